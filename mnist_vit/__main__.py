@@ -1,0 +1,79 @@
+"""``python -m mnist_vit <command>``: the recipes' keywords as options; their defaults are read from the recipes."""
+
+import argparse
+import inspect
+import os
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from . import __version__, recipes
+from .files import DataError, WeightsError
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "demo": recipes.demo,
+    "evaluate": recipes.evaluate,
+    "attention": recipes.visualize_attention,
+    "predict": recipes.predict,
+    "train": recipes.train,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; what a user can mend is told in one sentence on stderr, with exit code 2."""
+    options = vars(_parser().parse_args(arguments))
+    function = COMMANDS[options.pop("command")]
+    warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
+    try:
+        function(**options)
+    except KeyboardInterrupt:
+        print("mnist-vit: stopped", file=sys.stderr)
+        return 130
+    except (DataError, WeightsError, ValueError, IndexError, ImportError, OSError) as error:
+        if os.environ.get("MNIST_VIT_DEBUG"):
+            raise
+        print(f"mnist-vit: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mnist-vit", description="A Vision Transformer for handwritten digits: train "
+                                     "it, measure it, and see what its attention heads look at.")  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"mnist-vit {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, function in COMMANDS.items():
+        text = inspect.getdoc(function) or ""
+        first = text.partition("\n")[0]
+        command = commands.add_parser(name, help=first, description=text.partition("\nArgs:")[0])
+        described = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE))
+        for key, parameter in inspect.signature(function, eval_str=True).parameters.items():
+            help_text = re.sub(r"\s+", " ", described[key]).replace("%", "%%")
+            _add_option(command, key, parameter, help_text)
+    return parser
+
+
+def _add_option(command: argparse.ArgumentParser, key: str, parameter: inspect.Parameter, help_text: str) -> None:
+    """One keyword of a recipe as an option; the first ones, which may be given without a name, as arguments."""
+    default = parameter.default
+    if default is not None and default is not inspect.Parameter.empty and default is not False:
+        help_text += f" (default {default})"
+    if parameter.annotation is bool:
+        command.add_argument(f"--{key.replace('_', '-')}", action="store_true", help=help_text)
+        return
+    kinds = [kind for kind in typing.get_args(parameter.annotation) or [parameter.annotation] if kind in (int, float)]
+    kind = kinds[0] if kinds else str
+    if parameter.default is inspect.Parameter.empty:
+        command.add_argument(key, type=kind, help=help_text)
+    elif key == "model":
+        command.add_argument(key, type=kind, nargs="?", default=default, help=help_text)
+    else:
+        metavar = {int: "N", float: "X"}.get(kind, key.upper() if key != "root" else "FOLDER")
+        command.add_argument(f"--{key.replace('_', '-')}", type=kind, default=default, help=help_text, metavar=metavar)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,354 @@
+"""Attention weights of a Vision Transformer, ours or an unmodified torchvision one, and pictures of them.
+
+Four different things are called attention; here they keep their names:
+score: q kᵀ / √d;  weight: the softmax of the scores, rows sum to 1;  head output: A_h V_h, before the output
+projection;  layer output: after it. A slice of the layer output belongs to no head.
+
+Token 0 is the class token; token 1 + row * n_w + column is the patch there.
+"""
+
+import base64
+import html
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .files import write_atomic, write_json, write_text
+
+__all__ = [
+    "attention_weights",
+    "head_contributions",
+    "ink_share",
+    "mean_attention_distance",
+    "record_attention",
+    "rollout",
+    "save_attention_images",
+    "to_maps",
+    "write_gallery",
+]
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Keep the attention weights of every forward pass made inside the ``with`` block.
+
+    The model computes what it always computes; hooks only ask each attention layer for its weights and keep them.
+    They are gone when the block ends, however it ends.
+
+    Yields:
+        A list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each attention layer passed.
+
+    Raises:
+        ValueError: the model has no attention layer that can be asked.
+    """
+    record: list[Tensor] = []
+
+    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        return args, kwargs | {"need_weights": True, "average_attn_weights": False}
+
+    def keep(module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
+        record.append(output[1].detach())
+
+    handles = []
+    for module in _attention_layers(model):
+        handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
+        handles.append(module.register_forward_hook(keep))
+    try:
+        yield record
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def attention_weights(
+    model: nn.Module, images: Tensor, query: int | None = None, batch_size: int | None = None
+) -> Tensor:
+    """The attention weights of all layers and heads, in one forward pass, in eval mode.
+
+    Args:
+        model: a Vision Transformer; its modes are put back.
+        images: (n, c, h, w), normalised as the model wants them; moved to its device and kind of number.
+        query: keep the row of this token only (0: what the class token looks at); None keeps all rows.
+        batch_size: images per forward pass, so that many images fit in memory; None takes all at once.
+
+    Returns:
+        (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension if ``query`` is given.
+    """
+    if images.dim() != 4:
+        raise ValueError(f"images must be (n, c, h, w), got {tuple(images.shape)}; for one image: images[None]")
+    parameter = next(model.parameters())
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    parts = []
+    try:
+        for batch in images.split(batch_size or max(1, len(images))):
+            with record_attention(model) as record:
+                model(batch.to(parameter))
+            if not record:
+                raise ValueError("no attention layer was called; give the plain model, not FastVisionTransformer")
+            if query is not None and not -record[0].shape[-2] <= query < record[0].shape[-2]:
+                raise IndexError(f"query must be 0 to {record[0].shape[-2] - 1}, got {query}")
+            rows = record if query is None else [weights[:, :, query] for weights in record]
+            parts.append(torch.stack(rows, dim=1))
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return torch.cat(parts)
+
+
+def to_maps(rows: Tensor) -> Tensor:
+    """Rows of weights as little images: the class token left out, patches back in their places.
+
+    Args:
+        rows: (..., seq_length), such as ``weights[..., 0, :]``, what the class token looks at.
+
+    Returns:
+        (..., n_h, n_w) of a square grid of patches.
+    """
+    grid = math.isqrt(rows.shape[-1] - 1)
+    if grid * grid != rows.shape[-1] - 1:
+        raise ValueError(f"need 1 + a square number of tokens, got {rows.shape[-1]}")
+    return rows[..., 1:].unflatten(-1, (grid, grid))
+
+
+def rollout(weights: Tensor) -> Tensor:
+    """How much of each input token is in each output token, if attention and the residual were all there is.
+
+    Heads are averaged, the identity is added for the residual connection, rows are made to sum to 1 again, and the
+    layers are multiplied. MLPs and values are left out, so this is a summary, not a proof.
+
+    Args:
+        weights: (n, num_layers, num_heads, seq_length, seq_length).
+
+    Returns:
+        (n, seq_length, seq_length); rows sum to 1.
+
+    Source: Abnar & Zuidema 2020, https://arxiv.org/abs/2005.00928.
+    """
+    identity = torch.eye(weights.shape[-1], device=weights.device, dtype=weights.dtype)
+    total = identity.expand(weights.shape[0], -1, -1)
+    for layer in weights.mean(dim=2).unbind(dim=1):
+        mixed = layer + identity
+        total = (mixed / mixed.sum(dim=-1, keepdim=True)) @ total
+    return total
+
+
+def mean_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+    """How far a head looks: distance in pixels between a patch and those it attends to, weighted by attention.
+
+    The class token is left out, and the rest of each row is made to sum to 1.
+
+    Args:
+        weights: (n, num_layers, num_heads, seq_length, seq_length).
+        patch_size: pixels from one patch to the next.
+
+    Returns:
+        (num_layers, num_heads), the mean over images and query patches, in pixels.
+
+    Source: Dosovitskiy et al. 2020, section 4.5 and figure 7.
+    """
+    grid = math.isqrt(weights.shape[-1] - 1)
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).to(weights)
+    distance = torch.cdist(place, place) * patch_size
+    patches = weights[..., 1:, 1:]
+    patches = patches / patches.sum(dim=-1, keepdim=True)
+    return (patches * distance).sum(dim=-1).mean(dim=(0, -1))
+
+
+def ink_share(maps: Tensor, pictures: Tensor) -> tuple[Tensor, Tensor]:
+    """Share of the attention on patches that hold ink, and the share of patches that do (what chance would give).
+
+    Args:
+        maps: (n, ..., n_h, n_w), see ``to_maps``; each map is made to sum to 1.
+        pictures: (n, c, h, w); a patch holds ink where its largest pixel is above the picture's smallest.
+
+    Returns:
+        (n, ...) and (n,).
+    """
+    grid = maps.shape[-1]
+    lowest = pictures.float().amin(dim=(1, 2, 3), keepdim=True)
+    ink = nn.functional.adaptive_max_pool2d((pictures.float() - lowest).amax(dim=1, keepdim=True), grid) > 0
+    ink = ink.to(maps).view(len(maps), *[1] * (maps.dim() - 3), grid, grid)
+    share = (maps * ink).sum(dim=(-1, -2)) / maps.sum(dim=(-1, -2))
+    return share, ink.mean(dim=(-1, -2)).flatten()
+
+
+@torch.no_grad()
+def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    """What each head adds to the output of an attention layer, exactly, in eval mode.
+
+    The output projection is linear, so it can be applied to each head alone: A_h V_h times the columns of the
+    projection that belong to head h.
+
+    Returns:
+        Contributions, (n, num_heads, seq_length, hidden_dim), and the bias, (hidden_dim,): their sum over heads
+        plus the bias is the layer's output.
+    """
+    layers = _attention_layers(model)
+    if not 0 <= layer < len(layers):
+        raise IndexError(f"layer must be 0 to {len(layers) - 1}, got {layer}")
+    attention = layers[layer]
+    inputs: list[Tensor] = []
+    handle = attention.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+    try:
+        weights = attention_weights(model, images)[:, layer]
+    finally:
+        handle.remove()
+    heads, width = attention.num_heads, attention.embed_dim
+    # (n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)
+    values = nn.functional.linear(inputs[0], attention.in_proj_weight[2 * width :], attention.in_proj_bias[2 * width :])
+    values = values.unflatten(-1, (heads, width // heads)).transpose(1, 2)
+    # (hidden_dim, hidden_dim) -> (num_heads, head_dim, hidden_dim)
+    projection = attention.out_proj.weight.T.unflatten(0, (heads, width // heads))
+    return weights @ values @ projection, attention.out_proj.bias
+
+
+def save_attention_images(
+    model: nn.Module,
+    images: Tensor,
+    pictures: Tensor,
+    names: list[str],
+    folder: str | Path,
+    classes: tuple[str, ...],
+    labels: list[int] | None = None,
+) -> list[dict[str, Any]]:
+    """Write one folder per image: the image, the class token's map of each layer and head, and the rollout.
+
+    ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
+    and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed.
+
+    Args:
+        model: a Vision Transformer.
+        images: (n, c, h, w), normalised as the model wants them.
+        pictures: uint8, (n, c, h, w), as a person should see them.
+        names: a folder name for each image.
+        folder: where the folders go.
+        classes: names of the classes.
+        labels: the truth, if it is known.
+
+    Returns:
+        The content of each ``attention.json``.
+    """
+    with torch.no_grad():
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        probabilities = model(images.to(next(model.parameters()))).float().softmax(dim=1).cpu()
+        for module, mode in modes:
+            module.training = mode
+    weights = attention_weights(model, images).float().cpu()
+    maps, rolled = to_maps(weights[:, :, :, 0]), to_maps(rollout(weights)[:, 0])
+    shares, chance = ink_share(maps, pictures.cpu())
+
+    results = []
+    for i, name in enumerate(names):
+        target = Path(folder) / name
+        _write_png(target / "image.png", _picture(pictures[i].cpu()))
+        scales = []
+        for layer, layer_maps in enumerate(maps[i]):
+            low, high = float(layer_maps.min()), float(layer_maps.max())
+            scales.append([round(low, 6), round(high, 6)])
+            for head, one in enumerate(layer_maps):
+                _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
+        _write_png(target / "rollout.png", _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())))
+        best = int(probabilities[i].argmax())
+        content = {
+            "name": name,
+            "label": None if labels is None else classes[labels[i]],
+            "prediction": classes[best],
+            "probability": round(float(probabilities[i, best]), 4),
+            "probabilities": [round(v, 4) for v in probabilities[i].tolist()],
+            "query": "class token",
+            "colour_scale_per_layer": scales,
+            "share_of_patches_with_ink": round(float(chance[i]), 4),
+            "share_of_attention_on_ink": [[round(v, 4) for v in row] for row in shares[i].tolist()],
+            "layers_heads_rows_columns": [
+                [[[round(v, 6) for v in row] for row in head] for head in layer] for layer in maps[i].tolist()
+            ],
+            "rollout": [[round(v, 6) for v in row] for row in rolled[i].tolist()],
+        }
+        write_json(target / "attention.json", content)
+        results.append(content)
+    return results
+
+
+def write_gallery(folder: str | Path, results: list[dict[str, Any]], title: str) -> Path:
+    """Write ``index.html``: all pictures inside it, plain HTML, no network, readable by keyboard and in the dark."""
+    folder = Path(folder)
+    sections = []
+    for result in results:
+        name, target = result["name"], folder / result["name"]
+        truth = "" if result["label"] is None else f", truth {result['label']}"
+        head = f"{name}: read as {result['prediction']} with probability {result['probability']:.3f}{truth}"
+        shown = [("image.png", f"the image {name}", "image")]
+        for layer, heads in enumerate(result["share_of_attention_on_ink"]):
+            for number, share in enumerate(heads):
+                text = f"layer {layer}, head {number}: {share:.0%} on ink"
+                shown.append((f"layer_{layer}_head_{number}.png", f"attention of the class token, {text}", text))
+        shown.append(("rollout.png", "attention of the class token rolled out over all layers", "rollout"))
+        figures = "".join(
+            f'<figure><img src="data:image/png;base64,{base64.b64encode((target / file).read_bytes()).decode()}" '
+            f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
+            for file, alt, text in shown
+        )
+        note = f"{result['share_of_patches_with_ink']:.0%} of the patches hold ink"
+        sections.append(f"<section><h2>{html.escape(head)}</h2><p>{note}.</p><div>{figures}</div></section>\n")
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(title)}</title>\n<style>:root{{color-scheme:light dark}}"
+        "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
+        "div{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
+        f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
+        "<p>Each map shows where the class token looks: bright is much, dark little, one colour scale within a layer. "
+        "The weights of a map, with that of the class token itself, sum to 1.</p>\n"
+        f"{''.join(sections)}</body></html>\n"
+    )
+    return write_text(folder / "index.html", page)
+
+
+def _attention_layers(model: nn.Module) -> list[nn.Module]:
+    """The self-attention layers in order: nn.MultiheadAttention, or one from scratch with its parameters' names."""
+    layers = [m for m in model.modules() if hasattr(m, "in_proj_weight") and hasattr(m, "num_heads")]
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. torchvision's vit_* and this "
+            "course's models have; Hugging Face models give theirs with output_attentions=True; convolutional networks "
+            "have none, and windowed ones such as Swin none over the whole picture"
+        )
+    return layers
+
+
+def _picture(picture: Tensor) -> Any:
+    """uint8 (c, h, w) -> a Pillow image, enlarged without smoothing."""
+    from PIL import Image
+
+    array = picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy()
+    return _enlarge(Image.fromarray(array))
+
+
+def _heat(values: Tensor, low: float, high: float) -> Any:
+    """(rows, columns) -> a Pillow image in the colours of viridis, enlarged without smoothing."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    scaled = ((values - low) / max(high - low, 1e-12)).clamp(0, 1)
+    return _enlarge(Image.fromarray(colormaps["viridis"](scaled.numpy(), bytes=True)[..., :3].copy()))
+
+
+def _enlarge(image: Any) -> Any:
+    """At least 224 pixels, by a whole factor, each patch a square."""
+    factor = max(1, math.ceil(224 / max(image.size)))
+    return image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
+
+
+def _write_png(path: Path, image: Any) -> None:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    write_atomic(path, lambda file: file.write(buffer.getvalue()))

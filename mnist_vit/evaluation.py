@@ -1,0 +1,134 @@
+"""Predictions and what they say about a model: confusion matrix, accuracy with its interval, recall and precision."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model said about a set of images.
+
+    Attributes:
+        data: which images, in words.
+        classes: names of the classes, k of them.
+        labels: the truth, int64, (n,).
+        predictions: the class with the largest logit, int64, (n,).
+        probabilities: softmax of the logits, float32, (n, k).
+        matrix: int64, (k, k); row = truth, column = prediction.
+    """
+
+    data: str
+    classes: tuple[str, ...]
+    labels: Tensor
+    predictions: Tensor
+    probabilities: Tensor
+    matrix: Tensor
+
+    @property
+    def total(self) -> int:
+        """How many images."""
+        return len(self.labels)
+
+    @property
+    def correct(self) -> int:
+        """How many of them were read right."""
+        return int(self.matrix.diagonal().sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right predictions, 0 to 1."""
+        return self.correct / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % Wilson interval of the accuracy."""
+        return wilson_interval(self.correct, self.total)
+
+    @property
+    def recall(self) -> Tensor:
+        """Of the images that are of a class, the share called so, (k,); nan for a class without images."""
+        return self.matrix.diagonal() / self.matrix.sum(dim=1)
+
+    @property
+    def precision(self) -> Tensor:
+        """Of the images called by a class's name, the share that are of it, (k,); nan for a class never named."""
+        return self.matrix.diagonal() / self.matrix.sum(dim=0)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        width = max(4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1)
+        lines = [
+            f"{self.data}",
+            f"accuracy {self.accuracy:.2%} ({self.correct:,} of {self.total:,}), 95 % interval {low:.2%} to {high:.2%}",
+            "confusion matrix: each row is a true class, each column a prediction",
+            " " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall",
+        ]
+        for name, row, recall in zip(self.classes, self.matrix.tolist(), self.recall.tolist(), strict=True):
+            lines.append(f"{name:>{width}}" + "".join(f"{count:>{width}}" for count in row) + f"  {recall:6.1%}")
+        return "\n".join(lines)
+
+
+def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
+    """Count how often each class (row) was given each name (column).
+
+    Args:
+        labels, predictions: int64, (n,), from 0 to num_classes - 1.
+
+    Returns:
+        int64, (num_classes, num_classes), in scikit-learn's order.
+    """
+    if labels.shape != predictions.shape or labels.dim() != 1:
+        raise ValueError(f"labels and predictions must be two rows of equal length, got {tuple(labels.shape)} "
+                         f"and {tuple(predictions.shape)}")  # fmt: skip
+    for name, values in (("labels", labels), ("predictions", predictions)):
+        if values.is_floating_point() or (len(values) and not 0 <= values.min() <= values.max() < num_classes):
+            raise ValueError(f"{name} must be whole numbers from 0 to {num_classes - 1}")
+    pairs = labels.long() * num_classes + predictions.long()
+    return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """Where the true share lies, given ``correct`` of ``total``: 95 % of such intervals hold it for z = 1.96.
+
+    Source: Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953.
+    """
+    if total < 1 or not 0 <= correct <= total:
+        raise ValueError(f"need 0 <= correct <= total and at least one image, got {correct} of {total}")
+    share, extra = correct / total, z * z / total
+    middle = (share + extra / 2) / (1 + extra)
+    reach = z / (1 + extra) * math.sqrt(share * (1 - share) / total + extra / (4 * total))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+@torch.no_grad()
+def evaluate_model(
+    model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]], classes: tuple[str, ...], data: str
+) -> Evaluation:
+    """Run the model over all batches in eval mode; its modes are put back.
+
+    Args:
+        model: images -> logits, (n, k).
+        loader: batches of (images, labels) on the model's device.
+        classes: names of the k classes.
+        data: which images these are, in words.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        results = [(labels, model(images).float()) for images, labels in loader]
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    labels = torch.cat([batch for batch, _ in results]).cpu()
+    logits = torch.cat([batch for _, batch in results]).cpu()
+    if logits.shape[1] != len(classes):
+        raise ValueError(f"the model has {logits.shape[1]} classes, the data has {len(classes)}")
+    predictions = logits.argmax(dim=1)
+    matrix = confusion_matrix(labels, predictions, len(classes))
+    return Evaluation(data, classes, labels, predictions, logits.softmax(dim=1), matrix)

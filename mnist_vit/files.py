@@ -1,0 +1,80 @@
+"""Where files are found, how they are written, and the errors a user can mend."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
+
+
+class DataError(RuntimeError):
+    """The data is missing, damaged or does not fit; the message says what to do."""
+
+
+class WeightsError(RuntimeError):
+    """A weights file is missing, damaged or does not fit; the message says what to do."""
+
+
+def shipped(kind: str) -> Path:
+    """The folder of what comes with the course: "weights", "notebooks" or "attention"."""
+    return CHECKOUT / kind if CHECKOUT else PACKAGE / "shipped" / kind
+
+
+def data_dir(given: str | Path | None = None) -> Path:
+    """Where the data lies: the folder given, else MNIST_VIT_DATA, else data/ in the checkout or the current folder."""
+    return Path(given or os.environ.get("MNIST_VIT_DATA") or (CHECKOUT or Path.cwd()) / "data").expanduser()
+
+
+def out_dir(kind: str, given: str | Path | None = None) -> Path:
+    """Where results go: the folder given, else ``kind`` under MNIST_VIT_OUT, the checkout or the current folder."""
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("MNIST_VIT_OUT") or CHECKOUT or Path.cwd()).expanduser() / kind
+
+
+def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any]) -> Path:
+    """Write a file so that a crash leaves either the old file or the new one, never half of one.
+
+    Args:
+        path: the file; missing folders are made.
+        write: is given an open binary file and writes the content.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write text, atomically, as UTF-8 with plain line ends."""
+    return write_atomic(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: str | Path, content: Any) -> Path:
+    """Write JSON, atomically, indented so that a person can read it."""
+    return write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raise ValueError unless every size is a whole number of at least 1."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {size!r}")
+
+
+def check_heads(width_name: str, width: int, num_heads: int) -> None:
+    """Raise ValueError unless the heads share the width equally."""
+    check_sizes(**{width_name: width, "num_heads": num_heads})
+    if width % num_heads != 0:
+        raise ValueError(f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads")

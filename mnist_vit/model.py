@@ -1,0 +1,459 @@
+"""The Vision Transformer, leaf first, whole last: names, weights and results are torchvision's.
+
+Letters in the arrow comments: n images in a batch, c colour channels, h and w the height and width in
+pixels, n_h and n_w the patches in a column and in a row, seq_length = 1 + n_h * n_w tokens (the class
+token comes first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
+
+Papers: "Attention Is All You Need" (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) and
+"An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929).
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .files import check_heads, check_sizes
+
+__all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "vit_mnist"]
+
+
+class MLP(nn.Sequential):
+    """Linear layers with an activation between them. It does not know that tokens exist.
+
+    Args:
+        in_channels: numbers a token has on entry.
+        hidden_channels: numbers a token has after each linear layer; the last one is the output.
+        norm_layer: makes a normalisation after every linear layer but the last; None leaves it out.
+        activation_layer: makes the activation between two linear layers.
+        inplace: passed on to activation and dropout where it is not None.
+        bias: whether the linear layers add a bias.
+        dropout: probability with which a number is set to zero while training.
+
+    Shape: (..., in_channels) -> (..., hidden_channels[-1]).
+
+    Source: ``torchvision.ops.MLP``, equal to it bit for bit.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: list[int],
+        norm_layer: Callable[..., nn.Module] | None = None,
+        activation_layer: Callable[..., nn.Module] = nn.ReLU,
+        inplace: bool | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        if len(hidden_channels) == 0:
+            raise ValueError("hidden_channels must name the width of at least one linear layer, got an empty list")
+        check_sizes(in_channels=in_channels, **{f"hidden_channels[{i}]": w for i, w in enumerate(hidden_channels)})
+        options = {} if inplace is None else {"inplace": inplace}
+        widths = [in_channels, *hidden_channels]
+
+        layers: list[nn.Module] = []
+        for i, (width_in, width_out) in enumerate(pairwise(widths)):
+            layers.append(nn.Linear(width_in, width_out, bias=bias))
+            if i < len(hidden_channels) - 1:  # the last linear layer has neither norm nor activation
+                if norm_layer is not None:
+                    layers.append(norm_layer(width_out))
+                layers.append(activation_layer(**options))
+            layers.append(nn.Dropout(dropout, **options))
+        super().__init__(*layers)
+
+
+class MLPBlock(MLP):
+    """The MLP of an encoder block: widen, GELU, narrow. Every token goes through it alone.
+
+    Args:
+        in_dim: numbers a token has on entry and on exit (hidden_dim).
+        mlp_dim: numbers a token has in between.
+        dropout: probability with which a number is set to zero while training.
+
+    Shape: (..., in_dim) -> (..., in_dim).
+
+    Source: Vaswani et al. 2017, section 3.3; GELU is the exact one (Hendrycks & Gimpel 2016, arXiv 1606.08415).
+    """
+
+    _version = 2
+
+    def __init__(self, in_dim: int, mlp_dim: int, dropout: float) -> None:
+        super().__init__(in_dim, [mlp_dim, in_dim], activation_layer=nn.GELU, dropout=dropout)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.normal_(module.bias, std=1e-6)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
+    ) -> None:
+        # Files written before torchvision 0.14, its ImageNet weights among them, say linear_1 and linear_2.
+        if (local_metadata.get("version") or 1) < 2:
+            for old, new in (("linear_1", "0"), ("linear_2", "3")):
+                for kind in ("weight", "bias"):
+                    if f"{prefix}{old}.{kind}" in state_dict:
+                        state_dict[f"{prefix}{new}.{kind}"] = state_dict.pop(f"{prefix}{old}.{kind}")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention from scratch. It does not know where in the picture a token comes from.
+
+    Can stand where ``nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)`` stands: the parameters
+    have the same names, shapes and start values.
+
+    Args:
+        embed_dim: numbers a token has (hidden_dim), shared equally by the heads.
+        num_heads: how many heads look at once.
+        dropout: probability with which an attention weight is set to zero while training.
+
+    Source: Vaswani et al. 2017, section 3.2, equation 1.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_heads("embed_dim", embed_dim, num_heads)
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
+        self.dropout = dropout
+
+        # One matrix makes queries, keys and values of all heads: the rows of W_q, then W_k, then W_v.
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
+        self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.in_proj_bias)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim)
+        x = x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim)
+        # (n, seq_length, num_heads, head_dim) -> (n, num_heads, seq_length, head_dim)
+        return x.transpose(1, 2)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, need_weights: bool = True, average_attn_weights: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """Let every query token gather from the value tokens.
+
+        Args:
+            query, key, value: (n, seq_length, embed_dim); the same tensor three times in a Vision Transformer.
+            need_weights: whether to return the attention weights too.
+            average_attn_weights: whether to return their mean over the heads instead of each head's own.
+
+        Returns:
+            The layer's output, (n, seq_length, embed_dim), and the weights: None, or (n, seq_length, seq_length)
+            averaged, or (n, num_heads, seq_length, seq_length). Each row of the weights sums to 1.
+        """
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            torch._assert(x.dim() == 3, f"{name} must be (n, seq_length, embed_dim), got {tuple(x.shape)}")
+            torch._assert(
+                x.shape[2] == self.embed_dim, f"{name} must have {self.embed_dim} numbers a token, got {x.shape[2]}"
+            )
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        q = self._split_heads(F.linear(query, w_q, b_q))
+        k = self._split_heads(F.linear(key, w_k, b_k))
+        v = self._split_heads(F.linear(value, w_v, b_v))
+
+        # (n, num_heads, seq_length, head_dim) @ (n, num_heads, head_dim, seq_length)
+        #     -> (n, num_heads, seq_length, seq_length)
+        scores = (q / math.sqrt(self.head_dim)) @ k.transpose(-2, -1)
+        weights = scores.softmax(dim=-1)
+        weights = F.dropout(weights, self.dropout, self.training)
+
+        # -> (n, num_heads, seq_length, head_dim) -> (n, seq_length, num_heads, head_dim)
+        x = (weights @ v).transpose(1, 2)
+        # (n, seq_length, num_heads, head_dim) -> (n, seq_length, embed_dim)
+        x = x.reshape(x.shape[0], x.shape[1], self.embed_dim)
+        x = self.out_proj(x)
+
+        if not need_weights:
+            return x, None
+        return x, weights.mean(dim=1) if average_attn_weights else weights
+
+
+class EncoderBlock(nn.Module):
+    """Attention, then the MLP; each is normalised before and added to what came in (pre-norm).
+
+    Args:
+        num_heads: heads of the attention.
+        hidden_dim: numbers a token has.
+        mlp_dim: numbers a token has inside the MLP.
+        dropout: probability with which a number is set to zero while training.
+        attention_dropout: the same for attention weights.
+        norm_layer: makes a normalisation, given hidden_dim.
+
+    Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
+
+    Source: Dosovitskiy et al. 2020, equations 2 and 3.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        hidden_dim: int,
+        mlp_dim: int,
+        dropout: float,
+        attention_dropout: float,
+        norm_layer: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6),
+    ) -> None:
+        super().__init__()
+        check_heads("hidden_dim", hidden_dim, num_heads)
+        self.num_heads = num_heads
+
+        # Attention: tokens talk to each other
+        self.ln_1 = norm_layer(hidden_dim)
+        self.self_attention = nn.MultiheadAttention(hidden_dim, num_heads, dropout=attention_dropout, batch_first=True)
+        self.dropout = nn.Dropout(dropout)
+
+        # MLP: each token thinks for itself
+        self.ln_2 = norm_layer(hidden_dim)
+        self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
+
+    def forward(self, input: Tensor) -> Tensor:
+        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {tuple(input.shape)}")
+        # z' = MSA(LN(z)) + z
+        x = self.ln_1(input)
+        x, _ = self.self_attention(x, x, x, need_weights=False)
+        x = self.dropout(x)
+        x = x + input
+
+        # z = MLP(LN(z')) + z'
+        y = self.ln_2(x)
+        y = self.mlp(y)
+        return x + y
+
+
+class Encoder(nn.Module):
+    """Adds the position embedding, then applies the encoder blocks and a last normalisation.
+
+    It does not know pictures: it takes any sequence of seq_length tokens.
+
+    Args:
+        seq_length: tokens in the sequence, the class token included.
+        num_layers: how many encoder blocks.
+        num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``EncoderBlock``.
+
+    Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
+
+    Source: Dosovitskiy et al. 2020, equations 1 to 4; the spread 0.02 of the position embedding is BERT's.
+    """
+
+    def __init__(
+        self,
+        seq_length: int,
+        num_layers: int,
+        num_heads: int,
+        hidden_dim: int,
+        mlp_dim: int,
+        dropout: float,
+        attention_dropout: float,
+        norm_layer: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6),
+    ) -> None:
+        super().__init__()
+        check_sizes(seq_length=seq_length, num_layers=num_layers, hidden_dim=hidden_dim, mlp_dim=mlp_dim)
+        self.pos_embedding = nn.Parameter(torch.empty(1, seq_length, hidden_dim).normal_(std=0.02))
+        self.dropout = nn.Dropout(dropout)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for i in range(num_layers):
+            layers[f"encoder_layer_{i}"] = EncoderBlock(
+                num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer
+            )
+        self.layers = nn.Sequential(layers)
+        self.ln = norm_layer(hidden_dim)
+
+    def forward(self, input: Tensor) -> Tensor:
+        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {tuple(input.shape)}")
+        # (n, seq_length, hidden_dim) + (1, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)
+        input = input + self.pos_embedding
+        return self.ln(self.layers(self.dropout(input)))
+
+
+class VisionTransformer(nn.Module):
+    """Cuts a picture into patches, reads them as a sequence, and gives a logit for each class.
+
+    Args:
+        image_size: height and width of the picture in pixels.
+        patch_size: height and width of a patch in pixels; must divide image_size.
+        num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``Encoder``.
+        num_classes: how many logits.
+        representation_size: width of a tanh layer before the last linear layer; None leaves it out.
+        in_channels: colour channels of the picture.
+        print_shapes: whether forward prints the shape after each of its stages.
+        pool: what the head reads: "token", the class token, as in the paper, or "mean", the mean over patches.
+
+    Shape: (n, in_channels, image_size, image_size) -> (n, num_classes).
+
+    Raises:
+        ValueError: a size is not a positive whole number, or does not divide what it must.
+        AssertionError: forward was given pictures of another rank, size, number of channels or kind of number.
+
+    Source: Dosovitskiy et al. 2020; ``torchvision.models.VisionTransformer``, equal to it bit for bit.
+    """
+
+    def __init__(
+        self,
+        image_size: int,
+        patch_size: int,
+        num_layers: int,
+        num_heads: int,
+        hidden_dim: int,
+        mlp_dim: int,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        num_classes: int = 1000,
+        representation_size: int | None = None,
+        norm_layer: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6),
+        *,
+        in_channels: int = 3,
+        print_shapes: bool = False,
+        pool: str = "token",
+    ) -> None:
+        super().__init__()
+        check_sizes(image_size=image_size, patch_size=patch_size, hidden_dim=hidden_dim, in_channels=in_channels)
+        check_sizes(num_classes=num_classes, representation_size=representation_size or 1)
+        if image_size % patch_size != 0:
+            raise ValueError(f"image_size {image_size} must be a multiple of patch_size, got patches of {patch_size}")
+        if pool not in ("token", "mean"):
+            raise ValueError(f'pool must be "token" or "mean", got {pool!r}')
+        self.image_size = image_size
+        self.patch_size = patch_size
+        self.hidden_dim = hidden_dim
+        self.mlp_dim = mlp_dim
+        self.attention_dropout = attention_dropout
+        self.dropout = dropout
+        self.num_classes = num_classes
+        self.representation_size = representation_size
+        self.norm_layer = norm_layer
+        self.in_channels = in_channels
+        self.print_shapes = print_shapes
+        self.pool = pool
+
+        # A convolution whose stride is its size applies one linear layer to every patch.
+        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
+        self.seq_length = (image_size // patch_size) ** 2 + 1
+        self.encoder = Encoder(
+            self.seq_length, num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer
+        )
+        heads: OrderedDict[str, nn.Module] = OrderedDict()
+        if representation_size is None:
+            heads["head"] = nn.Linear(hidden_dim, num_classes)
+        else:
+            heads["pre_logits"] = nn.Linear(hidden_dim, representation_size)
+            heads["act"] = nn.Tanh()
+            heads["head"] = nn.Linear(representation_size, num_classes)
+        self.heads = nn.Sequential(heads)
+
+        # The start values: the class head begins at zero, so every class is equally likely at first.
+        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / (in_channels * patch_size * patch_size)))
+        nn.init.zeros_(self.conv_proj.bias)
+        if representation_size is not None:
+            nn.init.trunc_normal_(self.heads.pre_logits.weight, std=math.sqrt(1 / hidden_dim))
+            nn.init.zeros_(self.heads.pre_logits.bias)
+        nn.init.zeros_(self.heads.head.weight)
+        nn.init.zeros_(self.heads.head.bias)
+
+    def _print_shape(self, label: str, shape: torch.Size | int) -> None:
+        if self.print_shapes:
+            print(f"{label}: {shape}")
+
+    def _process_input(self, x: Tensor) -> Tensor:
+        torch._assert(x.dim() == 4, f"images must be (n, c, h, w), got {tuple(x.shape)}")
+        n, c, h, w = x.shape
+        p, size = self.patch_size, self.image_size
+        torch._assert(c == self.in_channels, f"images must have {self.in_channels} channels, got {c}")
+        torch._assert(h == size, f"images must be {size} pixels high, got {h}")
+        torch._assert(w == size, f"images must be {size} pixels wide, got {w}")
+        torch._assert(x.is_floating_point(), f"images must be floating-point numbers, got {x.dtype}")
+        n_h, n_w = h // p, w // p
+
+        # (n, c, h, w) -> (n, hidden_dim, n_h, n_w)
+        x = self.conv_proj(x)
+        self._print_shape("After Projection", x.shape)
+        # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w)
+        x = x.reshape(n, self.hidden_dim, n_h * n_w)
+        self._print_shape("After Reshape", x.shape)
+        # (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
+        x = x.permute(0, 2, 1)
+        self._print_shape("After Permute", x.shape)
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._print_shape("Input", x.shape)
+        # (n, c, h, w) -> (n, n_h * n_w, hidden_dim)
+        x = self._process_input(x)
+        n = x.shape[0]
+        self._print_shape("Batch Size", n)
+
+        # (1, 1, hidden_dim) -> (n, 1, hidden_dim), then in front of the patches: (n, seq_length, hidden_dim)
+        batch_class_token = self.class_token.expand(n, -1, -1)
+        self._print_shape("Batch Class Token", batch_class_token.shape)
+        x = torch.cat([batch_class_token, x], dim=1)
+        self._print_shape("Encoder Input", x.shape)
+
+        x = self.encoder(x)
+        self._print_shape("Encoder Output", x.shape)
+
+        # (n, seq_length, hidden_dim) -> (n, hidden_dim)
+        x = x[:, 0] if self.pool == "token" else x[:, 1:].mean(dim=1)
+        self._print_shape("Only Batch Class Token" if self.pool == "token" else "Mean Over Patches", x.shape)
+
+        # (n, hidden_dim) -> (n, num_classes)
+        x = self.heads(x)
+        self._print_shape("Output", x.shape)
+        return x
+
+    def get_attention_output(self, x: Tensor, layer: int, head: int) -> Tensor:
+        """What one head gathers, before the output projection mixes the heads.
+
+        Args:
+            x: pictures, (n, in_channels, image_size, image_size).
+            layer: which encoder block, counted from 0.
+            head: which of its heads, counted from 0.
+
+        Returns:
+            A_h V_h of that head, (n, seq_length, head_dim). Slices of the layer's output, after the
+            projection, belong to no head. Dropout is left out; call ``eval()`` to leave it out of earlier layers too.
+
+        Raises:
+            IndexError: there is no such layer or head.
+        """
+        num_layers, num_heads = len(self.encoder.layers), self.encoder.layers[0].num_heads
+        if not 0 <= layer < num_layers:
+            raise IndexError(f"layer must be 0 to {num_layers - 1}, got {layer}")
+        if not 0 <= head < num_heads:
+            raise IndexError(f"head must be 0 to {num_heads - 1}, got {head}")
+        x = self._process_input(x)
+        x = torch.cat([self.class_token.expand(x.shape[0], -1, -1), x], dim=1)
+        x = self.encoder.dropout(x + self.encoder.pos_embedding)
+        x = self.encoder.layers[:layer](x)
+        x = self.encoder.layers[layer].ln_1(x)
+
+        # Rows of this head in W_q, W_k and W_v: (n, seq_length, hidden_dim) -> (n, seq_length, head_dim)
+        attention = self.encoder.layers[layer].self_attention
+        head_dim = self.hidden_dim // num_heads
+        rows = slice(head * head_dim, (head + 1) * head_dim)
+        weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
+        q, k, v = (F.linear(x, weight[rows], bias[rows]) for weight, bias in zip(weights, biases, strict=True))
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+def vit_mnist(patch_size: int = 2, **options: Any) -> VisionTransformer:
+    """The course's model for 28x28 grey digits: 2 layers, 2 heads, 64 wide; 115,498 parameters with patches of 2.
+
+    Args:
+        patch_size: 2, 4, 7 or 14 pixels: 196, 49, 16 or 4 patches.
+        options: further keywords of ``VisionTransformer``, such as ``pool`` or ``print_shapes``.
+    """
+    return VisionTransformer(
+        28, patch_size, 2, 2, 64, 256, num_classes=10, representation_size=32, in_channels=1, **options
+    )
