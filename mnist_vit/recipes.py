@@ -202,7 +202,7 @@ def evaluate(
         about = read_json(name)
         low, high = result.interval
         entry = {"on": images.name, "accuracy": result.accuracy, "correct": result.correct, "total": result.total}
-        about["metrics"][split] = entry | {"interval": [round(low, 5), round(high, 5)]}
+        about["metrics"]["embedded" if data == "embedded" else split] = entry | {"interval": [round(low, 5), round(high, 5)]}
         print(f"recorded in {write_json(path, about)}")
     return result
 
