@@ -17,12 +17,13 @@ __all__ = ["EXERCISES", "hint", *EXERCISES]
 
 def hint(name: str, step: int = 1) -> None:
     """Print a hint for an exercise: step 1 is a nudge, step 3 nearly the solution."""
+    name = str(getattr(name, "__name__", name))  # check.hint(check.mlp) is meant kindly too
     if name not in EXERCISES:
-        print(nearest(str(name), list(EXERCISES)))
+        print(nearest(name, list(EXERCISES)))
     elif step not in (1, 2, 3):
         print(f"there are hints 1, 2 and 3, and no hint {step}")
     else:
-        print(f"hint {step} of 3: {EXERCISES[name].hints[step - 1]}")
+        print(f"hint {step} of 3: {EXERCISES[name].hints[int(step) - 1]}")
 
 
 def __getattr__(name: str) -> Callable[[Any], None]:
@@ -34,6 +35,7 @@ def __getattr__(name: str) -> Callable[[Any], None]:
     def check(answer: Any = None) -> None:
         print(verdict(EXERCISES[name], answer)[1])
 
+    check.__name__ = name
     check.__doc__ = f"Check the answer to the exercise {name}: prints one line."
     return check
 
