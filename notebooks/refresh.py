@@ -19,7 +19,8 @@ HERE = Path(__file__).resolve().parent
 def refresh(path: Path) -> None:
     """Run one notebook in a fresh kernel and write it back, with outputs 1 … k and no other metadata than tags."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}).execute()
+    where = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, resources=where).execute()
     clean(notebook, path.stem)
     nbformat.write(notebook, path)
 
@@ -43,11 +44,12 @@ def clean(notebook: nbformat.NotebookNode, stem: str) -> None:
 
 def main(names: list[str]) -> None:
     """Refresh the notebooks named, or all of them."""
-    os.environ.update(KERNEL, MNIST_VIT_OUT=tempfile.mkdtemp(prefix="mnist_vit_"))
-    os.environ.pop("MPLBACKEND", None)
-    for path in [Path(name).resolve() for name in names] or sorted(HERE.glob("*.ipynb")):
-        refresh(path)
-        print(f"{path.name}: outputs stored")
+    with tempfile.TemporaryDirectory(prefix="mnist_vit_") as written:
+        os.environ.update(KERNEL, MNIST_VIT_OUT=written)
+        os.environ.pop("MPLBACKEND", None)
+        for path in [Path(name).resolve() for name in names] or sorted(HERE.glob("*.ipynb")):
+            refresh(path)
+            print(f"{path.name}: outputs stored")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""What the tests share: where the notebooks are and how a cell is read; random weights; child processes.
+
+Not in conftest.py: ``notebooks`` has one too, and of two the last one loaded is what ``import conftest`` finds.
+"""
+
+import ast
+import functools
+import importlib.util
+import os
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import torch
+from IPython.core.inputtransformer2 import TransformerManager
+from nbformat import NotebookNode
+from torch import nn
+
+import mnist_vit
+
+ROOT = Path(mnist_vit.__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+
+
+def notebooks() -> list[Path]:
+    """All notebooks of the course, in its order."""
+    return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+
+
+@functools.cache
+def read(path: Path) -> NotebookNode:
+    """A notebook; not to be changed."""
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(path: Path) -> list[NotebookNode]:
+    """The cells that run."""
+    return [cell for cell in read(path).cells if cell.cell_type == "code"]
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """The tags of a cell."""
+    return cell.metadata.get("tags", [])
+
+
+def tagged(path: Path, kind: str) -> dict[str, NotebookNode]:
+    """The cells with a tag such as ``exercise:<name>``, by name."""
+    return {
+        tag.partition(":")[2]: cell for cell in code_cells(path) for tag in tags(cell) if tag.startswith(f"{kind}:")
+    }
+
+
+def tree(source: str) -> ast.Module:
+    """The syntax of a cell, line magics included; line numbers are those of the cell."""
+    return ast.parse(TransformerManager().transform_cell(source))
+
+
+def pictures(path: Path) -> list[tuple[int, str]]:
+    """The number of the cell and the PNG, base64, of each stored picture."""
+    found = []
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                found.append((number, output.data["image/png"]))
+    return found
+
+
+def from_file(path: Path) -> ModuleType:
+    """A module by its file: the notebooks' folder is no package, and two files are called conftest."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def randomise(*models: nn.Module, seed: int = 0) -> None:
+    """Give all models the same random values in every parameter, none of them zero."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameters in zip(*(model.parameters() for model in models), strict=True):
+            values = torch.randn(parameters[0].shape, generator=generator) * 0.1
+            for parameter in parameters:
+                parameter.copy_(values)
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment for a child process: ours, one thread, and what is given."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
