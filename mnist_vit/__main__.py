@@ -15,6 +15,7 @@ from .files import DataError, WeightsError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": recipes.demo,
+    "notebooks": recipes.copy_notebooks,
     "evaluate": recipes.evaluate,
     "attention": recipes.visualize_attention,
     "predict": recipes.predict,

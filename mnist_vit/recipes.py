@@ -17,12 +17,12 @@ from .attention import save_attention_images, write_gallery
 from .data import ImageData, Loader, digit_to_tensor, load_data, picture_to_tensor
 from .evaluation import Evaluation, evaluate_model
 from .fast import FastVisionTransformer
-from .files import DataError, data_dir, out_dir, write_json
+from .files import DataError, data_dir, out_dir, shipped, write_atomic, write_json
 from .model import VisionTransformer, vit_mnist
 from .training import fit, sincos_positions
 from .weights import find_weights, load_model, load_weights, read_json, save_weights
 
-__all__ = ["MODELS", "demo", "evaluate", "predict", "train", "visualize_attention"]
+__all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]
 
 MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_mnist": lambda: vit_mnist(2),
@@ -202,7 +202,9 @@ def evaluate(
         about = read_json(name)
         low, high = result.interval
         entry = {"on": images.name, "accuracy": result.accuracy, "correct": result.correct, "total": result.total}
-        about["metrics"]["embedded" if data == "embedded" else split] = entry | {"interval": [round(low, 5), round(high, 5)]}
+        about["metrics"]["embedded" if data == "embedded" else split] = entry | {
+            "interval": [round(low, 5), round(high, 5)]
+        }
         print(f"recorded in {write_json(path, about)}")
     return result
 
@@ -305,6 +307,26 @@ def demo(out: str | Path | None = None) -> None:
     evaluate(model)
     print()
     visualize_attention(model, out=out)
+
+
+def copy_notebooks(folder: str | Path) -> Path:
+    """Copy the notebooks of the course, so that working through them leaves the originals as they are.
+
+    Args:
+        folder: where to; nothing that is there is overwritten.
+
+    Returns:
+        The folder, with the notebooks, the glossary and the solutions in it.
+    """
+    source, target = shipped("notebooks"), Path(folder).expanduser()
+    files = sorted([*source.glob("*.ipynb"), *source.glob("glossary.md"), *source.glob("solutions/*.py")])
+    for file in files:
+        if (taken := target / file.relative_to(source)).exists():
+            raise ValueError(f"{taken} is there already, and may hold your work: name another folder")
+    for file in files:
+        write_atomic(target / file.relative_to(source), lambda copy, file=file: copy.write(file.read_bytes()))
+    print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
+    return target
 
 
 def _build(name: str) -> VisionTransformer:
