@@ -320,6 +320,8 @@ def copy_notebooks(folder: str | Path) -> Path:
     """
     source, target = shipped("notebooks"), Path(folder).expanduser()
     files = sorted([*source.glob("*.ipynb"), *source.glob("glossary.md"), *source.glob("solutions/*.py")])
+    if not files:
+        raise ValueError(f"the notebooks of the course are not in {source}: install mnist_vit again")
     for file in files:
         if (taken := target / file.relative_to(source)).exists():
             raise ValueError(f"{taken} is there already, and may hold your work: name another folder")

@@ -1,0 +1,52 @@
+"""Write the repository's address into badges and setup cells: ``python notebooks/stamp.py``.
+
+The address stands in one place, ``[project.urls]`` of ``pyproject.toml``. Until the project has a home it is one that
+nobody can register, because account names have no dots; the setup cell then says what to do instead.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+
+HERE = Path(__file__).resolve().parent
+BADGE = "https://colab.research.google.com/github/{owner_and_name}/blob/main/notebooks/{stem}.ipynb"
+BADGE_ANYWHERE = re.compile(r"https://colab\.research\.google\.com/github/[^\s)]+")
+SETUP = """# Setup: does nothing where the course is installed; in Colab it installs it.
+import importlib.util
+
+SOURCE = "git+{repository}"
+if importlib.util.find_spec("mnist_vit") is None:
+    if "no.home.yet" in SOURCE:
+        raise SystemExit("mnist_vit is not installed: run the first command of the course's README, then this again")
+    %pip install -q "mnist-vit @ {{SOURCE}}\""""
+
+
+def repository() -> str:
+    """The one address, from ``pyproject.toml``."""
+    return tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+
+
+def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
+    """Write an address into one notebook: its badge and the source of its setup cell."""
+    badge = BADGE.format(owner_and_name=address.removeprefix("https://github.com/"), stem=stem)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = BADGE_ANYWHERE.sub(badge, cell.source)
+        elif "setup" in cell.metadata.get("tags", []):
+            cell.source = SETUP.format(repository=address)
+
+
+def main() -> None:
+    """Stamp all notebooks."""
+    address = repository()
+    for path in sorted(HERE.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        stamp(notebook, path.stem, address)
+        nbformat.write(notebook, path)
+        print(f"{path.name}: {address}")
+
+
+if __name__ == "__main__":
+    main()
