@@ -58,10 +58,10 @@ class FastVisionTransformer(nn.Module):
 
     def _choose_patches(self, images: Tensor, patches: Tensor) -> Tensor:
         """Those with ink first, then a random choice of the blank ones, the same places in the whole batch."""
-        # (n, c, h, w) -> (n, n_h * n_w): a patch has ink where its largest and smallest pixels differ
+        # (n, c, h, w) -> (n, n_h * n_w): a patch has ink where its largest and smallest pixels differ, rounding aside
         p = self.patch_size
         spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
-        has_ink = (spread.amax(dim=1).flatten(1) > 0).float()
+        has_ink = (spread.amax(dim=1).flatten(1) > 1e-3).float()
         noise = torch.rand(patches.shape[1], device=patches.device)
         chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices
         return patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))

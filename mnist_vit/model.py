@@ -153,7 +153,7 @@ class MultiHeadAttention(nn.Module):
             averaged, or (n, num_heads, seq_length, seq_length). Each row of the weights sums to 1.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
-            torch._assert(x.dim() == 3, f"{name} must be (n, seq_length, embed_dim), got {tuple(x.shape)}")
+            torch._assert(x.dim() == 3, f"{name} must be (n, seq_length, embed_dim), got {x.shape}")
             torch._assert(
                 x.shape[2] == self.embed_dim, f"{name} must have {self.embed_dim} numbers a token, got {x.shape[2]}"
             )
@@ -219,7 +219,7 @@ class EncoderBlock(nn.Module):
         self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input: Tensor) -> Tensor:
-        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {tuple(input.shape)}")
+        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {input.shape}")
         # z' = MSA(LN(z)) + z
         x = self.ln_1(input)
         x, _ = self.self_attention(x, x, x, need_weights=False)
@@ -271,7 +271,7 @@ class Encoder(nn.Module):
         self.ln = norm_layer(hidden_dim)
 
     def forward(self, input: Tensor) -> Tensor:
-        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {tuple(input.shape)}")
+        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {input.shape}")
         # (n, seq_length, hidden_dim) + (1, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)
         input = input + self.pos_embedding
         return self.ln(self.layers(self.dropout(input)))
@@ -319,7 +319,9 @@ class VisionTransformer(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(image_size=image_size, patch_size=patch_size, hidden_dim=hidden_dim, in_channels=in_channels)
-        check_sizes(num_classes=num_classes, representation_size=representation_size or 1)
+        check_sizes(
+            num_classes=num_classes, representation_size=1 if representation_size is None else representation_size
+        )
         if image_size % patch_size != 0:
             raise ValueError(f"image_size {image_size} must be a multiple of patch_size, got patches of {patch_size}")
         if pool not in ("token", "mean"):
@@ -367,7 +369,7 @@ class VisionTransformer(nn.Module):
             print(f"{label}: {shape}")
 
     def _process_input(self, x: Tensor) -> Tensor:
-        torch._assert(x.dim() == 4, f"images must be (n, c, h, w), got {tuple(x.shape)}")
+        torch._assert(x.dim() == 4, f"images must be (n, c, h, w), got {x.shape}")
         n, c, h, w = x.shape
         p, size = self.patch_size, self.image_size
         torch._assert(c == self.in_channels, f"images must have {self.in_channels} channels, got {c}")

@@ -1,0 +1,99 @@
+"""The fast path gives the plain model's logits and gradients, and shares its parameters."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import randomise
+from torchvision.models import VisionTransformer as TheirVisionTransformer
+
+from mnist_vit.fast import FastVisionTransformer
+from mnist_vit.model import VisionTransformer, vit_mnist
+
+MODELS = {
+    "course": lambda: vit_mnist(),
+    "patches of 7": lambda: vit_mnist(7),
+    "mean over patches": lambda: vit_mnist(7, pool="mean"),
+    "one layer": lambda: VisionTransformer(8, 4, 1, 3, 12, 20, num_classes=3, in_channels=1),
+    "five layers": lambda: VisionTransformer(12, 4, 5, 1, 8, 20, num_classes=3),
+    "torchvision's": lambda: TheirVisionTransformer(32, 8, 3, 4, 32, 64, num_classes=7),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_same_logits_and_gradients(name: str) -> None:
+    model = MODELS[name]()
+    randomise(model)
+    fast = FastVisionTransformer(copy.deepcopy(model))
+    images = torch.randn(3, model.conv_proj.in_channels, model.image_size, model.image_size)
+    expected, got = model(images), fast(images)
+    assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
+    for logits in (expected, got):
+        F.cross_entropy(logits, torch.tensor([0, 1, 2])).backward()
+    for (key, a), (_, b) in zip(model.named_parameters(), fast.named_parameters(), strict=True):
+        assert (b.grad - a.grad).abs().max() <= 1e-5 * max(1, a.grad.abs().max()), key
+    with torch.no_grad():
+        expected, got = model.eval()(images), fast.eval()(images)
+    assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
+
+
+def test_the_state_dict_is_the_models_own() -> None:
+    model = vit_mnist(7)
+    fast = FastVisionTransformer(model)
+    assert list(fast.state_dict()) == list(model.state_dict())
+    assert [id(p) for p in fast.parameters()] == [id(p) for p in model.parameters()]
+    vit_mnist(7).load_state_dict(fast.state_dict(), strict=True)
+    copied = copy.deepcopy(fast)
+    with torch.no_grad():
+        copied.class_token += 1
+    assert not torch.equal(copied.class_token, model.class_token)
+
+
+@pytest.mark.parametrize("where", ["dropout", "attention_dropout"])
+def test_dropout_is_respected(where: str) -> None:
+    """Off in eval mode; in train mode the mean over many passes is near the plain model's, and each pass differs."""
+    model = VisionTransformer(8, 4, 1, 2, 16, 16, num_classes=4, in_channels=1, **{where: 0.3})
+    randomise(model)
+    fast = FastVisionTransformer(model)
+    image = torch.randn(1, 1, 8, 8)
+    torch.testing.assert_close(fast.eval()(image), model.eval()(image))
+    fast.train()
+    assert not torch.equal(fast(image), fast(image))
+    many = image.expand(4000, -1, -1, -1)
+    with torch.no_grad():
+        mine, plain = fast.train()(many), model.train()(many)
+    torch.testing.assert_close(mine.mean(0), plain.mean(0), atol=0.03, rtol=0)
+    torch.testing.assert_close(mine.std(0), plain.std(0), atol=0.03, rtol=0.1)
+
+
+def test_patches_left_out_while_training_are_blank_ones_first() -> None:
+    model = vit_mnist(7)
+    randomise(model)
+    fast = FastVisionTransformer(model, keep_patches=5)
+    images = torch.full((2, 1, 28, 28), -0.4242)
+    images[0, 0, 0:7, 7:14] = torch.rand(7, 7)  # patch 1
+    images[1, 0, 21:28, 21:28] = torch.rand(7, 7)  # patch 15
+    patches = torch.arange(16.0).expand(2, 16).unsqueeze(-1)
+    for _ in range(20):
+        chosen = fast._choose_patches(images, patches)[..., 0]
+        assert chosen.shape == (2, 5)
+        assert 1 in chosen[0]
+        assert 15 in chosen[1]
+        assert all(len(set(row)) == 5 for row in chosen.tolist())
+    assert len({tuple(fast._choose_patches(images, patches)[0, :, 0].tolist()) for _ in range(10)}) > 1
+
+
+def test_evaluation_uses_all_patches() -> None:
+    model = vit_mnist(7).eval()
+    randomise(model)
+    fast = FastVisionTransformer(model, keep_patches=3)
+    images = torch.randn(2, 1, 28, 28)
+    torch.testing.assert_close(fast.eval()(images), model(images))
+    assert not torch.allclose(fast.train()(images), model(images), atol=1e-3)
+
+
+@pytest.mark.parametrize("keep", [0, -1, 17])
+def test_keep_patches_nonsense(keep: int) -> None:
+    with pytest.raises(ValueError, match=f"keep_patches must be 1 to 16, got {keep}"):
+        FastVisionTransformer(vit_mnist(7), keep)

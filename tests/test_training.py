@@ -1,0 +1,235 @@
+"""Training learns, can be stopped and resumed, and does the same with two processes as with one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import environment, randomise
+from torch import nn
+
+import mnist_vit
+from mnist_vit.data import ImageData, Loader, load_embedded
+from mnist_vit.files import WeightsError
+from mnist_vit.model import VisionTransformer, vit_mnist
+from mnist_vit.training import accuracy_and_loss, fit, make_optimizer, schedule, sincos_positions
+
+
+def toy_data(n: int = 64) -> ImageData:
+    """Two classes that can be learnt: ink on the left or on the right."""
+    images = torch.randint(0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    labels = torch.arange(n) % 2
+    images[labels == 0, :, :, :4] += 150
+    images[labels == 1, :, :, 4:] += 150
+    return ImageData(images, labels, ("left", "right"), "toy", (0.5,), (0.25,))
+
+
+def toy_model(seed: int = 0) -> VisionTransformer:
+    torch.manual_seed(seed)
+    return VisionTransformer(8, 4, 2, 2, 16, 32, dropout=0.1, num_classes=2, in_channels=1)
+
+
+def toy_fit(model: nn.Module, epochs: int = 3, **keywords: object) -> list[dict]:
+    loader = Loader(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
+    return fit(model, loader, Loader(toy_data(), 50), epochs=epochs, average=0.5, learning_rate=1e-2, **keywords)
+
+
+def test_it_learns_and_tells(tmp_path: Path) -> None:
+    model = toy_model()
+    history = toy_fit(model, 20, run_dir=tmp_path, config={"a": 1})
+    assert history[0]["loss"] == pytest.approx(0.693, abs=0.1)
+    assert history[-1]["validation_accuracy"] == 1.0
+    assert accuracy_and_loss(model, Loader(toy_data(), 64))[0] == 1.0
+    assert accuracy_and_loss(model, Loader(toy_data(), 64))[1] == pytest.approx(
+        history[-1]["validation_loss"], abs=1e-5
+    )
+    assert json.loads((tmp_path / "config.json").read_text()) == {"a": 1}
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert rows == history
+    assert [row["epoch"] for row in rows] == list(range(1, 21))
+
+
+def test_first_loss_is_the_log_of_the_number_of_classes() -> None:
+    loss = accuracy_and_loss(vit_mnist(7), Loader(load_embedded("validation"), 250))[1]
+    assert loss == pytest.approx(2.302585, abs=1e-6)
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+@pytest.mark.parametrize("every", [1, 2])
+def test_resume_is_as_if_never_stopped(tmp_path: Path, stop_after: int, every: int) -> None:
+    whole = toy_model()
+    history = toy_fit(whole, 4)
+    folder = tmp_path / "run"
+
+    class Stop(Exception):
+        pass
+
+    def stop(epoch: int) -> None:
+        if epoch == stop_after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        toy_fit(toy_model(), 4, run_dir=folder, before_epoch=stop, checkpoint_every=every)
+    torch.manual_seed(1234)  # a new process has another random state
+    resumed = toy_model(seed=9)  # and another start, which the checkpoint replaces, if there is one yet
+    if stop_after < every:
+        resumed = toy_model()
+    rows = toy_fit(resumed, 4, run_dir=folder, resume=True, checkpoint_every=every)
+    for (key, a), (_, b) in zip(whole.state_dict().items(), resumed.state_dict().items(), strict=True):
+        assert torch.equal(a, b), key
+    plain = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+    assert plain == [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_same_seed_same_result_and_another_seed_another() -> None:
+    results = []
+    for seed in (0, 0, 1):
+        model = toy_model()
+        toy_fit(model, 2, seed=seed)
+        results.append(model.heads.head.weight.detach())
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+
+
+def test_the_model_ends_with_the_averaged_weights() -> None:
+    """One epoch of one step: the first average is the weights after it; with more it lies behind."""
+    model = toy_model()
+    seen: list[torch.Tensor] = []
+    hook = model.register_forward_pre_hook(lambda *_: seen.append(model.heads.head.bias.detach().clone()))
+    toy_fit(model, 2)
+    hook.remove()
+    steps = torch.stack(seen)
+    assert not torch.equal(model.heads.head.bias, steps[-1])
+    assert steps[:, 0].min() - 0.01 <= model.heads.head.bias[0] <= steps[:, 0].max() + 0.01
+
+
+def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    toy_fit(toy_model(), 1, run_dir=tmp_path)
+    other = VisionTransformer(8, 4, 1, 2, 16, 32, num_classes=2, in_channels=1)
+    with pytest.raises(WeightsError, match=r"(?s)checkpoint\.pth cannot be resumed from.*delete it, or name another"):
+        toy_fit(other, 2, run_dir=tmp_path, resume=True)
+    with pytest.raises(ValueError, match="has already run 1 epochs|epochs"):
+        toy_fit(toy_model(), 0, run_dir=tmp_path, resume=True)
+
+
+def test_schedule_rises_and_falls() -> None:
+    shares = [schedule(step, 100, 0.15) for step in range(101)]
+    assert shares[0] == pytest.approx(1 / 15)
+    assert max(shares) == 1.0 == shares[14]
+    assert shares[100] == pytest.approx(0, abs=1e-12)
+    assert all(a >= b for a, b in zip(shares[15:], shares[16:], strict=False))
+
+
+def test_only_matrices_decay() -> None:
+    model = vit_mnist(7)
+    decayed, free = make_optimizer(model, 1e-3, 0.1).param_groups
+    assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
+    assert all(p.dim() >= 2 for p in decayed["params"])
+    assert any(p is model.encoder.pos_embedding for p in free["params"])
+    assert any(p is model.class_token for p in free["params"])
+
+
+def test_sincos_positions_tell_rows_and_columns() -> None:
+    model = vit_mnist(4)
+    sincos_positions(model)
+    embedding = model.encoder.pos_embedding[0].detach()
+    assert not embedding[0].any()
+    assert embedding[1:].std() == pytest.approx(0.04, abs=1e-4)
+    grid = embedding[1:].view(7, 7, 64)
+    assert torch.equal(grid[2, 1, :32], grid[2, 5, :32])  # the first half is the row
+    assert torch.equal(grid[2, 1, 32:], grid[6, 1, 32:])  # the second half is the column
+    near, far = (grid[3, 3] - grid[3, 4]).norm(), (grid[3, 3] - grid[0, 6]).norm()
+    assert near < far
+
+
+def test_tensorboard_writes_curves(tmp_path: Path) -> None:
+    toy_fit(toy_model(), 2, run_dir=tmp_path, tensorboard=True)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert len(events.Scalars("validation_accuracy")) == 2
+
+
+# --- recipes.train ---
+
+
+def few_digits() -> ImageData:
+    digits = load_embedded()
+    return digits.select(torch.arange(0, 5000, 20), "250 digits")
+
+
+def test_train_with_one_argument_keeps_device_mode_and_shipped_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without MNIST: the embedded digits, and what was used is said."""
+    monkeypatch.setenv("MNIST_VIT_DATA", str(tmp_path / "none"))
+    shipped = mnist_vit.weights.find_weights("vit_mnist_p7")
+    before = shipped.read_bytes()
+    model = vit_mnist(7).eval()
+    torch.manual_seed(0)
+    randomise(model)
+    with torch.no_grad():
+        model.heads.head.weight.zero_()
+    history = mnist_vit.train(model, epochs=1)
+    out = capsys.readouterr().out
+    assert "training on 4,000 of the embedded MNIST digits" in out
+    assert "validation on 1,000 of the embedded MNIST digits" in out
+    assert len(history) == 1
+    assert not model.training
+    assert shipped.read_bytes() == before
+    (run,) = (tmp_path / "runs").iterdir()
+    assert {"config.json", "metrics.jsonl", "checkpoint.pth", "weights.pth", "weights.json"} <= {
+        p.name for p in run.iterdir()
+    }
+    result = mnist_vit.evaluate(model)
+    assert result.total == 1000, "the digits it was trained on are not held out"
+    assert result.accuracy == pytest.approx(history[-1]["validation_accuracy"])
+
+
+def test_a_second_run_into_the_folder_needs_resume(tmp_path: Path) -> None:
+    mnist_vit.train(vit_mnist(7), few_digits(), epochs=1, run_dir=tmp_path)
+    with pytest.raises(ValueError, match="already holds a run: resume=True"):
+        mnist_vit.train(vit_mnist(7), few_digits(), epochs=1, run_dir=tmp_path)
+    assert len(mnist_vit.train(vit_mnist(7), few_digits(), epochs=2, run_dir=tmp_path, resume=True)) == 2
+
+
+def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
+    mnist_vit.train("vit_mnist_p7", few_digits(), epochs=1, position_start="sincos", save=tmp_path / "w.pth", seed=3)
+    about = json.loads((tmp_path / "w.json").read_text())
+    assert about["recipe"]["position_start"] == "sincos"
+    assert about["seed"] == 3
+    assert "train vit_mnist_p7" in about["command"]
+    assert "--epochs 1" in about["command"]
+    assert "--seed 3" in about["command"]
+    assert "--degrees" not in about["command"]
+    assert len(about["history"]) == 1
+    again = mnist_vit.load_model(tmp_path / "w.pth")
+    assert again.patch_size == 7
+
+
+@pytest.mark.parametrize(
+    "keywords", [{"position_start": "sinus"}, {"batch_size": 0}, {"epochs": 0}, {"keep_patches": 99}]
+)
+def test_train_nonsense(keywords: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(keywords))):
+        mnist_vit.train(vit_mnist(7), few_digits(), **{"epochs": 1, **keywords})
+
+
+def test_two_processes_train_like_one(tmp_path: Path) -> None:
+    """torchrun, gloo, DistributedDataParallel: same global batch, same curve within rounding."""
+    arguments = ["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1", "--device", "cpu",
+                 "--position-start", "sincos", "--keep-patches", "12", "--learning-rate", "5e-4"]  # fmt: skip
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    for processes in ("1", "2"):
+        command = [*torchrun, processes, "-m", "mnist_vit", *arguments, "--run-dir", str(tmp_path / processes)]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.count("training on") == 1
+    one, two = (json.loads((tmp_path / p / "metrics.jsonl").read_text()) for p in ("1", "2"))
+    assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)
+    assert two["validation_loss"] == pytest.approx(one["validation_loss"], abs=1e-5)
+    a, b = (torch.load(tmp_path / p / "weights.pth", weights_only=True) for p in ("1", "2"))
+    assert max((a[key] - b[key]).abs().max() for key in a) < 1e-4
