@@ -1,0 +1,84 @@
+"""The package is the source, a notebook quotes it: ``python tests/test_quotes.py`` rewrites quotes that are stale."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from helpers import notebooks, read, tree
+
+from mnist_vit import model
+
+HOME = {  # which notebook teaches which class
+    "MLP": "01_mlp",
+    "MLPBlock": "01_mlp",
+    "MultiHeadAttention": "03_multi_head_attention",
+    "EncoderBlock": "04_encoder_block",
+    "Encoder": "05_encoder",
+    "VisionTransformer": "06_vision_transformer",
+}
+SOURCES = {name: inspect.getsource(getattr(model, name)).rstrip("\n") for name in HOME}
+
+
+def quotes(cell: nbformat.NotebookNode) -> Iterator[tuple[str, int, int]]:
+    """The classes that a cell defines under a name of ``mnist_vit.model``: name, first line, line after the last."""
+    if cell.cell_type == "code":
+        for node in ast.walk(tree(cell.source)):
+            if isinstance(node, ast.ClassDef) and node.name in SOURCES:
+                yield node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1, node.end_lineno
+
+
+def requote(cell: nbformat.NotebookNode) -> None:
+    """Put the package's text in the place of each class that a cell quotes."""
+    for name, start, end in sorted(quotes(cell), key=lambda quote: -quote[1]):
+        lines = cell.source.split("\n")
+        cell.source = "\n".join([*lines[:start], *SOURCES[name].split("\n"), *lines[end:]])
+
+
+def test_every_class_of_the_model_has_a_home() -> None:
+    assert [name for name in model.__all__ if inspect.isclass(getattr(model, name))] == sorted(
+        HOME, key=model.__all__.index
+    )
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_quotes_are_the_package_letter_for_letter(path: Path) -> None:
+    for cell in read(path).cells:
+        for name, start, end in quotes(cell):
+            quoted = "\n".join(cell.source.split("\n")[start:end])
+            assert quoted == SOURCES[name], f"{path.name}, {name}: python tests/test_quotes.py rewrites stale quotes"
+
+
+@pytest.mark.parametrize("name", HOME)
+def test_each_class_is_quoted_once_where_it_is_taught(name: str) -> None:
+    places = [
+        path.stem for path in notebooks() for cell in read(path).cells for quoted, *_ in quotes(cell) if quoted == name
+    ]
+    assert places == [HOME[name]]
+
+
+def test_a_stale_quote_is_found_and_rewritten() -> None:
+    stale = SOURCES["MLP"].replace("= True", "= False", 1)
+    cell = nbformat.v4.new_code_cell(f"%pip list\nimport math\n\n\n{stale}\n\n\nprint(math.pi)")
+    ((name, start, end),) = quotes(cell)
+    assert (name, "\n".join(cell.source.split("\n")[start:end])) == ("MLP", stale) != ("MLP", SOURCES["MLP"])
+    requote(cell)
+    assert cell.source == f"%pip list\nimport math\n\n\n{SOURCES['MLP']}\n\n\nprint(math.pi)"
+
+
+def main() -> None:
+    """Rewrite stale quotes in place; the stored outputs stay, so nbval or ``notebooks/refresh.py`` comes next."""
+    for path in notebooks():
+        notebook = nbformat.read(path, as_version=4)
+        before = [cell.source for cell in notebook.cells]
+        for cell in notebook.cells:
+            requote(cell)
+        if before != [cell.source for cell in notebook.cells]:
+            nbformat.write(notebook, path)
+            print(f"{path.name}: quotes rewritten")
+
+
+if __name__ == "__main__":
+    main()
