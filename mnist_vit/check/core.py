@@ -127,8 +127,8 @@ def gradients(output: Any, **inputs: Tensor) -> Iterator[tuple[str, Tensor | Non
 
 
 def parameter_gradients(output: Tensor, module: nn.Module) -> Iterator[tuple[str, Tensor | None]]:
-    """The same for every parameter of a module."""
-    yield from gradients(output, **dict(module.named_parameters()))
+    """The same for every parameter of a module, by name: in which order they were made is free."""
+    yield from gradients(output, **dict(sorted(module.named_parameters())))
 
 
 def nearest(name: str, known: list[str]) -> str:
