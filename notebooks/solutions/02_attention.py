@@ -1,0 +1,45 @@
+"""Solutions of notebook 02: attention, one head, softmax, entropy."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+# exercise: attention
+def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, queries, d), (n, keys, d), (n, keys, d_v) -> output (n, queries, d_v), weights (n, queries, keys)."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    weights = scores.softmax(dim=-1)
+    return weights @ v, weights
+
+
+# exercise: head_forward
+class MyHead(nn.Module):
+    """(n, seq_length, hidden_dim) -> output (n, seq_length, head_dim), weights (n, seq_length, seq_length)."""
+
+    def __init__(self, hidden_dim: int, head_dim: int) -> None:
+        super().__init__()
+        self.w_q = nn.Linear(hidden_dim, head_dim)
+        self.w_k = nn.Linear(hidden_dim, head_dim)
+        self.w_v = nn.Linear(hidden_dim, head_dim)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        weights = scores.softmax(dim=-1)
+        return weights @ v, weights
+
+
+# exercise: softmax_rows
+def my_softmax(scores: Tensor) -> Tensor:
+    """(..., queries, keys) -> (..., queries, keys), each row sums to 1; scores of 1000 are no trouble."""
+    e = torch.exp(scores - scores.amax(dim=-1, keepdim=True))  # the largest exponent of a row is 0
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+# exercise: entropy
+def my_entropy(weights: Tensor) -> Tensor:
+    """(n, queries, keys), rows sum to 1 -> (n, queries), natural logarithm."""
+    # where a weight is 0, the logarithm is any finite number: it is multiplied by 0
+    return -(weights * weights.clamp_min(1e-9).log()).sum(dim=-1)
