@@ -23,7 +23,7 @@ def hint(name: str, step: int = 1) -> None:
     elif step not in (1, 2, 3):
         print(f"there are hints 1, 2 and 3, and no hint {step}")
     else:
-        print(f"hint {step} of 3: {EXERCISES[name].hints[int(step) - 1]}")
+        print(f"hint {int(step)} of 3: {EXERCISES[name].hints[int(step) - 1]}")
 
 
 def __getattr__(name: str) -> Callable[[Any], None]:

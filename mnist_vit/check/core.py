@@ -91,7 +91,8 @@ def copy_weights(source: nn.Module, target: Any) -> None:
     own, needed = target.state_dict(), source.state_dict()
     for what, keys in (("lacks", needed.keys() - own.keys()), ("has, but should not,", own.keys() - needed.keys())):
         if keys:
-            raise Mistake(f"the module {what} the parameters {', '.join(sorted(keys))}. Keep the names of the stub.")
+            some = ", ".join(sorted(keys)[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+            raise Mistake(f"the module {what} the parameters {some}. Keep the names of the stub.")
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
             raise Mistake(f"{key} must have shape {tuple(tensor.shape)}, and has {tuple(own[key].shape)}.")
