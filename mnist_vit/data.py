@@ -77,12 +77,10 @@ class Loader:
     stopped goes on as if it had not been.
 
     Args:
-        data: the images.
+        data, device: the images, and where the batches are made.
         batch_size: images in a batch, over all processes together.
-        device: where the batches are made.
         shuffle: another order every epoch; the last, incomplete batch is then left out.
-        augmentation: keywords for ``augment``; None leaves it out.
-        seed: start of order and augmentation.
+        augmentation, seed: keywords for ``augment`` (None leaves it out), and the start of order and augmentation.
         rank, world_size: this process and how many there are; each takes its share of every batch.
     """
 
@@ -229,12 +227,7 @@ def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
     data = _mnist(dataset.data.unsqueeze(1), dataset.targets, "the 10,000 official MNIST test images")
     if split == "test":
         return data
-    first = _first_of_each_class(data)
-    if split == "validation":
-        return data.select(first, "5,000 MNIST training images held out, the first 500 of each digit")
-    rest = torch.ones(len(data), dtype=torch.bool)
-    rest[first] = False
-    return data.select(rest, "55,000 MNIST training images, all but the first 500 of each digit")
+    return _train_or_validation(data, split, "MNIST", "digit")
 
 
 def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
@@ -266,12 +259,7 @@ def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
     data = ImageData(images.contiguous(), labels, CIFAR10_CLASSES, f"{len(labels):,} CIFAR-10 test images", mean, std)
     if split == "test":
         return data
-    first = _first_of_each_class(data)
-    if split == "validation":
-        return data.select(first, f"{len(first):,} CIFAR-10 training images held out, the first 500 of each class")
-    rest = torch.ones(len(data), dtype=torch.bool)
-    rest[first] = False
-    return data.select(rest, f"{int(rest.sum()):,} CIFAR-10 training images, all but the first 500 of each class")
+    return _train_or_validation(data, split, "CIFAR-10", "class")
 
 
 def load_folder(folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3) -> ImageData:
@@ -373,9 +361,14 @@ def _check_split(split: str, *known: str) -> None:
         raise ValueError(f'there is no split "{split}": name one of {", ".join(known)}')
 
 
-def _first_of_each_class(data: ImageData) -> Tensor:
-    """Positions of the first images of each class, class by class."""
-    return torch.cat([(data.labels == c).nonzero()[:PER_CLASS, 0] for c in range(len(data.classes))])
+def _train_or_validation(data: ImageData, split: str, kind: str, noun: str) -> ImageData:
+    """The first images of each class, class by class, are the validation split, the rest is for training."""
+    first = torch.cat([(data.labels == c).nonzero()[:PER_CLASS, 0] for c in range(len(data.classes))])
+    if split == "validation":
+        return data.select(first, f"{len(first):,} {kind} training images held out, the first 500 of each {noun}")
+    rest = torch.ones(len(data), dtype=torch.bool)
+    rest[first] = False
+    return data.select(rest, f"{int(rest.sum()):,} {kind} training images, all but the first 500 of each {noun}")
 
 
 def _download(dataset: type, root: Path, what: str, ways: str = "") -> None:

@@ -1,8 +1,7 @@
 """The Vision Transformer, leaf first, whole last: names, weights and results are torchvision's.
 
-Letters in the arrow comments: n images in a batch, c colour channels, h and w the height and width in
-pixels, n_h and n_w the patches in a column and in a row, seq_length = 1 + n_h * n_w tokens (the class
-token comes first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
+In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in a row,
+seq_length = 1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
 
 Papers: "Attention Is All You Need" (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) and
 "An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929).
@@ -27,18 +26,10 @@ __all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "
 class MLP(nn.Sequential):
     """Linear layers with an activation between them. It does not know that tokens exist.
 
-    Args:
-        in_channels: numbers a token has on entry.
-        hidden_channels: numbers a token has after each linear layer; the last one is the output.
-        norm_layer: makes a normalisation after every linear layer but the last; None leaves it out.
-        activation_layer: makes the activation between two linear layers.
-        inplace: passed on to activation and dropout where it is not None.
-        bias: whether the linear layers add a bias.
-        dropout: probability with which a number is set to zero while training.
+    ``hidden_channels`` are the widths after each linear layer; all but the last are followed by ``norm_layer``
+    (None leaves it out) and ``activation_layer``, and all by dropout.
 
-    Shape: (..., in_channels) -> (..., hidden_channels[-1]).
-
-    Source: ``torchvision.ops.MLP``, equal to it bit for bit.
+    Shape: (..., in_channels) -> (..., hidden_channels[-1]). Source: ``torchvision.ops.MLP``.
     """
 
     def __init__(
@@ -71,14 +62,8 @@ class MLP(nn.Sequential):
 class MLPBlock(MLP):
     """The MLP of an encoder block: widen, GELU, narrow. Every token goes through it alone.
 
-    Args:
-        in_dim: numbers a token has on entry and on exit (hidden_dim).
-        mlp_dim: numbers a token has in between.
-        dropout: probability with which a number is set to zero while training.
-
-    Shape: (..., in_dim) -> (..., in_dim).
-
-    Source: Vaswani et al. 2017, section 3.3; GELU is the exact one (Hendrycks & Gimpel 2016, arXiv 1606.08415).
+    Shape: (..., in_dim) -> (..., in_dim), with mlp_dim numbers a token in between.
+    Source: Vaswani et al. 2017, section 3.3; the exact GELU of Hendrycks & Gimpel 2016 (arXiv 1606.08415).
     """
 
     _version = 2
@@ -105,13 +90,9 @@ class MLPBlock(MLP):
 class MultiHeadAttention(nn.Module):
     """Multi-head attention from scratch. It does not know where in the picture a token comes from.
 
-    Can stand where ``nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)`` stands: the parameters
-    have the same names, shapes and start values.
-
-    Args:
-        embed_dim: numbers a token has (hidden_dim), shared equally by the heads.
-        num_heads: how many heads look at once.
-        dropout: probability with which an attention weight is set to zero while training.
+    Can stand where ``nn.MultiheadAttention(embed_dim, num_heads, dropout, batch_first=True)`` stands: the parameters
+    have the same names, shapes and start values. The heads share ``embed_dim`` equally; ``dropout`` is the
+    probability with which an attention weight is set to zero while training.
 
     Source: Vaswani et al. 2017, section 3.2, equation 1.
     """
@@ -133,30 +114,23 @@ class MultiHeadAttention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim)
-        x = x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim)
-        # (n, seq_length, num_heads, head_dim) -> (n, num_heads, seq_length, head_dim)
-        return x.transpose(1, 2)
+        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim) -> (n, num_heads, seq_length, head_dim)
+        return x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, need_weights: bool = True, average_attn_weights: bool = True
     ) -> tuple[Tensor, Tensor | None]:
         """Let every query token gather from the value tokens.
 
-        Args:
-            query, key, value: (n, seq_length, embed_dim); the same tensor three times in a Vision Transformer.
-            need_weights: whether to return the attention weights too.
-            average_attn_weights: whether to return their mean over the heads instead of each head's own.
+        ``query``, ``key`` and ``value`` are (n, seq_length, embed_dim), in a Vision Transformer the same tensor.
 
-        Returns:
-            The layer's output, (n, seq_length, embed_dim), and the weights: None, or (n, seq_length, seq_length)
-            averaged, or (n, num_heads, seq_length, seq_length). Each row of the weights sums to 1.
+        Returns the layer's output, (n, seq_length, embed_dim), and with ``need_weights`` the attention weights (else
+        None): their mean over the heads, (n, seq_length, seq_length), or with ``average_attn_weights=False`` each
+        head's own, (n, num_heads, seq_length, seq_length). Each row of a head's weights sums to 1.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             torch._assert(x.dim() == 3, f"{name} must be (n, seq_length, embed_dim), got {x.shape}")
-            torch._assert(
-                x.shape[2] == self.embed_dim, f"{name} must have {self.embed_dim} numbers a token, got {x.shape[2]}"
-            )
+            torch._assert(x.shape[2] == self.embed_dim, f"{name} must be {self.embed_dim} wide, got {x.shape[2]}")
         w_q, w_k, w_v = self.in_proj_weight.chunk(3)
         b_q, b_k, b_v = self.in_proj_bias.chunk(3)
         q = self._split_heads(F.linear(query, w_q, b_q))
@@ -169,12 +143,10 @@ class MultiHeadAttention(nn.Module):
         weights = scores.softmax(dim=-1)
         weights = F.dropout(weights, self.dropout, self.training)
 
-        # -> (n, num_heads, seq_length, head_dim) -> (n, seq_length, num_heads, head_dim)
+        # (n, num_heads, seq_length, head_dim) -> (n, seq_length, num_heads, head_dim)
         x = (weights @ v).transpose(1, 2)
         # (n, seq_length, num_heads, head_dim) -> (n, seq_length, embed_dim)
-        x = x.reshape(x.shape[0], x.shape[1], self.embed_dim)
-        x = self.out_proj(x)
-
+        x = self.out_proj(x.reshape(query.shape))
         if not need_weights:
             return x, None
         return x, weights.mean(dim=1) if average_attn_weights else weights
@@ -183,16 +155,9 @@ class MultiHeadAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Attention, then the MLP; each is normalised before and added to what came in (pre-norm).
 
-    Args:
-        num_heads: heads of the attention.
-        hidden_dim: numbers a token has.
-        mlp_dim: numbers a token has inside the MLP.
-        dropout: probability with which a number is set to zero while training.
-        attention_dropout: the same for attention weights.
-        norm_layer: makes a normalisation, given hidden_dim.
+    ``dropout`` and ``attention_dropout`` are probabilities; ``norm_layer`` makes a normalisation from a width.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
-
     Source: Dosovitskiy et al. 2020, equations 2 and 3.
     """
 
@@ -235,15 +200,9 @@ class EncoderBlock(nn.Module):
 class Encoder(nn.Module):
     """Adds the position embedding, then applies the encoder blocks and a last normalisation.
 
-    It does not know pictures: it takes any sequence of seq_length tokens.
-
-    Args:
-        seq_length: tokens in the sequence, the class token included.
-        num_layers: how many encoder blocks.
-        num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``EncoderBlock``.
+    It does not know pictures: it takes any sequence of ``seq_length`` tokens, the class token included.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
-
     Source: Dosovitskiy et al. 2020, equations 1 to 4; the spread 0.02 of the position embedding is BERT's.
     """
 
@@ -281,21 +240,15 @@ class VisionTransformer(nn.Module):
     """Cuts a picture into patches, reads them as a sequence, and gives a logit for each class.
 
     Args:
-        image_size: height and width of the picture in pixels.
-        patch_size: height and width of a patch in pixels; must divide image_size.
+        image_size, patch_size: height and width in pixels; patch_size must divide image_size.
         num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``Encoder``.
-        num_classes: how many logits.
+        num_classes, in_channels: how many logits, and how many colour channels.
         representation_size: width of a tanh layer before the last linear layer; None leaves it out.
-        in_channels: colour channels of the picture.
         print_shapes: whether forward prints the shape after each of its stages.
         pool: what the head reads: "token", the class token, as in the paper, or "mean", the mean over patches.
 
     Shape: (n, in_channels, image_size, image_size) -> (n, num_classes).
-
-    Raises:
-        ValueError: a size is not a positive whole number, or does not divide what it must.
-        AssertionError: forward was given pictures of another rank, size, number of channels or kind of number.
-
+    Raises ValueError for sizes that make no sense, AssertionError in forward for pictures that do not fit.
     Source: Dosovitskiy et al. 2020; ``torchvision.models.VisionTransformer``, equal to it bit for bit.
     """
 
@@ -417,23 +370,14 @@ class VisionTransformer(nn.Module):
     def get_attention_output(self, x: Tensor, layer: int, head: int) -> Tensor:
         """What one head gathers, before the output projection mixes the heads.
 
-        Args:
-            x: pictures, (n, in_channels, image_size, image_size).
-            layer: which encoder block, counted from 0.
-            head: which of its heads, counted from 0.
-
-        Returns:
-            A_h V_h of that head, (n, seq_length, head_dim). Slices of the layer's output, after the
-            projection, belong to no head. Dropout is left out; call ``eval()`` to leave it out of earlier layers too.
-
-        Raises:
-            IndexError: there is no such layer or head.
+        ``x`` are pictures; ``layer`` and ``head`` count from 0 (IndexError if there is none). Returns A_h V_h,
+        (n, seq_length, head_dim). Slices of the layer's output, after the projection, belong to no head.
+        Dropout is left out of this layer; call ``eval()`` to leave it out of earlier ones too.
         """
-        num_layers, num_heads = len(self.encoder.layers), self.encoder.layers[0].num_heads
-        if not 0 <= layer < num_layers:
-            raise IndexError(f"layer must be 0 to {num_layers - 1}, got {layer}")
-        if not 0 <= head < num_heads:
-            raise IndexError(f"head must be 0 to {num_heads - 1}, got {head}")
+        num_heads = self.encoder.layers[0].num_heads
+        for name, number, count in (("layer", layer, len(self.encoder.layers)), ("head", head, num_heads)):
+            if not 0 <= number < count:
+                raise IndexError(f"{name} must be 0 to {count - 1}, got {number}")
         x = self._process_input(x)
         x = torch.cat([self.class_token.expand(x.shape[0], -1, -1), x], dim=1)
         x = self.encoder.dropout(x + self.encoder.pos_embedding)
@@ -450,12 +394,7 @@ class VisionTransformer(nn.Module):
 
 
 def vit_mnist(patch_size: int = 2, **options: Any) -> VisionTransformer:
-    """The course's model for 28x28 grey digits: 2 layers, 2 heads, 64 wide; 115,498 parameters with patches of 2.
-
-    Args:
-        patch_size: 2, 4, 7 or 14 pixels: 196, 49, 16 or 4 patches.
-        options: further keywords of ``VisionTransformer``, such as ``pool`` or ``print_shapes``.
-    """
+    """The course's model for 28x28 grey digits; 115,498 parameters with patches of 2 pixels (4, 7, 14 fit too)."""
     return VisionTransformer(
         28, patch_size, 2, 2, 64, 256, num_classes=10, representation_size=32, in_channels=1, **options
     )

@@ -47,3 +47,11 @@ def randomise(*models: nn.Module, seed: int = 0) -> None:
 def environment(**extra: str) -> dict[str, str]:
     """The environment for a child process: ours, one thread, and what is given."""
     return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped, and why, also when it is none."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    terminalreporter.section(f"{len(skipped)} tests skipped")
+    for reason in sorted({str(report.longrepr[2]) for report in skipped}):
+        terminalreporter.write_line(reason)

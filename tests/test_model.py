@@ -389,7 +389,7 @@ def test_wrong_sequences() -> None:
         AssertionError, match=r"input must be \(n, seq_length, hidden_dim\), got torch.Size\(\[3, 64\]\)"
     ):
         block(torch.zeros(3, 64))
-    with pytest.raises(AssertionError, match="query must have 8 numbers a token, got 9"):
+    with pytest.raises(AssertionError, match="query must be 8 wide, got 9"):
         MultiHeadAttention(8, 2)(*[torch.zeros(1, 2, 9)] * 3)
 
 

@@ -53,7 +53,9 @@ def heat(
     axes.set_yticks([])
     if digits >= 0:
         middle = sum(drawn.get_clim()) / 2
-        for (row, column), value in ((tuple(i.tolist()), values[tuple(i)].item()) for i in torch.ones_like(values).nonzero()):
+        for (row, column), value in (
+            (tuple(i.tolist()), values[tuple(i)].item()) for i in torch.ones_like(values).nonzero()
+        ):
             colour = "black" if value > middle else "white"
             axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour, fontsize=8)
 

@@ -1,0 +1,302 @@
+"""Attention weights are the model's own, per layer and head; pictures on disk show these numbers."""
+
+import base64
+import copy
+import html.parser
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import randomise
+from matplotlib import colormaps
+from PIL import Image
+from torch import nn
+from torchvision import models
+
+import mnist_vit
+from mnist_vit.attention import (
+    attention_weights,
+    head_contributions,
+    ink_share,
+    mean_attention_distance,
+    record_attention,
+    rollout,
+    save_attention_images,
+    to_maps,
+    write_gallery,
+)
+from mnist_vit.data import load_embedded
+from mnist_vit.fast import FastVisionTransformer
+from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
+
+
+def scratch(model: nn.Module) -> nn.Module:
+    """The model with attention from scratch in every block."""
+    model = copy.deepcopy(model)
+    for block in model.encoder.layers:
+        attention = MultiHeadAttention(block.self_attention.embed_dim, block.self_attention.num_heads)
+        attention.load_state_dict(block.self_attention.state_dict())
+        block.self_attention = attention
+    return model
+
+
+def build(name: str) -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    if name == "torchvision":
+        model = models.VisionTransformer(32, 8, 3, 4, 32, 64, num_classes=7)
+    else:
+        model = VisionTransformer(12, 4, 3, 2, 16, 32, num_classes=5, in_channels=1)
+    randomise(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 3
+    model = scratch(model) if name == "scratch" else model
+    return model, torch.randn(2, model.conv_proj.in_channels, model.image_size, model.image_size)
+
+
+def by_hand(model: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
+    """The definition: softmax of q kᵀ / √d in every layer."""
+    x = model._process_input(images)
+    x = torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1) + model.encoder.pos_embedding
+    weights = []
+    for block in model.encoder.layers:
+        attention = block.self_attention
+        q, k, _ = (block.ln_1(x) @ attention.in_proj_weight.T + attention.in_proj_bias).chunk(3, dim=-1)
+        q, k = (t.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for t in (q, k))
+        weights.append((q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1))
+        x = block(x)
+    return weights
+
+
+@pytest.mark.parametrize("name", ["ours", "scratch", "torchvision"])
+def test_weights_are_the_softmax_of_the_scores(name: str) -> None:
+    model, images = build(name)
+    with torch.no_grad():
+        expected = torch.stack(by_hand(model.eval(), images), dim=1)
+    got = attention_weights(model, images)
+    s = model.seq_length
+    assert got.shape == (2, 3, model.encoder.layers[0].num_heads, s, s)
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(got.sum(-1), torch.ones(got.shape[:-1]))
+    torch.testing.assert_close(attention_weights(model, images, query=0), got[..., 0, :])
+    torch.testing.assert_close(attention_weights(model, images, query=2, batch_size=1), got[..., 2, :])
+
+
+@pytest.mark.parametrize("name", ["ours", "scratch", "torchvision"])
+def test_recording_changes_nothing_and_leaves_nothing(name: str) -> None:
+    model, images = build(name)
+    model.eval()
+    with torch.no_grad():
+        before = model(images)
+        with record_attention(model) as record:
+            during = model(images)
+        assert torch.equal(model(images), before)
+    assert torch.equal(during, before)
+    assert len(record) == 3
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    with record_attention(model) as record:
+        during = model(images)
+    torch.testing.assert_close(during, model(images))
+    with pytest.raises(RuntimeError, match="mine"), record_attention(model):
+        raise RuntimeError("mine")
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_mode_and_weights_stay() -> None:
+    model, images = build("ours")
+    model.train()
+    model.encoder.layers[1].eval()
+    modes = [module.training for module in model.modules()]
+    state = copy.deepcopy(model.state_dict())
+    attention_weights(model, images)
+    head_contributions(model, images, 1)
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
+
+
+def test_vit_b_16_unmodified() -> None:
+    model = models.vit_b_16()
+    weights = attention_weights(model, torch.randn(1, 3, 224, 224))
+    assert weights.shape == (1, 12, 12, 197, 197)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 12, 12, 197))
+    assert to_maps(weights[..., 0, :]).shape == (1, 12, 12, 14, 14)
+
+
+def test_two_blank_patches_are_not_identical_maps() -> None:
+    """If they were, the position embedding would have been skipped."""
+    model = mnist_vit.load_model("vit_mnist_p7")
+    digits = load_embedded()
+    image = digits.normalise(digits.images[:1])
+    weights = attention_weights(model, image)[0]
+    blank = (
+        to_maps(torch.arange(17.0))[torch.nn.functional.max_pool2d(digits.images[:1].float(), 7)[0, 0] == 0]
+    ).long()
+    first, second = blank[:2].tolist()
+    assert (weights[0, :, first] - weights[0, :, second]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["ours", "scratch", "torchvision"])
+def test_heads_add_up_to_the_layers_output(name: str) -> None:
+    model, images = build(name)
+    model.eval()
+    outputs: list[torch.Tensor] = []
+    handle = model.encoder.layers[1].self_attention.register_forward_hook(lambda m, a, out: outputs.append(out[0]))
+    with torch.no_grad():
+        model(images)
+    handle.remove()
+    parts, bias = head_contributions(model, images, 1)
+    assert parts.shape[1] == model.encoder.layers[0].num_heads
+    torch.testing.assert_close(parts.sum(1) + bias, outputs[0], atol=1e-4, rtol=1e-4)
+
+
+def test_to_maps_puts_patches_back() -> None:
+    row = torch.arange(10.0)
+    assert to_maps(row).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    with pytest.raises(ValueError, match="need 1 \\+ a square number of tokens, got 6"):
+        to_maps(torch.zeros(6))
+
+
+def test_rollout() -> None:
+    identity = torch.eye(3).expand(2, 4, 2, 3, 3)
+    torch.testing.assert_close(rollout(identity), torch.eye(3).expand(2, 3, 3))
+    first, second = torch.rand(2, 1, 2, 3, 3).softmax(-1).unbind(0)
+    got = rollout(torch.stack([first, second], dim=1))
+    a, b = ((layer.mean(1) + torch.eye(3)) / 2 for layer in (first, second))
+    torch.testing.assert_close(got, b @ a)  # the last layer reads what the first has written
+    torch.testing.assert_close(got.sum(-1), torch.ones(1, 3))
+
+
+def test_mean_attention_distance() -> None:
+    weights = torch.zeros(1, 1, 3, 5, 5)
+    weights[..., 0, 0] = 1
+    weights[0, 0, 0, 1:, 1:] = torch.eye(4)  # every patch looks at itself
+    weights[0, 0, 2, 1:, 1:] = 0.25  # everywhere alike, half of the row on the class token
+    weights[0, 0, 2, 1:, 0] = 1
+    weights[0, 0, 1, 1:, 1:] = torch.eye(4)[[1, 0, 3, 2]]  # at the neighbour in the row
+    got = mean_attention_distance(weights, patch_size=7)
+    assert got.shape == (1, 3)
+    assert got[0].tolist() == pytest.approx([0, 7, (0 + 7 + 7 + 7 * 2**0.5) / 4], abs=1e-5)
+
+
+def test_ink_share() -> None:
+    pictures = torch.zeros(1, 1, 4, 4)
+    pictures[0, 0, 0, 0] = 9
+    maps = torch.tensor([[[0.5, 0.1], [0.1, 0.1]], [[0.0, 1.0], [1.0, 0.0]]])[None]
+    share, chance = ink_share(maps, pictures)
+    assert share[0].tolist() == pytest.approx([0.625, 0.0])
+    assert chance.tolist() == [0.25]
+
+
+def test_the_shipped_models_look_at_the_ink() -> None:
+    """Believable maps: over 100 digits some head looks at ink well more than chance would."""
+    digits = load_embedded()
+    chosen = torch.arange(0, 5000, 50)
+    pictures = digits.images[chosen]
+    for name in ("vit_mnist", "vit_mnist_p4", "vit_mnist_p7"):
+        weights = attention_weights(mnist_vit.load_model(name), digits.normalise(pictures), query=0)
+        share, chance = ink_share(to_maps(weights), pictures)
+        assert share.mean(0).max() > 1.2 * chance.mean(), name
+
+
+# --- on disk ---
+
+
+class Images(html.parser.HTMLParser):
+    """Collects the pictures and links of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images: list[dict] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        attributes = dict(attrs)
+        if tag == "img":
+            self.images.append(attributes)
+        self.addresses += [attributes[key] for key in ("src", "href") if key in attributes]
+
+
+def test_pictures_and_page(tmp_path: Path) -> None:
+    model, _ = build("ours")
+    pictures = torch.randint(0, 255, (2, 1, 12, 12), dtype=torch.uint8)
+    images = pictures.float() / 255
+    names = ["0_7", "<b>_1"]
+    results = save_attention_images(model, images, pictures, names, tmp_path, tuple("01234"), [0, 1])
+    weights = attention_weights(model, images, query=0)
+    for i, name in enumerate(names):
+        files = {path.name for path in (tmp_path / name).iterdir()}
+        assert files == {"image.png", "rollout.png", "attention.json"} | {
+            f"layer_{layer}_head_{head}.png" for layer in range(3) for head in range(2)
+        }
+        stored = json.loads((tmp_path / name / "attention.json").read_text())
+        np.testing.assert_allclose(stored["layers_heads_rows_columns"], to_maps(weights[i]).numpy(), atol=1e-6)
+        for layer in range(3):
+            maps = to_maps(weights[i, layer])
+            low, high = stored["colour_scale_per_layer"][layer]
+            assert (low, high) == pytest.approx((maps.min().item(), maps.max().item()), abs=1e-6)
+            for head in range(2):
+                drawn = np.asarray(Image.open(tmp_path / name / f"layer_{layer}_head_{head}.png"))
+                step = drawn.shape[0] // 3
+                expected = colormaps["viridis"](((maps[head] - low) / (high - low)).numpy(), bytes=True)[..., :3]
+                assert np.abs(drawn[step // 2 :: step, step // 2 :: step].astype(int) - expected).max() <= 1
+                assert (drawn[:step, :step] == drawn[0, 0]).all(), "a patch is one flat square"
+    page = write_gallery(tmp_path, results, "A <title>").read_text()
+    found = Images()
+    found.feed(page)
+    assert len(found.images) == 2 * (1 + 6 + 1)
+    assert all(address.startswith("data:image/png;base64,") for address in found.addresses)
+    assert all(image["alt"] for image in found.images)
+    shown = {base64.b64decode(image["src"].partition(",")[2]) for image in found.images}
+    assert (tmp_path / "0_7" / "layer_2_head_1.png").read_bytes() in shown
+    assert "<b>" not in page
+    assert "A &lt;title&gt;" in page
+
+
+def test_shipped_gallery_is_two_of_each_digit() -> None:
+    from mnist_vit.files import shipped
+
+    folder = shipped("attention")
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    assert names == sorted(f"{digit}_{500 * digit + i}" for digit in range(10) for i in (0, 1))
+    digits = load_embedded()
+    model = mnist_vit.load_model("vit_mnist")
+    for name in names[::5]:
+        stored = json.loads((folder / name / "attention.json").read_text())
+        index = int(name.partition("_")[2])
+        weights = attention_weights(model, digits.normalise(digits.images[index : index + 1]), query=0)[0]
+        np.testing.assert_allclose(stored["layers_heads_rows_columns"], to_maps(weights).numpy(), atol=1e-4)
+        shown = np.asarray(Image.open(io.BytesIO((folder / name / "image.png").read_bytes())))
+        assert (shown[4::8, 4::8] == digits.images[index, 0].numpy()).all()
+    assert (folder / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: attention_weights(models.resnet18(), torch.zeros(1, 3, 64, 64)), ValueError,
+         "ResNet has no nn.MultiheadAttention.*output_attentions=True"),
+        (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 28, 28)), ValueError, r"for one image: images\[None\]"),
+        (lambda: attention_weights(FastVisionTransformer(vit_mnist(7)), torch.zeros(1, 1, 28, 28)), ValueError,
+         "give the plain model"),
+        (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 1, 28, 28), query=17), IndexError, "0 to 16, got 17"),
+        (lambda: head_contributions(vit_mnist(7), torch.zeros(1, 1, 28, 28), 2), IndexError, "layer must be 0 to 1, got 2"),
+    ],
+)  # fmt: skip
+def test_nonsense(call: object, error: type, said: str) -> None:
+    with pytest.raises(error, match=said):
+        call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_kinds_of_numbers(dtype: torch.dtype, tmp_path: Path) -> None:
+    model, images = build("ours")
+    expected = attention_weights(model, images)
+    got = attention_weights(model.to(dtype), images)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.1)
+    pictures = torch.zeros(2, 1, 12, 12, dtype=torch.uint8)
+    save_attention_images(model, images.to(dtype), pictures, ["a", "b"], tmp_path, tuple("01234"))
+    assert (tmp_path / "b" / "layer_2_head_1.png").is_file()

@@ -1,0 +1,121 @@
+"""The command line: the recipes' keywords, readable help, no traceback for a user's mistake."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import environment
+from PIL import Image
+
+from mnist_vit import __version__, recipes
+from mnist_vit.__main__ import COMMANDS, _parser, main
+from mnist_vit.data import load_embedded
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_tells_every_keyword_and_its_default(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    for key, parameter in inspect.signature(COMMANDS[name]).parameters.items():
+        assert key.replace("_", "-") in text or key in text
+        if isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):
+            assert f"(default {parameter.default})" in " ".join(text.split())
+
+
+def test_defaults_are_the_recipes() -> None:
+    options = vars(_parser().parse_args(["train", "vit_mnist"]))
+    for key, parameter in inspect.signature(recipes.train).parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            assert options[key] == parameter.default, key
+
+
+def test_options_get_their_types() -> None:
+    words = "train vit_mnist_p4 --epochs 3 --keep-patches 9 --average 0.5 --flip --position-start sincos".split()
+    options = vars(_parser().parse_args(words))
+    assert (options["epochs"], options["keep_patches"], options["average"], options["flip"]) == (3, 9, 0.5, True)
+
+
+def test_demo_evaluates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--out", str(tmp_path / "maps")]) == 0
+    out = capsys.readouterr().out
+    assert "115,498 parameters" in out
+    assert "the 5,000 held-out MNIST digits" in out
+    assert "each row is a true class" in out
+    assert len(list((tmp_path / "maps").glob("*/layer_1_head_1.png"))) == 20
+    assert (tmp_path / "maps" / "index.html").is_file()
+
+
+@pytest.mark.parametrize("index", [600, 1700, 2600, 4700])
+def test_predict_reads_a_picture_file(index: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A held-out digit as a person would send it: large, dark on light, off the middle."""
+    digit = Image.fromarray(load_embedded().images[index, 0].numpy()).resize((280, 280))
+    paper = Image.new("L", (500, 420), 235)
+    paper.paste(digit.point(lambda value: 235 - value * 200 // 255), (150, 40))
+    paper.save(tmp_path / "my digit.png")
+    assert main(["predict", str(tmp_path / "my digit.png"), "--out", str(tmp_path / "maps")]) == 0
+    out = capsys.readouterr().out
+    assert f"my digit.png: {index // 500}\n" in out
+    assert (tmp_path / "maps" / "my digit" / "layer_0_head_0.png").is_file()
+    stored = json.loads((tmp_path / "maps" / "my digit" / "attention.json").read_text())
+    assert sum(stored["probabilities"]) == pytest.approx(1, abs=1e-3)
+
+
+def test_predict_returns_probabilities(tmp_path: Path) -> None:
+    Image.fromarray(load_embedded().images[3100, 0].numpy()).save(tmp_path / "six.png")
+    probabilities = recipes.predict(tmp_path / "six.png", out=tmp_path)
+    assert probabilities.shape == (10,)
+    assert probabilities.argmax() == 6
+    assert isinstance(probabilities, torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("evaluate vit_minst", "there are no weights at vit_minst. Give the path of a .pth file, or one of: vit_mnist"),
+        ("evaluate vit_mnist --data mars", 'there is no data called "mars"'),
+        ("evaluate vit_mnist --split half", 'there is no split "half": name one of all, train, validation'),
+        ("evaluate vit_mnist --data mnist --root /nowhere", "Ways to get it"),
+        ("evaluate vit_mnist --batch-size 0", "batch_size must be a positive multiple"),
+        ("predict no_such_file.png", "no_such_file.png cannot be read as a picture"),
+        ("train vit_huge", 'there is no model called "vit_huge": name one of vit_mnist'),
+        ("train vit_mnist_p7 --data embedded --epochs 0", "epochs"),
+        ("attention /", "is a folder"),
+    ],
+)
+def test_mistakes_end_in_a_sentence_and_code_2(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.startswith("mnist-vit: ")
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize("words", ["", "fly", "train", "train vit_mnist --epochs many", "evaluate --what"])
+def test_wrong_words_end_with_usage_and_code_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words.split())
+    assert stopped.value.code == 2
+    assert "usage: mnist-vit" in capsys.readouterr().err
+
+
+def test_as_a_module() -> None:
+    command = [sys.executable, "-m", "mnist_vit", "--version"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"mnist-vit {__version__}"
+
+
+def test_star_import_gives_the_public_names() -> None:
+    namespace: dict = {}
+    exec("from mnist_vit import *", namespace)
+    import mnist_vit
+
+    assert set(mnist_vit.__all__) <= set(namespace)
+    assert {"VisionTransformer", "train", "evaluate", "visualize_attention", "load_model"} <= set(namespace)
+    for module in ("model", "data", "training", "evaluation", "attention", "weights", "recipes"):
+        exec(f"from mnist_vit.{module} import *", namespace)
