@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..model import MLPBlock
-from .core import Exercise, Mistake, Mutant, copy_weights, gradients, random, randomise
+from .core import Exercise, Mistake, Mutant, copy_weights, gradients, parameter_gradients, random, randomise
 
 # gelu: the exact one, by hand
 
@@ -90,8 +90,7 @@ def _run_mlp_block(answer: Any) -> Iterator[tuple[str, Any]]:
     output = block(x)
     yield "output in eval mode", output
     yield from gradients(output, input=x)
-    mine = dict(block.named_parameters())  # by name: the order of creation is free
-    yield from gradients(output, **{name: mine[name] for name, _ in reference.named_parameters()})
+    yield from parameter_gradients(output, block)
 
     # Train mode: other right answers may draw other random numbers, so 200,000 runs of one token are summed up.
     reference, block = _block(answer, 0.5)
