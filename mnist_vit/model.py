@@ -1,7 +1,7 @@
 """The Vision Transformer, leaf first, whole last: names, weights and results are torchvision's.
 
-In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in a row,
-seq_length = 1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
+In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in a row, seq_length =
+1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
 
 Papers: "Attention Is All You Need" (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) and
 "An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929).

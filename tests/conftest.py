@@ -18,7 +18,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TQDM_DISABLE", "1")
 
 
-@pytest.fixture()
+@pytest.fixture
 def real_mnist() -> Path:
     """The folder with the official MNIST files; skips, with the reason, where there is none."""
     if not (data_dir() / "MNIST" / "raw").is_dir():
@@ -26,7 +26,7 @@ def real_mnist() -> Path:
     return data_dir()
 
 
-@pytest.fixture()
+@pytest.fixture
 def real_cifar10() -> Path:
     """The folder with CIFAR-10; skips, with the reason, where there is none."""
     if not any((data_dir() / name).exists() for name in ("cifar10.zip", "cifar-10-batches-py")):

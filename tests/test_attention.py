@@ -282,7 +282,8 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
         (lambda: attention_weights(FastVisionTransformer(vit_mnist(7)), torch.zeros(1, 1, 28, 28)), ValueError,
          "give the plain model"),
         (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 1, 28, 28), query=17), IndexError, "0 to 16, got 17"),
-        (lambda: head_contributions(vit_mnist(7), torch.zeros(1, 1, 28, 28), 2), IndexError, "layer must be 0 to 1, got 2"),
+        (lambda: head_contributions(vit_mnist(7), torch.zeros(1, 1, 28, 28), 2), IndexError,
+         "layer must be 0 to 1, got 2"),
     ],
 )  # fmt: skip
 def test_nonsense(call: object, error: type, said: str) -> None:

@@ -36,7 +36,19 @@ def test_defaults_are_the_recipes() -> None:
 
 
 def test_options_get_their_types() -> None:
-    words = "train vit_mnist_p4 --epochs 3 --keep-patches 9 --average 0.5 --flip --position-start sincos".split()
+    words = [
+        "train",
+        "vit_mnist_p4",
+        "--epochs",
+        "3",
+        "--keep-patches",
+        "9",
+        "--average",
+        "0.5",
+        "--flip",
+        "--position-start",
+        "sincos",
+    ]
     options = vars(_parser().parse_args(words))
     assert (options["epochs"], options["keep_patches"], options["average"], options["flip"]) == (3, 9, 0.5, True)
 

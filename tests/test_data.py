@@ -87,11 +87,11 @@ def test_small_zip_is_read_in_order(tmp_path: Path) -> None:
 
 def test_without_data_and_network_the_ways_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for load in (load_mnist, load_cifar10):
-        with pytest.raises(DataError, match="MNIST_VIT_OFFLINE forbids downloads.*Ways to get it: set MNIST_VIT_DATA"):
+        with pytest.raises(DataError, match=r"MNIST_VIT_OFFLINE forbids downloads.*Ways to get it: set MNIST_VIT_DATA"):
             load("train", tmp_path)
     monkeypatch.delenv("MNIST_VIT_OFFLINE")
     monkeypatch.setattr("torchvision.datasets.MNIST.mirrors", ["https://localhost:9/"])
-    with pytest.raises(DataError, match='the download failed.*data="embedded" needs none of it'):
+    with pytest.raises(DataError, match=r'the download failed.*data="embedded" needs none of it'):
         load_mnist("test", tmp_path)
 
 

@@ -32,7 +32,7 @@ def test_a_known_matrix() -> None:
     [([0, 1], [0]), ([0, 3], [0, 1]), ([0, -1], [0, 1]), ([0, 1], [0, 9]), ([0.0, 1.0], [0.0, 1.0])],
 )
 def test_matrix_nonsense(labels: list, predictions: list) -> None:
-    with pytest.raises(ValueError, match="labels|predictions"):
+    with pytest.raises(ValueError, match=r"labels|predictions"):
         confusion_matrix(torch.tensor(labels), torch.tensor(predictions), 3)
 
 

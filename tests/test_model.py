@@ -1,4 +1,4 @@
-"""Our classes are torchvision's: start values, outputs, gradients, in every mode; and nonsense is told in a sentence."""
+"""Our classes are torchvision's: start values, outputs, gradients, in every mode; nonsense is told in a sentence."""
 
 import copy
 import pickle

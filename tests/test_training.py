@@ -1,5 +1,6 @@
 """Training learns, can be stopped and resumed, and does the same with two processes as with one."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     other = VisionTransformer(8, 4, 1, 2, 16, 32, num_classes=2, in_channels=1)
     with pytest.raises(WeightsError, match=r"(?s)checkpoint\.pth cannot be resumed from.*delete it, or name another"):
         toy_fit(other, 2, run_dir=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="has already run 1 epochs|epochs"):
+    with pytest.raises(ValueError, match="epochs and checkpoint_every must be at least 1, got 0"):
         toy_fit(toy_model(), 0, run_dir=tmp_path, resume=True)
 
 
@@ -120,7 +121,7 @@ def test_schedule_rises_and_falls() -> None:
     assert shares[0] == pytest.approx(1 / 15)
     assert max(shares) == 1.0 == shares[14]
     assert shares[100] == pytest.approx(0, abs=1e-12)
-    assert all(a >= b for a, b in zip(shares[15:], shares[16:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(shares))
 
 
 def test_only_matrices_decay() -> None:

@@ -1,4 +1,4 @@
-"""Weights go to disk and back; what is wrong with a file is said, nothing in it is run, and the model stays as it was."""
+"""Weights go to disk and back; what is wrong with a file is said, nothing in it is run, the model stays as it was."""
 
 import copy
 import json

@@ -1,0 +1,118 @@
+"""The README tells the story that the files tell: numbers, commands, tree, links, dependencies."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mnist_vit import attention_weights, recipes
+from mnist_vit.__main__ import COMMANDS, _parser
+from mnist_vit.weights import read_json
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", recipes.MODELS)
+def test_numbers_are_those_of_the_json(name: str) -> None:
+    about = read_json(name)
+    row = re.search(rf"^\| `{name}` \|(.*)\|$", README, re.MULTILINE).group(1)
+    parameters, patches, embedded, test = (cell.strip() for cell in row.split("|"))
+    assert parameters == f"{about['parameters']:,}"
+    assert patches == str((28 // about["config"]["patch_size"]) ** 2)
+    assert embedded == f"{about['metrics']['embedded']['accuracy']:.2%}"
+    low, high = about["metrics"]["test"]["interval"]
+    assert test == f"{about['metrics']['test']['accuracy']:.2%} ({low:.2%} to {high:.2%})"
+    command, minutes = re.search(rf"^- `(.* train {name} .*)`: (.*) minutes", README, re.MULTILINE).groups()
+    assert command == about["command"]
+    assert minutes == str(round(about["seconds"] / 60))
+
+
+@pytest.mark.parametrize("name", recipes.MODELS)
+def test_the_stored_command_gives_the_stored_recipe(name: str) -> None:
+    about = read_json(name)
+    options = vars(_parser().parse_args(about["command"].split()[3:]))
+    for key, value in about["recipe"].items():
+        assert options[key] == value, key
+    assert options["model"] == name
+    assert options["save"] == f"weights/{name}.pth"
+    assert about["history"][-1]["epoch"] == about["recipe"]["epochs"]
+
+
+def test_the_tree_is_the_tree() -> None:
+    block = README.split("## Where things are")[1].split("```")[1]
+    listed, folder = set(), ""
+    for line in block.strip().splitlines():
+        name = line.split()[0]
+        folder = name if not line.startswith(" ") else folder
+        listed.add(name if not line.startswith(" ") else folder + name)
+    for name in listed:
+        assert (ROOT / name).exists(), name
+    ignored = {".git", ".venv", ".gitignore", "__pycache__", "runs", "data", "dist"}
+    here = {path.name + ("/" if path.is_dir() else "") for path in ROOT.iterdir()
+            if path.name not in ignored and not path.name.endswith("_cache") and path.name != ".ci"}  # fmt: skip
+    assert here <= listed, "what lies at the top must stand in the README"
+    modules = {f"mnist_vit/{path.name}" for path in (ROOT / "mnist_vit").glob("*.py")} - {"mnist_vit/__init__.py"}
+    assert modules <= listed
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+    assert len(targets) >= 8
+    for target in targets:
+        assert (ROOT / target).exists(), target
+
+
+def test_every_notebook_stands_in_the_table() -> None:
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"(notebooks/{path.name})" in README
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    command = README.split("<!-- test command -->")[1].split("```bash\n")[1].split("\n```")[0]
+    assert command.startswith("python3 -m venv .venv && ")
+    assert "<!-- test command -->" in (ROOT / ".ci" / "run").read_text()
+    assert "\n" not in command
+
+
+def test_python_examples_are_python_and_name_what_exists() -> None:
+    examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        ast.parse(example)
+    assert attention_weights.__name__ in examples[1]
+    for command in re.search(r"On the command line: (.*?)\. Each", README, re.DOTALL).group(1).split("`")[1::2]:
+        assert command.removeprefix("mnist-vit ") in COMMANDS
+
+
+def test_environment_yml_holds_no_second_dependency_list() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    *conda, pip = environment["dependencies"]
+    assert conda == [f"python{PYPROJECT['project']['requires-python']},<3.14", "pip"]
+    assert pip == {"pip": ["-c constraints.txt", "-e .[course,test]"]}
+    assert {"course", "test"} <= set(PYPROJECT["project"]["optional-dependencies"])
+
+
+def test_constraints_are_names_and_versions_only() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
+    names = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    for wanted in [*PYPROJECT["project"]["dependencies"], *extras["course"], *extras["test"]]:
+        assert re.match(r"[a-z0-9-]+", wanted).group() in names, wanted
+
+
+def test_no_module_is_longer_than_a_sitting() -> None:
+    for path in (ROOT / "mnist_vit").glob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path.name
+
+
+def test_leaves_import_no_sibling_but_files() -> None:
+    for leaf in ("model", "data", "fast", "training", "evaluation", "attention", "files"):
+        tree = ast.parse((ROOT / "mnist_vit" / f"{leaf}.py").read_text(encoding="utf-8"))
+        siblings = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
+        assert siblings <= {"files"}, leaf
