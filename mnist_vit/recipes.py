@@ -28,6 +28,7 @@ MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_mnist": lambda: vit_mnist(2),
     "vit_mnist_p4": lambda: vit_mnist(4),
     "vit_mnist_p7": lambda: vit_mnist(7),
+    "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
 }
 
 
@@ -59,7 +60,7 @@ def train(
     """Train a model and keep the run in a folder.
 
     Args:
-        model: a Vision Transformer, trained where it is; or the name vit_mnist, vit_mnist_p4 or vit_mnist_p7.
+        model: a Vision Transformer, trained where it is; or a name: vit_mnist, vit_mnist_p4, vit_mnist_p7, vit_cifar10.
         data: mnist, embedded, cifar10 or a folder of images; auto is mnist where it is at hand, else embedded.
         weights: load these first: a shipped name or a file; otherwise training goes on from what the model holds.
         epochs: passes over the training images.

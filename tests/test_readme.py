@@ -14,10 +14,11 @@ from mnist_vit.weights import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHIPPED = [name for name in recipes.MODELS if name != "vit_cifar10"]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", recipes.MODELS)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_numbers_are_those_of_the_json(name: str) -> None:
     about = read_json(name)
     row = re.search(rf"^\| `{name}` \|(.*)\|$", README, re.MULTILINE).group(1)
@@ -32,7 +33,7 @@ def test_numbers_are_those_of_the_json(name: str) -> None:
     assert minutes == str(round(about["seconds"] / 60))
 
 
-@pytest.mark.parametrize("name", recipes.MODELS)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_the_stored_command_gives_the_stored_recipe(name: str) -> None:
     about = read_json(name)
     options = vars(_parser().parse_args(about["command"].split()[3:]))
