@@ -67,6 +67,28 @@ class FastVisionTransformer(nn.Module):
         return patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))
 
 
+def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
+    """The fast path for a model that it knows to compute the same; any other model as it is.
+
+    Known are Vision Transformers of this package and of torchvision, unchanged: no other class in the encoder, no
+    other forward, no hook that wants to be called.
+
+    Raises:
+        ValueError: ``keep_patches`` is asked for, and the model is not known.
+    """
+    if type(model).__name__ == "VisionTransformer" and all(_is_known(module) for module in model.modules()):
+        if all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers):
+            return FastVisionTransformer(model, keep_patches)
+    if keep_patches is not None:
+        raise ValueError("keep_patches works with the unchanged VisionTransformer of mnist_vit or torchvision only")
+    return model
+
+
+def _is_known(module: nn.Module) -> bool:
+    original = type(module).__module__.startswith(("torch.nn.", "mnist_vit.model", "torchvision.models.vision_transf"))
+    return original and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+
+
 def _apply_block(block: nn.Module, x: Tensor, queries: int | None = None) -> Tensor:
     """An encoder block for the first ``queries`` tokens (None: all): (n, s, hidden_dim) -> (n, queries, hidden_dim)."""
     y = _attend(block.self_attention, block.ln_1(x), queries)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .attention import save_attention_images, write_gallery
 from .data import ImageData, Loader, digit_to_tensor, load_data, picture_to_tensor
 from .evaluation import Evaluation, evaluate_model
-from .fast import FastVisionTransformer
+from .fast import speed_up
 from .files import DataError, data_dir, out_dir, shipped, write_atomic, write_json
 from .model import VisionTransformer, vit_mnist
 from .training import fit, sincos_positions
@@ -120,7 +120,7 @@ def train(
     validation_loader = Loader(validation_data, 250, where)
     if position_start == "sincos":
         sincos_positions(model)
-    fast = FastVisionTransformer(model, keep_patches)
+    fast = speed_up(model, keep_patches)
 
     def before_epoch(epoch: int) -> None:
         fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None
@@ -195,8 +195,7 @@ def evaluate(
     images = load_data(data, split, root)
     _check_fit(model, images)
     loader = Loader(images, batch_size, next(model.parameters()).device)
-    fast = FastVisionTransformer(model) if hasattr(model, "encoder") else model
-    result = evaluate_model(fast, loader, images.classes, images.name)
+    result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
     if record:
         path = find_weights(name).with_suffix(".json")
@@ -365,16 +364,17 @@ def _start_processes() -> tuple[int, int]:
 
 
 def _check_fit(model: nn.Module, data: ImageData) -> None:
-    """Raise DataError unless the model takes these images and knows their classes."""
-    channels, size = data.images.shape[1], tuple(data.images.shape[2:])
-    if size != (model.image_size, model.image_size):
-        raise DataError(
-            f"{data.name}: {size[0]}x{size[1]} pixels, the model needs {model.image_size}x{model.image_size}"
-        )
-    if channels != model.conv_proj.in_channels:
-        raise DataError(f"{data.name}: {channels} channels, the model needs {model.conv_proj.in_channels}")
-    if len(data.classes) != model.num_classes:
-        raise DataError(f"{data.name}: {len(data.classes)} classes, the model has {model.num_classes}")
+    """Raise DataError where a Vision Transformer does not take these images or does not know their classes."""
+    height, width = data.images.shape[2:]
+    channels = getattr(getattr(model, "conv_proj", None), "in_channels", None)
+    for what, has, needs in (
+        ("pixels in a column", height, getattr(model, "image_size", None)),
+        ("pixels in a row", width, getattr(model, "image_size", None)),
+        ("channels", data.images.shape[1], channels),
+        ("classes", len(data.classes), getattr(model, "num_classes", None)),
+    ):
+        if needs is not None and has != needs:
+            raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
 
 
 def _describe(data: ImageData) -> dict[str, Any]:

@@ -38,7 +38,8 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     write_atomic(path, lambda file: torch.save(state, file))
     versions = {"torch": torch.__version__.split("+")[0]}
     parameters = sum(p.numel() for p in model.parameters())
-    content = {"config": model_config(model), "parameters": parameters, **about, "versions": versions}
+    config = {"config": model_config(model)} if hasattr(model, "encoder") and hasattr(model, "conv_proj") else {}
+    content = {**config, "parameters": parameters, **about, "versions": versions}
     write_json(path.with_suffix(".json"), content | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
     return path
 

@@ -122,9 +122,9 @@ def wrong(size: int = 28, channels: int = 1, classes: int = 10) -> ImageData:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (wrong(size=32), "toy: 32x32 pixels, the model needs 28x28"),
+        (wrong(size=32), "toy: 32 pixels in a column, the model needs 28"),
         (wrong(channels=3), "toy: 3 channels, the model needs 1"),
-        (wrong(classes=3), "toy: 3 classes, the model has 10"),
+        (wrong(classes=3), "toy: 3 classes, the model needs 10"),
     ],
 )
 def test_images_that_do_not_fit(data: ImageData, said: str) -> None:

@@ -6,9 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import randomise
+from torch import nn
 from torchvision.models import VisionTransformer as TheirVisionTransformer
+from torchvision.models import resnet18
 
-from mnist_vit.fast import FastVisionTransformer
+from mnist_vit.fast import FastVisionTransformer, speed_up
 from mnist_vit.model import VisionTransformer, vit_mnist
 
 MODELS = {
@@ -97,3 +99,45 @@ def test_evaluation_uses_all_patches() -> None:
 def test_keep_patches_nonsense(keep: int) -> None:
     with pytest.raises(ValueError, match=f"keep_patches must be 1 to 16, got {keep}"):
         FastVisionTransformer(vit_mnist(7), keep)
+
+
+class Backwards(VisionTransformer):
+    """A learner's own model, with another forward."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flip(-1))
+
+
+def changed(how: str) -> nn.Module:
+    model = Backwards(28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1) if how == "subclass" else vit_mnist(7)
+    randomise(model)
+    block = model.encoder.layers[0]
+    if how == "block":
+        model.encoder.layers[0] = nn.Sequential(block)
+    elif how == "forward":
+        block.forward = lambda x: x
+    elif how == "hook":
+        block.self_attention.register_forward_hook(lambda module, args, output: (output[0] * 0, None))
+    elif how == "dropped mlp":
+        block.mlp = nn.Identity()
+    return model
+
+
+@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "block", "dropped mlp"])
+def test_a_changed_model_computes_what_it_computes(how: str) -> None:
+    """The recipes must not put the textbook model in the place of the one a learner built."""
+    model = changed(how).eval()
+    images = torch.randn(2, 1, 28, 28)
+    with torch.no_grad():
+        torch.testing.assert_close(speed_up(model).eval()(images), model(images))
+        if how in ("subclass", "forward", "hook"):
+            assert not torch.allclose(FastVisionTransformer(model).eval()(images), model(images), atol=1e-4)
+
+
+def test_known_models_are_sped_up_and_others_are_not() -> None:
+    assert isinstance(speed_up(vit_mnist(7)), FastVisionTransformer)
+    assert isinstance(speed_up(MODELS["torchvision's"]()), FastVisionTransformer)
+    cnn = resnet18()
+    assert speed_up(cnn) is cnn
+    with pytest.raises(ValueError, match="keep_patches works with the unchanged VisionTransformer"):
+        speed_up(changed("subclass"), keep_patches=4)
