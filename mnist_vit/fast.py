@@ -76,9 +76,9 @@ def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
     Raises:
         ValueError: ``keep_patches`` is asked for, and the model is not known.
     """
-    if type(model).__name__ == "VisionTransformer" and all(_is_known(module) for module in model.modules()):
-        if all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers):
-            return FastVisionTransformer(model, keep_patches)
+    known = type(model).__name__ == "VisionTransformer" and all(_is_known(module) for module in model.modules())
+    if known and all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers):
+        return FastVisionTransformer(model, keep_patches)
     if keep_patches is not None:
         raise ValueError("keep_patches works with the unchanged VisionTransformer of mnist_vit or torchvision only")
     return model
