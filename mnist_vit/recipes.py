@@ -303,10 +303,9 @@ def demo(out: str | Path | None = None) -> None:
     """
     about = read_json("vit_mnist")
     print(f"vit_mnist: {about['parameters']:,} parameters, trained on {about['data']['name']}\n")
-    model = load_model("vit_mnist")
-    evaluate(model)
+    evaluate("vit_mnist")
     print()
-    visualize_attention(model, out=out)
+    visualize_attention("vit_mnist", out=out)
 
 
 def copy_notebooks(folder: str | Path) -> Path:

@@ -68,9 +68,11 @@ def test_links_lead_somewhere() -> None:
         assert (ROOT / target).exists(), target
 
 
-def test_every_notebook_stands_in_the_table() -> None:
+def test_every_notebook_stands_in_the_table_with_its_minutes() -> None:
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert f"(notebooks/{path.name})" in README
+        row = re.search(rf"^\| \[.*\]\(notebooks/{path.name}\) \|.*\| (\d+) \|$", README, re.MULTILINE)
+        assert row is not None, path.name
+        assert f"**Time:** about {row.group(1)} minutes." in path.read_text(encoding="utf-8"), path.name
 
 
 def test_ci_runs_the_readmes_test_command() -> None:
