@@ -21,7 +21,11 @@ from mnist_vit.recipes import copy_notebooks
 stamp = from_file(NOTEBOOKS / "stamp.py")
 
 BEATS = ["Goal", "Picture", "Math", "By hand", "Build", "Check", "Break it", "Your turn", "Next"]
-HEADINGS = {"00": ["Goal", "Picture", "By hand", "Next"], **{f"{number:02}": BEATS for number in range(1, 7)}}
+HEADINGS = {
+    "00": ["Goal", "Picture", "By hand", "Next"],
+    **{f"{number:02}": BEATS for number in range(1, 7)},
+    "10": ["Goal", "Picture", "Math", "By hand", "Next"],
+}
 COURSE = [  # notebooks may link to those that are still to come
     "00_start_here", "01_mlp", "02_attention", "03_multi_head_attention", "04_encoder_block", "05_encoder",
     "06_vision_transformer", "07_training", "08_evaluation", "09_attention_maps", "10_pretrained_vit",
@@ -85,7 +89,7 @@ def printed(cell: NotebookNode) -> str:
 def test_the_notebooks_are_there_in_order() -> None:
     stems = [path.stem for path in notebooks()]
     assert stems[:7] == COURSE[:7]
-    assert stems == COURSE[: len(stems)]
+    assert stems == [stem for stem in COURSE if stem in stems]
     assert sorted(NOTEBOOKS.glob("*.ipynb")) == notebooks()
 
 
@@ -119,8 +123,8 @@ def test_opening(path: Path) -> None:
 @each_notebook
 def test_next_leads_on(path: Path) -> None:
     last = text(path).rpartition("## Next")[2]
-    for following in notebooks()[notebooks().index(path) + 1 :][:1]:
-        assert following.name in [address for _, address in links(last)]
+    following = "".join(COURSE[COURSE.index(path.stem) + 1 :][:1]) + ".ipynb"
+    assert following in [address for _, address in links(last)] or not (NOTEBOOKS / following).exists()
 
 
 # ------------------------------------------------------------------------------------- address, badge, setup cell
