@@ -203,7 +203,7 @@ def evaluate(
         low, high = result.interval
         entry = {"on": images.name, "accuracy": result.accuracy, "correct": result.correct, "total": result.total}
         about["metrics"]["embedded" if data == "embedded" else split] = entry | {
-            "interval": [round(low, 5), round(high, 5)]
+            "interval": [round(low, 6), round(high, 6)]
         }
         print(f"recorded in {write_json(path, about)}")
     return result
