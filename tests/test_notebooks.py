@@ -24,6 +24,7 @@ BEATS = ["Goal", "Picture", "Math", "By hand", "Build", "Check", "Break it", "Yo
 HEADINGS = {
     "00": ["Goal", "Picture", "By hand", "Next"],
     **{f"{number:02}": BEATS for number in range(1, 7)},
+    "09": BEATS,
     "10": ["Goal", "Picture", "Math", "By hand", "Next"],
 }
 COURSE = [  # notebooks may link to those that are still to come

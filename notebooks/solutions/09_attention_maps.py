@@ -1,0 +1,63 @@
+"""Solutions of notebook 09."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+# exercise: record
+@contextmanager
+def record(model: nn.Module) -> Iterator[list[Tensor]]:
+    """with record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
+    kept, handles = [], []
+
+    def ask_for_weights(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        return args, kwargs | {"need_weights": True, "average_attn_weights": False}
+
+    def keep(module: nn.Module, args: tuple, output: tuple) -> None:
+        kept.append(output[1])
+
+    for module in model.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))
+            handles.append(module.register_forward_hook(keep))
+    # Everything after the yield must happen however the block ends, so it stands in `finally`.
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+# exercise: class_token_map
+def class_token_map(weights: Tensor) -> Tensor:
+    """(n, num_heads, seq_length, seq_length) -> (n, num_heads, n_h, n_w), of a square grid of patches."""
+    grid = math.isqrt(weights.shape[-1] - 1)
+    # Row 0 is what the class token looks at; its first number is what it keeps for itself, and no patch.
+    return weights[:, :, 0, 1:].unflatten(-1, (grid, grid))
+
+
+# exercise: rollout
+def my_rollout(weights: Tensor) -> Tensor:
+    """(n, num_layers, num_heads, seq_length, seq_length) -> (n, seq_length, seq_length)."""
+    identity = torch.eye(weights.shape[-1])
+    total = identity.expand(len(weights), -1, -1)
+    for layer in weights.mean(dim=2).unbind(dim=1):
+        mixed = layer + identity  # the residual connection: each token also keeps itself
+        mixed = mixed / mixed.sum(dim=-1, keepdim=True)
+        total = mixed @ total  # the later layer stands on the left
+    return total
+
+
+# exercise: attention_distance
+def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+    """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
+    grid = math.isqrt(weights.shape[-1] - 1)
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float() * patch_size
+    pixels = torch.cdist(place, place)  # from each patch to each other
+    patches = weights[..., 1:, 1:]  # the class token has no place
+    patches = patches / patches.sum(dim=-1, keepdim=True)
+    return (patches * pixels).sum(dim=-1).mean(dim=(0, -1))
