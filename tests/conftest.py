@@ -1,11 +1,8 @@
 """What the tests share: real data where it is at hand, a torchvision model beside ours, a place to write."""
 
-import os
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
 from mnist_vit.files import data_dir
 
@@ -32,21 +29,6 @@ def real_cifar10() -> Path:
     if not any((data_dir() / name).exists() for name in ("cifar10.zip", "cifar-10-batches-py")):
         pytest.skip(f"CIFAR-10 is not in {data_dir()} (set MNIST_VIT_DATA)")
     return data_dir()
-
-
-def randomise(*models: nn.Module, seed: int = 0) -> None:
-    """Give all models the same random values in every parameter, none of them zero."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameters in zip(*(model.parameters() for model in models), strict=True):
-            values = torch.randn(parameters[0].shape, generator=generator) * 0.1
-            for parameter in parameters:
-                parameter.copy_(values)
-
-
-def environment(**extra: str) -> dict[str, str]:
-    """The environment for a child process: ours, one thread, and what is given."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

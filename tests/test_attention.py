@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import randomise
+from helpers import randomise
 from matplotlib import colormaps
 from PIL import Image
 from torch import nn

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import environment
+from helpers import environment
 from PIL import Image
 
 from mnist_vit import __version__, recipes

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import randomise
+from helpers import randomise
 from sklearn.metrics import confusion_matrix as sklearn_matrix
 from sklearn.metrics import precision_score, recall_score
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import randomise
+from helpers import randomise
 from torch import nn
 from torchvision.models import VisionTransformer as TheirVisionTransformer
 from torchvision.models import resnet18

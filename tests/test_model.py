@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torchvision
-from conftest import randomise
+from helpers import randomise
 from torch import nn
 from torchvision.models import vision_transformer as theirs
 from torchvision.ops import MLP as TheirMLP

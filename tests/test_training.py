@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import environment, randomise
+from helpers import environment, randomise
 from torch import nn
 
 import mnist_vit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import randomise
+from helpers import randomise
 from torch import nn
 from torchvision import models
 

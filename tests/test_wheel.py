@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import environment
+from helpers import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 

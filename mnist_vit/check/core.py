@@ -256,4 +256,9 @@ def _told(error: BaseException) -> str:
             code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
             line = f" in the line `{code}`" if code else ""
     first = (str(error).strip().splitlines() or [""])[0]
+    if "leaf" in first and "in-place" in first:
+        return (
+            f"a parameter or an input is changed in place{line}. Make a new tensor, x = x + … and not x += …; start "
+            "values are filled in with nn.init.…_, or under with torch.no_grad()."
+        )
     return f"your code raised {type(error).__name__}{line}: {first[:200]}"

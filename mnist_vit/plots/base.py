@@ -37,7 +37,7 @@ def picture(axes: Axes, image: Tensor, title: str = "") -> None:
     """A picture, uint8 or 0 to 1, (c, h, w) or (h, w), every pixel a square."""
     image = image.detach().cpu()
     image = image[0] if image.dim() == 3 and len(image) == 1 else image.permute(1, 2, 0) if image.dim() == 3 else image
-    axes.imshow(image, cmap="gray", interpolation="nearest")
+    axes.imshow(image.numpy(), cmap="gray", interpolation="nearest")
     axes.set_title(title)
     axes.set_axis_off()
 
@@ -47,7 +47,7 @@ def heat(
 ) -> None:
     """A matrix in colours, every entry a square; ``digits`` of 0 or more also writes the numbers in."""
     values = values.detach().cpu().float()
-    drawn = axes.imshow(values, cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
+    drawn = axes.imshow(values.numpy(), cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
     axes.set_title(title)
     axes.set_xticks([])
     axes.set_yticks([])
