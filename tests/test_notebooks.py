@@ -248,7 +248,7 @@ def test_glossary() -> None:
 
 @each_notebook
 def test_tags(path: Path) -> None:
-    known = re.compile(r"setup|(exercise|check):\w+|raises-exception|nbval-ignore-output")
+    known = re.compile(r"setup|(exercise|check):\w+|raises-exception|nbval-ignore-output|needs-cifar10")
     assert [tag for cell in read(path).cells for tag in tags(cell) if not known.fullmatch(tag)] == []
 
 
