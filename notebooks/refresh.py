@@ -1,6 +1,7 @@
 """Run notebooks from top to bottom and store their outputs: ``python notebooks/refresh.py [name.ipynb …]``.
 
-The outputs are a CPU's, offline, with the embedded digits only; nothing that depends on the machine is kept.
+The outputs are a CPU's, offline, with the embedded digits only (and CIFAR-10 for the notebook that needs it); nothing
+that depends on the machine is kept.
 """
 
 import os
@@ -10,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import nbformat
-from conftest import KERNEL
+from conftest import NO_CIFAR10, cifar10_folder, kernel_environment, needs_cifar10
 from nbclient import NotebookClient
 
 HERE = Path(__file__).resolve().parent
@@ -19,8 +20,11 @@ HERE = Path(__file__).resolve().parent
 def refresh(path: Path) -> None:
     """Run one notebook in a fresh kernel and write it back, with outputs 1 … k and no other metadata than tags."""
     notebook = nbformat.read(path, as_version=4)
+    if any(needs_cifar10(cell) for cell in notebook.cells) and cifar10_folder() is None:
+        raise SystemExit(f"{path.name}: {NO_CIFAR10}")
     where = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, resources=where).execute()
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, resources=where)
+    client.execute(env={**os.environ, **kernel_environment(notebook)})
     clean(notebook, path.stem)
     nbformat.write(notebook, path)
 
@@ -45,7 +49,7 @@ def clean(notebook: nbformat.NotebookNode, stem: str) -> None:
 def main(names: list[str]) -> None:
     """Refresh the notebooks named, or all of them."""
     with tempfile.TemporaryDirectory(prefix="mnist_vit_") as written:
-        os.environ.update(KERNEL, MNIST_VIT_OUT=written)
+        os.environ.update(MNIST_VIT_OUT=written)
         os.environ.pop("MPLBACKEND", None)
         for path in [Path(name).resolve() for name in names] or sorted(HERE.glob("*.ipynb")):
             refresh(path)
