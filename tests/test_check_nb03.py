@@ -233,6 +233,38 @@ def test_unknown_mistakes_fail_without_a_name(name: str, answer: Any) -> None:
     assert "You get exactly this" not in message
 
 
+class OneBigHead(Stub):
+    """No split at all, the divisor as the stub's attribute has it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        return self.out_proj((q @ k.mT / self.head_dim**0.5).softmax(-1) @ v)
+
+
+class NoOutputBias(Stub):
+    def forward(self, x: Tensor) -> Tensor:
+        return SumOfHeads.forward(self, x) - self.out_proj.bias
+
+
+NAMED = [
+    ("multi_head_attention", OneBigHead, "use one head as wide as the token, and divide by √head_dim"),
+    ("multi_head_attention", NoOutputBias, "leave out the bias of out_proj"),
+    ("head_contribution", lambda a, v, linear, h: contribution_by_einsum(a, v, linear, 0), "always take head 0"),
+    (
+        "head_contribution",
+        lambda a, v, linear, h: contribution_by_einsum(a, v, linear, h - 1),
+        "count the heads from 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), NAMED)
+def test_likely_mistakes_are_named_in_any_style(name: str, answer: Any, words: str) -> None:
+    right, message = verdict(EXERCISES[name], answer)
+    assert not right
+    assert f"You get exactly this when you {words}" in message
+
+
 def test_an_object_in_place_of_the_class_is_told_so() -> None:
     right, message = verdict(EXERCISES["multi_head_attention"], Einsum(12, 3))
     assert not right

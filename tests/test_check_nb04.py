@@ -195,8 +195,70 @@ def test_unknown_mistakes_fail_without_a_name(name: str, answer: Callable[..., A
     assert said.startswith(f"{name}: ")
 
 
-def test_silence_wants_the_fewest_tensors() -> None:
-    whole = {name: torch.zeros_like(tensor) for name, tensor in EncoderBlock(2, 6, 10, 0.0, 0.0).state_dict().items()}
-    right, said = verdict(EXERCISES["silence"], lambda part: part.load_state_dict(whole))
+EARLY = ("self_attention.in_proj", "mlp.0")  # silent early layers: then the last ones still add their biases
+
+
+@pytest.mark.parametrize(
+    ("count", "beginnings"),
+    [
+        (12, ("",)),
+        (8, ("self_attention", "mlp")),
+        (6, (*EARLY, "self_attention.out_proj.bias", "mlp.3.bias")),
+        (5, ("self_attention.out_proj", "mlp.3", "ln_1.bias")),
+    ],
+)
+def test_silence_wants_the_fewest_tensors(count: int, beginnings: tuple[str, ...]) -> None:
+    right, said = verdict(EXERCISES["silence"], zeroing(*beginnings))
     assert not right
-    assert "four tensors are enough" in said
+    assert f"{count} tensors changed; four are enough: weight and bias of the *last* layer of each branch" in said
+
+
+def test_silent_early_layers_are_led_on_to_the_last_ones() -> None:
+    right, said = verdict(EXERCISES["silence"], zeroing(*EARLY))
+    assert not right
+    assert "the last layer's weight and bias must both be zero" in said
+
+
+def zeroing(*beginnings: str) -> Callable[[nn.Module], None]:
+    def silence(part: nn.Module) -> None:
+        for name, parameter in part.named_parameters():
+            if name.startswith(beginnings):
+                nn.init.zeros_(parameter)
+
+    return silence
+
+
+class PairIntoDropout(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.self_attention(x, x, x, need_weights=False)
+        x = self.dropout(x) + input
+        return x + self.mlp(self.ln_2(x))
+
+
+class PairAdded(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = input + self.self_attention(x, x, x)
+        return x + self.mlp(self.ln_2(x))
+
+
+class PairAddedFirst(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.self_attention(x, x, x) + input
+        return x + self.mlp(self.ln_2(x))
+
+
+class PairAsked(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        return self.self_attention(x, x, x).add(input)
+
+
+@pytest.mark.parametrize("answer", [PairIntoDropout, PairAdded, PairAddedFirst, PairAsked])
+def test_a_pair_in_a_tensors_place_is_told_so(answer: type[nn.Module]) -> None:
+    right, said = verdict(EXERCISES["encoder_block"], answer)
+    assert not right
+    assert "returns a pair" in said
+    assert "x, _ = " in said

@@ -221,6 +221,10 @@ MULTI_HEAD_ATTENTION = Exercise(
             project_out=lambda self, x: x,
         ),
         _mutant(
+            "leave out the bias of out_proj: call `self.out_proj(x)`, which multiplies and adds it",
+            project_out=lambda self, x: F.linear(x, self.out_proj.weight),
+        ),
+        _mutant(
             "multiply by out_proj.weight without transposing it: call `self.out_proj(x)`",
             project_out=lambda self, x: x @ self.out_proj.weight + self.out_proj.bias,
         ),
@@ -228,6 +232,10 @@ MULTI_HEAD_ATTENTION = Exercise(
             "use one head as wide as the token: split into num_heads heads first",
             split=lambda self, x: x[:, None],
             divisor=lambda self: self.embed_dim**0.5,
+        ),
+        _mutant(
+            "use one head as wide as the token, and divide by √head_dim: split into num_heads heads first",
+            split=lambda self, x: x[:, None],
         ),
     ),
     hints=(
@@ -259,13 +267,14 @@ def _layer_output(weights: Tensor, values: Tensor, out_proj: nn.Linear) -> Tenso
 
 
 def _run_head_contribution(answer: Any) -> Iterator[tuple[str, Any]]:
-    for head, num_heads, what in ((1, 3, "contribution"), (0, 2, "contribution at another size")):
+    # Head 2 of 4: neither the first, nor the last, nor the one beside the first.
+    for head, num_heads, what in ((2, 4, "contribution"), (0, 2, "contribution at another size")):
         weights = random(2, num_heads, 5, 5, seed=5).softmax(dim=-1).requires_grad_()
-        values = random(2, num_heads, 5, 4, seed=6).requires_grad_()
-        out_proj = randomise(nn.Linear(4 * num_heads, 4 * num_heads), seed=7)
+        values = random(2, num_heads, 5, 3, seed=6).requires_grad_()
+        out_proj = randomise(nn.Linear(3 * num_heads, 3 * num_heads), seed=7)
         out = answer(weights, values, out_proj, head)
         yield what, out
-        if num_heads == 3:
+        if num_heads == 4:
             yield from gradients(out, weights=weights, values=values, projection=out_proj.weight)
 
 
@@ -298,6 +307,10 @@ def _equal_share(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int
 
 def _counted_from_one(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
     return _head_contribution(weights, values, out_proj, head - 1 if head else weights.shape[1] - 1)
+
+
+def _always_first(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+    return _head_contribution(weights, values, out_proj, 0)
 
 
 def _first_columns(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
@@ -343,6 +356,7 @@ HEAD_CONTRIBUTION = Exercise(
             "divide the layer output by the number of heads: heads do not add equal shares",
         ),
         Mutant(_counted_from_one, "count the heads from 1: head 0 is the first"),
+        Mutant(_always_first, "always take head 0: take the head whose number is given, `head`"),
         Mutant(
             _first_columns,
             "use the first head_dim columns of the projection for every head: head h owns the columns from h * "

@@ -133,15 +133,25 @@ def likeness(
 
 
 def gradients_by_depth(sizes: dict[str, Sequence[float]]) -> None:
-    """Size of the gradient that each block's parameters get, on a log scale; one line for each kind of block."""
-    _, (axes,) = figure(width=8, height=3.8)
+    """Size of the gradient that each block's parameters get, on a log scale; one line for each kind of block.
+
+    On the right the lines that stay near the top once more, on a plain scale: over many powers of ten they are one.
+    """
+    _, (axes, upper) = figure(1, 2, width=11, height=3.8)
+    top = max(max(values) for values in sizes.values())
     looks = zip(sizes.items(), (BLUE, ORANGE, RED, GREEN), ("o", "s", "^", "D"), ("-", "--", ":", "-."), strict=False)
     for (name, values), colour, marker, line in looks:
-        axes.semilogy(range(len(values)), values, marker=marker, linestyle=line, color=colour, label=name)
-    axes.set_xticks(range(max(len(values) for values in sizes.values())))
-    axes.set_xlabel("block (0 is next to the picture)")
+        look = {"marker": marker, "linestyle": line, "color": colour, "label": name}
+        axes.semilogy(range(len(values)), values, **look)
+        if min(values) > top / 100:
+            upper.plot(range(len(values)), values, **look)
+    for panel, title in ((axes, "powers of ten"), (upper, "the upper lines again, on a plain scale")):
+        panel.set_title(title)
+        panel.set_xticks(range(max(len(values) for values in sizes.values())))
+        panel.set_xlabel("block (0 is next to the picture)")
+        panel.legend(frameon=False, loc="lower right" if panel is axes else "upper right")
     axes.set_ylabel("size of the gradient")
-    axes.legend(frameon=False, loc="lower right")
+    upper.set_ylim(0, None)
 
 
 def last_block(depths: Sequence[int], sizes: dict[str, Sequence[float]]) -> None:

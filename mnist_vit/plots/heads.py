@@ -97,13 +97,15 @@ def four_things(image: Tensor, scores: Tensor, weights: Tensor, head_outputs: Te
     """
     heads = len(scores)
     with plt.rc_context(STYLE):
-        drawn = plt.figure(figsize=(11, 2.7 * heads + 0.3), layout="constrained")
-        grid = drawn.add_gridspec(heads, 5, width_ratios=(1, 1, 1, 0.8, 1.2))
+        drawn = plt.figure(figsize=(12, 2.7 * heads + 0.3), layout="constrained")
+        grid = drawn.add_gridspec(heads, 5, width_ratios=(1, 1.25, 1.25, 0.8, 1.2))
         picture(drawn.add_subplot(grid[:, 0]), image, "the digit")
         limit = float(head_outputs.abs().max())
         for head in range(heads):
-            heat(drawn.add_subplot(grid[head, 1]), scores[head], f"1 score, head {head}")
-            heat(drawn.add_subplot(grid[head, 2]), weights[head], f"2 weight, head {head}", 0)
+            for column, (maps, name, low) in enumerate(((scores, "1 score", None), (weights, "2 weight", 0)), 1):
+                here = drawn.add_subplot(grid[head, column])
+                heat(here, maps[head], f"{name}, head {head}", low)
+                drawn.colorbar(here.images[0], ax=here, shrink=0.75)
             here = drawn.add_subplot(grid[head, 3])
             _signed(here, head_outputs[head], f"3 head output {head}", limit)
             here.set_ylabel("token")
