@@ -143,7 +143,8 @@ UNKNOWN = [
     ("shuffle_patches", lambda x, order: torch.cat([x[:, :1], x[:, 1:].flip(1)], dim=1), "output"),
     ("shuffle_patches", lambda x, order: torch.cat([x[:, :1], x[:, 1:][order]], 1), "raised"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
-    ("resize_positions", lambda p, grid: resize_by_loop(p, grid)[:, 1:], "must have shape"),
+    ("resize_positions", lambda p, grid: resize_by_loop(p, grid)[:, 2:], "must have shape"),
+    ("shuffle_patches", lambda x, order: shuffle_by_loop(x, order)[:, 2:], "must have shape"),
 ]
 
 
@@ -159,6 +160,36 @@ def test_unknown_mistakes_fail_without_a_name(name: str, answer: object, told: s
     assert not passed
     assert told in sentence
     assert "You get exactly this" not in sentence
+
+
+class NormOfClassToken(Encoder):
+    def forward(self, input):
+        return self.ln(self.layers(self.dropout(input + self.pos_embedding))[:, 0])
+
+
+class NormInLoop(Encoder):
+    def forward(self, x):
+        x = self.dropout(x + self.pos_embedding)
+        for layer in self.layers:
+            x = self.ln(layer(x))
+        return x
+
+
+NAMED = [  # what newcomers really wrote
+    ("encoder", NormOfClassToken, "the encoder returns all tokens"),
+    ("encoder", NormInLoop, "after every block"),
+    ("shuffle_patches", lambda x, order: x[:, order], "lose the class token"),
+    ("shuffle_patches", lambda x, order: x[:, order + 1], "lose the class token: the patches are in the right order"),
+    ("resize_positions", lambda p, grid: resize_by_loop(p, grid)[:, 1:], "the patches' positions only"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "told"), NAMED)
+def test_likely_mistakes_are_named(name: str, answer: object, told: str) -> None:
+    passed, sentence = verdict(EXERCISES[name], answer)
+    assert not passed
+    assert "You get exactly this when you" in sentence
+    assert told in sentence
 
 
 @pytest.mark.parametrize("name", ["encoder", "shuffle_patches", "resize_positions"])

@@ -162,6 +162,59 @@ UNKNOWN: dict[str, list[Callable[..., Any]]] = {
 }
 
 
+class NoExpand(Parts):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        return self.heads(self.encoder(torch.cat([self.class_token, x], dim=1))[:, 0])
+
+
+class NoExpandLast(Parts):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        return self.heads(self.encoder(torch.cat([x, self.class_token], dim=1))[:, -1])
+
+
+class AllTokens(Parts):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        return self.heads(self.encoder(torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)))
+
+
+def patchify_swapped(images: Tensor, p: int) -> Tensor:
+    n, c, w, h = images.shape
+    return images.reshape(n, c, h // p, p, w // p, p).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def head_of(*zeros: str, bias: bool = True) -> Callable[[int, int], Any]:
+    def answer(i: int, o: int) -> Any:
+        layer = nn.Linear(i, o, bias=bias)
+        torch.rand(3)  # more random numbers than the check knows of
+        for name in zeros:
+            nn.init.zeros_(getattr(layer, name))
+        return layer, math.log(o)
+
+    return answer
+
+
+NAMED = [  # what newcomers really wrote
+    ("vision_transformer", NoExpand, "a class token for each picture"),
+    ("vision_transformer", NoExpandLast, "a class token for each picture"),
+    ("vision_transformer", AllTokens, "exactly this when you send all tokens to the heads"),
+    ("patchify", patchify_swapped, "exactly this when you swap height and width"),
+    ("class_head_start", head_of(), "neither weight nor bias"),
+    ("class_head_start", head_of("weight"), "its bias still has random start values"),
+    ("class_head_start", head_of("bias"), "its weight still has random start values"),
+    ("class_head_start", head_of("weight", bias=False), "the head has no bias"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "told"), NAMED)
+def test_likely_mistakes_are_named(name: str, answer: Any, told: str) -> None:
+    passed, sentence = verdict(BY_NAME[name], answer)
+    assert not passed
+    assert told in sentence
+
+
 def cases(bank: dict[str, list[Any]]) -> list[Any]:
     return [pytest.param(name, answer, id=f"{name}-{i}") for name in bank for i, answer in enumerate(bank[name])]
 

@@ -26,7 +26,7 @@ def _run_encoder(answer: Any) -> Iterator[tuple[str, Any]]:
     # the others, two dozen of them, in one row: the sentence of success stays short
     others = [value for what, value in parameter_gradients(output, module) if not what.endswith("pos_embedding")]
     missing = any(value is None for value in others)
-    yield "gradients of the other parameters", None if missing else torch.cat([value.flatten() for value in others])
+    yield "gradient of all other parameters", None if missing else torch.cat([value.flatten() for value in others])
 
     module.train()
     for part in module.layers.modules():  # the blocks' own dropout would hide where the encoder's stands
@@ -94,6 +94,25 @@ def _dropout_last(self: Encoder, input: Tensor) -> Tensor:
     return self.ln(self.dropout(self.layers(input + self.pos_embedding)))
 
 
+def _dropout_after_norm(self: Encoder, input: Tensor) -> Tensor:
+    return self.dropout(self.ln(self.layers(input + self.pos_embedding)))
+
+
+def _norm_after_every_block(self: Encoder, input: Tensor) -> Tensor:
+    x = self.dropout(input + self.pos_embedding)
+    for block in self.layers:
+        x = self.ln(block(x))
+    return x
+
+
+def _norm_after_every_block_and_last(self: Encoder, input: Tensor) -> Tensor:
+    return self.ln(_norm_after_every_block(self, input))
+
+
+def _only_class_token(self: Encoder, input: Tensor) -> Tensor:
+    return self.ln(self.layers(self.dropout(input + self.pos_embedding)))[:, 0]
+
+
 def _dropout_always(self: Encoder, input: Tensor) -> Tensor:
     return self.ln(self.layers(F.dropout(input + self.pos_embedding, self.dropout.p)))
 
@@ -127,6 +146,14 @@ def _class_token_last(tokens: Tensor, order: Tensor) -> Tensor:
     return torch.cat([tokens[:, 1:][:, order], tokens[:, :1]], dim=1)
 
 
+def _class_token_lost(tokens: Tensor, order: Tensor) -> Tensor:
+    return tokens[:, 1:][:, order]
+
+
+def _class_token_lost_and_counted(tokens: Tensor, order: Tensor) -> Tensor:
+    return tokens[:, order]
+
+
 def _unchanged(tokens: Tensor, order: Tensor) -> Tensor:
     return tokens.clone()
 
@@ -154,6 +181,8 @@ def _resize(
     if wrong.get("reshape_out"):
         patches = maps.reshape(1, grid * grid, width)
     token = torch.zeros_like(token) if wrong.get("no_token") else token
+    if wrong.get("token_lost"):
+        return patches
     return torch.cat([patches, token] if wrong.get("token_last") else [token, patches], dim=1)
 
 
@@ -208,6 +237,19 @@ EXERCISES: tuple[Exercise, ...] = (
                 _encoder(_norm_first),
                 "apply self.ln before the blocks: each block normalises its own input, and self.ln comes last",
             ),
+            Mutant(
+                _encoder(_norm_after_every_block),
+                "apply self.ln after every block: it comes once, after the last; each block has norms of its own",
+            ),
+            Mutant(
+                _encoder(_norm_after_every_block_and_last),
+                "apply self.ln after every block and then once more: it comes once, after the last block",
+            ),
+            Mutant(
+                _encoder(_only_class_token),
+                "return the class token alone: the paper keeps token 0 only here, in equation 4, "
+                "the encoder returns all tokens",
+            ),
             Mutant(_encoder(_layers_reversed), "run the blocks from the last to the first: encoder_layer_0 goes first"),
             Mutant(
                 _encoder(_first_layer_for_all),
@@ -225,6 +267,10 @@ EXERCISES: tuple[Exercise, ...] = (
             Mutant(
                 _encoder(_dropout_last),
                 "apply self.dropout after the blocks: it stands between the addition and the first block",
+            ),
+            Mutant(
+                _encoder(_dropout_after_norm),
+                "apply self.dropout at the very end: it stands between the addition and the first block",
             ),
             Mutant(
                 _encoder(_dropout_always),
@@ -257,6 +303,15 @@ EXERCISES: tuple[Exercise, ...] = (
                 _inverse_order,
                 "send patch i to place order[i]: place i gets patch order[i], as indexing with [order] does",
             ),
+            Mutant(
+                _class_token_lost_and_counted,
+                "index all the tokens with order and lose the class token: order counts patches only, from 0, "
+                "so put tokens[:, 1:] in order and join tokens[:, :1] in front of it",
+            ),
+            Mutant(
+                _class_token_lost,
+                "lose the class token: the patches are in the right order, now join tokens[:, :1] in front of them",
+            ),
             Mutant(_class_token_last, "put the class token at the end: it stays at the front"),
             Mutant(_unchanged, "return the tokens as they came: index the patches with order"),
         ),
@@ -285,6 +340,11 @@ EXERCISES: tuple[Exercise, ...] = (
             Mutant(
                 _wrong(no_token=True),
                 "lose the class token's position (zeros stand there): carry it over unchanged",
+            ),
+            Mutant(
+                _wrong(token_lost=True),
+                "return the patches' positions only: the class token's position, set apart before, "
+                "must be joined in front of them again",
             ),
             Mutant(_wrong(token_last=True), "put the class token's position at the end: it stays at the front"),
             Mutant(

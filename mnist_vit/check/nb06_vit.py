@@ -24,12 +24,17 @@ def _patchify_in_order(images: Tensor, p: int, order: tuple[int, ...]) -> Tensor
     return images.reshape(n, c, h // p, p, w // p, p).permute(order).reshape(n, -1, c * p * p)
 
 
+def _patchify_sides_swapped(images: Tensor, p: int) -> Tensor:
+    n, c, w, h = images.shape
+    return images.reshape(n, c, h // p, p, w // p, p).permute(0, 2, 4, 1, 3, 5).reshape(n, -1, c * p * p)
+
+
 def _run_patchify(answer: Callable[..., Tensor]) -> Iterator[tuple[str, Any]]:
     # two colours, more rows than columns: an axis taken for another one shows
     for n, c, h, w, p in ((2, 3, 12, 8, 4), (1, 1, 6, 9, 3)):
         images = random(n, c, h, w, seed=6).requires_grad_()
         patches = answer(images, p)
-        yield f"patches of {p}x{p} from {c} channel{'s' * (c > 1)} of {h}x{w}", patches
+        yield f"output for patches of {p}x{p} from {c} channel{'s' * (c > 1)} of {h}x{w}", patches
         if c > 1:
             yield from gradients(patches, images=images)
 
@@ -45,6 +50,10 @@ PATCHIFY = Exercise(
             lambda images, p: images.reshape(images.shape[0], -1, images.shape[1] * p * p),
             "reshape without permute: a patch is then a run of pixels along the rows, across the whole picture. "
             "Split h and w into two axes each, and permute before the last reshape",
+        ),
+        Mutant(
+            _patchify_sides_swapped,
+            "swap height and width: pictures are (n, c, h, w), height before width, so rows before columns",
         ),
         Mutant(
             partial(_patchify_in_order, order=(0, 4, 2, 1, 3, 5)),
@@ -134,9 +143,21 @@ def _head_with_loss(loss: Callable[[int], float]) -> Callable[[int, int], Any]:
     return lambda in_features, num_classes: (_head_start(in_features, num_classes)[0], loss(num_classes))
 
 
+def _refuse_random_start(head: nn.Linear) -> None:
+    """Say which of weight and bias kept random start values: no mutant could, as nobody knows their values."""
+    if head.bias is None:
+        raise Mistake("the head has no bias. Leave bias=False out: it has one, which starts at zero too.")
+    kept = [name for name, values in head.named_parameters() if bool((values != values.flatten()[0]).any())]
+    if len(kept) == 2:
+        raise Mistake("neither weight nor bias of the head is zero. nn.init.zeros_(head.weight) sets one of them.")
+    if kept == ["weight"]:
+        raise Mistake("the bias of the head is set, but its weight still has random start values. Set it to zero too.")
+    if kept:
+        raise Mistake("the weight of the head is set, but its bias still has random start values. Set it to zero too.")
+
+
 def _run_head_start(answer: Callable[[int, int], Any]) -> Iterator[tuple[str, Any]]:
     for in_features, num_classes in ((32, 10), (6, 3)):
-        torch.manual_seed(6)  # only so that start values left as they were have one value; zeros do not depend on it
         pair = answer(in_features, num_classes)
         if pair is None or pair is ...:
             yield "logits", pair
@@ -146,9 +167,10 @@ def _run_head_start(answer: Callable[[int, int], Any]) -> Iterator[tuple[str, An
         head, loss = pair
         if not isinstance(head, nn.Linear):
             raise Mistake(f"the first of the two must be an nn.Linear, and is a {type(head).__name__}.")
+        _refuse_random_start(head)
         x = random(4, in_features, seed=7)
         logits = head(x)
-        yield f"logits of {num_classes} classes at the start", logits
+        yield f"output of a new head with {num_classes} classes", logits
         yield f"first loss with {num_classes} classes", loss
         if num_classes == 10:  # at zero the head itself still learns: its gradient is not zero
             measured = nn.functional.cross_entropy(logits, torch.arange(4))
@@ -162,18 +184,6 @@ CLASS_HEAD_START = Exercise(
     reference=_head_start,
     run=_run_head_start,
     mutants=(
-        Mutant(
-            lambda i, k: _head_start(i, k, lambda head: None),
-            "keep the start values that nn.Linear gives. Set weight and bias to zero",
-        ),
-        Mutant(
-            lambda i, k: _head_start(i, k, lambda head: head.weight.zero_()),
-            "set the weight to zero and keep the bias that nn.Linear gives. Set the bias to zero as well",
-        ),
-        Mutant(
-            lambda i, k: _head_start(i, k, lambda head: head.bias.zero_()),
-            "set the bias to zero and keep the weight that nn.Linear gives. Set the weight to zero as well",
-        ),
         Mutant(
             lambda i, k: _head_start(i, k, lambda head: (head.weight.zero_(), head.bias.fill_(1 / k))),
             "put the probability 1 / num_classes into the bias. The probabilities come out right, but the logits "
@@ -241,8 +251,17 @@ def _run_vision_transformer(answer: Any) -> Iterator[tuple[str, Any]]:
     for mode in ("eval", "train"):
         module.train(mode == "train")
         images = random(3, 2, 12, 12, seed=7).requires_grad_()
-        logits = module(images)
-        yield f"logits in {mode} mode", logits
+        try:
+            logits = module(images)
+        except RuntimeError as error:
+            first = str(error)
+            if "Sizes of tensors must match" in first and ("size 1 but got size 3" in first or "got size 1 " in first):
+                raise Mistake(
+                    "torch.cat needs a class token for each picture, and there is one for all of them. "
+                    "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
+                ) from error
+            raise
+        yield f"output in {mode} mode", logits
         if mode == "eval":
             yield from gradients(logits, images=images)
             for part in ("conv_proj", "class_token", "encoder", "heads"):
@@ -300,6 +319,10 @@ VISION_TRANSFORMER = Exercise(
         _mutant(
             lambda vit, x: vit.heads(vit.encoder(_sequence(vit, x))[:, 1]),
             "read token 1, the first patch. The class token is token 0: x[:, 0]",
+        ),
+        _mutant(
+            lambda vit, x: vit.heads(vit.encoder(_sequence(vit, x))),
+            "send all tokens to the heads, which gives logits for each token. Only the class token goes there: x[:, 0]",
         ),
         _mutant(
             lambda vit, x: vit.heads(vit.encoder(_sequence(vit, x)).mean(dim=1)),

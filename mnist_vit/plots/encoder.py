@@ -72,6 +72,24 @@ def depth(spread: Sequence[float], after_norm: float) -> None:
     axes.set_ylabel("standard deviation")
 
 
+def likeness(similarities: dict[str, Tensor], grid: int) -> str:
+    """A table of mean cosine similarities: of neighbours, of patches 3 apart, and of patches of the border.
+
+    Args:
+        similarities: (grid * grid, grid * grid) each, by name.
+        grid: patches a side.
+    """
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()  # row and column of each patch
+    apart = torch.cdist(place, place)
+    border = ((place == 0) | (place == grid - 1)).any(dim=1)
+    both, one = border[:, None] & border & (apart > 0), border[:, None] & ~border
+    lines = ["mean cosine      neighbours  3 apart  border-border  border-inside"]
+    for name, values in similarities.items():
+        near, far, on, off = (values[pairs].mean() for pairs in (apart == 1, apart == 3, both, one))
+        lines.append(f"{name:<15}  {near:z10.2f}  {far:z7.2f}  {on:z13.2f}  {off:z13.2f}")
+    return "\n".join(lines)
+
+
 def position_maps(similarity: Tensor) -> None:
     """One little map for each patch, laid out as the patches are: how much its position is like all the others.
 

@@ -163,11 +163,16 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
     axes.text(3.75, 0.75, f"class token x[:, 0]\n{tuple(read.shape)}", ha="right", va="center")
     _box(axes, left[0], 0.3, 2.2, 0.85, "heads", GREEN)
     _arrow(axes, (left[0] + 2.35, 0.72), (left[0] + 3.1, 0.72))
-    low, span = float(logits.min()), float(logits.max() - logits.min())
+    low = min(0.0, float(logits.min()))
+    span = max(max(0.0, float(logits.max())) - low, 1e-9)
+    zero = 0.2 - 1.15 * low / span  # positive logits stand on this line, negative ones hang below it
+    axes.plot([left[0] + 3.3, left[0] + 7.6], [zero, zero], color="black", lw=0.8)
+    axes.text(left[0] + 3.25, zero, "0", ha="right", va="center", fontsize=9)
     for i, value in enumerate(logits[0].tolist()):
-        x, height = left[0] + 3.4 + 0.42 * i, 0.08 + 1.15 * (value - low) / max(span, 1e-9)
+        x, height = left[0] + 3.4 + 0.42 * i, 1.15 * value / span
         best = i == int(logits.argmax())
-        axes.add_patch(Rectangle((x, 0.2), 0.32, height, facecolor=BLUE if best else "0.75", edgecolor="black", lw=0.5))
+        colour = BLUE if best else "0.75"
+        axes.add_patch(Rectangle((x, zero), 0.32, height, facecolor=colour, edgecolor="black", lw=0.5))
         axes.text(x + 0.16, -0.2, str(i), ha="center", fontweight="bold" if best else "normal", fontsize=9)
     axes.text(left[0] + 7.9, 0.72, f"logits\n{tuple(logits.shape)}", va="center")
     axes.set_xlim(-0.2, right + 0.3)

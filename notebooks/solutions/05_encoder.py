@@ -14,15 +14,22 @@ from mnist_vit.model import EncoderBlock
 class MyEncoder(nn.Module):
     """(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)."""
 
-    def __init__(self, seq_length, num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout):
+    def __init__(
+        self,
+        seq_length,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        dropout,
+        attention_dropout,
+    ):
         super().__init__()
         self.pos_embedding = nn.Parameter(torch.empty(1, seq_length, hidden_dim).normal_(std=0.02))
         self.dropout = nn.Dropout(dropout)
+        sizes = (num_heads, hidden_dim, mlp_dim, dropout, attention_dropout)
         self.layers = nn.Sequential(
-            OrderedDict(
-                (f"encoder_layer_{i}", EncoderBlock(num_heads, hidden_dim, mlp_dim, dropout, attention_dropout))
-                for i in range(num_layers)
-            )
+            OrderedDict((f"encoder_layer_{i}", EncoderBlock(*sizes)) for i in range(num_layers))
         )
         self.ln = nn.LayerNorm(hidden_dim, eps=1e-6)
 

@@ -11,9 +11,19 @@ from mnist_vit import Encoder
 
 # exercise: vision_transformer
 class MyVisionTransformer(nn.Module):
-    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, num_classes, in_channels):
+    def __init__(
+        self,
+        image_size,
+        patch_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        num_classes,
+        in_channels,
+    ):
         super().__init__()
-        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size)
+        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, patch_size, stride=patch_size)
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
         seq_length = 1 + (image_size // patch_size) ** 2
         self.encoder = Encoder(seq_length, num_layers, num_heads, hidden_dim, mlp_dim, 0.0, 0.0)
