@@ -136,6 +136,21 @@ class Detached(Positional):
         return super().forward(x.detach())
 
 
+class AlwaysDropping(Positional):
+    """The dropouts as functions that are told nothing of the mode."""
+
+    rate = 0.1
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.dropout(F.gelu(self[0](x)), self.rate)
+        return F.dropout(self[3](x), self.rate)
+
+
+class DroppingOnce(Positional):
+    def forward(self, x: Tensor) -> Tensor:
+        return self[3](self[2](F.dropout(F.gelu(self[0](x)), 0.3)))
+
+
 def triangular(linear: nn.Linear) -> None:
     a = math.sqrt(6 / (linear.in_features + linear.out_features))
     with torch.no_grad():
@@ -180,3 +195,30 @@ def test_mutants_are_told_apart(exercise: str) -> None:
 
 def test_an_object_in_place_of_the_class_is_told() -> None:
     assert "the class itself" in verdict(EXERCISES["mlp_block"], Positional(3, 7, 0.5))[1]
+
+
+@pytest.mark.parametrize("answer", [AlwaysDropping, DroppingOnce])
+def test_dropping_in_eval_mode_is_named_whatever_the_probability(answer: Any) -> None:
+    assert "You get exactly this when you drop in eval mode too" in verdict(EXERCISES["mlp_block"], answer)[1]
+
+
+def test_figures_of_random_numbers_are_told_one_at_a_time() -> None:
+    told = verdict(EXERCISES["mlp_block"], lambda d, m, p: Positional(d, m, 0.0))[1]
+    assert "the variance of the outputs (as a share of the right one) is not 0.0." in told
+    told = verdict(EXERCISES["xavier"], lambda linear: None)[1]
+    assert "the share of weights beyond the bound is not " in told
+    assert "[" not in told
+
+
+def test_a_formula_for_two_layers_is_named() -> None:
+    def formula(in_channels: int, hidden_channels: list[int]) -> int:
+        D, M = in_channels, hidden_channels[0]
+        return D * M + M + M * D + D
+
+    told = verdict(EXERCISES["mlp_parameters"], formula)[1]
+    assert "the count for 2 → 3 is not 17. You get exactly this when you use the formula" in told
+
+
+def test_filling_a_leaf_without_no_grad_is_told_in_a_sentence() -> None:
+    told = verdict(EXERCISES["xavier"], lambda linear: linear.weight.uniform_(-1, 1))[1]
+    assert "no_grad()" in told

@@ -187,3 +187,26 @@ def test_softmax_that_cuts_nan_off_is_not_right() -> None:
     passed, told = verdict(EXERCISES["softmax_rows"], lambda s: (s.exp() / s.exp().sum(-1, True)).nan_to_num(1.0))
     assert not passed
     assert "scores near 1000" in told
+
+
+@pytest.mark.parametrize("what", ["mean", "minimum"])
+def test_softmax_needs_the_maximum_of_each_row(what: str) -> None:
+    def softmax(scores: Tensor) -> Tensor:
+        shift = scores.mean(-1, True) if what == "mean" else scores.min(-1, True).values
+        e = (scores - shift).exp()
+        return e / e.sum(-1, True)
+
+    assert softmax(torch.tensor([0.0, 1000.0])).isnan().any()
+    passed, told = verdict(EXERCISES["softmax_rows"], softmax)
+    assert not passed
+    assert f"You get exactly this when you subtract each row's {what}" in told
+
+
+def test_nan_is_told_kindly() -> None:
+    for name, answer in (
+        ("softmax_rows", lambda s: s.exp() / s.exp().sum(-1, True)),
+        ("entropy", lambda w: -(w * w.log()).sum(-1)),
+    ):
+        told = verdict(EXERCISES[name], answer)[1]
+        assert "numbers are nan or infinite" in told
+        assert "'nan'" not in told

@@ -88,6 +88,10 @@ def _run_mlp_block(answer: Any) -> Iterator[tuple[str, Any]]:
     x = (2 * random(2, 5, 3, seed=1)).requires_grad_()
     torch.manual_seed(0)  # only matters to an answer that drops where nothing should be dropped
     output = block(x)
+    if output is None or output is ...:
+        yield "output in eval mode", output
+    # First, since an answer that drops here gives numbers that are nobody else's, at whatever probability.
+    yield "the number of different outputs of two runs in eval mode", 2 if _differ(output, block(x)) else 1
     yield "output in eval mode", output
     yield from gradients(output, input=x)
     yield from parameter_gradients(output, block)
@@ -105,15 +109,32 @@ def _run_mlp_block(answer: Any) -> Iterator[tuple[str, Any]]:
     mean = (many.mean((0, 1)) * clean).sum() / clean.square().sum()
     spread = many.var((0, 1)).sum() / variance.sum()
     zeros = (many == 0).double().mean()
-    # together, so that a mistake is named only if all three fit
-    figures = torch.stack([_rounded(figure, 1) for figure in (mean, spread, zeros)])
-    yield "train mode, dropout 0.5 [mean, variance (1 is right), share of zeros]", figures
+    yield _figures(
+        "with dropout 0.5 in train mode",
+        ("the mean of the outputs (as a share of the right one)", _rounded(mean, 1), 1.0),
+        ("the variance of the outputs (as a share of the right one)", _rounded(spread, 1), 1.0),
+        ("the share of zeros", _rounded(zeros, 1), 0.5),
+    )
 
 
-def _rounded(value: Tensor, digits: int) -> Tensor:
+def _differ(first: Any, second: Any) -> bool:
+    """Whether two outputs have other numbers; what is no such output is left to the comparison with the right one."""
+    tensors = isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape
+    if not tensors or first.layout != torch.strided or first.is_meta:
+        return False
+    return not torch.equal(first.detach().nan_to_num(), second.detach().nan_to_num())
+
+
+def _figures(where: str, *figures: tuple[str, float, float]) -> tuple[str, list[float]]:
+    """(what, figure, right) made one value, so that a mistake is named only if all fit; called by the first wrong."""
+    wrong = [what for what, figure, right in figures if figure != right]
+    return ", ".join([where, *wrong[:1]]), [figure for _, figure, _ in figures]
+
+
+def _rounded(value: Tensor, digits: int) -> float:
     """So coarse that it is the same for any random numbers: a large value keeps its first digit only."""
     number = value.item()
-    return torch.tensor(float(f"{number:.0e}") if abs(number) >= 5 else round(number, digits))
+    return float(f"{number:.0e}") if abs(number) >= 5 else round(number, digits)
 
 
 def _changed(change: Callable[[MLPBlock], Any]) -> Callable[[int, int, float], MLPBlock]:
@@ -134,7 +155,7 @@ def _put(**places: Callable[[], nn.Module]) -> Callable[[int, int, float], MLPBl
 
 class _AlwaysDrops(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, 0.5)
+        return F.dropout(x, 0.1)
 
 
 class _Residual(MLPBlock):
@@ -185,7 +206,7 @@ MLP_BLOCK = Exercise(
         Mutant(_NoBias, "leave out both biases: a linear layer is x Wᵀ + b"),
         Mutant(
             _put(_2=_AlwaysDrops, _4=_AlwaysDrops),
-            "drop in eval mode too: F.dropout needs training=self.training; self.dropout knows it by itself",
+            "drop in eval mode too: F.dropout needs training=self.training; self.dropout knows by itself",
         ),
         Mutant(_put(_4=nn.Identity), "leave out the second dropout: the output is dropped too"),
         Mutant(_put(_2=nn.Identity), "leave out the first dropout: the hidden numbers are dropped too"),
@@ -255,6 +276,11 @@ MLP_PARAMETERS = Exercise(
             lambda c, widths: sum(a * b for a, b in pairwise([c, *widths])) + widths[-1],
             "count the biases of the last layer only: every layer has them",
         ),
+        Mutant(
+            lambda c, widths: c * widths[0] + widths[0] + widths[0] * c + c,
+            "use the formula D M + M + M D + D for every list: it holds for two layers that end as wide as they began; "
+            "add a * b + b for each layer",
+        ),
     ),
     hints=(
         "Take one layer first, from a numbers to b numbers. How many entries has its matrix? How many biases has it?",
@@ -279,13 +305,17 @@ def _run_xavier(answer: Any) -> Iterator[tuple[str, Any]]:
     bound = math.sqrt(6 / (20 + 20_000))
     weight, bias = linear.weight.detach().double() / bound, linear.bias.detach().double() * 1e6
     # a number drawn evenly within ±a has the standard deviation a/√3
-    beyond = ((weight.abs() > share).double().mean() for share in (1.0001, 0.6))
-    figures = torch.stack([_rounded(figure, 2) for figure in (*beyond, weight.std() * math.sqrt(3))])
-    yield "weights [share beyond the bound, share beyond 0.6 of it, spread in bound/√3]", figures
-    yield "mean of the weights (the bound is 1)", _rounded(weight.mean(), 2)
-    yield "spread of the biases (in millionths)", _rounded(bias.std(), 1)
-    yield "mean of the biases (in millionths)", _rounded(bias.mean(), 1)
-    yield "share of biases further than a millionth from 0", _rounded((bias.abs() > 1).double().mean(), 1)
+    beyond = [_rounded((weight.abs() > share).double().mean(), 2) for share in (1.0001, 0.6)]
+    yield _figures(
+        "of the start values",
+        ("the share of weights beyond the bound", beyond[0], 0.0),
+        ("the share of weights beyond 0.6 of the bound", beyond[1], 0.4),
+        ("the spread of the weights (as a share of the right one)", _rounded(weight.std() * math.sqrt(3), 2), 1.0),
+    )
+    yield "the mean of the weights (the bound is 1)", _rounded(weight.mean(), 2)
+    yield "the spread of the biases (in millionths)", _rounded(bias.std(), 1)
+    yield "the mean of the biases (in millionths)", _rounded(bias.mean(), 1)
+    yield "the share of biases further than a millionth from 0", _rounded((bias.abs() > 1).double().mean(), 1)
     yield "asking for a gradient", linear.weight.requires_grad and linear.bias.requires_grad
 
 

@@ -10,18 +10,6 @@ from torch import Tensor, nn
 
 from .core import Exercise, Mistake, Mutant, copy_weights, gradients, make, random, randomise
 
-
-def _called(number: float) -> str:
-    """A number as text: nan compares equal to nan then, so that its mistake can be named."""
-    return "nan" if math.isnan(number) else f"{round(number, 3) + 0.0:g}"
-
-
-def _tensor(value: Any, what: str) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise Mistake(f"{what} must be a tensor, and is of type {type(value).__name__}.")
-    return value
-
-
 # Softmax -------------------------------------------------------------------------------------------------------------
 
 
@@ -30,19 +18,31 @@ def _softmax(scores: Tensor) -> Tensor:
     return e / e.sum(dim=-1, keepdim=True)
 
 
+def _softmax_minus(shift: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Softmax with something else subtracted first: the same weights, as long as no exponent is too large."""
+
+    def softmax(scores: Tensor) -> Tensor:
+        e = torch.exp(scores - shift(scores))
+        return e / e.sum(dim=-1, keepdim=True)
+
+    return softmax
+
+
 def _run_softmax(answer: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Any]]:
     scores = random(2, 3, 5, seed=21).requires_grad_()
     weights = answer(scores)
-    yield "weights", weights
+    yield "matrix of weights", weights
     yield from gradients(weights, scores=scores)
-    # exp(1000) is too large for a float, exp(-1000) too small: the sum of a row tells, as text because nan is not nan;
-    # float64, so that exp(scores - logsumexp) is right, too
-    large = torch.tensor([[[1000.0, 1001.0, 1002.0], [-1000.0, -1001.0, -1002.0]]], dtype=torch.float64)
-    weights = _tensor(answer(large), "the weights of large scores")
-    sums = weights.detach().double().sum(dim=-1).flatten().tolist()
-    for size, total in zip((1000, -1000), sums, strict=False):
-        yield f"sum of a row of weights for scores near {size}", _called(total)
-    yield "weights for scores near 1000", weights
+    # exp(1000) is too large for a float, exp(-1000) too small. Alone first, where one number subtracted from the whole
+    # tensor is enough; then together, and then in one row. float64, so that exp(scores - logsumexp) is right, too.
+    high, low, mixed = [1000.0, 1001.0, 1002.0], [-1000.0, -1001.0, -1002.0], [0.0, 1000.0, -1000.0]
+    for name, rows in (
+        ("scores near 1000", [high]),
+        ("scores near -1000", [low]),
+        ("a row near 1000 and a row near -1000", [high, low]),
+        ("the row 0, 1000, -1000", [mixed]),
+    ):
+        yield f"matrix of weights for {name}", answer(torch.tensor([rows], dtype=torch.float64))
 
 
 SOFTMAX_ROWS = Exercise(
@@ -58,9 +58,19 @@ SOFTMAX_ROWS = Exercise(
             "inf is nan. Subtract each row's maximum first; it cancels in the division",
         ),
         Mutant(
-            lambda scores: (scores - scores.max()).exp() / (scores - scores.max()).exp().sum(dim=-1, keepdim=True),
+            _softmax_minus(lambda scores: scores.max()),
             "subtract one maximum of the whole tensor. In a row far below it every exp is 0, and 0 / 0 is nan. Each "
             "row needs its own maximum: scores.amax(dim=-1, keepdim=True)",
+        ),
+        Mutant(
+            _softmax_minus(lambda scores: scores.mean(dim=-1, keepdim=True)),
+            "subtract each row's mean. A score far above it is still too large for exp, and inf / inf is nan. Subtract "
+            "each row's maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)",
+        ),
+        Mutant(
+            _softmax_minus(lambda scores: scores.amin(dim=-1, keepdim=True)),
+            "subtract each row's minimum. A score far above it is still too large for exp, and inf / inf is nan. "
+            "Subtract each row's maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)",
         ),
         Mutant(
             lambda scores: scores.clamp(-80, 80).softmax(dim=-1),
@@ -162,7 +172,7 @@ def _run_attention(answer: Any) -> Iterator[tuple[str, Any]]:
         v = (10 * random(n, keys, d_v, seed=28)).requires_grad_()
         output, weights = _pair(attend, q, k, v)
         yield f"output for {sizes}", output
-        yield f"weights for {sizes}", weights
+        yield f"matrix of weights for {sizes}", weights
     yield from gradients(output, q=q, k=k, v=v)
 
 
@@ -302,9 +312,8 @@ def _run_entropy(answer: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Any]
     # 4 pictures, 4 queries, 4 keys: a wrong axis has the right shape; then all differ
     yield "entropy of 4 rows of 4 weights", answer((2 * random(4, 4, 4, seed=31)).softmax(dim=-1))
     yield "entropy of 3 rows of 5 weights", answer((2 * random(2, 3, 5, seed=32)).softmax(dim=-1))
-    one = _tensor(answer(torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])), "the entropy of rows with zeros in them")
-    for row, value in zip(("0, 1, 0", "0.5, 0.5, 0"), one.detach().double().flatten().tolist(), strict=False):
-        yield f"entropy of the row ({row})", _called(value)
+    with_zeros = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
+    yield "entropy of the rows (0, 1, 0) and (0.5, 0.5, 0)", answer(with_zeros)
 
 
 ENTROPY = Exercise(
@@ -410,7 +419,7 @@ def _run_head(answer: Any) -> Iterator[tuple[str, Any]]:
         x = random(n, tokens, hidden_dim, seed=20 + n).requires_grad_()
         output, weights = _pair(module, x)
         yield f"output for {n} pictures of {tokens} tokens", output
-        yield f"weights for {n} pictures of {tokens} tokens", weights
+        yield f"matrix of weights for {n} pictures of {tokens} tokens", weights
     parameters = dict(module.named_parameters())  # in the reference's order: the learner's may be created in another
     yield from gradients(output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()})
 

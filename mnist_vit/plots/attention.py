@@ -99,14 +99,19 @@ def mixed_tokens(tokens: Tensor, weights: Tensor, output: Tensor) -> Figure:
 
 
 def why_root_d(
-    sizes: list[int], variances: Tensor, entropies: Tensor, rows: Tensor, largest: float, names: tuple[str, str]
+    sizes: list[int],
+    variances: list[list[float]],
+    entropies: list[list[float]],
+    rows: list[Tensor],
+    largest: float,
+    names: tuple[str, str],
 ) -> Figure:
     """How scores spread and rows of weights sharpen as d grows, plain (solid, circles) and divided (dashed, squares).
 
     Args:
         sizes: the values of d.
-        variances, entropies: (2, sizes), plain and divided.
-        rows: (2, keys), one row of weights at the largest d, plain and divided.
+        variances, entropies: for each d a pair, plain and divided.
+        rows: (keys,) each: one row of weights at the largest d, plain and divided.
         largest: the entropy of a row that is the same everywhere.
         names: what the two are called.
     """
@@ -116,7 +121,7 @@ def why_root_d(
         (axes[0], variances, "variance of the scores"),
         (axes[1], entropies, "entropy of a row"),
     ):
-        for name, line, (colour, style) in zip(names, values, looks, strict=True):
+        for name, line, (colour, style) in zip(names, zip(*values, strict=True), looks, strict=True):
             part.plot(sizes, line, style, color=colour, label=name)
         part.set_xscale("log", base=2)
         part.set_xticks(sizes, [str(size) for size in sizes])
@@ -133,7 +138,7 @@ def why_root_d(
         axes[2].bar(places, row, width=0.4, color=colour, hatch=hatch, edgecolor="white", label=name)
     axes[2].set_ylim(0, 1.05)
     axes[2].set_xticks([])
-    axes[2].set_xlabel(f"{rows.shape[-1]} keys")
+    axes[2].set_xlabel(f"{len(rows[0])} keys")
     axes[2].set_title(f"one row of weights, d = {sizes[-1]}")
     axes[2].legend(frameon=False)
     return drawn

@@ -20,14 +20,22 @@ def course_map(model: nn.Module) -> Figure:
     _part(axes, 0, 1.7, 12.4, 5.2, "06", model, "0.6")
     _part(axes, 0.3, 2.2, 1.7, 3.6, "06", model.conv_proj, ORANGE, "patches\nto tokens")
     _part(axes, 2.4, 2.0, 7.7, 4.0, "05", encoder, SKY)
-    _box(axes, 2.7, 2.5, 1.3, 2.4, "05\nposition\nembedding", GREEN)
+    _box(axes, 2.7, 2.5, 1.3, 2.4, f"05\nposition\nembedding\n{encoder.pos_embedding.numel():,}", GREEN)
     for k in range(repeats - 1, 0, -1):  # the blocks behind the first one
         _box(axes, 4.4 + 0.14 * k, 2.35 + 0.14 * k, 4.3, 2.6, "", BLUE)
     _part(axes, 4.4, 2.35, 4.3, 2.6, "04", block, BLUE, f"{repeats} of them, one after the other")
     _part(axes, 4.6, 2.55, 2.1, 1.3, "02, 03", block.self_attention, PINK)
     _part(axes, 6.95, 2.55, 1.55, 1.3, "01", block.mlp, YELLOW)
-    _box(axes, 9.1, 2.5, 0.75, 2.4, "04\nnorm", GREEN)
-    _box(axes, 10.5, 2.2, 1.6, 3.6, f"06\nheads\n{_count(model.heads)}\n\nclass token\nto logits", ORANGE)
+    _box(axes, 9.1, 2.5, 0.75, 2.4, f"04\nnorm\n{_count(encoder.ln)}", GREEN)
+    _box(
+        axes,
+        10.5,
+        2.2,
+        1.6,
+        3.6,
+        f"06\nheads\n{_count(model.heads)}\n\nclass token\nto {model.num_classes}\nnumbers",
+        ORANGE,
+    )
     for start, end in ((2.06, 2.34), (4.06, 4.34), (8.9, 9.05), (10.16, 10.44)):
         axes.annotate("", (end, 3.6), (start, 3.6), arrowprops={"arrowstyle": "->"})
     for i, name in enumerate(LATER):

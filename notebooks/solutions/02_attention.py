@@ -8,7 +8,10 @@ from torch import Tensor, nn
 
 # exercise: attention
 def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """(n, queries, d), (n, keys, d), (n, keys, d_v) -> output (n, queries, d_v), weights (n, queries, keys)."""
+    """(n, queries, d), (n, keys, d), (n, keys, d_v) -> output, weights.
+
+    The output is (n, queries, d_v), the weights are (n, queries, keys).
+    """
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     weights = scores.softmax(dim=-1)
     return weights @ v, weights
@@ -16,7 +19,10 @@ def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 # exercise: head_forward
 class MyHead(nn.Module):
-    """(n, seq_length, hidden_dim) -> output (n, seq_length, head_dim), weights (n, seq_length, seq_length)."""
+    """(n, seq_length, hidden_dim) -> output, weights.
+
+    The output is (n, seq_length, head_dim), the weights are (n, seq_length, seq_length).
+    """
 
     def __init__(self, hidden_dim: int, head_dim: int) -> None:
         super().__init__()
@@ -33,7 +39,7 @@ class MyHead(nn.Module):
 
 # exercise: softmax_rows
 def my_softmax(scores: Tensor) -> Tensor:
-    """(..., queries, keys) -> (..., queries, keys), each row sums to 1; scores of 1000 are no trouble."""
+    """(..., queries, keys) -> the same shape, rows sum to 1; scores of 1000 are no trouble."""
     e = torch.exp(scores - scores.amax(dim=-1, keepdim=True))  # the largest exponent of a row is 0
     return e / e.sum(dim=-1, keepdim=True)
 
