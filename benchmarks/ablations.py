@@ -32,6 +32,7 @@ from mnist_vit.weights import build_model, model_config
 
 RESULTS = shipped("notebooks") / "results" / "ablations.json"
 SEEDS = (0, 1, 2)
+BASE = model_config(vit_mnist(4))
 RECIPE = {
     "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "weight_decay": 0.1, "average": 0.99,
     "position_start": "sincos", "position_size": 2.0,
@@ -108,7 +109,7 @@ VARIANTS: dict[str, Variant] = {
 def build(variant: Variant, seed: int) -> VisionTransformer:
     """The base with the variant's arguments, then the recipe's start of the position embedding, then the change."""
     torch.manual_seed(seed)
-    model = build_model(model_config(vit_mnist(4)), **variant.arguments)
+    model = build_model(BASE, **variant.arguments)
     sincos_positions(model, RECIPE["position_size"])
     variant.change(model)
     return model
@@ -156,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[: options.digits]
     digits = train.select(chosen, f"{len(chosen):,} of {train.name}")
     about = {
-        "base": model_config(vit_mnist(4)),
+        "base": BASE,
         "recipe": RECIPE | {"epochs": options.epochs},
         "data": {"train": digits.name, "validation": validation.name},
     }
