@@ -32,8 +32,13 @@ def real_cifar10() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were skipped, and why, also when it is none."""
+    """Say how many tests were skipped, and why, also when it is none; and which rounds are commands of their own."""
     skipped = terminalreporter.stats.get("skipped", [])
     terminalreporter.section(f"{len(skipped)} tests skipped")
     for reason in sorted({str(report.longrepr[2]) for report in skipped}):
         terminalreporter.write_line(reason)
+    left_out = terminalreporter.stats.get("deselected", [])
+    for name in ("browser", "colab", "slow"):
+        count = sum(item.get_closest_marker(name) is not None for item in left_out)
+        if count:
+            terminalreporter.write_line(f"{count} more tests are a round of their own: pytest -m {name}")
