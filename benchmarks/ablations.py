@@ -4,12 +4,12 @@
     python benchmarks/ablations.py no_position --seed 0  # this one again, beside the stored result
 
 Needs MNIST (MNIST_VIT_DATA, or data/). Each run trains on the same 10,000 digits with the same short recipe, and is
-judged on the 5,000 validation digits. So this says what helps a model that learns for half a minute, not what is best
+judged on the 5,000 validation digits. So this says what helps a model that learns for a minute, not what is best
 in the end. The position embedding starts as sines and cosines, as it does for the shipped weights, but as large as the
 tokens are: otherwise the model spends most of so short a run on finding out that places matter.
 
 Results go to notebooks/results/ablations.json after every run, so that all of it can be stopped and goes on. On one
-thread the base takes about half a CPU minute, and all runs together take about 40.
+thread the base takes about a CPU minute, and all runs together take about 80.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RESULTS = shipped("notebooks") / "results" / "ablations.json"
 SEEDS = (0, 1, 2)
 BASE = model_config(vit_mnist(4))
 RECIPE = {
-    "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "weight_decay": 0.1, "average": 0.99,
+    "epochs": 12, "batch_size": 32, "learning_rate": 3e-3, "weight_decay": 0.1, "average": 0.99,
     "position_start": "sincos", "position_size": 2.0,
 }  # fmt: skip
 
