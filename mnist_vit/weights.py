@@ -120,7 +120,7 @@ def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransfor
     path = find_weights(name)
     about = read_json(path)
     if "config" not in about:
-        raise WeightsError(f"{path} has no {path.with_suffix('.json').name} beside it to build its model from. "
+        raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it. "
                            "Build the model yourself and use load_weights(model, path)")  # fmt: skip
     try:
         model = build_model(about["config"], **options)
@@ -147,6 +147,10 @@ def _read_state(path: Path, sha256: str | None, model: nn.Module) -> dict[str, t
         reason = "is not the file its .json describes (sha256 differs): damaged or replaced"
         raise WeightsError(f"{path} {reason}. {remedy}")
     try:
+        if zipfile.is_zipfile(io.BytesIO(content)):  # torch.save writes checksums, torch.load does not look at them
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                if archive.testzip() is not None:
+                    raise zipfile.BadZipFile("a checksum is wrong")
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
         if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have

@@ -159,7 +159,11 @@ class StopButton(Loader):
     def __iter__(self) -> Iterator:
         for number, batch in enumerate(super().__iter__()):
             if (self.epoch, number) == self.at:
-                signal.raise_signal(signal.SIGINT)
+                before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has none
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                finally:
+                    signal.signal(signal.SIGINT, before)
             yield batch
 
 
