@@ -17,7 +17,7 @@ import torch
 
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.model import VisionTransformer
-from mnist_vit.training import fit
+from mnist_vit.training import fit, make_optimizer
 from mnist_vit.weights import save_weights
 
 EPOCHS = 6
@@ -82,6 +82,7 @@ def survive(folder: Path, kill_at_write: int = 0, small_files: bool = False) -> 
 
 def main() -> None:
     """Answer until stdin ends."""
+    make_optimizer(toy_model(), 0.1, 0.1)  # the first optimizer imports much of torch: here, once, not in each child
     for line in sys.stdin:
         wish = json.loads(line)
         seconds = wish.pop("kill_after", 600)
