@@ -8,7 +8,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +133,7 @@ def fit(
                     tqdm.write(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
                                f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
                 if main and folder is not None:
-                    _save(folder, state, history, (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs)
-                if writer is not None:
-                    for name, value in row.items():
-                        writer.add_scalar(name, value, epoch + 1)
+                    _save(folder, state, history, (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs, writer)
         except KeyboardInterrupt:
             if main:
                 print(f"stopped after {len(history)} of {epochs} epochs. {_how_to_go_on(folder)}", flush=True)
@@ -144,7 +141,8 @@ def fit(
         finally:
             model.load_state_dict(averaged.module.state_dict())
             if writer is not None:
-                writer.close()
+                with suppress(OSError):  # a full disk; it was told already
+                    writer.close()
     return history
 
 
@@ -275,13 +273,16 @@ def _lock(folder: Path) -> int | None:
         return None  # some network drives know no locks; that is no reason not to train
 
 
-def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], checkpoint: bool) -> None:
+def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], checkpoint: bool, writer: Any) -> None:
     """Write how far the run has come; a disk that is full or read-only costs a warning, not the training."""
     content = {name: part.state_dict() for name, part in state.items()} | {"history": history}
     try:
         if checkpoint:
             write_atomic(folder / "checkpoint.pth", lambda file: torch.save(content, file))
         _write_metrics(folder, history)
+        if writer is not None:
+            for name, value in history[-1].items():
+                writer.add_scalar(name, value, len(history))
     except OSError as error:
         warnings.warn(f"after epoch {len(history)}: {error}. Training goes on, and tries again", stacklevel=3)
 

@@ -277,6 +277,16 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: 
     assert same(model.state_dict(), whole.state_dict())
 
 
+def test_curves_that_cannot_be_written_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("add_scalar", "close"):
+        monkeypatch.setattr(f"torch.utils.tensorboard.SummaryWriter.{name}", fail)
+    with pytest.warns(UserWarning, match=r"after epoch \d: .*No space left on device"):
+        assert len(toy_fit(toy_model(), 2, run_dir=tmp_path, tensorboard=True)) == 2
+
+
 def test_a_limit_of_the_system_itself(run: Callable, whole: dict, tmp_path: Path) -> None:
     """``ulimit -f``: real writes of checkpoints fail half way, twice; the end is as if nothing had been."""
     assert run(tmp_path / "run", small_files=True)["status"] == 0
