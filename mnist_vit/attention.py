@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from .files import write_atomic, write_json, write_text
+from .modes import keep_modes
 
 __all__ = [
     "attention_weights",
@@ -84,10 +85,9 @@ def attention_weights(
     if images.dim() != 4:
         raise ValueError(f"images must be (n, c, h, w), got {tuple(images.shape)}; for one image: images[None]")
     parameter = next(model.parameters())
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     parts = []
-    try:
+    with keep_modes(model):
+        model.eval()
         for batch in images.split(batch_size or max(1, len(images))):
             with record_attention(model) as record:
                 model(batch.to(parameter))
@@ -97,9 +97,6 @@ def attention_weights(
                 raise IndexError(f"query must be 0 to {record[0].shape[-2] - 1}, got {query}")
             rows = record if query is None else [weights[:, :, query] for weights in record]
             parts.append(torch.stack(rows, dim=1))
-    finally:
-        for module, mode in modes:
-            module.training = mode
     return torch.cat(parts)
 
 
@@ -236,12 +233,9 @@ def save_attention_images(
     Returns:
         The content of each ``attention.json``.
     """
-    with torch.no_grad():
-        modes = [(module, module.training) for module in model.modules()]
+    with torch.no_grad(), keep_modes(model):
         model.eval()
         probabilities = model(images.to(next(model.parameters()))).float().softmax(dim=1).cpu()
-        for module, mode in modes:
-            module.training = mode
     weights = attention_weights(model, images).float().cpu()
     maps, rolled = to_maps(weights[:, :, :, 0]), to_maps(rollout(weights)[:, 0])
     shares, chance = ink_share(maps, pictures.cpu())

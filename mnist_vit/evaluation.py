@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .modes import keep_modes
+
 __all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]
 
 
@@ -118,13 +120,9 @@ def evaluate_model(
         classes: names of the k classes.
         data: which images these are, in words.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
+    with keep_modes(model):
+        model.eval()
         results = [(labels, model(images).float()) for images, labels in loader]
-    finally:
-        for module, mode in modes:
-            module.training = mode
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
     if logits.shape[1] != len(classes):

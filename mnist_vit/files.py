@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,18 +42,28 @@ def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any]) -> Path:
     Args:
         path: the file; missing folders are made.
         write: is given an open binary file and writes the content.
+
+    Raises:
+        OSError: the disk is full, the folder is read-only, ...; nothing half written is left behind.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(part, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
+    except (OSError, RuntimeError) as error:
+        reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides a full disk so
+        if not isinstance(reason, OSError):
+            raise
+        raise OSError(f"{path} could not be written ({reason.strerror or reason}); what was there before is whole. "
+                      "Make room there, or name another place that can be written to") from error  # fmt: skip
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return path
 
 

@@ -106,6 +106,8 @@ def train(
     train_data, validation_data = load_data(data, "train", root), load_data(data, "validation", root)
     for part in (train_data, validation_data):
         _check_fit(model, part)
+    if resume and run_dir is None:
+        raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
     folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "checkpoint.pth").exists() and not resume:
         raise ValueError(
@@ -125,7 +127,7 @@ def train(
     def before_epoch(epoch: int) -> None:
         fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None
 
-    mode = model.training
+    model.trained_on = "embedded" if data == "embedded" else train_data.name  # also if it is stopped half way
     history = fit(
         fast,
         train_loader,
@@ -142,8 +144,6 @@ def train(
         tensorboard=tensorboard,
         config={"model": name, "data": train_data.name, **settings},
     )
-    model.train(mode)
-    model.trained_on = "embedded" if data == "embedded" else train_data.name
     if main:
         about = {
             "name": name,

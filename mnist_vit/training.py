@@ -1,10 +1,14 @@
 """The optimisation loop: AdamW, warm-up and cosine, weight average, checkpoints and resume."""
 
+import copy
 import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from .files import WeightsError, write_atomic, write_json, write_text
+from .modes import keep_modes
 
 __all__ = ["accuracy_and_loss", "fit", "sincos_positions"]
 
@@ -61,15 +66,29 @@ def fit(
         One dict per epoch: epoch (from 1), loss and accuracy on the training batches as they passed, validation_loss
         and validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
 
+    Raises:
+        ValueError: the loss is no longer a finite number, another run writes to run_dir, or an argument is wrong.
+        WeightsError: the checkpoint is damaged or of another model.
+        KeyboardInterrupt: Ctrl-C or a notebook's stop button; what can be gone on with is printed first.
+
+    However it ends, the model holds the averaged weights of the steps that were done, and all modules are in the mode
+    they were in. A checkpoint that cannot be written is a warning; the one before it stays.
+
+    The same seed gives the same weights and the same history, to the last bit, on the same machine with the same
+    versions and number of threads. Other threads or another processor add the same numbers in another order, and some
+    sums on a GPU change from run to run: there the results agree only roughly.
+
     Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101); under ``torchrun`` the model is
     wrapped in PyTorch's DistributedDataParallel and the loader gives each process its share of a batch.
     """
     if epochs < 1 or checkpoint_every < 1:
         raise ValueError(f"epochs and checkpoint_every must be at least 1, got {epochs} and {checkpoint_every}")
-    device = next(model.parameters()).device
+    if run_dir is None and (resume or tensorboard):
+        raise ValueError("resume=True and tensorboard=True need a run_dir, the folder of the run")
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     parallel = nn.parallel.DistributedDataParallel(model) if world_size > 1 else model
-    main = rank == 0
+    main = rank == 0  # it alone writes and prints
+    folder = Path(run_dir) if run_dir is not None else None
 
     steps = epochs * len(train_loader)
     optimizer = make_optimizer(model, learning_rate, weight_decay)
@@ -78,66 +97,83 @@ def fit(
     state = {"model": model, "averaged": averaged, "optimizer": optimizer, "scheduler": scheduler}
     history: list[dict[str, float]] = []
 
-    folder = Path(run_dir) if run_dir is not None else None
-    if folder is not None:
-        if resume and (folder / "checkpoint.pth").is_file():
+    with _locked(folder if main else None), keep_modes(model):
+        if resume and _has_checkpoint(folder):
             history = _load_checkpoint(folder / "checkpoint.pth", state, epochs)
-        if main:
+        if folder is not None and main:
             write_json(folder / "config.json", config or {})
-            write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in history))
-    writer = _summary_writer(folder) if tensorboard and main else None
-
-    for epoch in range(len(history), epochs):
-        torch.manual_seed(seed * 1_000_003 + epoch)
-        train_loader.set_epoch(epoch)
-        before_epoch(epoch)
-        start = time.perf_counter()
-        parallel.train()
-        total = torch.zeros(3, device=device)  # loss times images, right predictions, images
-        bar = tqdm(train_loader, desc=f"epoch {epoch + 1}/{epochs}", leave=False, disable=None if main else True)
-        for images, labels in bar:
-            logits = parallel(images)
-            loss = F.cross_entropy(logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-            optimizer.step()
-            scheduler.step()
-            averaged.update_parameters(model)
-            with torch.no_grad():
-                right = (logits.argmax(dim=1) == labels).sum()
-                total += torch.stack([loss.detach() * len(labels), right, right.new_tensor(len(labels))])
-        if world_size > 1:
-            torch.distributed.all_reduce(total)
-        loss, right, count = total.tolist()
-
-        validation_accuracy, validation_loss = accuracy_and_loss(averaged.module, validation_loader)
-        row = {
-            "epoch": epoch + 1,
-            "loss": loss / count,
-            "accuracy": right / count,
-            "validation_loss": validation_loss,
-            "validation_accuracy": validation_accuracy,
-            "learning_rate": optimizer.param_groups[0]["lr"],
-            "seconds": time.perf_counter() - start,
-        }
-        history.append(row)
-        if main:
-            tqdm.write(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
-                       f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
-        if main and folder is not None:
-            with open(folder / "metrics.jsonl", "a") as file:
-                file.write(json.dumps(row) + "\n")
-            if (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs:
-                _save_checkpoint(folder / "checkpoint.pth", state, history)
-        if writer is not None:
-            for name, value in row.items():
-                writer.add_scalar(name, value, epoch + 1)
-
-    if writer is not None:
-        writer.close()
-    model.load_state_dict(averaged.module.state_dict())
+            _write_metrics(folder, history)
+        writer = _summary_writer(folder) if tensorboard and main else None
+        try:
+            for epoch in range(len(history), epochs):
+                torch.manual_seed(seed * 1_000_003 + epoch)
+                train_loader.set_epoch(epoch)
+                before_epoch(epoch)
+                start = time.perf_counter()
+                hidden = None if main else True  # None: shown where there is a terminal
+                with tqdm(train_loader, desc=f"epoch {epoch + 1}/{epochs}", leave=False, disable=hidden) as batches:
+                    total = _train_epoch(parallel, batches, optimizer, scheduler, averaged, clip)
+                if world_size > 1:
+                    torch.distributed.all_reduce(total)
+                loss, right, count = total.tolist()
+                validation_accuracy, validation_loss = accuracy_and_loss(averaged.module, validation_loader)
+                row = {
+                    "epoch": epoch + 1,
+                    "loss": loss / count,
+                    "accuracy": right / count,
+                    "validation_loss": validation_loss,
+                    "validation_accuracy": validation_accuracy,
+                    "learning_rate": optimizer.param_groups[0]["lr"],
+                    "seconds": time.perf_counter() - start,
+                }
+                if not math.isfinite(loss + validation_loss):
+                    raise ValueError(_not_finite(row, learning_rate, folder))
+                history.append(row)
+                if main:
+                    tqdm.write(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
+                               f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
+                if main and folder is not None:
+                    _save(folder, state, history, (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs, writer)
+        except KeyboardInterrupt:
+            if main:
+                print(f"stopped after {len(history)} of {epochs} epochs. {_how_to_go_on(folder)}", flush=True)
+            raise
+        finally:
+            model.load_state_dict(averaged.module.state_dict())
+            if writer is not None:
+                with suppress(OSError):  # a full disk; it was told already
+                    writer.close()
     return history
+
+
+def _train_epoch(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler,
+    averaged: AveragedModel,
+    clip: float,
+) -> Tensor:
+    """One pass over the images, one step per batch.
+
+    Returns:
+        Loss times images, right predictions, images: (3,), still on the device, so that no step has to wait for it.
+    """
+    model.train()
+    total = torch.zeros(3, device=next(model.parameters()).device)
+    for images, labels in batches:
+        logits = model(images)
+        loss = F.cross_entropy(logits, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        scheduler.step()
+        averaged.update_parameters(model)
+        with torch.no_grad():
+            right = (logits.argmax(dim=1) == labels).sum()
+            total += torch.stack([loss.detach() * len(labels), right, right.new_full((), len(labels))])
+    return total
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
@@ -161,16 +197,14 @@ def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) 
 @torch.no_grad()
 def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     """Share of right predictions, and mean loss in nats, in eval mode; the modes are put back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     right = loss = count = 0
-    for images, labels in loader:
-        logits = model(images)
-        right += (logits.argmax(dim=1) == labels).sum()
-        loss += F.cross_entropy(logits, labels, reduction="sum")
-        count += len(labels)
-    for module, mode in modes:
-        module.training = mode
+    with keep_modes(model):
+        model.eval()
+        for images, labels in loader:
+            logits = model(images)
+            right += (logits.argmax(dim=1) == labels).sum()
+            loss += F.cross_entropy(logits, labels, reduction="sum")
+            count += len(labels)
     return float(right) / count, float(loss) / count
 
 
@@ -202,27 +236,105 @@ def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
     embedding[0, 1:] = waves.to(embedding)
 
 
-def _save_checkpoint(path: Path, state: dict[str, Any], history: list[dict[str, float]]) -> None:
+@contextmanager
+def _locked(folder: Path | None) -> Iterator[None]:
+    """Keep a second run out of the folder, and clear away what a killed one left half written."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = _lock(folder)
+    try:
+        for part in folder.glob(".*.*.part"):
+            part.unlink()
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    """A lock that the system itself takes away when the process ends, a killed one too; None where there are none."""
+    handle = None
+    try:
+        if os.name == "nt":  # the file is gone when its handle is
+            return os.open(folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_TEMPORARY)
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return handle
+    except OSError as error:
+        if handle is not None:
+            os.close(handle)
+        if isinstance(error, BlockingIOError | FileExistsError):
+            raise ValueError(f"another run is writing to {folder} right now: wait for it, or name another folder as "
+                             "run_dir (--run-dir)") from error  # fmt: skip
+        return None  # some network drives know no locks; that is no reason not to train
+
+
+def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], checkpoint: bool, writer: Any) -> None:
+    """Write how far the run has come; a disk that is full or read-only costs a warning, not the training."""
     content = {name: part.state_dict() for name, part in state.items()} | {"history": history}
-    write_atomic(path, lambda file: torch.save(content, file))
+    try:
+        if checkpoint:
+            write_atomic(folder / "checkpoint.pth", lambda file: torch.save(content, file))
+        _write_metrics(folder, history)
+        if writer is not None:
+            for name, value in history[-1].items():
+                writer.add_scalar(name, value, len(history))
+    except OSError as error:
+        warnings.warn(f"after epoch {len(history)}: {error}. Training goes on, and tries again", stacklevel=3)
+
+
+def _write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
+    write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in history))
+
+
+def _not_finite(row: dict[str, float], learning_rate: float, folder: Path | None) -> str:
+    """What to tell when a loss is nan or infinite."""
+    kept = f". {folder / 'checkpoint.pth'} still holds the epochs before" if _has_checkpoint(folder) else ""
+    return (
+        f"epoch {row['epoch']}: the loss is {row['loss']}, the validation loss {row['validation_loss']}, and such "
+        f"weights are of no use. Likely causes: learning_rate {learning_rate} is too large (try a tenth), or pixels "
+        f"that are nan or infinite. Begin again, with a new model{kept}"
+    )
+
+
+def _how_to_go_on(folder: Path | None) -> str:
+    """What to tell somebody who has pressed stop."""
+    text = "The model holds the averaged weights so far. "
+    if not _has_checkpoint(folder):
+        return text + "There is no checkpoint: calling again starts a new run, from the weights that it is given"
+    again = f'To go on from the last checkpoint, call again with run_dir="{folder}", resume=True'
+    return f"{text}{again} (command line: --run-dir {folder} --resume)"
+
+
+def _has_checkpoint(folder: Path | None) -> bool:
+    return folder is not None and (folder / "checkpoint.pth").is_file()
 
 
 def _load_checkpoint(path: Path, state: dict[str, Any], epochs: int) -> list[dict[str, float]]:
+    before = copy.deepcopy(state["model"].state_dict())
     try:
+        with zipfile.ZipFile(path) as archive:  # torch.save writes checksums, torch.load does not look at them
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile("a checksum is wrong")
         content = torch.load(path, map_location="cpu", weights_only=True)
+        history = list(content["history"])
         for name, part in state.items():
             part.load_state_dict(content[name])
     except Exception as error:
-        raise WeightsError(f"{path} cannot be resumed from ({type(error).__name__}: {error}). It belongs to another "
+        state["model"].load_state_dict(before)
+        reason = str(error).partition("\n")[0]
+        raise WeightsError(f"{path} cannot be resumed from ({type(error).__name__}: {reason}). It belongs to another "
                            "model or was damaged: delete it, or name another run folder") from error  # fmt: skip
-    if len(content["history"]) > epochs:
-        raise ValueError(f"{path} has already run {len(content['history'])} epochs; epochs must be at least that")
-    return content["history"]
+    if len(history) > epochs:
+        raise ValueError(f"{path} has already run {len(history)} epochs; epochs must be at least that")
+    return history
 
 
-def _summary_writer(folder: Path | None) -> Any:
-    if folder is None:
-        raise ValueError("tensorboard=True needs a run_dir to write to")
+def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:

@@ -2,7 +2,9 @@
 
 import copy
 import hashlib
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +87,11 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
         What the .json beside the file says, or an empty dict.
 
     Raises:
-        WeightsError: missing, damaged, not plain tensors, or of another architecture.
+        WeightsError: missing, damaged, far too large, not plain tensors, or of another architecture.
     """
     path = find_weights(name)
     about = read_json(path)
-    state = _read_state(path, about.get("sha256"))
+    state = _read_state(path, about.get("sha256"), model)
     trial = copy.deepcopy(model)
     try:
         trial.load_state_dict(state, strict=True)
@@ -118,7 +120,7 @@ def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransfor
     path = find_weights(name)
     about = read_json(path)
     if "config" not in about:
-        raise WeightsError(f"{path} has no {path.with_suffix('.json').name} beside it to build its model from. "
+        raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it. "
                            "Build the model yourself and use load_weights(model, path)")  # fmt: skip
     try:
         model = build_model(about["config"], **options)
@@ -128,27 +130,47 @@ def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransfor
     return model.eval()
 
 
-def _read_state(path: Path, sha256: str | None) -> dict[str, Any]:
+def _read_state(path: Path, sha256: str | None, model: nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors in a file, if it is what its .json describes, has a size that fits the model, and is plain."""
     remedy = "Get the file again"
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    room = 4 * needed + 100_000_000  # bytes; weights of somewhat larger models are told apart by name, further below
     try:
-        if sha256 is not None and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-            raise WeightsError(
-                f"{path} is not the file its .json describes (sha256 differs): damaged or replaced. {remedy}"
-            )
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb") as file:
+            content = file.read(room + 1)
     except OSError as error:
-        raise WeightsError(f"{path} cannot be read ({error.strerror}). {remedy}") from error
-    except WeightsError:
-        raise
-    except Exception as error:  # torch.load raises many kinds; the first line says enough
-        if "weights_only" in str(error).lower() or "unpickl" in type(error).__name__.lower():
+        raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy}, or mend that") from error
+    if (size := _unpacked_size(content)) > room:
+        raise WeightsError(f"{path} holds {size:,} bytes or more once unpacked, and the model has {needed:,}: these "
+                           f"are not its weights, and nothing of them was used. {remedy}")  # fmt: skip
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        reason = "is not the file its .json describes (sha256 differs): damaged or replaced"
+        raise WeightsError(f"{path} {reason}. {remedy}")
+    try:
+        if zipfile.is_zipfile(io.BytesIO(content)):  # torch.save writes checksums, torch.load does not look at them
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                if archive.testzip() is not None:
+                    raise zipfile.BadZipFile("a checksum is wrong")
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises many kinds
+        if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have
             reason = "it holds more than plain tensors, which could run code, so nothing of it was used"
         else:
             reason = "it is cut short, damaged or no weights file"
         raise WeightsError(f"{path}: {reason}. {remedy}, as made by torch.save(model.state_dict(), path)") from error
-    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+    plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
+    if not plain or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise WeightsError(f"{path} holds no state_dict (names and tensors). Save torch.save(model.state_dict(), path)")
     return state
+
+
+def _unpacked_size(content: bytes) -> int:
+    """Bytes that a file asks for in memory: .pth files are zip archives, and a small one can claim to be huge."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return max(len(content), sum(entry.file_size for entry in archive.infolist()))
+    except (zipfile.BadZipFile, ValueError):  # an old format, or damage, which is told later
+        return len(content)
 
 
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:

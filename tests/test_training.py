@@ -9,32 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import environment, randomise
-from torch import nn
+from survivor import toy_data, toy_fit, toy_model
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
 from mnist_vit.files import WeightsError
 from mnist_vit.model import VisionTransformer, vit_mnist
-from mnist_vit.training import accuracy_and_loss, fit, make_optimizer, schedule, sincos_positions
-
-
-def toy_data(n: int = 64) -> ImageData:
-    """Two classes that can be learnt: ink on the left or on the right."""
-    images = torch.randint(0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    labels = torch.arange(n) % 2
-    images[labels == 0, :, :, :4] += 150
-    images[labels == 1, :, :, 4:] += 150
-    return ImageData(images, labels, ("left", "right"), "toy", (0.5,), (0.25,))
-
-
-def toy_model(seed: int = 0) -> VisionTransformer:
-    torch.manual_seed(seed)
-    return VisionTransformer(8, 4, 2, 2, 16, 32, dropout=0.1, num_classes=2, in_channels=1)
-
-
-def toy_fit(model: nn.Module, epochs: int = 3, **keywords: object) -> list[dict]:
-    loader = Loader(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
-    return fit(model, loader, Loader(toy_data(), 50), epochs=epochs, average=0.5, learning_rate=1e-2, **keywords)
+from mnist_vit.training import accuracy_and_loss, make_optimizer, schedule, sincos_positions
 
 
 def test_it_learns_and_tells(tmp_path: Path) -> None:

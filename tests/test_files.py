@@ -1,0 +1,282 @@
+"""What is written is whole or not there; only a download of data reaches the network; nothing from a file is run."""
+
+import ast
+import hashlib
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import ROOT
+from survivor import toy_data, toy_fit, toy_model
+
+from mnist_vit import data, recipes
+from mnist_vit.attention import save_attention_images, write_gallery
+from mnist_vit.files import DataError, write_atomic, write_json, write_text
+from mnist_vit.weights import save_weights
+
+PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").rglob("*.py")}
+
+
+# --- every write is atomic ---
+
+
+def gallery(folder: Path) -> None:
+    digits, model = toy_data(), toy_model()
+    results = save_attention_images(
+        model, digits.normalise(digits.images[:1]), digits.images[:1], ["a"], folder, digits.classes, [0]
+    )
+    write_gallery(folder, results, "title")
+
+
+WRITERS = {
+    "write_text": lambda folder: write_text(folder / "a.txt", "text"),
+    "write_json": lambda folder: write_json(folder / "a.json", [1]),
+    "save_weights": lambda folder: save_weights(toy_model(), folder / "w.pth"),
+    "fit": lambda folder: toy_fit(toy_model(), 1, run_dir=folder),
+    "gallery": gallery,
+    "copy_notebooks": recipes.copy_notebooks,
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_crash_before_the_rename_leaves_what_was_there(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies, so to speak, when the new file is written and not yet renamed: the old one is untouched."""
+    WRITERS[name](tmp_path / "first")
+    for path in (tmp_path / "first").rglob("*"):
+        if path.is_file():
+            old = tmp_path / "second" / path.relative_to(tmp_path / "first")
+            old.parent.mkdir(parents=True, exist_ok=True)
+            old.write_bytes(b"old")
+    before = contents(tmp_path / "second")
+    assert before
+
+    def crash(*_: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr("os.replace", crash)
+    if name == "copy_notebooks":  # it does not write over anything
+        shutil.rmtree(tmp_path / "second")
+        before = {}
+    with pytest.raises(SystemExit):
+        WRITERS[name](tmp_path / "second")
+    assert contents(tmp_path / "second") == before, "and nothing half written is left"
+
+
+def test_a_write_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr("os.fsync", lambda file: calls.append("fsync"))
+    monkeypatch.setattr("os.replace", lambda part, path: calls.append(Path(part).parent == Path(path).parent))
+    write_text(tmp_path / "a.txt", "text")
+    assert calls == ["fsync", True]
+
+
+def test_what_fails_is_told_with_the_files_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(
+        OSError, match=r"a\.txt could not be written \((File exists|Not a directory)\).*name another place"
+    ):
+        write_text(tmp_path / "file" / "a.txt", "text")
+
+    def full(file: object) -> None:  # torch.save makes a RuntimeError of it when it happens late in the file
+        written = file.write
+
+        class Disk:
+            def write(self, content: bytes) -> int:
+                if file.tell() + len(content) > 50_000:
+                    raise OSError("disk full")
+                return written(content)
+
+            def flush(self) -> None:
+                pass
+
+        torch.save({str(i): torch.zeros(5000) for i in range(4)}, Disk())
+
+    with pytest.raises(OSError, match=r"file could not be written \(disk full\); what was there before is whole"):
+        write_atomic(tmp_path / "file", full)
+    assert contents(tmp_path) == {"file": b"old"}
+
+    def mistake(file: object) -> None:
+        raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        write_atomic(tmp_path / "file", mistake)
+
+
+def calls(*names: str) -> Iterator[tuple[str, str]]:
+    """Where the package calls a function or method of these names: file, and the call's text."""
+    for path, tree in PACKAGE.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names:
+                yield path.name, ast.unparse(node)
+
+
+def test_nothing_is_written_another_way() -> None:
+    """Each way of writing that the package's text holds; the two torch.save and the PNG go through write_atomic."""
+    ways = (
+        "save",
+        "savefig",
+        "savez",
+        "savetxt",
+        "tofile",
+        "dump",
+        "to_csv",
+        "write_bytes",
+        "copy",
+        "copyfile",
+        "move",
+    )
+    found = {call for call in calls(*ways) if "write_atomic" not in call[1] and ".copy()" not in call[1]}
+    assert found == {
+        ("training.py", "torch.save(content, file)"),
+        ("weights.py", "torch.save(state, file)"),
+        ("attention.py", "image.save(buffer, format='PNG', optimize=True)"),
+    }
+    opened = {call for call in calls("open") if any(f"'{mode}" in call[1] for mode in "wax")}
+    assert opened == {("files.py", "open(part, 'wb')")}
+
+
+# --- nothing runs, nothing calls home ---
+
+
+def test_torch_load_reads_plain_tensors_only() -> None:
+    loads = [call for file, call in calls("load") if "torch" in call]
+    assert len(loads) == 2
+    assert all("weights_only=True" in call for call in loads)
+
+
+def test_no_code_is_made_from_data() -> None:
+    assert not list(calls("exec", "__import__", "system", "popen", "urlopen", "urlretrieve"))
+    assert not [call for _, call in calls("eval", "compile") if call.startswith(("eval(", "compile("))]
+
+
+def test_only_known_packages_are_imported() -> None:
+    """No pickle, no network, no other process; what torchvision downloads is checked by md5, over https."""
+    known = {"torch", "torchvision", "numpy", "matplotlib", "PIL", "tqdm"}
+    harmless = {"argparse", "ast", "base64", "collections", "contextlib", "copy", "dataclasses", "difflib", "fcntl",
+                "functools", "hashlib", "html", "importlib", "inspect", "io", "itertools", "json", "linecache", "math",
+                "numbers", "os", "pathlib", "pkgutil", "re", "struct", "sys", "time", "traceback", "typing", "warnings",
+                "zipfile"}  # fmt: skip
+    for path, tree in PACKAGE.items():
+        for node in ast.walk(tree):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            assert {name.partition(".")[0] for name in names} <= known | harmless, path
+
+
+def test_every_address_is_https() -> None:
+    for path in PACKAGE:
+        assert "http://" not in (ROOT / path).read_text("utf-8"), path
+
+
+def test_mnist_is_downloaded_over_https_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchvision.datasets import CIFAR10, MNIST
+
+    asked = []
+    monkeypatch.delenv("MNIST_VIT_OFFLINE")
+    monkeypatch.setattr(MNIST, "mirrors", ["http://one.invalid/", "https://two.invalid/"])
+    monkeypatch.setattr(MNIST, "download", lambda self: asked.extend(self.mirrors))
+    with pytest.raises(DataError):
+        data.load_mnist("test", tmp_path)
+    assert asked == ["https://two.invalid/"]
+    assert CIFAR10.url.startswith("https://")
+    assert all(md5 for _, md5 in [*MNIST.resources, *CIFAR10.train_list, *CIFAR10.test_list])
+
+
+class Bomb:
+    """A pickle that would run code where it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("hostile", ["all files", "the names of the classes"])
+def test_a_pickle_of_cifar10_is_not_opened_before_its_md5_was_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: str
+) -> None:
+    from torchvision.datasets import CIFAR10
+
+    folder, bomb = tmp_path / CIFAR10.base_folder, pickle.dumps(Bomb(tmp_path / "ran"))
+    folder.mkdir()
+    for name in (*(name for name, _ in CIFAR10.train_list + CIFAR10.test_list), CIFAR10.meta["filename"]):
+        (folder / name).write_bytes(bomb)
+    if hostile != "all files":
+        batch = pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [0]})
+        (folder / "data_batch_1").write_bytes(batch)
+        monkeypatch.setattr(CIFAR10, "train_list", [["data_batch_1", hashlib.md5(batch).hexdigest()]])
+        monkeypatch.setattr(CIFAR10, "test_list", [])
+    with pytest.raises(DataError, match=f"{CIFAR10.base_folder} is incomplete or damaged. Delete it, load again"):
+        data.load_cifar10("train", tmp_path)
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(bomb)
+    assert (tmp_path / "ran").exists(), "opened, it would have gone off"
+
+
+def test_the_gallery_escapes_names(tmp_path: Path) -> None:
+    """A file may be called like this, and so may a folder that is a class."""
+    digits, name = toy_data(), '<img src=x onerror="alert(1)">'
+    classes = ("<b>left", "right & 'wrong'")
+    results = save_attention_images(
+        toy_model(), digits.normalise(digits.images[:1]), digits.images[:1], [name], tmp_path, classes, [0]
+    )
+    page = write_gallery(tmp_path, results, f"Where {name} looks").read_text("utf-8")
+    assert "<img src=x" not in page
+    assert "<b>" not in page
+    assert page.count("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;") >= 3
+    assert "<script" not in page
+
+
+# --- MNIST's files ---
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "longer", "zeros", "swapped", "missing", "a folder"])
+def test_mnist_files_that_are_not_mnists_are_named(tmp_path: Path, damage: str) -> None:
+    """With no official file at hand: right sizes and headers, made here, pass; nothing else does."""
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    counts = torch.tensor(data.MNIST_COUNTS["t10k"])
+    labels = (
+        b"\x00\x00\x08\x01" + (10_000).to_bytes(4, "big") + bytes(torch.arange(10).repeat_interleave(counts).tolist())
+    )
+    images = b"\x00\x00\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (10_000, 28, 28)) + bytes(7_840_000)
+    for name, size in data.MNIST_SIZES.items():
+        (raw / name).write_bytes(images if "t10k-im" in name else labels)
+        if name.startswith("train"):  # only looked at from outside here
+            with open(raw / name, "wb") as file:
+                n = 60_000
+                head = [2049, n] if "labels" in name else [2051, n, 28, 28]
+                file.write(b"".join(number.to_bytes(4, "big") for number in head))
+                file.truncate(size)
+    assert len(data.load_mnist("test", tmp_path)) == 10_000
+    with pytest.raises(DataError, match="train-labels-idx1-ubyte is damaged: it counts"):
+        data.load_mnist("train", tmp_path)
+
+    path = raw / "t10k-images-idx3-ubyte"
+    if damage == "zeros":
+        path = raw / "t10k-labels-idx1-ubyte"
+        path.write_bytes(labels[:8] + bytes(10_000))
+    elif damage == "missing":
+        path.unlink()
+    elif damage == "a folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        new = {"empty": b"", "half": images[:4_000_000], "longer": images + b"\n", "swapped": labels}[damage]
+        path.write_bytes(new)
+    with pytest.raises(DataError, match=path.name):
+        data.load_mnist("test", tmp_path)

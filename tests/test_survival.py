@@ -1,0 +1,425 @@
+"""Training survives being killed, stopped, a full disk, nan, and a second run into the same folder."""
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import environment
+from survivor import EPOCHS, WRITES, toy_data, toy_fit, toy_model
+from torch import nn
+from tqdm import tqdm
+
+from mnist_vit import recipes, training
+from mnist_vit.attention import attention_weights, save_attention_images
+from mnist_vit.data import ImageData, Loader
+from mnist_vit.evaluation import evaluate_model
+from mnist_vit.files import WeightsError
+from mnist_vit.training import accuracy_and_loss
+from mnist_vit.weights import save_weights
+
+FILES = ["checkpoint.pth", "config.json", "metrics.jsonl"]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def rows(folder: Path) -> list[dict]:
+    """The stored history; a line cut in half would be an error."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def timeless(history: list[dict]) -> list[dict]:
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
+
+
+def same(a: dict, b: dict) -> bool:
+    return list(a) == list(b) and all(torch.equal(a[key], b[key]) for key in a)
+
+
+# --- SIGKILL ---
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[..., dict]]:
+    """Ask for a run, see survivor.py, and get its status and seconds."""
+    if not hasattr(os, "fork"):
+        pytest.skip("runs are killed where processes can be forked, not on Windows")
+    command = [sys.executable, str(Path(__file__).with_name("survivor.py"))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, env=environment(), **pipes) as process:
+
+        def ask(folder: Path, **wish: object) -> dict:
+            process.stdin.write(json.dumps({"folder": str(folder), **wish}) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield ask
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def whole(run: Callable, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The run that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    done = run(folder)
+    assert done["status"] == 0
+    assert files(folder) == [*FILES, "weights.json", "weights.pth"]
+    weights = torch.load(folder / "weights.pth", weights_only=True)
+    return {"weights": weights, "history": timeless(rows(folder)), "seconds": done["seconds"]}
+
+
+def kill_and_resume(run: Callable, whole: dict, folder: Path, **how: object) -> bool:
+    """Whether it was killed before its end; what it leaves is whole, and the resumed run ends like the whole one."""
+    status = run(folder, **how)["status"]
+    assert status in (0, signal.SIGKILL)
+    if (folder / "metrics.jsonl").exists():
+        kept = rows(folder)
+        assert timeless(kept) == whole["history"][: len(kept)]
+    if (folder / "checkpoint.pth").exists():
+        torch.load(folder / "checkpoint.pth", weights_only=True)
+    assert run(folder)["status"] == 0, "not resumed"
+    assert same(torch.load(folder / "weights.pth", weights_only=True), whole["weights"])
+    assert timeless(rows(folder)) == whole["history"]
+    assert files(folder) == [*FILES, "weights.json", "weights.pth"], "nothing half written is left"
+    return status == signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"kill_at_write": 3 + 2 * 2}, {"kill_at_write": WRITES - 1}, {"kill_after": 0.5}],
+    ids=["in the third checkpoint", "in the final save", "half way"],
+)
+def test_killed_and_resumed_is_as_if_never_killed(run: Callable, whole: dict, tmp_path: Path, how: dict) -> None:
+    if "kill_after" in how:
+        how = {"kill_after": how["kill_after"] * whole["seconds"]}
+    killed = kill_and_resume(run, whole, tmp_path / "run", **how)
+    assert killed or "kill_after" in how
+
+
+@pytest.mark.slow
+def test_20_runs_killed_at_random_moments(run: Callable, whole: dict, tmp_path: Path) -> None:
+    moments, killed = random.Random(0), 0
+    for number in range(20):
+        seconds = moments.uniform(0.05, 1) * whole["seconds"]
+        killed += kill_and_resume(run, whole, tmp_path / f"run{number}", kill_after=seconds)
+    print(f"{killed} of 20 runs were killed before their end")
+    assert killed >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", range(1, WRITES + 1))
+def test_killed_in_the_middle_of_each_write(run: Callable, whole: dict, tmp_path: Path, write: int) -> None:
+    assert kill_and_resume(run, whole, tmp_path / "run", kill_at_write=write)
+
+
+def test_a_torn_line_of_metrics_does_no_harm(tmp_path: Path) -> None:
+    """As an older version could leave it; and rows beyond the checkpoint are cut back to it."""
+    toy_fit(toy_model(), 2, run_dir=tmp_path)
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"epoch": 3, "loss": 0.1}\n{"epoch": 4, "lo')
+    history = toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)
+    assert rows(tmp_path) == history
+    assert len(history) == 3
+
+
+# --- determinism ---
+
+
+def test_the_same_seed_gives_the_same_bits_twice_and_in_another_process(whole: dict, tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(2):
+            model = toy_model()
+            assert timeless(toy_fit(model, EPOCHS)) == whole["history"]
+            assert same(model.state_dict(), whole["weights"])
+    finally:
+        torch.set_num_threads(threads)
+
+
+# --- the stop button ---
+
+
+class StopButton(Loader):
+    """Sends this process the signal of Ctrl-C before one batch of one epoch, both counted from 0."""
+
+    def __init__(self, epoch: int, batch: int) -> None:
+        super().__init__(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
+        self.at = (epoch, batch)
+
+    def __iter__(self) -> Iterator:
+        for number, batch in enumerate(super().__iter__()):
+            if (self.epoch, number) == self.at:
+                before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has none
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                finally:
+                    signal.signal(signal.SIGINT, before)
+            yield batch
+
+
+def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars: list[tqdm] = []
+
+    class Bar(tqdm):
+        def __init__(self, *args: object, **keywords: object) -> None:
+            super().__init__(*args, **keywords)
+            self.closed = False
+            bars.append(self)
+
+        def close(self) -> None:
+            self.closed = True
+            super().close()
+
+    monkeypatch.setattr(training, "tqdm", Bar)
+    model = toy_model().eval()
+    model.encoder.dropout.train()
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(model, 4, StopButton(2, 0), run_dir=tmp_path)
+    out = capsys.readouterr().out
+    assert "stopped after 2 of 4 epochs. The model holds the averaged weights so far." in out
+    assert f'call again with run_dir="{tmp_path}", resume=True (command line: --run-dir {tmp_path} --resume)' in out
+    assert [module.training for module in model.modules()] == modes
+    assert [bar.closed for bar in bars] == [True] * 3
+    assert files(tmp_path) == FILES
+    kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
+    assert len(kept["history"]) == 2 == len(rows(tmp_path))
+    averaged = {key.removeprefix("module."): value for key, value in kept["averaged"].items() if key != "n_averaged"}
+    assert same(model.state_dict(), averaged), "no step was done after the checkpoint"
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_stopped_and_run_again_resumes_or_restarts(tmp_path: Path, batch: int) -> None:
+    whole = toy_model()
+    toy_fit(whole, 4)
+    for resume in (True, False):
+        folder = tmp_path / str(resume)
+        with pytest.raises(KeyboardInterrupt):
+            toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=folder)
+        again = toy_model(seed=9 if resume else 0)
+        assert len(toy_fit(again, 4, run_dir=folder, resume=resume)) == 4
+        assert same(again.state_dict(), whole.state_dict())
+
+
+def test_stopped_before_the_first_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (None, tmp_path):
+        with pytest.raises(KeyboardInterrupt):
+            toy_fit(toy_model(), 4, StopButton(0, 2), run_dir=folder)
+        assert "stopped after 0 of 4 epochs" in (out := capsys.readouterr().out)
+        assert "There is no checkpoint: calling again starts a new run" in out
+
+
+def test_digits_seen_before_the_stop_are_not_called_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipes, "fit", stop)
+    model = toy_model()
+    with pytest.raises(KeyboardInterrupt):
+        recipes.train(model, toy_data(), run_dir=tmp_path)
+    assert model.trained_on == "toy"
+    with pytest.raises(ValueError, match=r"resume=True \(--resume\) needs run_dir \(--run-dir\)"):
+        recipes.train(model, toy_data(), resume=True)
+    with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
+        toy_fit(model, resume=True)
+
+
+# --- the disk ---
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "said"),
+    [
+        ("os.fsync", errno.ENOSPC, "No space left on device"),
+        ("open", errno.EROFS, "Read-only file system"),
+        ("os.replace", errno.EACCES, "Permission denied"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: str, number: int, said: str) -> None:
+    """In epoch 2 of 3; the checkpoint of epoch 1 stays whole, and that of epoch 3 takes its place."""
+
+    disk = pytest.MonkeyPatch()
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    def before_epoch(epoch: int) -> None:
+        if epoch == 1:
+            disk.setattr(f"mnist_vit.files.{call}", fail, raising=False)
+        if epoch == 2:
+            disk.undo()
+            kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
+            assert len(kept["history"]) == 1 == len(rows(tmp_path))
+            assert files(tmp_path) == FILES, "nothing half written is left"
+
+    model, whole = toy_model(), toy_model()
+    with pytest.warns(
+        UserWarning, match=rf"after epoch 2: .*checkpoint\.pth could not be written \({said}\)"
+    ) as caught:
+        history = toy_fit(model, 3, run_dir=tmp_path, before_epoch=before_epoch)
+    assert "Make room there, or name another place" in str(caught[0].message)
+    assert len(caught) == 1
+    assert rows(tmp_path) == history
+    assert len(torch.load(tmp_path / "checkpoint.pth", weights_only=True)["history"]) == 3
+    toy_fit(whole, 3)
+    assert same(model.state_dict(), whole.state_dict())
+
+
+def test_curves_that_cannot_be_written_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("add_scalar", "close"):
+        monkeypatch.setattr(f"torch.utils.tensorboard.SummaryWriter.{name}", fail)
+    with pytest.warns(UserWarning, match=r"after epoch \d: .*No space left on device"):
+        assert len(toy_fit(toy_model(), 2, run_dir=tmp_path, tensorboard=True)) == 2
+
+
+def test_a_limit_of_the_system_itself(run: Callable, whole: dict, tmp_path: Path) -> None:
+    """``ulimit -f``: real writes of checkpoints fail half way, twice; the end is as if nothing had been."""
+    assert run(tmp_path / "run", small_files=True)["status"] == 0
+    said = (tmp_path / "run.warnings").read_text().splitlines()
+    assert [line.partition(":")[0] for line in said] == ["after epoch 3", "after epoch 4"]
+    assert all("checkpoint.pth could not be written (File too large)" in line for line in said)
+    assert files(tmp_path / "run") == [*FILES, "weights.json", "weights.pth"]
+    assert same(torch.load(tmp_path / "run" / "weights.pth", weights_only=True), whole["weights"])
+
+
+# --- nan ---
+
+
+@pytest.mark.parametrize("where", ["in the first step", "in the last step"])
+def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(tmp_path: Path, where: str) -> None:
+    """In the last step no loss of the epoch shows it: the weights are spoilt after it was measured."""
+    model, steps = toy_model(), 0
+
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        nonlocal steps
+        steps += 1
+        return gradient * float("nan") if steps == (9 if where == "in the first step" else 12) else gradient
+
+    model.heads.head.weight.register_hook(spoil)
+    with pytest.raises(
+        ValueError, match=r"epoch 3: the loss is .*nan.*learning_rate 0\.01 is too large.*pixels"
+    ) as said:
+        toy_fit(model, 9, run_dir=tmp_path)
+    assert steps == 12, "no step of the next epoch"
+    assert f"{tmp_path / 'checkpoint.pth'} still holds the epochs before" in str(said.value)
+    kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
+    assert len(kept["history"]) == 2 == len(rows(tmp_path))
+    assert all(value.isfinite().all() for value in [*kept["model"].values(), *kept["averaged"].values()])
+
+
+# --- one run to a folder ---
+
+
+def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = []
+
+    def before_epoch(epoch: int) -> None:
+        assert files(tmp_path) == (FILES if epoch else FILES[1:]), "the lock is not a file that is seen"
+        with pytest.raises(ValueError, match=r"another run is writing to .* right now: wait for it, or name another"):
+            toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
+        refused.append(epoch)
+
+    toy_fit(toy_model(), 2, run_dir=tmp_path, before_epoch=before_epoch)
+    assert refused == [0, 1]
+    assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)) == 3, "afterwards the folder is free"
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "no locks on this drive")
+
+    if os.name != "nt":
+        monkeypatch.setattr("fcntl.flock", no_locks)
+    assert len(toy_fit(toy_model(), 1, run_dir=tmp_path / "drive")) == 1
+
+
+@pytest.mark.slow
+def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
+    """torchrun ends the other processes when one gives up; only process 0 writes and locks."""
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "mnist_vit",
+    ]
+    command = [*torchrun, "train", "vit_mnist_p7", "--data", "embedded", "--device", "cpu", "--run-dir", str(tmp_path)]
+    with training._locked(tmp_path):
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode != 0
+    assert f"another run is writing to {tmp_path}" in done.stderr
+    assert files(tmp_path) == []
+
+
+# --- checkpoints of others, and modes ---
+
+
+@pytest.mark.parametrize("kind", ["half", "altered", "empty", "weights", "another model", "without history"])
+def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "checkpoint.pth"
+    toy_fit(toy_model(), 1, run_dir=tmp_path)
+    model = toy_model(seed=5)
+    content = bytearray(path.read_bytes())
+    if kind == "half":
+        path.write_bytes(content[: len(content) // 2])
+    elif kind == "altered":
+        weights = torch.load(path, weights_only=True)["model"]["conv_proj.weight"].numpy().tobytes()
+        content[content.index(weights) + 5] ^= 64
+        path.write_bytes(content)
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "weights":
+        save_weights(model, path)
+    elif kind == "another model":
+        model.heads.head = nn.Linear(16, 3)
+    else:
+        torch.save({**torch.load(path, weights_only=True), "history": None}, path)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with pytest.raises(WeightsError, match=r"checkpoint\.pth cannot be resumed from .*delete it, or name another"):
+        toy_fit(model, 2, run_dir=tmp_path, resume=True)
+    assert same(model.state_dict(), before)
+
+
+def test_modes_are_put_back_also_after_an_exception(tmp_path: Path) -> None:
+    data: ImageData = toy_data()
+    images = data.normalise(data.images)
+    model = toy_model()
+    model.encoder.eval()
+    modes = [module.training for module in model.modules()]
+    uses = {
+        "fit": lambda: toy_fit(model, 1),
+        "accuracy_and_loss": lambda: accuracy_and_loss(model, Loader(data, 50)),
+        "evaluate_model": lambda: evaluate_model(model, Loader(data, 50), data.classes, data.name),
+        "attention_weights": lambda: attention_weights(model, images),
+        "save_attention_images": lambda: save_attention_images(
+            model, images[:1], data.images[:1], ["x"], tmp_path, data.classes
+        ),
+    }
+    for name, use in uses.items():
+        use()
+        assert [module.training for module in model.modules()] == modes, name
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    model.heads.register_forward_hook(fail)
+    for name, use in uses.items():
+        with pytest.raises(MemoryError):
+            use()
+        assert [module.training for module in model.modules()] == modes, name
