@@ -8,13 +8,14 @@ from types import ModuleType
 
 import pytest
 import torch
-from helpers import ROOT
+from helpers import ROOT, randomise
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models import vit_b_16
 
 from mnist_vit import recipes
 from mnist_vit.data import ImageData
+from mnist_vit.model import vit_mnist
 
 PAGE = ROOT / "docs" / "scaling.md"
 
@@ -243,3 +244,23 @@ def test_the_pages_formula_is_pytorchs_count() -> None:
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(image)
     assert counter.get_total_flops() == names["forward"]
+
+
+def test_the_pages_fsdp_lines_shard_the_courses_model() -> None:
+    """One process on the CPU: the logits are the plain model's within what bf16 rounds off, and gradients arrive."""
+    if torch.cuda.is_available():
+        pytest.skip("with a GPU the lines shard over GPUs, and this test has none to share")
+    model = vit_mnist(7)
+    randomise(model)
+    images = torch.randn(2, 1, 28, 28)
+    expected = model(images).detach()
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        exec(code, {"torch": torch, "model": model})
+        logits = model(images)
+        logits.sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert (logits - expected).abs().max() < 0.05
+    assert all(type(p).__name__ == "DTensor" and p.grad is not None for p in model.parameters())
