@@ -20,7 +20,20 @@ MODELS = {
     "one layer": lambda: VisionTransformer(8, 4, 1, 3, 12, 20, num_classes=3, in_channels=1),
     "five layers": lambda: VisionTransformer(12, 4, 5, 1, 8, 20, num_classes=3),
     "torchvision's": lambda: TheirVisionTransformer(32, 8, 3, 4, 32, 64, num_classes=7),
-}
+    "like vit_b_16": lambda: VisionTransformer(112, 16, 4, 12, 192, 768, num_classes=50),
+    "mean, representation": lambda: VisionTransformer(16, 4, 2, 2, 24, 40, num_classes=5, representation_size=9,
+                                                      pool="mean"),
+    "large, representation": lambda: VisionTransformer(64, 4, 2, 4, 32, 48, num_classes=6, representation_size=12),
+}  # fmt: skip
+
+
+def check_equal(model: nn.Module, fast: nn.Module, expected: torch.Tensor, got: torch.Tensor) -> None:
+    """Logits, and the gradient of every parameter, within 1e-5 x max(1, the largest)."""
+    assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
+    for logits in (expected, got):
+        F.cross_entropy(logits, torch.arange(len(logits)) % logits.shape[1]).backward()
+    for (key, a), (_, b) in zip(model.named_parameters(), fast.named_parameters(), strict=True):
+        assert (b.grad - a.grad).abs().max() <= 1e-5 * max(1, a.grad.abs().max()), key
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -29,15 +42,58 @@ def test_same_logits_and_gradients(name: str) -> None:
     randomise(model)
     fast = FastVisionTransformer(copy.deepcopy(model))
     images = torch.randn(3, model.conv_proj.in_channels, model.image_size, model.image_size)
-    expected, got = model(images), fast(images)
-    assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
-    for logits in (expected, got):
-        F.cross_entropy(logits, torch.tensor([0, 1, 2])).backward()
-    for (key, a), (_, b) in zip(model.named_parameters(), fast.named_parameters(), strict=True):
-        assert (b.grad - a.grad).abs().max() <= 1e-5 * max(1, a.grad.abs().max()), key
+    check_equal(model, fast, model(images), fast(images))
     with torch.no_grad():
         expected, got = model.eval()(images), fast.eval()(images)
     assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
+
+
+@pytest.mark.parametrize("pool", ["token", "mean"])
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_stands_where_it_stands_in_the_plain_model(
+    pool: str, training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a dropout that draws nothing but changes each channel by what it is asked for, both are equal again."""
+
+    def dropout(x: torch.Tensor, p: float, training: bool, inplace: bool = False) -> torch.Tensor:
+        return x * (1 + p * torch.arange(x.shape[-1]).cos()) if training else x
+
+    def attend(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: None = None, dropout_p: float = 0.0, *_: bool
+    ) -> torch.Tensor:
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(dim=-1)
+        return dropout(weights, dropout_p, True) @ v
+
+    model = VisionTransformer(12, 4, 3, 2, 16, 24, 0.3, 0.2, num_classes=4, in_channels=1, pool=pool)
+    randomise(model)
+    model.train(training)
+    fast = FastVisionTransformer(copy.deepcopy(model)).train(training)
+    images = torch.randn(3, 1, 12, 12)
+    without = model.eval()(images)
+    model.train(training)
+    monkeypatch.setattr(F, "dropout", dropout)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", attend)
+    logits = model(images)
+    assert torch.allclose(logits, without, atol=1e-4) != training, "the dropout of this test must show while training"
+    check_equal(model, fast, logits, fast(images))
+
+
+@pytest.mark.parametrize("pool", ["token", "mean"])
+def test_with_patches_left_out_the_rest_is_computed_as_the_plain_model_would(pool: str) -> None:
+    model = vit_mnist(4, pool=pool)
+    randomise(model)
+    fast = FastVisionTransformer(copy.deepcopy(model), keep_patches=11)
+    images = torch.randn(3, 1, 28, 28)
+    torch.manual_seed(0)
+    got = fast(images)
+
+    torch.manual_seed(0)  # the same choice, then the plain model's own layers
+    encoder = model.encoder
+    patches = fast._choose_patches(images, model._process_input(images) + encoder.pos_embedding[:, 1:])
+    class_token = (model.class_token + encoder.pos_embedding[:, :1]).expand(3, -1, -1)
+    x = encoder.ln(encoder.layers(torch.cat([class_token, patches], dim=1)))
+    assert x.shape[1] == 12
+    check_equal(model, fast, model.heads(x[:, 0] if pool == "token" else x[:, 1:].mean(dim=1)), got)
 
 
 def test_the_state_dict_is_the_models_own() -> None:
