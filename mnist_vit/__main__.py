@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         function(**options)
     except KeyboardInterrupt:
-        print("mnist-vit: stopped", file=sys.stderr)
+        print("mnist-vit: stopped; every file written so far is whole", file=sys.stderr)
         return 130
     except (
         DataError,

@@ -87,16 +87,15 @@ def attention_weights(
     if not images.is_floating_point():
         raise ValueError(f"images must be floats, normalised as the model wants them, got {images.dtype}: "
                          "data.normalise(images) makes them so")  # fmt: skip
+    if images.is_meta or any(layer.in_proj_weight.is_meta for layer in _attention_layers(model)):
+        raise ValueError("model and images must hold numbers, but one is on the device meta: build it on cpu")
     if not images.isfinite().all():
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
     if batch_size is not None:
         check_sizes(batch_size=batch_size)
     if query is not None and not isinstance(query, int):
         raise TypeError(f"query must be the number of a token, or None for all, got {query!r}")
-    _attention_layers(model)
     parameter = next(model.parameters())
-    if parameter.is_meta or images.is_meta:
-        raise ValueError("model and images must hold numbers, but one is on the device meta: build it on cpu")
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     parts = []
@@ -258,6 +257,7 @@ def save_attention_images(
     Raises:
         ValueError: images, pictures, names and labels do not belong together, or a name is no plain folder name.
     """
+    _attention_layers(model)
     counts = [len(images), len(pictures), len(names), len(names if labels is None else labels)]
     if len(set(counts)) != 1:
         raise ValueError(

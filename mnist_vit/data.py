@@ -25,6 +25,7 @@ __all__ = [
     "ImageData",
     "Loader",
     "augment",
+    "check_fit",
     "digit_to_tensor",
     "load_cifar10",
     "load_data",
@@ -204,6 +205,22 @@ def load_data(
         return load_folder(data, split, image_size, channels)
     known = ("mnist", "embedded", "cifar10")
     raise DataError(f"{unknown('data called', data, known)}, or the path of a folder of images")
+
+
+def check_fit(model: torch.nn.Module, data: ImageData) -> None:
+    """Raise DataError where a Vision Transformer does not take these images or does not know their classes."""
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ValueError("the model is on the device meta, which holds no numbers: build it on cpu")
+    height, width = data.images.shape[2:]
+    channels = getattr(getattr(model, "conv_proj", None), "in_channels", None)
+    for what, has, needs in (
+        ("pixels in a column", height, getattr(model, "image_size", None)),
+        ("pixels in a row", width, getattr(model, "image_size", None)),
+        ("channels", data.images.shape[1], channels),
+        ("classes", len(data.classes), getattr(model, "num_classes", None)),
+    ):
+        if needs is not None and has != needs:
+            raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
 
 
 def load_embedded(split: str = "all") -> ImageData:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from .attention import save_attention_images, write_gallery
-from .data import ImageData, Loader, load_data
+from .data import ImageData, Loader, check_fit, load_data
 from .evaluation import Evaluation, evaluate_model
 from .fast import speed_up
-from .files import DataError, check_range, check_sizes, copy_notebooks, data_dir, out_dir, unknown, write_json
+from .files import check_range, check_sizes, copy_notebooks, data_dir, out_dir, unknown, write_json
 from .folders import digit_to_tensor, open_picture, picture_to_tensor
 from .model import VisionTransformer, vit_mnist
 from .training import fit, sincos_positions
@@ -96,10 +96,15 @@ def train(
     check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift)
     check_range(0, 0.999999, average=average, scale=scale)
     check_range(0, 360, degrees=degrees)
-    check_range(0, 2**32, seed=seed)
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
+    if save is not None and Path(save).is_dir():
+        raise ValueError(f"{save} is a folder: name the .pth file to write in it")
     rank, world_size = _start_processes()
     main = rank == 0
     built = isinstance(model, str)
+    if not built and not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {type(model).__name__}")
     name, model = (model, _build(model, seed)) if built else (type(model).__name__, model)
     if position_start not in (None, "sincos"):
         raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
@@ -110,7 +115,7 @@ def train(
     if built:  # as many classes as there are; any folder of images can be learnt
         model = _build(name, seed, len(train_data.classes)).to(_device(device))
     for part in (train_data, validation_data):
-        _check_fit(model, part)
+        check_fit(model, part)
     if weights is not None:
         load_weights(model, weights)
     folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -194,13 +199,16 @@ def evaluate(
         root: where the data lies; left out means MNIST_VIT_DATA, else data/.
         device: where a model given by name is put; left out takes a GPU if there is one.
     """
+    check_sizes(batch_size=batch_size)
     model, name = _ready(model, weights, device)
+    if record and not name:
+        raise ValueError("record needs weights by name or file, to write into the .json beside them")
     if split is None:
         split = "validation"
         if data == "embedded" and getattr(model, "trained_on", None) != "embedded":
             split = "all"
     images = _load(model, data, split, root, name)
-    _check_fit(model, images)
+    check_fit(model, images)
     loader = Loader(images, batch_size, next(model.parameters()).device)
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
@@ -209,7 +217,7 @@ def evaluate(
         about = read_json(name)
         low, high = result.interval
         entry = {"on": images.name, "accuracy": result.accuracy, "correct": result.correct, "total": result.total}
-        about["metrics"]["embedded" if data == "embedded" else split] = entry | {
+        about.setdefault("metrics", {})["embedded" if data == "embedded" else split] = entry | {
             "interval": [round(low, 6), round(high, 6)]
         }
         print(f"recorded in {write_json(path, about)}")
@@ -242,10 +250,10 @@ def visualize_attention(
     Returns:
         The page, ``index.html``; each image has a folder <class>_<index> beside it.
     """
+    check_sizes(per_class=per_class)
     model, name = _ready(model, weights, device)
     images = _load(model, data, split or ("all" if data == "embedded" else "validation"), root, name)
-    _check_fit(model, images)
-    check_sizes(per_class=per_class)
+    check_fit(model, images)
     chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
     names = [f"{images.classes[label]}_{i}" for label, i in zip(images.labels[chosen], chosen.tolist(), strict=True)]
     folder = out_dir("attention", out)
@@ -368,22 +376,6 @@ def _start_processes() -> tuple[int, int]:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     return rank, world_size
-
-
-def _check_fit(model: nn.Module, data: ImageData) -> None:
-    """Raise DataError where a Vision Transformer does not take these images or does not know their classes."""
-    if any(parameter.is_meta for parameter in model.parameters()):
-        raise ValueError("the model is on the device meta, which holds no numbers: build it on cpu")
-    height, width = data.images.shape[2:]
-    channels = getattr(getattr(model, "conv_proj", None), "in_channels", None)
-    for what, has, needs in (
-        ("pixels in a column", height, getattr(model, "image_size", None)),
-        ("pixels in a row", width, getattr(model, "image_size", None)),
-        ("channels", data.images.shape[1], channels),
-        ("classes", len(data.classes), getattr(model, "num_classes", None)),
-    ):
-        if needs is not None and has != needs:
-            raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
 
 
 def _describe(data: ImageData) -> dict[str, Any]:
