@@ -274,7 +274,7 @@ TABLE: dict[str, list[Case]] = {
     ],
     "save_weights": [],  # its faults are those of the disk: test_weights.py
 }  # fmt: skip
-CASES = [(f"{name} {i}", *case) for name, cases in TABLE.items() for i, case in enumerate(cases)]
+CASES = [(f"{name}-{i}", *case) for name, cases in TABLE.items() for i, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize(("call", "kind", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

@@ -124,6 +124,9 @@ def test_loader_normalises_and_covers_everything_once() -> None:
     loader = Loader(data, 5, shuffle=True, seed=1)
     labels = torch.cat([images[:, 0, 0, 0] for images, _ in loader])
     assert len(labels.unique()) == 10
+    assert [len(labels) for _, labels in Loader(data, 4, shuffle=True)] == [4, 4], (
+        "the last, incomplete one is left out"
+    )
 
 
 def test_order_follows_from_seed_and_epoch() -> None:

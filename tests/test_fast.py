@@ -1,6 +1,7 @@
 """The fast path gives the plain model's logits and gradients, and shares its parameters."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 from torchvision.models import VisionTransformer as TheirVisionTransformer
 from torchvision.models import resnet18
 
+from mnist_vit import recipes
+from mnist_vit.data import ImageData, Loader
 from mnist_vit.fast import FastVisionTransformer, speed_up
 from mnist_vit.model import VisionTransformer, vit_mnist
 
@@ -141,3 +144,21 @@ def test_known_models_are_sped_up_and_others_are_not() -> None:
     assert speed_up(cnn) is cnn
     with pytest.raises(ValueError, match="keep_patches works with the unchanged VisionTransformer"):
         speed_up(changed("subclass"), keep_patches=4)
+
+
+def test_the_last_quarter_of_a_training_uses_all_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the model ends on pictures of the kind it will read."""
+    seen = []
+
+    def fit(fast: nn.Module, *loaders: Loader, before_epoch: Callable[[int], None], **keywords: object) -> list:
+        for epoch in range(8):
+            before_epoch(epoch)
+            seen.append(fast.keep_patches)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipes, "fit", fit)
+    images, labels = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10)
+    toy = ImageData(images, labels, tuple("0123456789"), "toy", (0.5,), (0.5,))
+    with pytest.raises(KeyboardInterrupt):
+        recipes.train(vit_mnist(7), toy, epochs=8, keep_patches=5)
+    assert seen == [5] * 6 + [None] * 2

@@ -26,7 +26,7 @@ def test_the_tests_named_are_there() -> None:
     for change in mutants.CHANGES:
         for name in change.tests.split():
             file, _, start = name.partition("::")
-            assert f"def {start}" in (ROOT / "tests" / file).read_text(encoding="utf-8"), name
+            assert f"def {start.partition('[')[0]}" in (ROOT / "tests" / file).read_text(encoding="utf-8"), name
 
 
 def test_a_copy_is_changed_and_its_tests_run(tmp_path: Path) -> None:
