@@ -100,7 +100,7 @@ def test_evaluation_uses_all_patches() -> None:
 
 @pytest.mark.parametrize("keep", [0, -1, 17])
 def test_keep_patches_nonsense(keep: int) -> None:
-    with pytest.raises(ValueError, match=f"keep_patches must be 1 to 16, got {keep}"):
+    with pytest.raises(ValueError, match=f"keep_patches must be a whole number from 1 to 16, got {keep}"):
         FastVisionTransformer(vit_mnist(7), keep)
 
 
