@@ -110,10 +110,12 @@ def check_heads(width_name: str, width: int, num_heads: int) -> None:
         raise ValueError(f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads")
 
 
+def nearest(given: object, known: Iterable[str]) -> str:
+    """The words "(did you mean …?)" with the nearest known name, after a space; nothing if none is near."""
+    near = difflib.get_close_matches(str(given), list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
 def unknown(kind: str, given: object, known: Iterable[str]) -> str:
-    """The sentence for a name that is not known: the nearest right one, if any is near, and all of them."""
-    known = list(known)
-    near = difflib.get_close_matches(str(given), known, n=1)
-    return (
-        f'there is no {kind} "{given}"{f" (did you mean {near[0]}?)" if near else ""}: name one of {", ".join(known)}'
-    )
+    """The sentence for a name that is not known: the nearest right one, and all of them."""
+    return f'there is no {kind} "{given}"{nearest(given, known)}: name one of {", ".join(known)}'

@@ -246,7 +246,7 @@ TABLE: dict[str, list[Case]] = {
         (lambda: recipes.train(vit(), toy(classes=tuple("01234"))), DataError, "toy: 5 classes, the model needs 10"),
     ],
     "evaluate": [
-        (lambda: recipes.evaluate("vit_minst"), WeightsError, "there are no weights at vit_minst"),
+        (lambda: recipes.evaluate("vit_minst"), WeightsError, "there are no weights at vit_minst (did you mean vit_mnist?). Give the path"),
         (lambda: recipes.evaluate(7), TypeError, "or weights by name or file, got int"),
         (lambda: recipes.evaluate(meta(), toy()), ValueError, "the model is on the device meta"),
         (lambda: recipes.evaluate(vit(), toy(), batch_size=0), ValueError, "batch_size must be a whole number"),
@@ -296,7 +296,7 @@ def test_every_public_function_has_mistakes_in_the_table() -> None:
 
 
 COMMANDS: list[tuple[str, str]] = [
-    ("evaluate vit_minst", "there are no weights at vit_minst"),
+    ("evaluate vit_minst", "there are no weights at vit_minst (did you mean vit_mnist?)"),
     ("evaluate vit_mnist_p7 --data minst", "did you mean mnist?"),
     ("evaluate vit_mnist_p7 --split tset", 'there is no split "tset"'),
     ("evaluate vit_mnist_p7 --batch-size 0", "batch_size must be a whole number"),

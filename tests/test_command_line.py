@@ -89,7 +89,10 @@ def test_predict_returns_probabilities(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("evaluate vit_minst", "there are no weights at vit_minst. Give the path of a .pth file, or one of: vit_mnist"),
+        (
+            "evaluate vit_minst",
+            "there are no weights at vit_minst (did you mean vit_mnist?). Give the path of a .pth file, or one of: ",
+        ),
         ("evaluate vit_mnist --data mars", 'there is no data called "mars"'),
         ("evaluate vit_mnist --split half", 'there is no split "half": name one of all, train, validation'),
         ("evaluate vit_mnist --data mnist --root /nowhere", "Ways to get it"),
