@@ -72,6 +72,22 @@ def test_dropout_is_respected(where: str) -> None:
     torch.testing.assert_close(mine.std(0), plain.std(0), atol=0.03, rtol=0.1)
 
 
+def test_every_dropout_of_the_model_is_in_the_fast_path() -> None:
+    """One after another drops everything, which leaves nothing to chance: what remains is the plain model's."""
+    model = VisionTransformer(8, 4, 2, 2, 16, 16, num_classes=4, in_channels=1)
+    randomise(model)
+    fast, images = FastVisionTransformer(model), torch.randn(2, 1, 8, 8)
+    without = fast.eval()(images)
+    dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert len(dropouts) == 1 + 2 * 3
+    for dropout in dropouts:
+        dropout.p = 1.0
+        got = fast.train()(images)
+        torch.testing.assert_close(got, model.train()(images))
+        assert not torch.allclose(got, without, atol=1e-4)
+        dropout.p = 0.0
+
+
 def test_patches_left_out_while_training_are_blank_ones_first() -> None:
     model = vit_mnist(7)
     randomise(model)
@@ -121,19 +137,21 @@ def changed(how: str) -> nn.Module:
         block.forward = lambda x: x
     elif how == "hook":
         block.self_attention.register_forward_hook(lambda module, args, output: (output[0] * 0, None))
+    elif how == "pre-hook":
+        block.self_attention.register_forward_pre_hook(lambda module, args: tuple(x.flip(-1) for x in args))
     elif how == "dropped mlp":
         block.mlp = nn.Identity()
     return model
 
 
-@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "block", "dropped mlp"])
+@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "pre-hook", "block", "dropped mlp"])
 def test_a_changed_model_computes_what_it_computes(how: str) -> None:
     """The recipes must not put the textbook model in the place of the one a learner built."""
     model = changed(how).eval()
     images = torch.randn(2, 1, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(speed_up(model).eval()(images), model(images))
-        if how in ("subclass", "forward", "hook"):
+        if how in ("subclass", "forward", "hook", "pre-hook"):
             assert not torch.allclose(FastVisionTransformer(model).eval()(images), model(images), atol=1e-4)
 
 
