@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from torch import OutOfMemoryError
+
 from . import __version__, recipes
 from .files import DataError, WeightsError
 
@@ -31,12 +33,24 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         function(**options)
     except KeyboardInterrupt:
-        print("mnist-vit: stopped", file=sys.stderr)
+        print("mnist-vit: stopped; every file written so far is whole", file=sys.stderr)
         return 130
-    except (DataError, WeightsError, ValueError, IndexError, ImportError, OSError) as error:
+    except (
+        DataError,
+        WeightsError,
+        ValueError,
+        IndexError,
+        ImportError,
+        OSError,
+        MemoryError,
+        OutOfMemoryError,
+    ) as error:
         if os.environ.get("MNIST_VIT_DEBUG"):
             raise
-        print(f"mnist-vit: {error}", file=sys.stderr)
+        remedy = (
+            ": out of memory, try a smaller --batch-size" if isinstance(error, MemoryError | OutOfMemoryError) else ""
+        )
+        print(f"mnist-vit: {error}{remedy}", file=sys.stderr)
         return 2
     return 0
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .files import write_atomic, write_json, write_text
+from .files import check_sizes, write_atomic, write_json, write_text
 from .modes import keep_modes
 
 __all__ = [
@@ -82,13 +82,25 @@ def attention_weights(
     Returns:
         (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension if ``query`` is given.
     """
-    if images.dim() != 4:
-        raise ValueError(f"images must be (n, c, h, w), got {tuple(images.shape)}; for one image: images[None]")
+    if not isinstance(images, Tensor) or images.dim() != 4 or len(images) == 0:
+        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError(f"images must be a tensor (n, c, h, w), n at least 1, got {got}; for one image: images[None]")
+    if not images.is_floating_point():
+        raise ValueError(f"images must be floats, normalised as the model wants them, got {images.dtype}: "
+                         "data.normalise(images) makes them so")  # fmt: skip
+    if images.is_meta or any(layer.in_proj_weight.is_meta for layer in _attention_layers(model)):
+        raise ValueError("model and images must hold numbers, but one is on the device meta: build it on cpu")
+    if not images.isfinite().all():
+        raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
+    if batch_size is not None:
+        check_sizes(batch_size=batch_size)
+    if query is not None and not isinstance(query, int):
+        raise TypeError(f"query must be the number of a token, or None for all, got {query!r}")
     parameter = next(model.parameters())
     parts = []
     with keep_modes(model):
         model.eval()
-        for batch in images.split(batch_size or max(1, len(images))):
+        for batch in images.split(batch_size or len(images)):
             with record_attention(model) as record:
                 model(batch.to(parameter))
             if not record:
@@ -129,6 +141,7 @@ def rollout(weights: Tensor) -> Tensor:
 
     Source: Abnar & Zuidema 2020, https://arxiv.org/abs/2005.00928.
     """
+    _check_weights(weights)
     identity = torch.eye(weights.shape[-1], device=weights.device, dtype=weights.dtype)
     total = identity.expand(weights.shape[0], -1, -1)
     for layer in weights.mean(dim=2).unbind(dim=1):
@@ -151,6 +164,8 @@ def mean_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
 
     Source: Dosovitskiy et al. 2020, section 4.5 and figure 7.
     """
+    _check_weights(weights)
+    check_sizes(patch_size=patch_size)
     grid = math.isqrt(weights.shape[-1] - 1)
     place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).to(weights)
     distance = torch.cdist(place, place) * patch_size
@@ -169,6 +184,9 @@ def ink_share(maps: Tensor, pictures: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         (n, ...) and (n,).
     """
+    if maps.dim() < 3 or pictures.dim() != 4 or len(maps) != len(pictures):
+        raise ValueError("maps must be (n, ..., n_h, n_w) and pictures (n, c, h, w) of the same n images, got "
+                         f"{tuple(maps.shape)} and {tuple(pictures.shape)}")  # fmt: skip
     grid = maps.shape[-1]
     lowest = pictures.float().amin(dim=(1, 2, 3), keepdim=True)
     ink = nn.functional.adaptive_max_pool2d((pictures.float() - lowest).amax(dim=1, keepdim=True), grid) > 0
@@ -232,7 +250,21 @@ def save_attention_images(
 
     Returns:
         The content of each ``attention.json``.
+
+    Raises:
+        ValueError: images, pictures, names and labels do not belong together, or a name is no plain folder name.
     """
+    _attention_layers(model)
+    counts = [len(images), len(pictures), len(names), len(names if labels is None else labels)]
+    if len(set(counts)) != 1:
+        raise ValueError(
+            "there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*counts)
+        )
+    if pictures.dtype != torch.uint8 or pictures.dim() != 4:
+        raise ValueError(f"pictures must be uint8 (n, c, h, w), got {pictures.dtype} {tuple(pictures.shape)}")
+    for name in names:
+        if name in ("", "..") or name != Path(name).name:
+            raise ValueError(f"names must be plain folder names, got {name!r}")
     with torch.no_grad(), keep_modes(model):
         model.eval()
         probabilities = model(images.to(next(model.parameters()))).float().softmax(dim=1).cpu()
@@ -307,8 +339,16 @@ def write_gallery(folder: str | Path, results: list[dict[str, Any]], title: str)
     return write_text(folder / "index.html", page)
 
 
+def _check_weights(weights: Tensor) -> None:
+    if weights.dim() != 5 or weights.shape[-1] != weights.shape[-2]:
+        raise ValueError("weights must be (n, num_layers, num_heads, seq_length, seq_length), all rows of all layers, "
+                         f"as attention_weights(model, images) gives them, got {tuple(weights.shape)}")  # fmt: skip
+
+
 def _attention_layers(model: nn.Module) -> list[nn.Module]:
     """The self-attention layers in order: nn.MultiheadAttention, or one from scratch with its parameters' names."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name) makes one")
     layers = [m for m in model.modules() if hasattr(m, "in_proj_weight") and hasattr(m, "num_heads")]
     if not layers:
         raise ValueError(

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import struct
-import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,9 +18,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .files import DataError, data_dir
+from .files import DataError, check_sizes, data_dir, unknown
+from .folders import digit_to_tensor, read_folder
 
-__all__ = ["ImageData", "Loader", "augment", "load_cifar10", "load_data", "load_embedded", "load_folder", "load_mnist"]
+__all__ = [
+    "ImageData",
+    "Loader",
+    "augment",
+    "check_fit",
+    "digit_to_tensor",
+    "load_cifar10",
+    "load_data",
+    "load_embedded",
+    "load_folder",
+    "load_mnist",
+]
 
 MNIST_SIZES = {  # bytes of the official files, header included
     "train-images-idx3-ubyte": 47_040_016,
@@ -47,6 +58,8 @@ class ImageData:
         classes: the names of the classes.
         name: which images these are, in words; printed with every result.
         mean, std: per channel, on the scale 0 to 1, subtracted and divided by before the model.
+
+    Raises ValueError where these do not belong together.
     """
 
     images: Tensor
@@ -55,6 +68,20 @@ class ImageData:
     name: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.images.dim() != 4 or self.images.dtype != torch.uint8:
+            raise ValueError(f"images must be uint8 (n, c, h, w), got {self.images.dtype} {tuple(self.images.shape)}")
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise ValueError(f"labels must be int64, one for each of the {len(self.images)} images, got "
+                             f"{self.labels.dtype} {tuple(self.labels.shape)}")  # fmt: skip
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise ValueError(f"labels must be 0 to {len(self.classes) - 1}, the positions of {len(self.classes)} "
+                             f"classes, got {self.labels.min()} to {self.labels.max()}")  # fmt: skip
+        channels = self.images.shape[1]
+        if len(self.mean) != channels or len(self.std) != channels or not all(value > 0 for value in self.std):
+            raise ValueError(f"mean and std must have a number for each of the {channels} channels, std above 0, got "
+                             f"{self.mean} and {self.std}")  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -96,7 +123,7 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if batch_size < 1 or batch_size % world_size != 0:
+        if not isinstance(batch_size, int) or batch_size < 1 or batch_size % world_size != 0:
             raise ValueError(f"batch_size must be a positive multiple of the {world_size} processes, got {batch_size}")
         if len(data) == 0:
             raise DataError(f"{data.name}: there are no images in it")
@@ -143,6 +170,11 @@ def augment(
         degrees, scale, shift: turn, stretch (0.1 for 10 %) and move (in pixels) by up to this much either way.
         flip: mirror every second image, left and right.
     """
+    if images.dim() != 4 or not images.is_floating_point():
+        raise ValueError(f"images must be floats (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
+    for name, value in (("degrees", degrees), ("scale", scale), ("shift", shift)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be 0 or more, the most in either direction, got {value}")
     n, size = len(images), images.shape[-1]
     angle, stretch, dx, dy = (torch.rand(4, n, generator=generator) * 2 - 1).unbind()
     angle, stretch = angle * math.radians(degrees), 1 + stretch * scale
@@ -154,17 +186,41 @@ def augment(
     return F.grid_sample(images, grid, align_corners=False)
 
 
-def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None) -> ImageData:
-    """Load by name: "mnist", "embedded", "cifar10", or the path of a folder of images; see the loaders for splits."""
+def load_data(
+    data: str | Path | ImageData, split: str, root: str | Path | None = None, image_size: int = 32, channels: int = 3
+) -> ImageData:
+    """Load by name: "mnist", "embedded", "cifar10", or the path of a folder of images; see the loaders for splits.
+
+    ``image_size`` and ``channels`` are what the pictures of a folder are brought to.
+    """
     if isinstance(data, ImageData):
         return data
+    if not isinstance(data, str | Path):
+        raise TypeError(f"data must be a name, the path of a folder or ImageData, got {type(data).__name__}")
     if data == "embedded":
         return load_embedded(split)
     if data in ("mnist", "cifar10"):
         return (load_mnist if data == "mnist" else load_cifar10)(split, root)
-    if Path(data).is_dir():
-        return load_folder(data, split)
-    raise DataError(f'there is no data called "{data}": name one of mnist, embedded, cifar10, or a folder of images')
+    if Path(data).expanduser().is_dir():
+        return load_folder(data, split, image_size, channels)
+    known = ("mnist", "embedded", "cifar10")
+    raise DataError(f"{unknown('data called', data, known)}, or the path of a folder of images")
+
+
+def check_fit(model: torch.nn.Module, data: ImageData) -> None:
+    """Raise DataError where a Vision Transformer does not take these images or does not know their classes."""
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ValueError("the model is on the device meta, which holds no numbers: build it on cpu")
+    height, width = data.images.shape[2:]
+    channels = getattr(getattr(model, "conv_proj", None), "in_channels", None)
+    for what, has, needs in (
+        ("pixels in a column", height, getattr(model, "image_size", None)),
+        ("pixels in a row", width, getattr(model, "image_size", None)),
+        ("channels", data.images.shape[1], channels),
+        ("classes", len(data.classes), getattr(model, "num_classes", None)),
+    ):
+        if needs is not None and has != needs:
+            raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
 
 
 def load_embedded(split: str = "all") -> ImageData:
@@ -252,88 +308,21 @@ def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
 
 
 def load_folder(folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3) -> ImageData:
-    """Any folder with one subfolder of images per class; or with train/ and validation/ (and test/) of that kind.
+    """Any folder with one subfolder of images per class; or with train/ (validation/, test/) of that kind.
 
-    ``split`` is "all", "train", "validation" or "test"; without such subfolders every tenth image of a class
-    is validation, the rest train. Images are resized so that the shorter side has ``image_size`` pixels, the middle is
-    cut out, and ``channels`` is 1 for grey, 3 for colour. Files that cannot be read are left out and counted in a
-    warning, with the reasons; DataError if none could be read.
+    ``split`` is "all", "train", "validation" or "test"; without a folder of its own every tenth image of a class
+    is validation, the rest train. The middle square of an image is resized to ``image_size`` pixels; ``channels`` is 1
+    for grey, 3 for colour. What cannot be read is left out and named in a warning, with the reasons.
+
+    Raises:
+        DataError: no such split, fewer than two classes, nothing that can be read, or more than fits in memory.
     """
-    from PIL import Image
-
     _check_split(split, "all", "train", "validation", "test")
-    folder = Path(folder)
-    ready = (folder / "train").is_dir() and split != "all"
-    source = folder / split if ready else folder
-    if not source.is_dir():
-        raise DataError(f"{source} is not a folder")
-    if split == "test" and not ready:
-        raise DataError(f"{folder} has no folder test/: name the split all, train or validation")
-    classes = tuple(sorted(p.name for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")))
-    images, labels, left_out = [], [], []
-    for label, name in enumerate(classes):
-        paths = sorted(p for p in (source / name).iterdir() if p.is_file() and not p.name.startswith("."))
-        if not ready and split != "all":
-            paths = [p for i, p in enumerate(paths) if (i % 10 == 9) == (split == "validation")]
-        for path in paths:
-            try:
-                with Image.open(path) as picture:
-                    images.append(picture_to_tensor(picture, image_size, channels))
-                labels.append(label)
-            except Exception as error:  # whatever a broken file makes Pillow raise
-                left_out.append(f"{path.name} ({type(error).__name__})")
-    if left_out:
-        warnings.warn(f"{source}: left out {len(left_out)} files: {', '.join(left_out[:5])}, …", stacklevel=2)
-    if not images:
-        raise DataError(f"{source} holds no image that can be read: it needs one subfolder of images per class")
+    check_sizes(image_size=image_size)
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 for grey or 3 for colour, got {channels!r}")
     half = (0.5,) * channels
-    name = f"{len(images):,} images of {source} ({split})"
-    return ImageData(torch.stack(images), torch.tensor(labels), classes, name, half, half)
-
-
-def picture_to_tensor(picture, image_size: int, channels: int) -> Tensor:
-    """A Pillow image -> uint8 (channels, image_size, image_size): shorter side resized, middle cut out."""
-    from torchvision.transforms import v2
-
-    picture = picture.convert("L" if channels == 1 else "RGB")
-    shrink = v2.Compose([v2.Resize(image_size, antialias=True), v2.CenterCrop(image_size)])
-    return v2.functional.pil_to_tensor(shrink(picture))
-
-
-def digit_to_tensor(picture) -> Tensor:
-    """A Pillow image of a drawn digit -> uint8 (1, 28, 28), in the form MNIST's digits have.
-
-    Dark ink on light paper is turned round, the digit is cut out, scaled to 20 pixels and placed so that its centre of
-    mass is in the middle. A 28 by 28 picture on black is taken as it is.
-
-    Source: the form is that of LeCun, Cortes & Burges, "The MNIST database of handwritten digits".
-    """
-    from PIL import Image
-    from torchvision.transforms.v2 import functional as transforms
-
-    if "A" in picture.getbands() or "transparency" in picture.info:  # what can be seen through becomes white paper
-        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
-    ink = transforms.pil_to_tensor(picture.convert("L")).float() / 255
-    paper = ink.median()
-    if paper <= 0.5 and ink.shape == (1, 28, 28):
-        return (ink * 255).round().to(torch.uint8)
-    ink = (paper - ink if paper > 0.5 else ink - paper).clamp(min=0)
-    if ink.max() < 0.1:
-        raise DataError("there is no ink in the picture: draw a digit that stands out from its paper")
-    ink = ((ink / ink.max() - 0.25) / 0.75).clamp(min=0)  # shadows and the grain of the paper go
-    rows, columns = ink[0].amax(dim=1).nonzero()[:, 0], ink[0].amax(dim=0).nonzero()[:, 0]
-    ink = ink[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    ink = transforms.resize(ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True)
-
-    height, width = ink.shape[1:]
-    weight = ink[0] / ink.sum()
-    middle_y = float((weight.sum(dim=1) * torch.arange(height)).sum())
-    middle_x = float((weight.sum(dim=0) * torch.arange(width)).sum())
-    top = min(max(0, round(13.5 - middle_y)), 28 - height)
-    left = min(max(0, round(13.5 - middle_x)), 28 - width)
-    digit = torch.zeros(1, 28, 28, dtype=torch.uint8)
-    digit[:, top : top + height, left : left + width] = (ink * 255 / ink.max()).round().to(torch.uint8)
-    return digit
+    return ImageData(*read_folder(folder, split, image_size, channels), mean=half, std=half)
 
 
 def _mnist(images: Tensor, labels: Tensor, name: str) -> ImageData:
@@ -342,7 +331,7 @@ def _mnist(images: Tensor, labels: Tensor, name: str) -> ImageData:
 
 def _check_split(split: str, *known: str) -> None:
     if split not in known:
-        raise ValueError(f'there is no split "{split}": name one of {", ".join(known)}')
+        raise ValueError(unknown("split", split, known))
 
 
 def _train_or_validation(data: ImageData, split: str, kind: str, noun: str) -> ImageData:

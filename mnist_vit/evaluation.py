@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
+from .files import check_sizes
 from .modes import keep_modes
 
 __all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]
@@ -85,6 +87,7 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> T
     Returns:
         int64, (num_classes, num_classes), in scikit-learn's order.
     """
+    check_sizes(num_classes=num_classes)
     if labels.shape != predictions.shape or labels.dim() != 1:
         raise ValueError(f"labels and predictions must be two rows of equal length, got {tuple(labels.shape)} "
                          f"and {tuple(predictions.shape)}")  # fmt: skip
@@ -122,9 +125,15 @@ def evaluate_model(
     """
     with keep_modes(model):
         model.eval()
-        results = [(labels, model(images).float()) for images, labels in loader]
+        bar = tqdm(loader, desc="reading", leave=False, disable=None)
+        results = [(labels, model(images).float()) for images, labels in bar]
+    if not results:
+        raise ValueError(f"{data}: the loader gives no batch, and nothing can be said about no image")
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
+    if not logits.isfinite().all():
+        raise ValueError("the model answers nan or infinity: its weights were spoilt in training (a smaller learning "
+                         "rate helps), or the images hold such numbers")  # fmt: skip
     if logits.shape[1] != len(classes):
         raise ValueError(f"the model has {logits.shape[1]} classes, the data has {len(classes)}")
     predictions = logits.argmax(dim=1)

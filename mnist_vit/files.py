@@ -1,8 +1,9 @@
 """Where files are found, how they are written, and the errors a user can mend."""
 
+import difflib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -77,6 +78,28 @@ def write_json(path: str | Path, content: Any) -> Path:
     return write_text(path, json.dumps(content, indent=1) + "\n")
 
 
+def copy_notebooks(folder: str | Path) -> Path:
+    """Copy the notebooks of the course, so that working through them leaves the originals as they are.
+
+    Args:
+        folder: where to; nothing that is there is overwritten.
+
+    Returns:
+        The folder, with the notebooks, the glossary and the solutions in it.
+    """
+    source, target = shipped("notebooks"), Path(folder).expanduser()
+    files = sorted([*source.glob("*.ipynb"), *source.glob("glossary.md"), *source.glob("solutions/*.py")])
+    if not files:
+        raise ValueError(f"the notebooks of the course are not in {source}: install mnist_vit again")
+    for file in files:
+        if (taken := target / file.relative_to(source)).exists():
+            raise ValueError(f"{taken} is there already, and may hold your work: name another folder")
+    for file in files:
+        write_atomic(target / file.relative_to(source), lambda copy, file=file: copy.write(file.read_bytes()))
+    print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
+    return target
+
+
 def check_sizes(**sizes: int) -> None:
     """Raise ValueError unless every size is a whole number of at least 1."""
     for name, size in sizes.items():
@@ -84,8 +107,26 @@ def check_sizes(**sizes: int) -> None:
             raise ValueError(f"{name} must be a whole number of at least 1, got {size!r}")
 
 
+def check_range(low: float, high: float, **values: float) -> None:
+    """Raise ValueError unless every value is a number from ``low`` to ``high``."""
+    for name, value in values.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
+
+
 def check_heads(width_name: str, width: int, num_heads: int) -> None:
     """Raise ValueError unless the heads share the width equally."""
     check_sizes(**{width_name: width, "num_heads": num_heads})
     if width % num_heads != 0:
         raise ValueError(f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads")
+
+
+def nearest(given: object, known: Iterable[str]) -> str:
+    """The words "(did you mean …?)" with the nearest known name, after a space; nothing if none is near."""
+    near = difflib.get_close_matches(str(given), list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def unknown(kind: str, given: object, known: Iterable[str]) -> str:
+    """The sentence for a name that is not known: the nearest right one, and all of them."""
+    return f'there is no {kind} "{given}"{nearest(given, known)}: name one of {", ".join(known)}'

@@ -7,20 +7,23 @@ import inspect
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from .attention import save_attention_images, write_gallery
-from .data import ImageData, Loader, digit_to_tensor, load_data, picture_to_tensor
+from .data import ImageData, Loader, check_fit, load_data
 from .evaluation import Evaluation, evaluate_model
 from .fast import speed_up
-from .files import DataError, data_dir, out_dir, shipped, write_atomic, write_json
+from .files import check_range, check_sizes, copy_notebooks, data_dir, out_dir, unknown, write_json
+from .folders import digit_to_tensor, open_picture, picture_to_tensor
 from .model import VisionTransformer, vit_mnist
 from .training import fit, sincos_positions
-from .weights import find_weights, load_model, load_weights, read_json, save_weights
+from .weights import build_model, find_weights, load_model, load_weights, model_config, read_json, save_weights
 
 __all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]
 
@@ -89,25 +92,34 @@ def train(
     settings = {
         k: v for k, v in locals().items() if k not in ("model", "data", "run_dir", "resume", "save", "root", "device")
     }
+    check_sizes(epochs=epochs, batch_size=batch_size, checkpoint_every=checkpoint_every)
+    check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift)
+    check_range(0, 0.999999, average=average, scale=scale)
+    check_range(0, 360, degrees=degrees)
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
+    if save is not None and Path(save).is_dir():
+        raise ValueError(f"{save} is a folder: name the .pth file to write in it")
+    if resume and run_dir is None:
+        raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
     rank, world_size = _start_processes()
     main = rank == 0
-    if isinstance(model, str):
-        torch.manual_seed(seed)
-        name, model = model, _build(model).to(_device(device))
-    else:
-        name = type(model).__name__
-    if weights is not None:
-        load_weights(model, weights)
+    built = isinstance(model, str)
+    if not built and not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {type(model).__name__}")
+    name, model = (model, _build(model, seed)) if built else (type(model).__name__, model)
     if position_start not in (None, "sincos"):
         raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
 
     if data == "auto":
         data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
-    train_data, validation_data = load_data(data, "train", root), load_data(data, "validation", root)
+    train_data, validation_data = (_load(model, data, split, root) for split in ("train", "validation"))
+    if built:  # as many classes as there are; any folder of images can be learnt
+        model = _build(name, seed, len(train_data.classes)).to(_device(device))
     for part in (train_data, validation_data):
-        _check_fit(model, part)
-    if resume and run_dir is None:
-        raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
+        check_fit(model, part)
+    if weights is not None:
+        load_weights(model, weights)
     folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if (folder / "checkpoint.pth").exists() and not resume:
         raise ValueError(
@@ -187,13 +199,16 @@ def evaluate(
         root: where the data lies; left out means MNIST_VIT_DATA, else data/.
         device: where a model given by name is put; left out takes a GPU if there is one.
     """
+    check_sizes(batch_size=batch_size)
     model, name = _ready(model, weights, device)
+    if record and not name:
+        raise ValueError("record needs weights by name or file, to write into the .json beside them")
     if split is None:
         split = "validation"
         if data == "embedded" and getattr(model, "trained_on", None) != "embedded":
             split = "all"
-    images = load_data(data, split, root)
-    _check_fit(model, images)
+    images = _load(model, data, split, root, name)
+    check_fit(model, images)
     loader = Loader(images, batch_size, next(model.parameters()).device)
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
@@ -202,7 +217,7 @@ def evaluate(
         about = read_json(name)
         low, high = result.interval
         entry = {"on": images.name, "accuracy": result.accuracy, "correct": result.correct, "total": result.total}
-        about["metrics"]["embedded" if data == "embedded" else split] = entry | {
+        about.setdefault("metrics", {})["embedded" if data == "embedded" else split] = entry | {
             "interval": [round(low, 6), round(high, 6)]
         }
         print(f"recorded in {write_json(path, about)}")
@@ -235,15 +250,23 @@ def visualize_attention(
     Returns:
         The page, ``index.html``; each image has a folder <class>_<index> beside it.
     """
+    check_sizes(per_class=per_class)
     model, name = _ready(model, weights, device)
-    images = load_data(data, split or ("all" if data == "embedded" else "validation"), root)
-    _check_fit(model, images)
+    images = _load(model, data, split or ("all" if data == "embedded" else "validation"), root, name)
+    check_fit(model, images)
     chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
-    pictures, labels = images.images[chosen], images.labels[chosen].tolist()
-    names = [f"{images.classes[label]}_{index}" for label, index in zip(labels, chosen.tolist(), strict=True)]
+    names = [f"{images.classes[label]}_{i}" for label, i in zip(images.labels[chosen], chosen.tolist(), strict=True)]
     folder = out_dir("attention", out)
-    results = save_attention_images(model, images.normalise(pictures), pictures, names, folder, images.classes, labels)
-    page = write_gallery(folder, results, f"Where {name} looks: {images.name}")
+    results = []
+    for part in tqdm(range(0, len(names), 50), desc="drawing", unit=" x 50 images", leave=False, disable=None):
+        some = slice(part, part + 50)  # in parts: the weights of all layers and heads of all images are large
+        pictures, labels = images.images[chosen[some]], images.labels[chosen[some]].tolist()
+        ready = images.normalise(pictures)
+        done = save_attention_images(model, ready, pictures, names[some], folder, images.classes, labels)
+        results += [{**one, "layers_heads_rows_columns": None, "rollout": None} for one in done]  # they are on disk
+    shown = results[:: len(results) // 501 + 1]  # a page with more than 500 would be slow to open
+    part = f", {len(shown)} of them: all are in the folders" if len(shown) < len(results) else ""
+    page = write_gallery(folder, shown, f"Where {name} looks: {images.name}{part}")
     print(f"attention maps of {len(names)} images: {page}")
     return page
 
@@ -270,18 +293,13 @@ def predict(
     Returns:
         The probability of each class, (k,).
     """
-    from PIL import Image
-
     model, name = _ready(model, weights, device)
     about = read_json(name).get("data", {}) if name else {}
     channels = model.conv_proj.in_channels
     classes = tuple(about.get("classes") or [str(i) for i in range(model.num_classes)])
-    try:
-        with Image.open(picture) as opened:
-            like_mnist = channels == 1 and model.image_size == 28
-            pixels = digit_to_tensor(opened) if like_mnist else picture_to_tensor(opened, model.image_size, channels)
-    except OSError as error:
-        raise DataError(f"{picture} cannot be read as a picture ({error}). Give a PNG or JPEG file") from error
+    like_mnist = channels == 1 and model.image_size == 28 and classes == tuple("0123456789")
+    opened = open_picture(picture)
+    pixels = digit_to_tensor(opened) if like_mnist else picture_to_tensor(opened, model.image_size, channels)
     mean, std = (about.get(key) or [default] * channels for key, default in (("mean", 0.1307), ("std", 0.3081)))
     images = ImageData(pixels[None], torch.zeros(1).long(), classes, str(picture), tuple(mean), tuple(std))
     folder = out_dir("attention", out)
@@ -308,37 +326,32 @@ def demo(out: str | Path | None = None) -> None:
     visualize_attention("vit_mnist", out=out)
 
 
-def copy_notebooks(folder: str | Path) -> Path:
-    """Copy the notebooks of the course, so that working through them leaves the originals as they are.
-
-    Args:
-        folder: where to; nothing that is there is overwritten.
-
-    Returns:
-        The folder, with the notebooks, the glossary and the solutions in it.
-    """
-    source, target = shipped("notebooks"), Path(folder).expanduser()
-    files = sorted([*source.glob("*.ipynb"), *source.glob("glossary.md"), *source.glob("solutions/*.py")])
-    if not files:
-        raise ValueError(f"the notebooks of the course are not in {source}: install mnist_vit again")
-    for file in files:
-        if (taken := target / file.relative_to(source)).exists():
-            raise ValueError(f"{taken} is there already, and may hold your work: name another folder")
-    for file in files:
-        write_atomic(target / file.relative_to(source), lambda copy, file=file: copy.write(file.read_bytes()))
-    print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
-    return target
-
-
-def _build(name: str) -> VisionTransformer:
+def _build(name: str, seed: int, classes: int | None = None) -> VisionTransformer:
     if name not in MODELS:
-        raise ValueError(f'there is no model called "{name}": name one of {", ".join(MODELS)}')
-    return MODELS[name]()
+        raise ValueError(unknown("model called", name, MODELS))
+    torch.manual_seed(seed)
+    model = MODELS[name]()
+    if classes in (None, model.num_classes):
+        return model
+    torch.manual_seed(seed)
+    return build_model(model_config(model) | {"num_classes": classes})
+
+
+def _load(model: nn.Module, data: Any, split: str, root: str | Path | None, weights: str = "") -> ImageData:
+    """The data; pictures of a folder in the model's size and, if its weights tell, normalised as in its training."""
+    size, projection = getattr(model, "image_size", 32), getattr(model, "conv_proj", None)
+    images = load_data(data, split, root, size, getattr(projection, "in_channels", 3))
+    about = read_json(weights).get("data", {}) if weights and data not in ("embedded", "mnist", "cifar10") else {}
+    if isinstance(data, ImageData) or len(about.get("mean", ())) != images.images.shape[1]:
+        return images
+    return replace(images, mean=tuple(about["mean"]), std=tuple(about["std"]))
 
 
 def _ready(model: nn.Module | str, weights: str | Path | None, device: str | None) -> tuple[nn.Module, str]:
     """The model to use and what to call it: given as it is, or built from weights by name or file."""
-    if isinstance(model, str | Path):
+    if not isinstance(model, nn.Module | str | Path):
+        raise TypeError(f"model must be a model (nn.Module), or weights by name or file, got {type(model).__name__}")
+    if not isinstance(model, nn.Module):
         return load_model(weights or model).to(_device(device)), str(weights or model)
     if weights is not None:
         load_weights(model, weights)
@@ -349,7 +362,10 @@ def _device(name: str | None) -> torch.device:
     if name is None:
         local = os.environ.get("LOCAL_RANK", "0")
         name = f"cuda:{local}" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    return torch.device(name)
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(f'there is no device "{name}" here: use cpu, or leave it out') from error
 
 
 def _start_processes() -> tuple[int, int]:
@@ -360,20 +376,6 @@ def _start_processes() -> tuple[int, int]:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     return rank, world_size
-
-
-def _check_fit(model: nn.Module, data: ImageData) -> None:
-    """Raise DataError where a Vision Transformer does not take these images or does not know their classes."""
-    height, width = data.images.shape[2:]
-    channels = getattr(getattr(model, "conv_proj", None), "in_channels", None)
-    for what, has, needs in (
-        ("pixels in a column", height, getattr(model, "image_size", None)),
-        ("pixels in a row", width, getattr(model, "image_size", None)),
-        ("channels", data.images.shape[1], channels),
-        ("classes", len(data.classes), getattr(model, "num_classes", None)),
-    ):
-        if needs is not None and has != needs:
-            raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
 
 
 def _describe(data: ImageData) -> dict[str, Any]:

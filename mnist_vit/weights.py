@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .files import WeightsError, shipped, write_atomic, write_json
+from .files import WeightsError, nearest, shipped, write_atomic, write_json
 from .model import VisionTransformer
 
 __all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]
@@ -56,8 +56,9 @@ def find_weights(name: str | Path) -> Path:
     ours = shipped("weights") / f"{name}.pth"
     if ours.is_file():
         return ours
-    known = ", ".join(sorted(p.stem for p in shipped("weights").glob("*.pth")))
-    raise WeightsError(f"there are no weights at {path}. Give the path of a .pth file, or one of: {known}")
+    known = sorted(p.stem for p in shipped("weights").glob("*.pth"))
+    raise WeightsError(f"there are no weights at {path}{nearest(name, known)}. Give the path of a .pth file, or one "
+                       f"of: {', '.join(known)}")  # fmt: skip
 
 
 def read_json(name: str | Path) -> dict[str, Any]:

@@ -58,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
             raise ValueError(
                 f"{self.path.name} has cells without stored outputs: python notebooks/refresh.py stores them"
             )
+        counts = [cell.execution_count for cell in self.nb.cells if cell.cell_type == "code"]
+        if counts != list(range(1, len(counts) + 1)):
+            raise ValueError(f"{self.path.name}: a cell was removed, or they were not run in order")
         kept = dict(os.environ)
         os.environ.update(kernel_environment(self.nb), MNIST_VIT_OUT=tempfile.mkdtemp(dir=written.name))
         os.environ.pop("MPLBACKEND", None)

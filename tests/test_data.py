@@ -124,6 +124,9 @@ def test_loader_normalises_and_covers_everything_once() -> None:
     loader = Loader(data, 5, shuffle=True, seed=1)
     labels = torch.cat([images[:, 0, 0, 0] for images, _ in loader])
     assert len(labels.unique()) == 10
+    assert [len(labels) for _, labels in Loader(data, 4, shuffle=True)] == [4, 4], (
+        "the last, incomplete one is left out"
+    )
 
 
 def test_order_follows_from_seed_and_epoch() -> None:
@@ -171,7 +174,10 @@ def test_folder_of_images(tmp_path: Path) -> None:
             Image.new("RGB", (40, 30), (value, i, 0)).save(tmp_path / name / f"picture {i:02d}.png")
     (tmp_path / "zebra" / "broken.png").write_bytes(b"no picture")
     (tmp_path / "zebra" / "empty.jpg").write_bytes(b"")
-    with pytest.warns(UserWarning, match="left out 2 files: broken.png"):
+    with pytest.warns(
+        UserWarning,
+        match=r"left out: zebra/broken\.png cannot be read as a picture \(empty, damaged or no picture\); zebra/empty",
+    ):
         data = load_folder(tmp_path, image_size=16)
     assert data.images.shape == (40, 3, 16, 16)
     assert data.classes == ("zebra", "Äpfel und Birnen")
@@ -184,20 +190,30 @@ def test_folder_of_images(tmp_path: Path) -> None:
 
 
 def test_folder_with_its_own_splits(tmp_path: Path) -> None:
-    for split, n in (("train", 3), ("validation", 2)):
-        (tmp_path / split / "a").mkdir(parents=True)
+    """A class that is missing in one split does not move the labels of the others."""
+    for name, n in (("train/a", 3), ("train/b", 3), ("validation/b", 2)):
+        (tmp_path / name).mkdir(parents=True)
         for i in range(n):
-            Image.new("L", (8, 8), i).save(tmp_path / split / "a" / f"{i}.png")
-    assert [len(load_folder(tmp_path, split, 8, 1)) for split in ("train", "validation")] == [3, 2]
+            Image.new("L", (8, 8), i).save(tmp_path / name / f"{i}.png")
+    train, validation = (load_folder(tmp_path, split, 8, 1) for split in ("train", "validation"))
+    assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert validation.labels.tolist() == [1, 1]
+    assert train.classes == validation.classes == ("a", "b")
+    (tmp_path / "validation" / "c").mkdir()
+    with pytest.raises(DataError, match=r"validation has classes that .*train has no pictures of: c"):
+        load_folder(tmp_path, "validation")
+    for split, said in (("all", "has splits of its own"), ("test", "has no folder test/: name the split train")):
+        with pytest.raises(DataError, match=said):
+            load_folder(tmp_path, split)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda p: load_data("minst", "train"), DataError, 'there is no data called "minst": name one of mnist'),
-        (lambda p: load_mnist("valid"), ValueError, 'there is no split "valid": name one of train, validation, test'),
+        (lambda p: load_data("minst", "train"), DataError, r'there is no data called "minst" \(did you mean mnist'),
+        (lambda p: load_mnist("valid"), ValueError, r'split "valid" .*name one of train, validation, test'),
         (lambda p: load_folder(p / "no"), DataError, "is not a folder"),
-        (lambda p: load_folder(p), DataError, "holds no image that can be read"),
+        (lambda p: load_folder(p), DataError, "It needs one subfolder of images per class"),
         (lambda p: Loader(toy(), 0), ValueError, "batch_size must be a positive multiple"),
         (lambda p: Loader(toy(), 5, world_size=2), ValueError, "multiple of the 2 processes, got 5"),
         (lambda p: Loader(toy(0), 5), DataError, "toy: there are no images in it"),

@@ -1,6 +1,7 @@
 """The fast path gives the plain model's logits and gradients, and shares its parameters."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 from torchvision.models import VisionTransformer as TheirVisionTransformer
 from torchvision.models import resnet18
 
+from mnist_vit import recipes
+from mnist_vit.data import ImageData, Loader
 from mnist_vit.fast import FastVisionTransformer, speed_up
 from mnist_vit.model import VisionTransformer, vit_mnist
 
@@ -125,6 +128,22 @@ def test_dropout_is_respected(where: str) -> None:
     torch.testing.assert_close(mine.std(0), plain.std(0), atol=0.03, rtol=0.1)
 
 
+def test_every_dropout_of_the_model_is_in_the_fast_path() -> None:
+    """One after another drops everything, which leaves nothing to chance: what remains is the plain model's."""
+    model = VisionTransformer(8, 4, 2, 2, 16, 16, num_classes=4, in_channels=1)
+    randomise(model)
+    fast, images = FastVisionTransformer(model), torch.randn(2, 1, 8, 8)
+    without = fast.eval()(images)
+    dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert len(dropouts) == 1 + 2 * 3
+    for dropout in dropouts:
+        dropout.p = 1.0
+        got = fast.train()(images)
+        torch.testing.assert_close(got, model.train()(images))
+        assert not torch.allclose(got, without, atol=1e-4)
+        dropout.p = 0.0
+
+
 def test_patches_left_out_while_training_are_blank_ones_first() -> None:
     model = vit_mnist(7)
     randomise(model)
@@ -153,7 +172,7 @@ def test_evaluation_uses_all_patches() -> None:
 
 @pytest.mark.parametrize("keep", [0, -1, 17])
 def test_keep_patches_nonsense(keep: int) -> None:
-    with pytest.raises(ValueError, match=f"keep_patches must be 1 to 16, got {keep}"):
+    with pytest.raises(ValueError, match=f"keep_patches must be a whole number from 1 to 16, got {keep}"):
         FastVisionTransformer(vit_mnist(7), keep)
 
 
@@ -174,19 +193,21 @@ def changed(how: str) -> nn.Module:
         block.forward = lambda x: x
     elif how == "hook":
         block.self_attention.register_forward_hook(lambda module, args, output: (output[0] * 0, None))
+    elif how == "pre-hook":
+        block.self_attention.register_forward_pre_hook(lambda module, args: tuple(x.flip(-1) for x in args))
     elif how == "dropped mlp":
         block.mlp = nn.Identity()
     return model
 
 
-@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "block", "dropped mlp"])
+@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "pre-hook", "block", "dropped mlp"])
 def test_a_changed_model_computes_what_it_computes(how: str) -> None:
     """The recipes must not put the textbook model in the place of the one a learner built."""
     model = changed(how).eval()
     images = torch.randn(2, 1, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(speed_up(model).eval()(images), model(images))
-        if how in ("subclass", "forward", "hook"):
+        if how in ("subclass", "forward", "hook", "pre-hook"):
             assert not torch.allclose(FastVisionTransformer(model).eval()(images), model(images), atol=1e-4)
 
 
@@ -197,3 +218,21 @@ def test_known_models_are_sped_up_and_others_are_not() -> None:
     assert speed_up(cnn) is cnn
     with pytest.raises(ValueError, match="keep_patches works with the unchanged VisionTransformer"):
         speed_up(changed("subclass"), keep_patches=4)
+
+
+def test_the_last_quarter_of_a_training_uses_all_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the model ends on pictures of the kind it will read."""
+    seen = []
+
+    def fit(fast: nn.Module, *loaders: Loader, before_epoch: Callable[[int], None], **keywords: object) -> list:
+        for epoch in range(8):
+            before_epoch(epoch)
+            seen.append(fast.keep_patches)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recipes, "fit", fit)
+    images, labels = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10)
+    toy = ImageData(images, labels, tuple("0123456789"), "toy", (0.5,), (0.5,))
+    with pytest.raises(KeyboardInterrupt):
+        recipes.train(vit_mnist(7), toy, epochs=8, keep_patches=5)
+    assert seen == [5] * 6 + [None] * 2

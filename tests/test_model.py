@@ -201,6 +201,13 @@ def test_attention_from_scratch_drops_the_same_weights() -> None:
     assert (results[1][1] == 0).any()
 
 
+def test_attention_from_scratch_drops_nothing_in_eval_mode() -> None:
+    module, plain = MultiHeadAttention(16, 2, dropout=0.5).eval(), MultiHeadAttention(16, 2)
+    plain.load_state_dict(module.state_dict())
+    x = torch.randn(2, 6, 16)
+    assert torch.equal(module(x, x, x)[0], plain(x, x, x)[0])
+
+
 def test_attention_from_scratch_takes_the_place_of_torchs_in_a_trained_model() -> None:
     from mnist_vit.data import load_embedded
 

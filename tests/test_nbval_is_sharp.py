@@ -1,6 +1,7 @@
 """The comparison of ``notebooks/conftest.py``: what must fail does, and one unit in the last decimal passes."""
 
 import base64
+import copy
 import io
 import shutil
 import subprocess
@@ -195,12 +196,17 @@ def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
     for cell, (_, _, edit, _) in zip(notebook.cells, CASES, strict=True):
         edit(cell.outputs)
     nbformat.write(notebook, path)
+    whole = copy.deepcopy(notebook)
+    del notebook.cells[5]
+    nbformat.write(notebook, tmp_path / "removed.ipynb")
+    notebook = whole
     for cell in notebook.cells:
         cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, tmp_path / "stripped.ipynb")
 
     names, passed = [what for what, *_ in CASES], nbval(tmp_path)
     assert dict(zip(names, passed["cases"], strict=True)) == {what: ok for what, _, _, ok in CASES}
+    assert passed["removed"] == [False] * (len(CASES) - 1)
     assert passed["stripped"] == [False] * len(CASES)
 
 
@@ -214,6 +220,10 @@ def nbval(folder: Path) -> dict[str, list[bool]]:
     assert report.is_file(), run.stdout + run.stderr
     passed: dict[str, list[bool]] = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        stem = next(stem for stem in ("cases", "stripped") if stem in case.get("classname", "") + case.get("name", ""))
+        stem = next(
+            stem
+            for stem in ("cases", "removed", "stripped")
+            if stem in case.get("classname", "") + case.get("name", "")
+        )
         passed.setdefault(stem, []).append(case.find("failure") is None and case.find("error") is None)
     return passed

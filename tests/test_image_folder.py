@@ -1,0 +1,231 @@
+"""A folder of whatever people have: what is a picture is read, what is not is named, and nothing crashes."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mnist_vit import folders
+from mnist_vit.__main__ import main
+from mnist_vit.data import load_folder
+from mnist_vit.files import DataError
+
+
+def ramp(mode: str = "L", size: int = 40) -> Image.Image:
+    """Dark on the left, light on the right."""
+    values = np.linspace(20, 230, size).round().astype(np.uint8)
+    return Image.fromarray(np.tile(values, (size, 1))).convert(mode)
+
+
+def plain_folder(folder: Path, classes: tuple[str, ...] = ("a", "b"), n: int = 2) -> Path:
+    for name in classes:
+        (folder / name).mkdir(parents=True)
+        for i in range(n):
+            ramp("RGB").save(folder / name / f"{i}.png")
+    return folder
+
+
+def sixteen_bits(path: Path) -> None:
+    Image.fromarray(np.asarray(ramp()).astype(np.uint16) * 257).save(path)
+
+
+def palette(path: Path) -> None:
+    ramp("RGB").quantize(64).save(path)
+
+
+def see_through(path: Path) -> None:
+    picture = ramp("RGBA")
+    picture.putalpha(Image.new("L", picture.size, 255))
+    picture.paste((0, 0, 0, 0), (20, 0, 40, 40))  # black, but not to be seen: white paper
+    picture.save(path)
+
+
+def turned(path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera lay on its side: to be turned by 90 degrees to the right
+    ramp("RGB").transpose(Image.Transpose.ROTATE_90).save(path, exif=exif, quality=95)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("16 bits.png", sixteen_bits),
+        ("palette.png", palette),
+        ("palette.gif", palette),
+        ("grey with alpha.png", lambda path: ramp("LA").save(path)),
+        ("see through.png", see_through),
+        ("four inks.jpg", lambda path: ramp("CMYK").save(path, quality=95)),
+        ("from a phone.jpg", turned),
+        ("ÿ 数字 \N{DIGIT SEVEN}.bmp", lambda path: ramp("RGB").save(path)),
+        ("a number.tiff", lambda path: ramp("I").save(path)),
+        ("no ending", lambda path: ramp("RGB").save(path, format="PNG")),
+        ("wide.png", lambda path: ramp("RGB").resize((400, 40)).save(path)),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_kind_of_picture_looks_as_it_does_to_a_person(
+    name: str, write: Callable[[Path], None], channels: int, tmp_path: Path
+) -> None:
+    plain_folder(tmp_path)
+    write(tmp_path / "b" / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = load_folder(tmp_path, image_size=20, channels=channels)
+    (position,) = [i for i, p in enumerate(sorted((tmp_path / "b").iterdir())) if p.name == name]
+    columns = data.images[2 + position].float().mean(dim=(0, 1))
+    expected = torch.linspace(20, 230, 20)
+    if name == "see through.png":
+        expected[10:] = 255
+    elif name == "wide.png":
+        expected = torch.linspace(114, 136, 20)
+    torch.testing.assert_close(columns, expected, atol=20, rtol=0)
+
+
+def test_black_and_white(tmp_path: Path) -> None:
+    plain_folder(tmp_path)
+    ramp().point(lambda value: 255 * (value > 125)).convert("1").save(tmp_path / "a" / "0.png")
+    columns = load_folder(tmp_path, image_size=20).images[0].float().mean(dim=(0, 1))
+    assert columns[:9].max() == 0
+    assert columns[11:].min() == 255
+
+
+def animation(path: Path) -> None:
+    ramp().save(path, save_all=True, append_images=[ramp().rotate(90), ramp().rotate(180)])
+
+
+def half(path: Path) -> None:
+    Image.effect_noise((200, 200), 50).save(path)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def huge(path: Path) -> None:
+    Image.new("1", (20_000, 20_000)).save(path)
+
+
+def large(path: Path) -> None:  # Pillow only warns of this one
+    Image.new("1", (20_000, 5_000)).save(path)
+
+
+def code(path: Path) -> None:
+    path.write_text(f"import pathlib\npathlib.Path({str(path)!r}).with_suffix('.ran').touch()\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "reason"),
+    [
+        ("words.png", lambda p: p.write_text("no picture"), "cannot be read as a picture (empty, damaged or no"),
+        ("empty.jpg", lambda p: p.touch(), "cannot be read as a picture (empty, damaged or no picture)"),
+        ("half.png", half, "cannot be read as a picture (empty, damaged or no picture)"),
+        ("moves.gif", animation, "is an animation of 3 frames"),
+        ("moves.webp", animation, "is an animation of 3 frames"),
+        ("huge.png", huge, "has more than 89 million pixels"),
+        ("large.png", large, "has more than 89 million pixels"),
+        ("heat.tiff", lambda p: ramp("F").save(p), "has floating-point pixels"),
+        ("run.py", code, "cannot be read as a picture"),
+        ("Thumbs.db", lambda p: p.write_bytes(bytes(range(256)) * 9), "cannot be read as a picture"),
+    ],
+)
+def test_what_is_no_picture_is_left_out_and_named(
+    name: str, write: Callable[[Path], None], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain_folder(tmp_path / "data")
+    bad = tmp_path / "data" / "a" / name
+    write(bad)
+    with pytest.warns(UserWarning, match="left out") as told:
+        data = load_folder(tmp_path / "data")
+    assert len(data) == 4
+    (warning,) = [w for w in told if w.category is UserWarning]
+    assert str(warning.message) == f"{tmp_path / 'data'}: left out: a/{name} {reason}" or (
+        str(warning.message).startswith(f"{tmp_path / 'data'}: left out: a/{name} {reason}")
+    )
+    assert not list(tmp_path.rglob("*.ran"))
+    assert main(["predict", str(bad)]) == 2  # and alone it is a sentence
+    told_alone = capsys.readouterr().err
+    assert reason in told_alone
+    assert told_alone.count("\n") == 1
+
+
+def test_summary_of_many_is_short(tmp_path: Path) -> None:
+    plain_folder(tmp_path)
+    for i in range(30):
+        (tmp_path / "a" / f"x{i:02d}.png").touch()
+    with pytest.warns(UserWarning, match=r"x00\.png .*x04\.png .*, and 25 more$"):
+        assert len(load_folder(tmp_path)) == 4
+
+
+def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
+    plain_folder(tmp_path)
+    (tmp_path / ".git" / "deep").mkdir(parents=True)
+    (tmp_path / "a" / ".DS_Store").write_text("hidden")
+    (tmp_path / "read me.txt").write_text("about")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "b" / "more").mkdir()
+    ramp().save(tmp_path / "b" / "more" / "deep.png")
+    (tmp_path / "a" / "loop.png").symlink_to(tmp_path / "a" / "loop.png")
+    (tmp_path / "b" / "round").symlink_to(tmp_path)
+    with pytest.warns(UserWarning, match="left out") as told:
+        data = load_folder(tmp_path)
+    assert data.classes == ("a", "b")
+    assert len(data) == 4
+    message = str(told[0].message)
+    assert "2 folders inside b/ (only one level of folders is read)" in message
+    assert "empty/ (no picture in it)" in message
+    assert "1 files outside the folders of the classes" in message
+    assert "DS_Store" not in message
+
+
+@pytest.mark.parametrize(
+    ("classes", "n", "split", "said"),
+    [
+        ((), 0, "all", "has pictures in 0 subfolders. It needs one subfolder of images per class, two at least"),
+        (("one",), 3, "all", "has pictures in 1 subfolders: one. It needs"),
+        (("a", "b"), 0, "all", "has pictures in 0 subfolders"),
+        (("a", "b"), 9, "validation", "has too few pictures for the split validation: every tenth"),
+        (("a", "b"), 2, "test", "has no folder test/"),
+    ],
+)
+def test_folders_that_cannot_be_used(classes: tuple, n: int, split: str, said: str, tmp_path: Path) -> None:
+    plain_folder(tmp_path / "data", classes, n).mkdir(exist_ok=True)
+    with pytest.raises(DataError, match=said):
+        load_folder(tmp_path / "data", split)
+
+
+def test_what_would_not_fit_in_memory_is_told_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_folder(tmp_path, n=50)
+    monkeypatch.setattr(folders, "open_picture", lambda path: pytest.fail("a picture was read"))
+    monkeypatch.setattr(folders, "_free_memory", lambda: 1_000_000_000)
+    with pytest.raises(DataError, match=r"100 images of 3 x 3000 x 3000 need 2\.7 GB of memory, and 1\.0 GB are free"):
+        load_folder(tmp_path, image_size=3000)
+
+
+@pytest.mark.parametrize(("model", "mode"), [("vit_cifar10", "RGB"), ("vit_mnist_p7", "L")])
+def test_from_a_folder_to_a_model_and_its_attention(
+    model: str, mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three classes, none of them a digit: the model gets the folder's classes, the folder the model's size."""
+    folder = plain_folder(tmp_path / "my pictures", ("Bäume", "dark", "<light>"), n=0)
+    for name, colour in (("Bäume", (20, 120, 20)), ("dark", (9, 9, 9)), ("<light>", (240, 240, 240))):
+        for i in range(20):
+            Image.new("RGB", (50, 40 + i), colour).convert(mode).save(folder / name / f"{i}.png")
+    (folder / "dark" / "broken.png").write_bytes(b"broken")
+    saved = tmp_path / "mine.pth"
+    train = ["train", model, "--data", str(folder), "--epochs", "1", "--batch-size", "9", "--save", str(saved)]
+    assert main(train) == 0, capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "54 images of" in told.out
+    assert "left out: dark/broken.png" in told.err
+    assert main(["evaluate", str(saved), "--data", str(folder), "--split", "all"]) == 0
+    assert "60 images of" in capsys.readouterr().out
+    out = tmp_path / "maps"
+    assert main(["attention", str(saved), "--data", str(folder), "--per-class", "1", "--out", str(out)]) == 0
+    page = (out / "index.html").read_text()
+    assert "&lt;light&gt;_0" in page
+    assert "<light>" not in page
+    assert (out / "Bäume_2" / "layer_0_head_0.png").is_file()
+    assert main(["predict", str(folder / "dark" / "1.png"), str(saved)]) in (0, 2)  # grey: no ink in it

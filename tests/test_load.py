@@ -1,0 +1,167 @@
+"""Much at once: memory stays bounded, a bar shows how far it is, and Ctrl-C ends it in a sentence, with whole files.
+
+The long rounds (``pytest -m slow``) measure each job in a process of its own and print its time and peak memory.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import environment
+from PIL import Image
+
+import mnist_vit
+from mnist_vit.data import ImageData, load_folder
+
+START = """
+import json, resource, sys, time, torch, mnist_vit
+from mnist_vit.data import ImageData, load_folder
+def synthetic(n):
+    images = torch.randint(0, 256, (n, 1, 28, 28), dtype=torch.uint8)
+    return ImageData(images, torch.arange(n) % 10, tuple("0123456789"), f"{n:,} synthetic images", (0.13,), (0.31,))
+def peak():  # MB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10)
+model, small = mnist_vit.load_model("vit_mnist"), mnist_vit.load_model("vit_mnist_p7")
+folder = sys.argv[1]
+mnist_vit.visualize_attention(model, synthetic(60), per_class=6, out=folder + "/first")  # all imports are done
+mnist_vit.evaluate(small, synthetic(500))
+before, start = peak(), time.perf_counter()
+"""
+END = """
+print(json.dumps({"before": before, "peak": peak(), "seconds": time.perf_counter() - start, "found": found}))
+"""
+JOBS = {  # code, how many images, how many MB more than at the start it may take
+    "attention of 10,000 digits": (
+        'found = mnist_vit.visualize_attention(model, synthetic(10_000), per_class=1000, out=folder).stat().st_size',
+        10_000, 300,
+    ),
+    "evaluation of 100,000 images": ("found = mnist_vit.evaluate(small, synthetic(100_000)).total", 100_000, 400),
+    "a folder of 20,000 files": ('found = len(load_folder(folder + "/pictures"))', 20_000, 200),
+}  # fmt: skip
+
+
+def many_files(folder: Path, count: int) -> None:
+    """Two classes of pictures; all the files of a class are one on the disk."""
+    for name, colour in (("dark", "navy"), ("light", "gold")):
+        (folder / name).mkdir(parents=True)
+        Image.new("RGB", (200, 150), colour).save(folder / name / "0.png")
+        for i in range(1, count // 2):
+            os.link(folder / name / "0.png", folder / name / f"{i}.png")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_peak_memory(job: str, tmp_path: Path) -> None:
+    pytest.importorskip("resource", reason="peak memory is measured where the system has getrusage")
+    code, count, allowed = JOBS[job]
+    if "folder" in job:
+        many_files(tmp_path / "pictures", count)
+    command = [sys.executable, "-c", START + code + END, str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=7200)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    per_image = 1000 * told["seconds"] / count
+    print(f"{job}: peak {told['peak']} MB, {told['peak'] - told['before']} MB more than at the start, "
+          f"{told['seconds']:.0f} s, {per_image:.2f} ms an image")  # fmt: skip
+    assert told["peak"] - told["before"] < allowed
+    if "attention" in job:
+        assert told["found"] < 10_000_000, "the page must stay small enough to open"
+        assert len(list(tmp_path.glob("*_*/attention.json"))) == count
+    else:
+        assert told["found"] == count
+
+
+def whole(folder: Path) -> int:
+    """How many files there are; each must be complete, and none half written."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in files:
+        assert not path.name.endswith(".part"), path
+        if path.suffix == ".png":
+            with Image.open(path) as picture:
+                picture.load()
+        elif path.suffix == ".json":
+            json.loads(path.read_text())
+    return len(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["attention", "evaluate", "reading"])
+def test_ctrl_c(what: str, tmp_path: Path) -> None:
+    """At three moments each: exit code 130, one sentence, and only whole files."""
+    many_files(tmp_path / "pictures", 20_000)
+    arguments = {
+        "attention": ["attention", "vit_mnist", "--per-class", "500", "--out", str(tmp_path / "maps")],
+        "evaluate": ["evaluate", "vit_mnist", "--batch-size", "50"],
+        "reading": ["train", "vit_cifar10", "--data", str(tmp_path / "pictures")],
+    }[what]
+    code = f"import sys, mnist_vit.__main__ as m; print('ready', flush=True); sys.exit(m.main({arguments}))"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    for wait in (0.5, 1.0, 3.0):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=environment(),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's "&" lets children ignore it
+            **pipes,
+        )
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=120)[1]
+        assert process.returncode == 130, told
+        assert told == "mnist-vit: stopped; every file written so far is whole\n"
+        whole(tmp_path / "maps")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def digits(n: int) -> ImageData:
+    images = torch.zeros(n, 1, 28, 28, dtype=torch.uint8)
+    return ImageData(images, torch.arange(n) % 10, tuple("0123456789"), "toy", (0.5,), (0.5,))
+
+
+JOBS_WITH_A_BAR: dict[str, Callable[[Path], object]] = {
+    "evaluate": lambda folder: mnist_vit.evaluate(mnist_vit.vit_mnist(7), digits(20), batch_size=5),
+    "attention": lambda folder: mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(20), out=folder / "maps"),
+    "folder": lambda folder: load_folder(folder / "pictures"),
+}
+
+
+@pytest.mark.parametrize("name", JOBS_WITH_A_BAR)
+def test_a_bar_in_a_terminal_and_none_elsewhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_files(tmp_path / "pictures", 20)
+    for stream, seen in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        JOBS_WITH_A_BAR[name](tmp_path)
+        assert ("%|" in stream.getvalue()) is seen
+
+
+def test_many_maps_are_drawn_in_parts_and_the_page_shows_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def draw(model, images, pictures, names, folder, classes, labels):
+        sizes.append(len(images))
+        return [{"name": name, "layers_heads_rows_columns": [], "rollout": []} for name in names]
+
+    shown = []
+    monkeypatch.setattr(mnist_vit.recipes, "save_attention_images", draw)
+    monkeypatch.setattr(
+        mnist_vit.recipes, "write_gallery", lambda folder, results, title: shown.append((results, title))
+    )
+    mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
+    assert sum(sizes) == 1200
+    assert max(sizes) <= 50, "the weights of all images at once would not fit in memory"
+    results, title = shown[0]
+    assert 300 <= len(results) <= 500
+    assert {result["name"][0] for result in results} == set("0123456789")
+    assert f"{len(results)} of them: all are in the folders" in title
