@@ -281,7 +281,8 @@ def save_attention_images(
 def write_gallery(folder: str | Path, results: list[dict[str, Any]], title: str) -> Path:
     """Write ``index.html``: all pictures inside it, plain HTML, no network, readable by keyboard and in the dark."""
     folder = Path(folder)
-    sections = []
+    sections: list[str] = []
+    links: list[str] = []
     for result in results:
         name, target = result["name"], folder / result["name"]
         truth = "" if result["label"] is None else f", truth {result['label']}"
@@ -289,40 +290,61 @@ def write_gallery(folder: str | Path, results: list[dict[str, Any]], title: str)
         shown = [("image.png", f"the image {name}", "image")]
         for layer, heads in enumerate(result["share_of_attention_on_ink"]):
             for number, share in enumerate(heads):
-                text = f"layer {layer}, head {number}: {share:.0%} on ink"
+                most = _brightest(result["layers_heads_rows_columns"][layer][number])
+                text = f"layer {layer}, head {number}: {share:.0%} on ink, {most}"
                 shown.append((f"layer_{layer}_head_{number}.png", f"attention of the class token, {text}", text))
-        shown.append(("rollout.png", "attention of the class token rolled out over all layers", "rollout"))
+        text = f"rollout: {_brightest(result['rollout'])}"
+        shown.append(("rollout.png", f"attention of the class token over all layers, {text}", text))
         figures = "".join(
             f'<figure><img src="data:image/png;base64,{base64.b64encode((target / file).read_bytes()).decode()}" '
             f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
             for file, alt, text in shown
         )
         note = f"{result['share_of_patches_with_ink']:.0%} of the patches hold ink"
-        sections.append(f"<section><h2>{html.escape(head)}</h2><p>{note}.</p><div>{figures}</div></section>\n")
+        number = f"image-{len(sections)}"
+        links.append(f'<a href="#{number}">{html.escape(name)}</a>')
+        sections.append(
+            f'<section id="{number}"><h2>{html.escape(head)}</h2><p>{note}.</p><div>{figures}</div></section>\n'
+        )
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(title)}</title>\n<style>:root{{color-scheme:light dark}}"
         "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
-        "div{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
+        "div,nav{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
         f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
         "<p>Each map shows where the class token looks: bright is much, dark little, one colour scale within a layer. "
-        "The weights of a map, with that of the class token itself, sum to 1.</p>\n"
-        f"{''.join(sections)}</body></html>\n"
+        "The weights of a map, with that of the class token itself, sum to 1; rows and columns of patches count from "
+        f'1.</p>\n<nav aria-label="images">{"".join(links)}</nav>\n<main>{"".join(sections)}</main></body></html>\n'
     )
     return write_text(folder / "index.html", page)
+
+
+def _brightest(one_map: list[list[float]]) -> str:
+    """Where a map is brightest, for who does not see it; rows and columns of patches count from 1."""
+    place = int(torch.tensor(one_map).argmax())
+    return f"most in row {place // len(one_map[0]) + 1}, column {place % len(one_map[0]) + 1}"
 
 
 def _attention_layers(model: nn.Module) -> list[nn.Module]:
     """The self-attention layers in order: nn.MultiheadAttention, or one from scratch with its parameters' names."""
     layers = [m for m in model.modules() if hasattr(m, "in_proj_weight") and hasattr(m, "num_heads")]
-    if not layers:
-        raise ValueError(
-            f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. torchvision's vit_* and this "
-            "course's models have; Hugging Face models give theirs with output_attentions=True; convolutional networks "
-            "have none, and windowed ones such as Swin none over the whole picture"
+    if layers:
+        return layers
+    config, parts = getattr(model, "config", None), list(model.modules())
+    if hasattr(config, "output_attentions"):
+        switch = 'In Hugging Face: load it with attn_implementation="eager" and call it with output_attentions=True'
+    elif any(hasattr(m, "fused_attn") for m in parts):
+        switch = "In timm: set fused_attn = False in the attention layers and hook attn_drop, whose input they are"
+    elif any(hasattr(m, "relative_position_bias_table") for m in parts):
+        switch = "It attends within small windows, as Swin and MaxViT do: no weights reach over the whole picture"
+    else:
+        switch = (
+            "torchvision's vit_* and this course's models have; Hugging Face models give theirs with "
+            "output_attentions=True; convolutional networks have none, and windowed ones such as Swin none over the "
+            "whole picture"
         )
-    return layers
+    raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. {switch}")
 
 
 def _picture(picture: Tensor) -> Any:

@@ -123,7 +123,7 @@ def train(
     fast = speed_up(model, keep_patches)
 
     def before_epoch(epoch: int) -> None:
-        fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None
+        fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]
 
     mode = model.training
     history = fit(
@@ -143,7 +143,7 @@ def train(
         config={"model": name, "data": train_data.name, **settings},
     )
     model.train(mode)
-    model.trained_on = "embedded" if data == "embedded" else train_data.name
+    model.trained_on = "embedded" if data == "embedded" else train_data.name  # type: ignore[assignment]
     if main:
         about = {
             "name": name,
@@ -325,7 +325,7 @@ def copy_notebooks(folder: str | Path) -> Path:
         if (taken := target / file.relative_to(source)).exists():
             raise ValueError(f"{taken} is there already, and may hold your work: name another folder")
     for file in files:
-        write_atomic(target / file.relative_to(source), lambda copy, file=file: copy.write(file.read_bytes()))
+        write_atomic(target / file.relative_to(source), lambda copy, file=file: copy.write(file.read_bytes()))  # type: ignore[misc]
     print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
     return target
 

@@ -4,9 +4,9 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,9 +19,19 @@ from .files import WeightsError, write_atomic, write_json, write_text
 __all__ = ["accuracy_and_loss", "fit", "sincos_positions"]
 
 
+class Batches(Protocol):
+    """What ``fit`` needs of a loader (``data.Loader`` is one)."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+    def __len__(self) -> int: ...
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+
 def fit(
     model: nn.Module,
-    train_loader: Iterable[tuple[Tensor, Tensor]],
+    train_loader: Batches,
     validation_loader: Iterable[tuple[Tensor, Tensor]],
     *,
     epochs: int,
@@ -150,7 +160,8 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """AdamW that shrinks matrices and leaves biases, norms, class token and position embedding alone."""
-    decayed, free = [], []
+    decayed: list[Tensor] = []
+    free: list[Tensor] = []
     for name, parameter in model.named_parameters():
         plain = parameter.dim() < 2 or "class_token" in name or "pos_embedding" in name
         (free if plain else decayed).append(parameter)
@@ -163,7 +174,9 @@ def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]])
     """Share of right predictions, and mean loss in nats, in eval mode; the modes are put back."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    right = loss = count = 0
+    right: Tensor | float = 0
+    loss: Tensor | float = 0
+    count = 0
     for images, labels in loader:
         logits = model(images)
         right += (logits.argmax(dim=1) == labels).sum()
