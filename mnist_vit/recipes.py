@@ -24,11 +24,11 @@ from .weights import find_weights, load_model, load_weights, read_json, save_wei
 
 __all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]
 
-MODELS: dict[str, Callable[[], VisionTransformer]] = {
-    "vit_mnist": lambda: vit_mnist(2),
-    "vit_mnist_p4": lambda: vit_mnist(4),
-    "vit_mnist_p7": lambda: vit_mnist(7),
-    "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
+MODELS: dict[str, Callable[..., VisionTransformer]] = {  # called with the number of classes, where it is not 10
+    "vit_mnist": lambda classes=10: vit_mnist(2),
+    "vit_mnist_p4": lambda classes=10: vit_mnist(4),
+    "vit_mnist_p7": lambda classes=10: vit_mnist(7),
+    "vit_cifar10": lambda classes=10: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=classes),
 }
 
 
@@ -91,9 +91,14 @@ def train(
     }
     rank, world_size = _start_processes()
     main = rank == 0
+    if isinstance(model, str) and model not in MODELS:
+        raise ValueError(f'there is no model called "{model}": name one of {", ".join(MODELS)}')
+    if data == "auto":
+        data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
+    train_data, validation_data = load_data(data, "train", root), load_data(data, "validation", root)
     if isinstance(model, str):
         torch.manual_seed(seed)
-        name, model = model, _build(model).to(_device(device))
+        name, model = model, MODELS[model](len(train_data.classes)).to(_device(device))
     else:
         name = type(model).__name__
     if weights is not None:
@@ -101,9 +106,6 @@ def train(
     if position_start not in (None, "sincos"):
         raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
 
-    if data == "auto":
-        data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
-    train_data, validation_data = load_data(data, "train", root), load_data(data, "validation", root)
     for part in (train_data, validation_data):
         _check_fit(model, part)
     folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -328,12 +330,6 @@ def copy_notebooks(folder: str | Path) -> Path:
         write_atomic(target / file.relative_to(source), lambda copy, file=file: copy.write(file.read_bytes()))  # type: ignore[misc]
     print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
     return target
-
-
-def _build(name: str) -> VisionTransformer:
-    if name not in MODELS:
-        raise ValueError(f'there is no model called "{name}": name one of {", ".join(MODELS)}')
-    return MODELS[name]()
 
 
 def _ready(model: nn.Module | str, weights: str | Path | None, device: str | None) -> tuple[nn.Module, str]:

@@ -27,12 +27,14 @@ SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "browser"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HERE = re.compile(r"(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|file:|data:|blob:|about:")
 
-# The cells of the open notebook as JupyterLab shows them: (how often run, names of its errors, what it waits for).
-CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
-    .filter(cell => cell.model.type === 'code')
-    .map(cell => [cell.model.executionCount,
-                  cell.model.outputs.toJSON().filter(o => o.output_type === 'error').map(o => o.ename + o.evalue),
-                  cell.inputArea.promptNode.textContent])"""
+# The open notebook as JupyterLab has it: whether its kernel is at rest, and for each code cell its number and errors.
+STATE = """() => {
+    const panel = window.jupyterapp.shell.currentWidget;
+    const cells = panel.content.widgets.map(cell => cell.model).filter(model => model.type === 'code');
+    return [panel.sessionContext.session?.kernel?.status === 'idle', cells.map(model => model.executionCount),
+            cells.flatMap(model => model.outputs.toJSON()).filter(output => output.output_type === 'error')
+                 .map(error => error.ename + ': ' + error.evalue)];
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -128,22 +130,18 @@ def shot(page: Any, name: str) -> None:
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_run_all_runs_all(path: Path, page: Any, lab: SimpleNamespace) -> None:
     open_in_lab(page, lab, path.name)
-    page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=120_000
-    )
+    page.wait_for_function(f"() => ({STATE})()[0]", timeout=120_000)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     deadline = time.time() + 1200
     while True:
-        cells = page.evaluate(CELLS)
-        waiting = [number for number, (_, _, prompt) in enumerate(cells) if "*" in prompt]
-        errors = [(number, names) for number, (_, names, _) in enumerate(cells) if names]
+        idle, counts, errors = page.evaluate(STATE)
         assert not errors, errors
-        if not waiting and all(count is not None for count, _, _ in cells):
+        if idle and None not in counts:
             break
-        assert time.time() < deadline, f"cells {waiting} had not run after 20 minutes"
+        assert time.time() < deadline, f"after 20 minutes the cells were numbered {counts}"
         time.sleep(1)
-    assert [count for count, _, _ in cells] == list(range(1, len(cells) + 1))
+    assert counts == list(range(1, len(counts) + 1))
 
     stored = nbformat.read(path, as_version=4)
     pictures = sum("image/png" in out.get("data", {}) for cell in stored.cells for out in cell.get("outputs", []))
