@@ -34,7 +34,7 @@ def draw(path: Path) -> str:
             place.set_axis_off()
     best = int(probabilities.argmax())
     bars = axes[5]
-    bars.bar(range(10), probabilities, color=[BLUE if i == best else SKY for i in range(10)])
+    bars.bar(range(10), probabilities.tolist(), color=[BLUE if i == best else SKY for i in range(10)])
     bars.set(xticks=range(10), yticks=[0, 1], ylim=(0, 1))
     bars.set_title(f"read as {best},\nprobability {probabilities[best]:.3f}")
     bars.set_box_aspect(0.9)

@@ -10,10 +10,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
-from helpers import environment
+from helpers import environment, from_file
 
 import mnist_vit
+from mnist_vit.check.core import verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -92,3 +94,26 @@ def test_what_contributing_names_is_there() -> None:
 def test_types_are_clean() -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
     run(sys.executable, "-m", "mypy", "--no-error-summary")
+
+
+def test_the_template_of_an_exercise_works() -> None:
+    """Stub, solution and check fit together; the right answer passes, each mutant fails with its own sentence."""
+    template = from_file(ROOT / "docs" / "exercise_template.py")
+    (exercise,) = template.EXERCISES
+    names: dict[str, object] = {"Tensor": object}
+    exec(template.STUB, names)
+    assert f"check.{exercise.name}({exercise.answer})" == template.CHECK
+    passed, sentence = verdict(exercise, names[exercise.answer])
+    assert not passed
+    assert "not solved yet" in sentence
+    assert verdict(exercise, getattr(template, exercise.answer))[0]
+    assert len(exercise.mutants) >= 3
+    for mutant in exercise.mutants:
+        passed, sentence = verdict(exercise, mutant.answer)
+        assert not passed
+        assert f"You get exactly this when you {mutant.does}." in sentence
+    assert not verdict(exercise, lambda image, p: torch.zeros(6, 4))[0]
+    assert len(exercise.hints) == 3
+    text = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+    for part in re.findall(r"^# Part (\d)", Path(template.__file__).read_text(encoding="utf-8"), re.MULTILINE):
+        assert f"\n{part}. **" in text or part == "5"
