@@ -314,16 +314,17 @@ def write_gallery(folder: str | Path, results: list[dict[str, Any]], title: str)
         "div,nav{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
         f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
         "<p>Each map shows where the class token looks: bright is much, dark little, one colour scale within a layer. "
-        "The weights of a map, with that of the class token itself, sum to 1; rows and columns of patches count from "
-        f'1.</p>\n<nav aria-label="images">{"".join(links)}</nav>\n<main>{"".join(sections)}</main></body></html>\n'
+        "The weights of a map, with that of the class token itself, sum to 1. Layers, heads, rows and columns count "
+        f'from 0.</p>\n<nav aria-label="images">{"".join(links)}</nav>\n'
+        f"<main>{''.join(sections)}</main></body></html>\n"
     )
     return write_text(folder / "index.html", page)
 
 
 def _brightest(one_map: list[list[float]]) -> str:
-    """Where a map is brightest, for who does not see it; rows and columns of patches count from 1."""
+    """Where a map is brightest, for who does not see it; rows and columns of patches count from 0."""
     place = int(torch.tensor(one_map).argmax())
-    return f"most in row {place // len(one_map[0]) + 1}, column {place % len(one_map[0]) + 1}"
+    return f"most in row {place // len(one_map[0])}, column {place % len(one_map[0])}"
 
 
 def _attention_layers(model: nn.Module) -> list[nn.Module]:

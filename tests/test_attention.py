@@ -339,7 +339,7 @@ def test_pictures_and_page(tmp_path: Path) -> None:
         assert f"#image-{i}" in found.addresses
         for number, image in enumerate(found.images[8 * i + 1 : 8 * i + 7]):
             row, column = map(int, re.search(r"most in row (\d), column (\d)$", image["alt"]).groups())
-            assert to_maps(weights[i])[number // 2, number % 2].argmax() == 3 * (row - 1) + column - 1
+            assert to_maps(weights[i])[number // 2, number % 2].argmax() == 3 * row + column
             assert image["alt"].removeprefix("attention of the class token, ") in page
     assert "outline:none" not in page.replace(" ", "")
     shown = {base64.b64decode(image["src"].partition(",")[2]) for image in found.images}
