@@ -112,6 +112,7 @@ def page(chromium: Any) -> Iterator[Any]:
             route.abort()
 
     context.route("**/*", guard)
+    context.set_default_timeout(120_000)  # milliseconds; a busy machine is slow
     page = context.new_page()
     page.outside = outside
     yield page
