@@ -7,8 +7,6 @@ projection;  layer output: after it. A slice of the layer output belongs to no h
 Token 0 is the class token; token 1 + row * n_w + column is the patch there.
 """
 
-import base64
-import html
 import io
 import math
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .files import check_sizes, write_atomic, write_json, write_text
+from .files import check_sizes, write_atomic, write_json
 from .modes import keep_modes
 
 __all__ = [
@@ -31,7 +29,6 @@ __all__ = [
     "rollout",
     "save_attention_images",
     "to_maps",
-    "write_gallery",
 ]
 
 
@@ -304,41 +301,6 @@ def save_attention_images(
     return results
 
 
-def write_gallery(folder: str | Path, results: list[dict[str, Any]], title: str) -> Path:
-    """Write ``index.html``: all pictures inside it, plain HTML, no network, readable by keyboard and in the dark."""
-    folder = Path(folder)
-    sections = []
-    for result in results:
-        name, target = result["name"], folder / result["name"]
-        truth = "" if result["label"] is None else f", truth {result['label']}"
-        head = f"{name}: read as {result['prediction']} with probability {result['probability']:.3f}{truth}"
-        shown = [("image.png", f"the image {name}", "image")]
-        for layer, heads in enumerate(result["share_of_attention_on_ink"]):
-            for number, share in enumerate(heads):
-                text = f"layer {layer}, head {number}: {share:.0%} on ink"
-                shown.append((f"layer_{layer}_head_{number}.png", f"attention of the class token, {text}", text))
-        shown.append(("rollout.png", "attention of the class token rolled out over all layers", "rollout"))
-        figures = "".join(
-            f'<figure><img src="data:image/png;base64,{base64.b64encode((target / file).read_bytes()).decode()}" '
-            f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
-            for file, alt, text in shown
-        )
-        note = f"{result['share_of_patches_with_ink']:.0%} of the patches hold ink"
-        sections.append(f"<section><h2>{html.escape(head)}</h2><p>{note}.</p><div>{figures}</div></section>\n")
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(title)}</title>\n<style>:root{{color-scheme:light dark}}"
-        "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
-        "div{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
-        f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
-        "<p>Each map shows where the class token looks: bright is much, dark little, one colour scale within a layer. "
-        "The weights of a map, with that of the class token itself, sum to 1.</p>\n"
-        f"{''.join(sections)}</body></html>\n"
-    )
-    return write_text(folder / "index.html", page)
-
-
 def _check_weights(weights: Tensor) -> None:
     if weights.dim() != 5 or weights.shape[-1] != weights.shape[-2]:
         raise ValueError("weights must be (n, num_layers, num_heads, seq_length, seq_length), all rows of all layers, "
@@ -350,13 +312,22 @@ def _attention_layers(model: nn.Module) -> list[nn.Module]:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name) makes one")
     layers = [m for m in model.modules() if hasattr(m, "in_proj_weight") and hasattr(m, "num_heads")]
-    if not layers:
-        raise ValueError(
-            f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. torchvision's vit_* and this "
-            "course's models have; Hugging Face models give theirs with output_attentions=True; convolutional networks "
-            "have none, and windowed ones such as Swin none over the whole picture"
+    if layers:
+        return layers
+    config, parts = getattr(model, "config", None), list(model.modules())
+    if hasattr(config, "output_attentions"):
+        switch = 'In Hugging Face: load it with attn_implementation="eager" and call it with output_attentions=True'
+    elif any(hasattr(m, "fused_attn") for m in parts):
+        switch = "In timm: set fused_attn = False in the attention layers and hook attn_drop, whose input they are"
+    elif any(hasattr(m, "relative_position_bias_table") for m in parts):
+        switch = "It attends within small windows, as Swin and MaxViT do: no weights reach over the whole picture"
+    else:
+        switch = (
+            "torchvision's vit_* and this course's models have; Hugging Face models give theirs with "
+            "output_attentions=True; convolutional networks have none, and windowed ones such as Swin none over the "
+            "whole picture"
         )
-    return layers
+    raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. {switch}")
 
 
 def _picture(picture: Tensor) -> Any:

@@ -149,7 +149,7 @@ class Loader:
             batch = order[start : start + self.batch_size]
             images = data.images[batch]
             if self.augmentation:  # drawn for the whole batch, so that the number of processes does not matter
-                images = augment(images.float() / 255, generator, **self.augmentation)
+                images = augment(images.float() / 255, generator, **self.augmentation)  # type: ignore[arg-type]
             share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]), data.labels[batch[share]]
 

@@ -65,7 +65,7 @@ class FastVisionTransformer(nn.Module):
         spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
         has_ink = (spread.amax(dim=1).flatten(1) > 1e-3).float()
         noise = torch.rand(patches.shape[1], device=patches.device)
-        chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices
+        chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices  # type: ignore[arg-type]
         return patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))
 
 

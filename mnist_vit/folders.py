@@ -78,7 +78,7 @@ def open_picture(path: str | Path) -> Any:
     except DataError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        most = Image.MAX_IMAGE_PIXELS // 1_000_000
+        most = (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
         raise DataError(f"{path} has more than {most} million pixels: make it smaller") from error
     except Exception as error:  # whatever a broken file makes Pillow raise
         reason = getattr(error, "strerror", None) or "empty, damaged or no picture"

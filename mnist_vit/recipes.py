@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from .attention import save_attention_images, write_gallery
+from .attention import save_attention_images
 from .data import ImageData, Loader, check_fit, load_data
 from .evaluation import Evaluation, evaluate_model
 from .fast import speed_up
 from .files import check_range, check_sizes, copy_notebooks, data_dir, out_dir, unknown, write_json
 from .folders import digit_to_tensor, open_picture, picture_to_tensor
+from .gallery import write_gallery
 from .model import VisionTransformer, vit_mnist
 from .training import fit, sincos_positions
 from .weights import build_model, find_weights, load_model, load_weights, model_config, read_json, save_weights
@@ -104,10 +105,11 @@ def train(
         raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
     rank, world_size = _start_processes()
     main = rank == 0
-    built = isinstance(model, str)
-    if not built and not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {type(model).__name__}")
-    name, model = (model, _build(model, seed)) if built else (type(model).__name__, model)
+    built, name = isinstance(model, str), model if isinstance(model, str) else type(model).__name__
+    if isinstance(model, str):
+        model = _build(model, seed)
+    elif not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {name}")
     if position_start not in (None, "sincos"):
         raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
 
@@ -137,9 +139,10 @@ def train(
     fast = speed_up(model, keep_patches)
 
     def before_epoch(epoch: int) -> None:
-        fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None
+        fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]
 
-    model.trained_on = "embedded" if data == "embedded" else train_data.name  # also if it is stopped half way
+    trained_on: Any = "embedded" if data == "embedded" else train_data.name
+    model.trained_on = trained_on  # now, so that it is told also if training is stopped half way
     history = fit(
         fast,
         train_loader,
@@ -257,16 +260,14 @@ def visualize_attention(
     chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
     names = [f"{images.classes[label]}_{i}" for label, i in zip(images.labels[chosen], chosen.tolist(), strict=True)]
     folder = out_dir("attention", out)
-    results = []
     for part in tqdm(range(0, len(names), 50), desc="drawing", unit=" x 50 images", leave=False, disable=None):
         some = slice(part, part + 50)  # in parts: the weights of all layers and heads of all images are large
         pictures, labels = images.images[chosen[some]], images.labels[chosen[some]].tolist()
         ready = images.normalise(pictures)
-        done = save_attention_images(model, ready, pictures, names[some], folder, images.classes, labels)
-        results += [{**one, "layers_heads_rows_columns": None, "rollout": None} for one in done]  # they are on disk
-    shown = results[:: len(results) // 501 + 1]  # a page with more than 500 would be slow to open
-    part = f", {len(shown)} of them: all are in the folders" if len(shown) < len(results) else ""
-    page = write_gallery(folder, shown, f"Where {name} looks: {images.name}{part}")
+        save_attention_images(model, ready, pictures, names[some], folder, images.classes, labels)
+    shown = names[:: len(names) // 501 + 1]  # a page with more than 500 would be slow to open
+    share = f", {len(shown)} of them: all are in the folders" if len(shown) < len(names) else ""
+    page = write_gallery(folder, shown, f"Where {name} looks: {images.name}{share}")
     print(f"attention maps of {len(names)} images: {page}")
     return page
 

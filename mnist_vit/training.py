@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +24,19 @@ from .modes import keep_modes
 __all__ = ["accuracy_and_loss", "fit", "sincos_positions"]
 
 
+class Batches(Protocol):
+    """What ``fit`` needs of a loader (``data.Loader`` is one)."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+    def __len__(self) -> int: ...
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+
 def fit(
     model: nn.Module,
-    train_loader: Iterable[tuple[Tensor, Tensor]],
+    train_loader: Batches,
     validation_loader: Iterable[tuple[Tensor, Tensor]],
     *,
     epochs: int,
@@ -98,12 +108,12 @@ def fit(
     history: list[dict[str, float]] = []
 
     with _locked(folder if main else None), keep_modes(model):
-        if resume and _has_checkpoint(folder):
-            history = _load_checkpoint(folder / "checkpoint.pth", state, epochs)
+        if resume and (checkpoint := _checkpoint(folder)):
+            history = _load_checkpoint(checkpoint, state, epochs)
         if folder is not None and main:
             write_json(folder / "config.json", config or {})
             _write_metrics(folder, history)
-        writer = _summary_writer(folder) if tensorboard and main else None
+        writer = _summary_writer(folder) if folder is not None and main and tensorboard else None
         try:
             for epoch in range(len(history), epochs):
                 torch.manual_seed(seed * 1_000_003 + epoch)
@@ -186,7 +196,8 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """AdamW that shrinks matrices and leaves biases, norms, class token and position embedding alone."""
-    decayed, free = [], []
+    decayed: list[Tensor] = []
+    free: list[Tensor] = []
     for name, parameter in model.named_parameters():
         plain = parameter.dim() < 2 or "class_token" in name or "pos_embedding" in name
         (free if plain else decayed).append(parameter)
@@ -197,7 +208,9 @@ def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) 
 @torch.no_grad()
 def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     """Share of right predictions, and mean loss in nats, in eval mode; the modes are put back."""
-    right = loss = count = 0
+    right: Tensor | float = 0
+    loss: Tensor | float = 0
+    count = 0
     with keep_modes(model):
         model.eval()
         for images, labels in loader:
@@ -258,7 +271,7 @@ def _lock(folder: Path) -> int | None:
     handle = None
     try:
         if os.name == "nt":  # the file is gone when its handle is
-            return os.open(folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_TEMPORARY)
+            return os.open(folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0))
         import fcntl
 
         handle = os.open(folder, os.O_RDONLY)
@@ -293,7 +306,7 @@ def _write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
 
 def _not_finite(row: dict[str, float], learning_rate: float, folder: Path | None) -> str:
     """What to tell when a loss is nan or infinite."""
-    kept = f". {folder / 'checkpoint.pth'} still holds the epochs before" if _has_checkpoint(folder) else ""
+    kept = f". {checkpoint} still holds the epochs before" if (checkpoint := _checkpoint(folder)) else ""
     return (
         f"epoch {row['epoch']}: the loss is {row['loss']}, the validation loss {row['validation_loss']}, and such "
         f"weights are of no use. Likely causes: learning_rate {learning_rate} is too large (try a tenth), or pixels "
@@ -304,14 +317,16 @@ def _not_finite(row: dict[str, float], learning_rate: float, folder: Path | None
 def _how_to_go_on(folder: Path | None) -> str:
     """What to tell somebody who has pressed stop."""
     text = "The model holds the averaged weights so far. "
-    if not _has_checkpoint(folder):
+    if not _checkpoint(folder):
         return text + "There is no checkpoint: calling again starts a new run, from the weights that it is given"
     again = f'To go on from the last checkpoint, call again with run_dir="{folder}", resume=True'
     return f"{text}{again} (command line: --run-dir {folder} --resume)"
 
 
-def _has_checkpoint(folder: Path | None) -> bool:
-    return folder is not None and (folder / "checkpoint.pth").is_file()
+def _checkpoint(folder: Path | None) -> Path | None:
+    """The checkpoint in a folder, if there is one."""
+    path = folder / "checkpoint.pth" if folder is not None else None
+    return path if path is not None and path.is_file() else None
 
 
 def _load_checkpoint(path: Path, state: dict[str, Any], epochs: int) -> list[dict[str, float]]:

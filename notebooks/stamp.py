@@ -1,4 +1,4 @@
-"""Write the repository's address into badges and setup cells: ``python notebooks/stamp.py``.
+"""Write the repository's address into setup cells and badges, the README's too: ``python notebooks/stamp.py``.
 
 The address stands in one place, ``[project.urls]`` of ``pyproject.toml``. Until the project has a home it is one that
 nobody can register, because account names have no dots; the setup cell then says what to do instead.
@@ -20,7 +20,10 @@ SOURCE = "git+{repository}"
 if importlib.util.find_spec("mnist_vit") is None:
     if "no.home.yet" in SOURCE:
         raise SystemExit("mnist_vit is not installed: run the first command of the course's README, then this again")
-    %pip install -q "mnist-vit @ {{SOURCE}}\""""
+    %pip install -q "mnist-vit @ {{SOURCE}}"
+    importlib.invalidate_caches()
+    if importlib.util.find_spec("mnist_vit") is None:
+        raise SystemExit("mnist_vit could not be installed: is there a network? Then run this cell again")"""
 
 
 def repository() -> str:
@@ -38,9 +41,20 @@ def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
             cell.source = SETUP.format(repository=address)
 
 
+def stamp_readme(text: str, address: str) -> str:
+    """The README with an address in its badges; each keeps its notebook."""
+
+    def badge(found: re.Match[str]) -> str:
+        return BADGE.format(owner_and_name=address.removeprefix("https://github.com/"), stem=Path(found[0]).stem)
+
+    return BADGE_ANYWHERE.sub(badge, text)
+
+
 def main() -> None:
-    """Stamp all notebooks."""
+    """Stamp the README and all notebooks."""
     address = repository()
+    readme = HERE.parent / "README.md"
+    readme.write_text(stamp_readme(readme.read_text(encoding="utf-8"), address), encoding="utf-8")
     for path in sorted(HERE.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         stamp(notebook, path.stem, address)

@@ -5,7 +5,10 @@ import copy
 import html.parser
 import io
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,10 +29,10 @@ from mnist_vit.attention import (
     rollout,
     save_attention_images,
     to_maps,
-    write_gallery,
 )
 from mnist_vit.data import load_embedded
 from mnist_vit.fast import FastVisionTransformer
+from mnist_vit.gallery import write_gallery
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
 
 
@@ -123,6 +126,88 @@ def test_vit_b_16_unmodified() -> None:
     assert weights.shape == (1, 12, 12, 197, 197)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 12, 12, 197))
     assert to_maps(weights[..., 0, :]).shape == (1, 12, 12, 14, 14)
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "shape"),
+    [
+        ("vit_b_32", 2, (2, 12, 12, 50, 50)),
+        pytest.param("vit_b_16", 3, (3, 12, 12, 197, 197), marks=pytest.mark.slow),
+        pytest.param("vit_l_32", 1, (1, 24, 16, 50, 50), marks=pytest.mark.slow),
+        pytest.param("vit_l_16", 2, (2, 24, 16, 197, 197), marks=pytest.mark.slow),
+    ],
+)
+def test_torchvisions_own(name: str, images: int, shape: tuple[int, ...]) -> None:
+    """Compared with the definition, in every layer; the layers' inputs are the model's own."""
+    torch.manual_seed(0)
+    model = models.get_model(name)
+    batch = torch.randn(images, 3, 224, 224)
+    got = attention_weights(model, batch)
+    assert got.shape == shape
+    with torch.no_grad():
+        for layer, expected in enumerate(by_hand(model.eval(), batch)):
+            torch.testing.assert_close(got[:, layer], expected, atol=1e-5, rtol=1e-3)
+
+
+def test_the_largest_without_its_memory() -> None:
+    """vit_h_14 has 633 million parameters; on the meta device shapes are computed and nothing else."""
+    with torch.device("meta"):
+        model = models.vit_h_14()
+    weights = attention_weights(model, torch.zeros(2, 3, 224, 224), query=0)
+    assert weights.shape == (2, 32, 16, 257)
+    assert weights.is_meta
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_other_sizes_heads_and_kinds_of_numbers(dtype: torch.dtype, images: int) -> None:
+    torch.manual_seed(0)
+    model = models.VisionTransformer(96, 16, 2, 4, 32, 64, num_classes=7, representation_size=12)
+    batch = torch.randn(images, 3, 96, 96)
+    expected = attention_weights(model, batch)
+    got = attention_weights(model.to(dtype), batch)
+    assert got.shape == (images, 2, 4, 37, 37)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.float(), expected, atol=0.01, rtol=0.05)
+    with pytest.raises(AssertionError, match="Wrong image height! Expected 96 but got 64"):
+        attention_weights(model, torch.zeros(1, 3, 64, 64))
+
+
+class LikeHuggingFace(nn.Module):
+    """As far as can be seen from outside: a config that knows the switch, attention of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(output_attentions=False)
+        self.query = nn.Linear(8, 8)
+
+
+class LikeTimm(nn.Module):
+    """As far as can be seen from outside: fused attention, one qkv layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fused_attn, self.num_heads, self.qkv, self.attn_drop = True, 2, nn.Linear(8, 24), nn.Dropout(0.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: models.swin_t(), "SwinTransformer has no nn.MultiheadAttention.*within small windows"),
+        (lambda: models.maxvit_t(), "MaxVit has no nn.MultiheadAttention.*within small windows"),
+        (lambda: models.convnext_tiny(), "ConvNeXt has no nn.MultiheadAttention.*convolutional networks have none"),
+        (LikeHuggingFace, 'attn_implementation="eager" and call it with output_attentions=True'),
+        (LikeTimm, "set fused_attn = False in the attention layers and hook attn_drop"),
+        (lambda: nn.Sequential(LikeTimm()), "set fused_attn = False"),
+    ],
+)
+def test_other_models_are_told_where_their_own_switch_is(make: Callable[[], nn.Module], said: str) -> None:
+    with torch.device("meta"):
+        model = make()
+    with pytest.raises(ValueError, match=said):
+        attention_weights(model, torch.zeros(1, 3, 224, 224))
+    with pytest.raises(ValueError, match=said), record_attention(model):
+        pass
 
 
 def test_two_blank_patches_are_not_identical_maps() -> None:
@@ -224,7 +309,7 @@ def test_pictures_and_page(tmp_path: Path) -> None:
     pictures = torch.randint(0, 255, (2, 1, 12, 12), dtype=torch.uint8)
     images = pictures.float() / 255
     names = ["0_7", "<b>_1"]
-    results = save_attention_images(model, images, pictures, names, tmp_path, tuple("01234"), [0, 1])
+    save_attention_images(model, images, pictures, names, tmp_path, tuple("01234"), [0, 1])
     weights = attention_weights(model, images, query=0)
     for i, name in enumerate(names):
         files = {path.name for path in (tmp_path / name).iterdir()}
@@ -243,16 +328,33 @@ def test_pictures_and_page(tmp_path: Path) -> None:
                 expected = colormaps["viridis"](((maps[head] - low) / (high - low)).numpy(), bytes=True)[..., :3]
                 assert np.abs(drawn[step // 2 :: step, step // 2 :: step].astype(int) - expected).max() <= 1
                 assert (drawn[:step, :step] == drawn[0, 0]).all(), "a patch is one flat square"
-    page = write_gallery(tmp_path, results, "A <title>").read_text()
+    page = write_gallery(tmp_path, names, "A <title>").read_text()
     found = Images()
     found.feed(page)
     assert len(found.images) == 2 * (1 + 6 + 1)
-    assert all(address.startswith("data:image/png;base64,") for address in found.addresses)
+    assert all(address.startswith(("data:image/png;base64,", "#image-")) for address in found.addresses)
     assert all(image["alt"] for image in found.images)
+    for i in range(2):  # a link to every image, and what bright and dark say is said in words too
+        assert f'<section id="image-{i}">' in page
+        assert f"#image-{i}" in found.addresses
+        for number, image in enumerate(found.images[8 * i + 1 : 8 * i + 7]):
+            row, column = map(int, re.search(r"most in row (\d), column (\d)$", image["alt"]).groups())
+            assert to_maps(weights[i])[number // 2, number % 2].argmax() == 3 * row + column
+            assert image["alt"].removeprefix("attention of the class token, ") in page
+    assert "outline:none" not in page.replace(" ", "")
     shown = {base64.b64decode(image["src"].partition(",")[2]) for image in found.images}
     assert (tmp_path / "0_7" / "layer_2_head_1.png").read_bytes() in shown
     assert "<b>" not in page
     assert "A &lt;title&gt;" in page
+
+
+def test_colours_can_be_read_in_grey_and_by_the_colour_blind() -> None:
+    """More attention is lighter, in every step; also without the red or the green of the picture."""
+    red, green, blue = torch.tensor(colormaps["viridis"](range(256))[:, :3]).T
+    linear = [torch.where(c > 0.04045, ((c + 0.055) / 1.055) ** 2.4, c / 12.92) for c in (red, green, blue)]
+    lightness = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    assert (lightness.diff() > 0).all()
+    assert (linear[1].diff() > 0).all(), "green alone, what is left to one who does not see red, rises too"
 
 
 def test_shipped_gallery_is_two_of_each_digit() -> None:
@@ -270,7 +372,11 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
         np.testing.assert_allclose(stored["layers_heads_rows_columns"], to_maps(weights).numpy(), atol=1e-4)
         shown = np.asarray(Image.open(io.BytesIO((folder / name / "image.png").read_bytes())))
         assert (shown[4::8, 4::8] == digits.images[index, 0].numpy()).all()
-    assert (folder / "index.html").is_file()
+    found = Images()
+    found.feed((folder / "index.html").read_text(encoding="utf-8"))
+    assert len(found.images) == 20 * 6
+    assert all("most in row" in image["alt"] for i, image in enumerate(found.images) if i % 6)
+    assert len([address for address in found.addresses if address.startswith("#")]) == 20
 
 
 @pytest.mark.parametrize(

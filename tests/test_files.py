@@ -14,8 +14,9 @@ from helpers import ROOT
 from survivor import toy_data, toy_fit, toy_model
 
 from mnist_vit import data, recipes
-from mnist_vit.attention import save_attention_images, write_gallery
+from mnist_vit.attention import save_attention_images
 from mnist_vit.files import DataError, write_atomic, write_json, write_text
+from mnist_vit.gallery import write_gallery
 from mnist_vit.weights import save_weights
 
 PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").rglob("*.py")}
@@ -26,10 +27,10 @@ PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path i
 
 def gallery(folder: Path) -> None:
     digits, model = toy_data(), toy_model()
-    results = save_attention_images(
+    save_attention_images(
         model, digits.normalise(digits.images[:1]), digits.images[:1], ["a"], folder, digits.classes, [0]
     )
-    write_gallery(folder, results, "title")
+    write_gallery(folder, ["a"], "title")
 
 
 WRITERS = {
@@ -231,10 +232,10 @@ def test_the_gallery_escapes_names(tmp_path: Path) -> None:
     """A file may be called like this, and so may a folder that is a class."""
     digits, name = toy_data(), '<img src=x onerror="alert(1)">'
     classes = ("<b>left", "right & 'wrong'")
-    results = save_attention_images(
+    save_attention_images(
         toy_model(), digits.normalise(digits.images[:1]), digits.images[:1], [name], tmp_path, classes, [0]
     )
-    page = write_gallery(tmp_path, results, f"Where {name} looks").read_text("utf-8")
+    page = write_gallery(tmp_path, [name], f"Where {name} looks").read_text("utf-8")
     assert "<img src=x" not in page
     assert "<b>" not in page
     assert page.count("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;") >= 3

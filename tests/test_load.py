@@ -151,17 +151,14 @@ def test_many_maps_are_drawn_in_parts_and_the_page_shows_some(tmp_path: Path, mo
 
     def draw(model, images, pictures, names, folder, classes, labels):
         sizes.append(len(images))
-        return [{"name": name, "layers_heads_rows_columns": [], "rollout": []} for name in names]
 
     shown = []
     monkeypatch.setattr(mnist_vit.recipes, "save_attention_images", draw)
-    monkeypatch.setattr(
-        mnist_vit.recipes, "write_gallery", lambda folder, results, title: shown.append((results, title))
-    )
+    monkeypatch.setattr(mnist_vit.recipes, "write_gallery", lambda folder, names, title: shown.append((names, title)))
     mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
     assert sum(sizes) == 1200
     assert max(sizes) <= 50, "the weights of all images at once would not fit in memory"
-    results, title = shown[0]
-    assert 300 <= len(results) <= 500
-    assert {result["name"][0] for result in results} == set("0123456789")
-    assert f"{len(results)} of them: all are in the folders" in title
+    names, title = shown[0]
+    assert 300 <= len(names) <= 500
+    assert {name[0] for name in names} == set("0123456789")
+    assert f"{len(names)} of them: all are in the folders" in title

@@ -174,19 +174,30 @@ def test_setup_cell_does_nothing_where_the_package_is_and_else_says_what_to_do(
 ) -> None:
     ran: list[str] = []
 
-    def run(address: str) -> None:
-        source = stamp.SETUP.format(repository=address).replace(
-            '%pip install -q "mnist-vit @ {SOURCE}"', "ran.append(SOURCE)"
-        )
+    def run(address: str, instead: str = "ran.append(SOURCE)") -> None:
+        source = stamp.SETUP.format(repository=address).replace('%pip install -q "mnist-vit @ {SOURCE}"', instead)
         exec(compile(source, "setup", "exec"), {"ran": ran})
 
     run("https://github.com/some-one/some-course")
     assert ran == []
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: ran or None)
     run("https://github.com/some-one/some-course")
     assert ran == ["git+https://github.com/some-one/some-course"]
+    ran.clear()
     with pytest.raises(SystemExit, match="not installed: run the first command"):
         run("https://github.com/no.home.yet/mnist-vit")
+    with pytest.raises(SystemExit, match="could not be installed: is there a network"):
+        run("https://github.com/some-one/some-course", instead="pass  # as pip does without a network: it only prints")
+
+
+def test_the_readmes_badges_are_stamped_too() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert stamp.stamp_readme(readme, stamp.repository()) == readme, "python notebooks/stamp.py"
+    elsewhere = stamp.stamp_readme(readme, "https://github.com/some-one/some-course")
+    for path in notebooks():
+        assert f"(https://colab.research.google.com/github/some-one/some-course/blob/main/notebooks/{path.name})" in (
+            elsewhere
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------- links

@@ -1,15 +1,22 @@
 """The README tells the story that the files tell: numbers, commands, tree, links, dependencies."""
 
 import ast
+import base64
+import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
+from helpers import from_file
+from PIL import Image
 
 from mnist_vit import attention_weights, recipes
-from mnist_vit.__main__ import COMMANDS, _parser
+from mnist_vit.__main__ import COMMANDS, _parser, main
+from mnist_vit.files import DataError
 from mnist_vit.weights import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,10 +69,11 @@ def test_the_tree_is_the_tree() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", README)
-    assert len(targets) >= 8
-    for target in targets:
-        assert (ROOT / target).exists(), target
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        targets = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+        assert targets or path.name == "scaling.md"
+        for target in targets:
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
 def test_every_notebook_stands_in_the_table_with_its_minutes() -> None:
@@ -88,9 +96,66 @@ def test_python_examples_are_python_and_name_what_exists() -> None:
     assert len(examples) == 2
     for example in examples:
         ast.parse(example)
-    assert attention_weights.__name__ in examples[1]
+    assert attention_weights.__name__ in examples[0]
+    assert len(examples[0].strip().splitlines()) <= 6, "import, model, images, weights: no more is needed"
+    torch.manual_seed(0)
+    shown: dict[str, Any] = {}
+    exec(examples[0].replace("vit_b_16", "vit_b_32"), shown)  # the same, in a quarter of the time
+    assert shown["weights"].shape == (2, 12, 12, 50, 50)
     for command in re.search(r"On the command line: (.*?)\. Each", README, re.DOTALL).group(1).split("`")[1::2]:
         assert command.removeprefix("mnist-vit ") in COMMANDS
+
+
+def test_small_models_beside_ours() -> None:
+    """What 07 tells of an MLP and a CNN, with the same command, size, accuracy and minutes."""
+    text = " ".join(README.split())
+    for name in ("mlp", "cnn"):
+        about = json.loads((ROOT / "notebooks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        for said in (f"{about['parameters']:,}", f"{about['metrics']['validation']['accuracy']:.2%}"):
+            assert said in text, said
+        assert f"{name} --epochs {about['recipe']['epochs']}`" in text
+        assert re.search(rf"after {round(about['seconds'] / 60)}\b", text), about["seconds"]
+
+
+def test_the_picture_is_drawn_by_its_script(tmp_path: Path) -> None:
+    said = from_file(ROOT / "docs" / "picture.py").draw(tmp_path / "picture.png")
+    number = re.search(r"a (\d), read as (\d) with probability ([\d.]+)", said)
+    alt = re.search(r"!\[(.*)\]\(docs/picture.png\)", README).group(1)
+    assert f"the answer, {number[2]}, with probability {number[3]}" in alt
+    assert number[1] == number[2]
+    stored, fresh = (base64.b64encode((folder / "picture.png").read_bytes()).decode()
+                     for folder in (ROOT / "docs", tmp_path))  # fmt: skip
+    assert from_file(ROOT / "notebooks" / "conftest.py").same_picture(stored, fresh), "python docs/picture.py"
+
+
+def test_the_first_screen_has_what_a_visitor_looks_for() -> None:
+    first = README[: README.index("## Numbers to expect")]
+    places = [first.index(part) for part in ("docs/picture.png", "```bash", "jupyter lab", "| notebook |", "glossary")]
+    assert places == sorted(places)
+    assert first[: places[2]].count("\n") < 35
+
+
+def test_your_own_folder_of_images_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's commands, on three classes of coloured pictures of different sizes."""
+    generator = torch.Generator().manual_seed(0)
+    for channel, name in enumerate(("leaf", "sea", "sun")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(60):
+            pixels = torch.randint(0, 120, (40 + i % 3, 50, 3), generator=generator, dtype=torch.uint8)
+            pixels[8:30, 10:40, channel] = 255
+            Image.fromarray(pixels.numpy()).save(tmp_path / "photos" / name / f"{i}.png")
+    monkeypatch.chdir(tmp_path)
+    block = README.split("<!-- own folder -->")[1].split("```bash\n")[1].split("\n```")[0]
+    commands = [line.removeprefix("mnist-vit ").split() for line in block.splitlines()]
+    assert [command[0] for command in commands] == ["train", "evaluate", "attention"]
+    for command in commands:
+        assert main(command) == 0
+    about = json.loads((tmp_path / "photos.json").read_text())
+    assert about["data"]["classes"] == ["leaf", "sea", "sun"]
+    assert recipes.evaluate("photos.pth", "photos").accuracy > 0.9
+    assert (tmp_path / "photos-maps" / "index.html").read_text().count("<section ") == 6
+    with pytest.raises(DataError, match="3 classes, the model needs 10"):
+        recipes.train(recipes.MODELS["vit_cifar10"](), "photos")
 
 
 def test_environment_yml_holds_no_second_dependency_list() -> None:
@@ -116,7 +181,8 @@ def test_no_module_is_longer_than_a_sitting() -> None:
 
 
 def test_leaves_import_no_sibling_but_files_and_modes() -> None:
-    for leaf in ("model", "data", "folders", "fast", "training", "evaluation", "attention", "files", "modes"):
+    leaves = "model data folders fast training evaluation attention gallery files modes"
+    for leaf in leaves.split():
         tree = ast.parse((ROOT / "mnist_vit" / f"{leaf}.py").read_text(encoding="utf-8"))
         siblings = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
         assert siblings <= {"files", "modes"} | ({"folders"} if leaf == "data" else set()), leaf

@@ -145,7 +145,8 @@ def _first_problem(
     unsolved = f'not solved yet. Replace the stub\'s last line; check.hint("{exercise.name}", 1) helps.'
     if answer is None or answer is ...:
         return unsolved, []
-    steps, got = exercise.run(answer), []
+    steps = exercise.run(answer)
+    got: list[Any] = []
     for what, value in expected:
         try:
             name, mine = next(steps)
@@ -223,7 +224,7 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
         return None if type(got) is type(expected) and got == expected else f"{what} is not {_describe(got)}."
     if isinstance(got, bool) or not isinstance(got, numbers.Number):
         return f"{what} must be a number, and is {_describe(got)}."
-    if abs(got - expected) <= (0 if isinstance(expected, int) else tolerance * max(1.0, abs(expected))):
+    if abs(got - expected) <= (0 if isinstance(expected, int) else tolerance * max(1.0, abs(expected))):  # type: ignore[operator, arg-type]
         return None
     return f"{what} is not {_describe(got)}."
 

@@ -76,7 +76,8 @@ def _block(answer: Any, dropout: float) -> tuple[MLPBlock, Any]:
     """The reference and the learner's block with the same random weights."""
     if isinstance(answer, nn.Module):
         raise Mistake("hand over the class itself, without brackets, not an object made from it.")
-    reference = randomise(MLPBlock(3, 7, dropout))
+    reference = MLPBlock(3, 7, dropout)
+    randomise(reference)
     block = answer(3, 7, dropout)
     copy_weights(reference, block)
     return reference, block
@@ -150,7 +151,12 @@ def _changed(change: Callable[[MLPBlock], Any]) -> Callable[[int, int, float], M
 
 def _put(**places: Callable[[], nn.Module]) -> Callable[[int, int, float], MLPBlock]:
     """Makes an MLPBlock with other modules at some places: ``_put(_1=nn.ReLU)``."""
-    return _changed(lambda block: [block.__setitem__(int(place[1:]), make()) for place, make in places.items()])
+
+    def change(block: MLPBlock) -> None:
+        for place, make in places.items():
+            block[int(place[1:])] = make()
+
+    return _changed(change)
 
 
 class _AlwaysDrops(nn.Module):

@@ -25,8 +25,8 @@ def _run_encoder(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(output, input=tokens, pos_embedding=module.pos_embedding)
     # the others, two dozen of them, in one row: the sentence of success stays short
     others = [value for what, value in parameter_gradients(output, module) if not what.endswith("pos_embedding")]
-    missing = any(value is None for value in others)
-    yield "gradient of all other parameters", None if missing else torch.cat([value.flatten() for value in others])
+    flat = [value.flatten() for value in others if value is not None]
+    yield "gradient of all other parameters", torch.cat(flat) if len(flat) == len(others) else None
 
     module.train()
     for part in module.layers.modules():  # the blocks' own dropout would hide where the encoder's stands

@@ -272,7 +272,8 @@ def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> Tensor | Non
     """The gradients of all parameters of a part, one after the other by name; None where none flows."""
     named = {name: p for name, p in sorted(module.named_parameters()) if name.split(".")[0] == part}
     found = [gradient for _, gradient in gradients(logits, **named)]
-    return None if any(gradient is None for gradient in found) else torch.cat([g.flatten() for g in found])
+    flat = [gradient.flatten() for gradient in found if gradient is not None]
+    return torch.cat(flat) if len(flat) == len(found) else None
 
 
 def _mutant(forward: Callable[[VisionTransformer, Tensor], Tensor], does: str) -> Mutant:

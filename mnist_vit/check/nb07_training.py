@@ -113,7 +113,7 @@ def _cosine(share: float) -> float:
 
 def _shares(answer: Callable[[int, int, int], float], steps: int, warmup: int) -> Tensor | None:
     """The answer for each step, as a tensor; numbers only."""
-    values = []
+    values: list[float] = []
     for step in range(steps + 1):
         value = answer(step, steps, warmup)
         if value is None or value is ...:

@@ -44,8 +44,9 @@ def _as_large_as_the_largest(labels: Tensor, predictions: Tensor, num_classes: i
 
 def _run_confusion(answer: Callable[[Tensor, Tensor, int], Tensor]) -> Iterator[tuple[str, Any]]:
     # class 3 has no images and is never named; one mistake happens twice; no two rows or columns are alike
-    labels, predictions = [0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 0, 0, 1, 1, 2, 2, 2, 2, 0]
-    yield "matrix of 10 images, 4 classes", answer(torch.tensor(labels), torch.tensor(predictions), 4)
+    labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+    predictions = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 0])
+    yield "matrix of 10 images, 4 classes", answer(labels, predictions, 4)
     generator = torch.Generator().manual_seed(81)
     labels = torch.randint(6, (300,), generator=generator)
     slip = torch.rand(300, generator=generator) < 0.3

@@ -124,8 +124,8 @@ def likeness(
         axes.set_ylabel("token")
     drawn.colorbar(panels[1].images[0], ax=panels[:2], label="cosine of the angle", shrink=0.8)
     axes = panels[2]
-    for values, name, marker, colour in zip(by_depth, names, "os", (BLUE, RED), strict=True):
-        axes.plot(range(len(values)), values, marker=marker, color=colour, label=name)
+    for means, name, marker, colour in zip(by_depth, names, "os", (BLUE, RED), strict=True):
+        axes.plot(range(len(means)), means, marker=marker, color=colour, label=name)
     axes.set_xlabel("blocks passed")
     axes.set_ylabel("mean over all pairs")
     axes.set_ylim(-0.05, 1.1)

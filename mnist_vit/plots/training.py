@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from .base import BLACK, BLUE, GREEN, ORANGE, RED, SKY, YELLOW, figure
 
-Row = dict[str, float]
+Row = dict[str, Any]
 
 
 def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
@@ -24,7 +25,7 @@ def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     loss = F.cross_entropy(logits, labels)
     loss.backward()
     numbers = sum(parameter.numel() for parameter in model.parameters())
-    slopes = sum(parameter.grad.numel() for parameter in model.parameters())
+    slopes = sum(parameter.grad.numel() for parameter in model.parameters() if parameter.grad is not None)
     model.zero_grad()
     places = [  # (column, row, name, what is written under it, colour)
         (0, 1, "batch", str(tuple(images.shape)), SKY),

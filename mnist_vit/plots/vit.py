@@ -23,9 +23,9 @@ def windmill(size: int = 512) -> Image.Image:
     def points(*pairs: tuple[float, float]) -> list[tuple[float, float]]:
         return [(x * s, y * s) for x, y in pairs]
 
-    for y in range(s):  # the sky is darker above
-        t = y / s
-        draw.line([(0, y), (s, y)], fill=(int(90 + 130 * t), int(160 + 75 * t), int(230 + 20 * t)))
+    for row in range(s):  # the sky is darker above
+        t = row / s
+        draw.line([(0, row), (s, row)], fill=(int(90 + 130 * t), int(160 + 75 * t), int(230 + 20 * t)))
     draw.ellipse(points((0.74, 0.07), (0.90, 0.23)), fill=(255, 214, 70))
     for x, y, r in (
         (0.12, 0.18, 0.05),

@@ -1,0 +1,220 @@
+"""The course in a real JupyterLab in headless Chromium: ``pytest -m browser``; ``-k 02_attention`` for one notebook.
+
+Screenshots stay in ``runs/browser/``, or in ``browser/`` under ``MNIST_VIT_OUT``.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+from helpers import ROOT, environment, notebooks
+
+pytestmark = pytest.mark.browser
+TOKEN = "course"
+BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "browser"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HERE = re.compile(r"(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|file:|data:|blob:|about:")
+
+# The open notebook as JupyterLab has it: whether its kernel is at rest, and for each code cell its number and errors.
+STATE = """() => {
+    const panel = window.jupyterapp.shell.currentWidget;
+    const cells = panel.content.widgets.map(cell => cell.model).filter(model => model.type === 'code');
+    return [panel.sessionContext.session?.kernel?.status === 'idle', cells.map(model => model.executionCount),
+            cells.flatMap(model => model.outputs.toJSON()).filter(output => output.output_type === 'error')
+                 .map(error => error.ename + ': ' + error.evalue)];
+}"""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; skips, with the reason, where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason='playwright is not installed: pip install -e ".[browser]"')
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    program = os.environ.get("MNIST_VIT_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    with api.sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except api.Error as error:
+            pytest.skip(f"no Chromium: apt install chromium, or playwright install chromium ({str(error)[:80]})")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """JupyterLab started by the README's command, on the learner's copy that the command before it makes."""
+    pytest.importorskip("jupyterlab", reason='jupyterlab is not installed: pip install -e ".[course]"')
+    home = tmp_path_factory.mktemp("home")
+    command = re.search(r"^\.venv/bin/(mnist-vit notebooks .*) && \.venv/bin/jupyter (lab .*)$", README, re.MULTILINE)
+    copy, start = command.groups()
+    env = environment(MNIST_VIT_OUT=str(home / "out"), MNIST_VIT_OFFLINE="1", MNIST_VIT_DATA="/nowhere", HOME=str(home))
+    env |= {"TQDM_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "TORCH_HOME": "/nowhere"}
+    env |= {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
+    env.pop("MPLBACKEND", None)
+    words = [sys.executable, "-m", "mnist_vit", *copy.split()[1:]]
+    subprocess.run(words, cwd=home, env=env, check=True, capture_output=True)
+    folder = home / copy.split()[-1]
+    for path in folder.glob("*.ipynb"):  # so that what is seen later was made here
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbformat.write(notebook, path)
+    shutil.copytree(ROOT / "attention", folder / "attention")
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--no-browser", "--allow-root", f"--port={port}", f"--IdentityProvider.token={TOKEN}"]
+    options += ["--LabApp.expose_app_in_browser=True", "--ServerApp.open_browser=False"]  # so that cells can be counted
+    words = [sys.executable, "-m", "jupyter", *start.split(), *options]
+    with open(home / "jupyter.log", "wb") as log:
+        server = subprocess.Popen(words, cwd=home, env=env, stdout=log, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{address}/api?token={TOKEN}", timeout=5).read()
+                break
+            except OSError:
+                assert server.poll() is None, (home / "jupyter.log").read_text()[-2000:]
+                time.sleep(0.5)
+        yield SimpleNamespace(address=address, folder=folder)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A tab from which no request leaves the machine: such requests are blocked, and listed in ``page.outside``."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    outside: list[str] = []
+
+    def guard(route: Any) -> None:
+        if HERE.match(route.request.url):
+            route.continue_()
+        else:
+            outside.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", guard)
+    context.set_default_timeout(120_000)  # milliseconds; a busy machine is slow
+    page = context.new_page()
+    page.outside = outside
+    yield page
+    context.close()
+
+
+def open_in_lab(page: Any, lab: SimpleNamespace, name: str) -> None:
+    page.goto(f"{lab.address}/lab/workspaces/{Path(name).stem}/tree/{name}?token={TOKEN}&reset")
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context?.isReady", timeout=120_000)
+
+
+def shot(page: Any, name: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name}.png")
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_run_all_runs_all(path: Path, page: Any, lab: SimpleNamespace) -> None:
+    open_in_lab(page, lab, path.name)
+    page.wait_for_function(f"() => ({STATE})()[0]", timeout=120_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    deadline = time.time() + 1200
+    while True:
+        idle, counts, errors = page.evaluate(STATE)
+        assert not errors, errors
+        if idle and None not in counts:
+            break
+        assert time.time() < deadline, f"after 20 minutes the cells were numbered {counts}"
+        time.sleep(1)
+    assert counts == list(range(1, len(counts) + 1))
+
+    stored = nbformat.read(path, as_version=4)
+    pictures = sum("image/png" in out.get("data", {}) for cell in stored.cells for out in cell.get("outputs", []))
+    page.keyboard.press("Control+s")
+    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty", timeout=60_000)
+    saved = nbformat.read(lab.folder / path.name, as_version=4)
+    drawn = sum("image/png" in out.get("data", {}) for cell in saved.cells for out in cell.get("outputs", []))
+    assert drawn == pictures, "as many pictures as are stored in the course's notebook"
+
+    for theme in ("Light", "Dark"):
+        change = f"execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})"
+        page.evaluate(f"() => window.jupyterapp.commands.{change}")
+        page.wait_for_function(f"() => document.body.dataset.jpThemeName === 'JupyterLab {theme}'")
+        for name, cell in (("top", 0), ("figure", first_picture(saved))):
+            page.evaluate(
+                "n => { const panel = window.jupyterapp.shell.currentWidget.content; panel.activeCellIndex = n;"
+                " return panel.scrollToItem(n, 'start'); }",
+                cell,
+            )
+            time.sleep(1.5)  # the theme's colours fade in
+            shot(page, f"{path.stem}_{theme.lower()}_{name}")
+    assert set(page.outside) <= {BADGE}, "nothing but the picture of the Colab badge is asked for elsewhere"
+
+
+def first_picture(notebook: nbformat.NotebookNode) -> int:
+    """The number of the first cell with a picture; 0 if there is none."""
+    drawn = (n for n, cell in enumerate(notebook.cells) if "image/png" in json.dumps(cell.get("outputs", [])))
+    return next(drawn, 0)
+
+
+PICTURES = "() => [...document.images].map(image => [image.complete, image.naturalWidth, image.alt])"
+
+
+def test_page_of_maps_from_disk(page: Any) -> None:
+    page.goto((ROOT / "attention" / "index.html").as_uri())
+    pictures = page.evaluate(PICTURES)
+    assert len(pictures) == 20 * 6
+    assert all(complete and width > 0 and alt for complete, width, alt in pictures)
+    shot(page, "maps_light")
+
+    # by keyboard alone: Tab reaches a link for every image, Enter goes there, End and Home scroll
+    names = []
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate("() => document.activeElement.getAttribute('href')"))
+    assert len(set(names)) == 20
+    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") != "none"
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => scrollY > 500")
+    shown = page.evaluate("() => document.querySelector(':target').getBoundingClientRect().top")
+    assert -5 <= shown <= 900
+    page.keyboard.press("Home")
+    page.wait_for_function("() => scrollY === 0")
+    page.emulate_media(color_scheme="dark")
+    shot(page, "maps_dark")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 360, "height": 700})  # a telephone: nothing sticks out
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+    shot(page, "maps_narrow")
+    assert page.outside == []
+
+
+def test_page_of_maps_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:
+    open_in_lab(page, lab, "attention/index.html")
+    for _ in range(60):
+        loaded = [frame for frame in page.frames if frame.locator("img").count() == 20 * 6]
+        if loaded:
+            break
+        time.sleep(0.5)
+    assert loaded, "no frame with the pictures"
+    shot(page, "maps_in_jupyterlab")
+    pictures = loaded[0].evaluate(PICTURES)
+    assert all(complete and width > 0 for complete, width, _ in pictures)
+    assert page.outside == []

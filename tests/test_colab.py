@@ -1,0 +1,159 @@
+"""Each notebook alone, as in Colab: ``pytest -m colab``; ``-k 02_attention`` for one.
+
+A fresh environment holds what Colab's own has of what the course uses (IPython and ipykernel of the versions that stand
+there), and neither this package nor torchinfo and mlxtend. A notebook is copied into an empty folder, stamped with the
+address of a wheel made here, and run from top to bottom; its setup cell installs the course. What pip brought is taken
+away again before the next one.
+
+The environment is made in ``runs/colab/`` once, in minutes and some 6 GB; ``MNIST_VIT_COLAB`` names another one.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from helpers import NOTEBOOKS, ROOT, code_cells, environment, from_file, notebooks, tags
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+stamp = from_file(NOTEBOOKS / "stamp.py")
+THERE = ["torch", "torchvision", "numpy", "matplotlib", "scikit-learn", "pillow", "tqdm", "tensorboard", "pandas"]
+KERNEL = ["ipython==7.34.0", "ipykernel==6.17.1"]  # what Colab has run for years
+NOT_THERE = {"mnist-vit", "torchinfo", "mlxtend"}
+
+
+def pip(python: Path, *words: str) -> str:
+    done = subprocess.run([python, "-m", "pip", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+    return done.stdout
+
+
+def installed(python: Path) -> dict[str, str]:
+    """Name and version of every package."""
+    lines = pip(python, "list", "--format=freeze", "--disable-pip-version-check").splitlines()
+    return {name.lower().replace("_", "-"): version for name, _, version in (line.partition("==") for line in lines)}
+
+
+@pytest.fixture(scope="session")
+def colab() -> Path:
+    """The Python of an environment like Colab's; made, if it is not there yet."""
+    place = Path(os.environ.get("MNIST_VIT_COLAB") or ROOT / "runs" / "colab")
+    python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        try:
+            pip(python, "install", "-q", "-c", str(ROOT / "constraints.txt"), *THERE)
+            pip(python, "install", "-q", *KERNEL)
+        except AssertionError as error:
+            pytest.skip(f"an environment like Colab's could not be made: {str(error)[-200:]}")
+    return python
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip(Path(sys.executable), "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def bare(colab: Path) -> Iterator[dict[str, str]]:
+    """What is installed before; what came since is taken away again."""
+    before = installed(colab)
+    assert not NOT_THERE & set(before), f"{colab} is not like Colab's: it has {NOT_THERE & set(before)}"
+    yield before
+    came = sorted(set(installed(colab)) - set(before))
+    if came:
+        pip(colab, "uninstall", "-q", "-y", *came)
+
+
+def run(notebook: nbformat.NotebookNode, python: Path, folder: Path, **extra: str) -> None:
+    """Run a notebook in an empty folder with that Python; raises CellExecutionError where a cell fails."""
+    kernel = folder.parent / "kernels" / "colab"
+    kernel.mkdir(parents=True)
+    (kernel / "kernel.json").write_text(
+        f'{{"argv": ["{python.as_posix()}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"],'
+        ' "display_name": "Colab", "language": "python"}'
+    )
+    kept = os.environ.get("JUPYTER_PATH")
+    os.environ["JUPYTER_PATH"] = str(folder.parent)
+    env = environment(MNIST_VIT_OUT="", MNIST_VIT_DATA="", MNIST_VIT_OFFLINE="1", TORCH_HOME="/nowhere", **extra)
+    env.pop("PYTHONPATH", None)
+    env.pop("MPLBACKEND", None)
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PATH": f"{python.parent}{os.pathsep}{env['PATH']}"}
+    where = {"metadata": {"path": str(folder)}}
+    try:
+        NotebookClient(notebook, timeout=1200, kernel_name="colab", resources=where).execute(env=env)
+    finally:
+        os.environ.pop("JUPYTER_PATH")
+        if kept is not None:
+            os.environ["JUPYTER_PATH"] = kept
+
+
+def alone(path: Path, source: str, folder: Path) -> nbformat.NotebookNode:
+    """A copy of one notebook, without outputs, whose setup cell installs from that address."""
+    folder.mkdir(parents=True)
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    stamp.stamp(notebook, path.stem, source)
+    for cell in notebook.cells:
+        if "setup" in tags(cell):
+            cell.source = cell.source.replace("git+file:", "file:")  # a wheel's file, and no repository
+    return notebook
+
+
+@pytest.mark.colab
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_runs_alone(path: Path, colab: Path, wheel: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "alone" / "content"
+    notebook = alone(path, wheel.as_uri(), folder)
+    run(notebook, colab, folder)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
+
+    now = installed(colab)
+    changed = {name: (version, now.get(name)) for name, version in bare.items() if now.get(name) != version}
+    assert changed == {}, "the course leaves alone what Colab brings"
+    assert now.keys() - bare.keys() == NOT_THERE, "and brings two small packages beside itself"
+
+
+@pytest.mark.colab
+def test_without_a_network_there_is_a_sentence(colab: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "alone" / "content"
+    notebook = alone(notebooks()[0], "https://github.com/some-one/some-course", folder)
+    with pytest.raises(CellExecutionError) as stop:
+        run(notebook, colab, folder, PIP_NO_INDEX="1", HTTPS_PROXY="http://127.0.0.1:9", GIT_TERMINAL_PROMPT="0")
+    assert stop.value.ename == "SystemExit"
+    assert stop.value.evalue == "mnist_vit could not be installed: is there a network? Then run this cell again"
+    (setup,) = (cell for cell in notebook.cells if "setup" in tags(cell))
+    shown = "".join("".join(out.get("traceback", [])) + out.get("text", "") for out in setup.outputs)
+    assert "Traceback (most recent call last)" not in re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert installed(colab) == bare
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_nothing_that_colab_has_not(path: Path) -> None:
+    """In the usual run: no widgets, no magic but pip, no other module than Colab's, the standard library's and ours."""
+    known = {name.replace("scikit-learn", "sklearn").replace("pillow", "PIL") for name in THERE}
+    known |= {"scipy", "IPython"}  # which scikit-learn and the kernel bring
+    known |= {"mnist_vit", "torchinfo", "mlxtend", *sys.stdlib_module_names}
+    for cell in code_cells(path):
+        magics = re.findall(r"^\s*([%!]\w*)", cell.source, re.MULTILINE)
+        assert magics in ([], ["%pip"]), cell.source
+        tree = ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", cell.source, flags=re.MULTILINE))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert name.partition(".")[0] in known, name
+                assert not re.search(r"widget|tqdm\.(auto|notebook)", name), name
