@@ -85,16 +85,16 @@ def attention_weights(
     if not images.is_floating_point():
         raise ValueError(f"images must be floats, normalised as the model wants them, got {images.dtype}: "
                          "data.normalise(images) makes them so")  # fmt: skip
-    if images.is_meta or any(layer.in_proj_weight.is_meta for layer in _attention_layers(model)):
-        raise ValueError("model and images must hold numbers, but one is on the device meta: build it on cpu")
-    if not images.isfinite().all():
+    parameter = next(_attention_layers(model)[0].parameters())
+    if images.is_meta and not parameter.is_meta:
+        raise ValueError("images must hold numbers, but they are on the device meta: make them on cpu")
+    if not images.is_meta and not images.isfinite().all():
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
     if batch_size is not None:
         check_sizes(batch_size=batch_size)
     if query is not None and not isinstance(query, int):
         raise TypeError(f"query must be the number of a token, or None for all, got {query!r}")
-    parameter = next(model.parameters())
-    parts = []
+    result, done = torch.empty(0), 0
     with keep_modes(model):
         model.eval()
         for batch in images.split(batch_size or len(images)):
@@ -105,8 +105,12 @@ def attention_weights(
             if query is not None and not -record[0].shape[-2] <= query < record[0].shape[-2]:
                 raise IndexError(f"query must be 0 to {record[0].shape[-2] - 1}, got {query}")
             rows = record if query is None else [weights[:, :, query] for weights in record]
-            parts.append(torch.stack(rows, dim=1))
-    return torch.cat(parts)
+            if done == 0:  # one place for the whole result, so that nothing is held twice
+                result = rows[0].new_empty(len(images), len(rows), *rows[0].shape[1:])
+            torch.stack(rows, dim=1, out=result[done : done + len(batch)])
+            done += len(batch)
+            del record, rows
+    return result
 
 
 def to_maps(rows: Tensor) -> Tensor:

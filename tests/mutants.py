@@ -95,7 +95,7 @@ LOOKING = [
     Change("attention.py", "attention.in_proj_weight[2 * width :]", "attention.in_proj_weight[width : 2 * width]", "test_attention.py::test_heads_add"),
     Change("attention.py", "attention.out_proj.weight.T.unflatten", "attention.out_proj.weight.unflatten", "test_attention.py::test_heads_add"),
     Change("attention.py", "low, high = float(layer_maps.min())", "low, high = 0.0", "test_attention.py::test_pictures"),
-    Change("attention.py", "<h2>{html.escape(head)}</h2>", "<h2>{head}</h2>", "test_attention.py::test_pictures"),
+    Change("gallery.py", "<h2>{html.escape(head)}</h2>", "<h2>{head}</h2>", "test_attention.py::test_pictures"),
     Change("attention.py", 'not images.is_floating_point():', 'False:', "test_bad_input.py::test_mistake_is_answered_by_a_sentence[attention_weights-3]"),
 ]  # fmt: skip
 JUDGING = [

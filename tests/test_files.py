@@ -165,8 +165,8 @@ def test_only_known_packages_are_imported() -> None:
     known = {"torch", "torchvision", "numpy", "matplotlib", "PIL", "tqdm"}
     harmless = {"argparse", "ast", "base64", "collections", "contextlib", "copy", "dataclasses", "difflib", "fcntl",
                 "functools", "hashlib", "html", "importlib", "inspect", "io", "itertools", "json", "linecache", "math",
-                "numbers", "os", "pathlib", "pkgutil", "re", "statistics", "struct", "sys", "time", "traceback", "typing", "warnings",
-                "zipfile"}  # fmt: skip
+                "numbers", "os", "pathlib", "pkgutil", "re", "statistics", "struct", "sys", "time", "traceback",
+                "typing", "warnings", "zipfile"}  # fmt: skip
     for path, tree in PACKAGE.items():
         for node in ast.walk(tree):
             names = []
