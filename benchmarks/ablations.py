@@ -5,8 +5,8 @@
 
 Needs MNIST (MNIST_VIT_DATA, or data/). Each run trains on the same 10,000 digits with the same short recipe, and is
 judged on the 5,000 validation digits. So this says what helps a model that learns for a minute, not what is best
-in the end. The position embedding starts as sines and cosines, as it does for the shipped weights, but as large as the
-tokens are: otherwise the model spends most of so short a run on finding out that places matter.
+in the end. The position embedding starts as sines and cosines, as it does for the shipped weights, and as large as the
+tokens are.
 
 Results go to notebooks/results/ablations.json after every run, so that all of it can be stopped and goes on. On one
 thread the base takes about a CPU minute, and all runs together take about 80.

@@ -265,7 +265,7 @@ TABLE: dict[str, list[Case]] = {
         (lambda: recipes.predict("none.png", model=None), TypeError, "got NoneType"),
     ],
     "load_model": [
-        (lambda: mnist_vit.load_model("vit_mnits"), WeightsError, "Give the path of a .pth file, or one of: vit_mnist"),
+        (lambda: mnist_vit.load_model("vit_mnits"), WeightsError, "Give the path of a .pth file, or one of: vit_cifar10, vit_mnist"),
         (lambda: mnist_vit.load_model("."), WeightsError, "is a folder; name the .pth file in it"),
     ],
     "load_weights": [

@@ -113,6 +113,16 @@ def test_the_result_on_the_official_test_images_is_the_stored_one(real_mnist: ob
         assert stored["accuracy"] >= 0.985, name
 
 
+def test_the_colour_model_s_results_are_the_stored_ones(real_cifar10: object) -> None:
+    stored = mnist_vit.weights.read_json("vit_cifar10")["metrics"]
+    result = mnist_vit.evaluate("vit_cifar10", "cifar10", split="validation")
+    assert result.accuracy == pytest.approx(stored["validation"]["accuracy"], abs=4e-4)
+    assert result.accuracy >= 0.775
+    images = mnist_vit.data.load_cifar10("test")
+    first = images.select(torch.arange(1000), "the first 1,000")  # torchvision's own files hold 10,000
+    assert abs(mnist_vit.evaluate("vit_cifar10", first).correct - stored["test"]["correct"]) <= 1
+
+
 def wrong(size: int = 28, channels: int = 1, classes: int = 10) -> ImageData:
     images = torch.zeros(2, channels, size, size, dtype=torch.uint8)
     names = tuple(map(str, range(classes)))

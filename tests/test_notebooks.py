@@ -24,10 +24,10 @@ BEATS = ["Goal", "Picture", "Math", "By hand", "Build", "Check", "Break it", "Yo
 HEADINGS = {
     "00": ["Goal", "Picture", "By hand", "Next"],
     **{f"{number:02}": BEATS for number in range(1, 7)},
-    "09": BEATS,
+    **dict.fromkeys(("07", "08", "09", "11"), BEATS),
     "10": ["Goal", "Picture", "Math", "By hand", "Next"],
 }
-COURSE = [  # notebooks may link to those that are still to come
+COURSE = [
     "00_start_here", "01_mlp", "02_attention", "03_multi_head_attention", "04_encoder_block", "05_encoder",
     "06_vision_transformer", "07_training", "08_evaluation", "09_attention_maps", "10_pretrained_vit",
     "11_cifar10_and_ablations",

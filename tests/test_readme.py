@@ -21,11 +21,11 @@ from mnist_vit.weights import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SHIPPED = [name for name in recipes.MODELS if name != "vit_cifar10"]
+DIGITS = [name for name in recipes.MODELS if name != "vit_cifar10"]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", DIGITS)
 def test_numbers_are_those_of_the_json(name: str) -> None:
     about = read_json(name)
     row = re.search(rf"^\| `{name}` \|(.*)\|$", README, re.MULTILINE).group(1)
@@ -40,7 +40,18 @@ def test_numbers_are_those_of_the_json(name: str) -> None:
     assert minutes == str(round(about["seconds"] / 60))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+def test_the_numbers_of_the_colour_model_are_those_of_its_json() -> None:
+    about, text = read_json("vit_cifar10"), " ".join(README.split())
+    validation, test = (about["metrics"][part] for part in ("validation", "test"))
+    low, high = test["interval"]
+    assert f"It has {about['parameters']:,} parameters, was trained on 45,000 CIFAR-10 images" in text
+    assert f"watched on 5,000 others ({validation['accuracy']:.1%} right)" in text
+    assert f"of 1,000 test images, read once, it gets {test['accuracy']:.1%} ({low:.1%} to {high:.1%})" in text
+    assert f"- `{about['command']}`: {about['seconds'] / 60:.0f} minutes" in text
+    assert validation["accuracy"] == pytest.approx(about["history"][-1]["validation_accuracy"], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", recipes.MODELS)
 def test_the_stored_command_gives_the_stored_recipe(name: str) -> None:
     about = read_json(name)
     options = vars(_parser().parse_args(about["command"].split()[3:]))

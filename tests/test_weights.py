@@ -23,7 +23,7 @@ from mnist_vit.model import VisionTransformer, vit_mnist
 from mnist_vit.recipes import MODELS
 from mnist_vit.weights import build_model, load_model, load_weights, model_config, read_json, save_weights
 
-SHIPPED = ("vit_mnist", "vit_mnist_p4", "vit_mnist_p7")
+SHIPPED = {"vit_mnist": "55,000", "vit_mnist_p4": "55,000", "vit_mnist_p7": "55,000", "vit_cifar10": "45,000"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -32,7 +32,7 @@ def test_shipped_weights(name: str) -> None:
     model = load_model(name)
     assert sum(p.numel() for p in model.parameters()) == about["parameters"]
     assert not model.training
-    assert about["data"]["name"].startswith("55,000")
+    assert about["data"]["name"].startswith(SHIPPED[name])
     for key in ("config", "recipe", "seed", "versions", "metrics", "sha256", "command", "seconds", "history"):
         assert key in about, key
     assert {path.suffix for path in shipped("weights").glob(f"{name}.*")} == {".pth", ".json"}
@@ -47,9 +47,10 @@ def test_the_courses_model_has_115498_parameters() -> None:
 def test_shipped_weights_load_into_torchvisions_class(name: str) -> None:
     config = {k: v for k, v in read_json(name)["config"].items() if k not in ("in_channels", "pool")}
     theirs = models.VisionTransformer(**config)
-    theirs.conv_proj = nn.Conv2d(1, theirs.hidden_dim, theirs.patch_size, theirs.patch_size)
+    channels = read_json(name)["config"]["in_channels"]
+    theirs.conv_proj = nn.Conv2d(channels, theirs.hidden_dim, theirs.patch_size, theirs.patch_size)
     load_weights(theirs, name)
-    images = torch.randn(2, 1, 28, 28)
+    images = torch.randn(2, channels, theirs.image_size, theirs.image_size)
     with torch.no_grad():
         assert torch.equal(theirs.eval()(images), load_model(name)(images))
 
@@ -208,7 +209,7 @@ DAMAGE = r"w\.pth: it is cut short, damaged or no weights file\. Get the file ag
 NO_STATE = r"w\.pth holds no state_dict \(names and tensors\)\. Save torch\.save"
 HUGE = r"w\.pth holds [\d,]+ bytes or more once unpacked, and the model has 427,432: .* Get the file again"
 KINDS = {
-    "missing": r"there are no weights at .*nothing\.pth. Give the path of a \.pth file, or one of: vit_mnist",
+    "missing": r"there are no weights at .*nothing\.pth. Give the path of a \.pth file, or one of: vit_cifar10, vit_mnist",
     "folder": "is a folder; name the .pth file in it",
     "hostile": CODE,
     "hostile legacy": CODE,
