@@ -198,7 +198,8 @@ def test_the_curves_of_the_colour_run_are_what_the_text_says() -> None:
     first = next(i for i in range(5, len(ahead)) if not ahead[i])
     assert first > len(history) / 2, "for half of the run validation is ahead"
     assert not any(ahead[first:])
-    assert history[-1]["accuracy"] > history[-1]["validation_accuracy"] + 0.05
+    assert round(100 * history[-1]["accuracy"]) == 89, "ends near 89 %"
+    assert 0.78 < history[-1]["validation_accuracy"] < 0.8, "lies flat just below 80 %"
     losses = [row["validation_loss"] for row in history]
     assert losses[-1] > min(losses) + 0.02, "its loss rises"
     late = [row["validation_accuracy"] for row in history[first:]]

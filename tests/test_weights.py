@@ -209,7 +209,7 @@ DAMAGE = r"w\.pth: it is cut short, damaged or no weights file\. Get the file ag
 NO_STATE = r"w\.pth holds no state_dict \(names and tensors\)\. Save torch\.save"
 HUGE = r"w\.pth holds [\d,]+ bytes or more once unpacked, and the model has 427,432: .* Get the file again"
 KINDS = {
-    "missing": r"there are no weights at .*nothing\.pth. Give the path of a \.pth file, or one of: vit_cifar10, vit_mnist",
+    "missing": r"there are no weights at .*nothing\.pth. Give the path of a \.pth file, or one of: vit_cifar10",
     "folder": "is a folder; name the .pth file in it",
     "hostile": CODE,
     "hostile legacy": CODE,
