@@ -33,7 +33,7 @@ class Change:
 
 
 START, EQUAL = "test_model.py::test_start_values_are_torchvisions", "test_model.py::test_logits_and_every_gradient"
-SCRATCH = "test_model.py::test_attention_from_scratch_is test_model.py::test_attention_from_scratch_drops"
+SCRATCH = "test_model.py::test_attention_from_scratch_is test_model.py::test_attention_from_scratch_drops test_model.py::test_attention_from_scratch_takes"
 HEAD = "test_model.py::test_get_attention_output"
 FAST = "test_fast.py::test_same_logits_and_gradients"
 AVERAGED = "test_training.py::test_the_model_ends_with_the_averaged"

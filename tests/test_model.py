@@ -188,6 +188,16 @@ def test_attention_from_scratch_is_torchs(width: int, heads: int, tokens: int) -
     assert ours_(inputs[0], inputs[0], inputs[0], need_weights=False)[1] is None
 
 
+def test_attention_from_scratch_takes_keys_and_values_of_other_tokens() -> None:
+    theirs_, ours_ = nn.MultiheadAttention(16, 2, batch_first=True), MultiHeadAttention(16, 2)
+    randomise(theirs_, ours_)
+    query, key, value = torch.randn(2, 4, 16), torch.randn(2, 6, 16), torch.randn(2, 6, 16)
+    out, weights = ours_(query, key, value)
+    assert weights.shape == (2, 4, 6)
+    for a, b in zip((out, weights), theirs_(query, key, value), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_attention_from_scratch_drops_the_same_weights() -> None:
     theirs_, ours_ = nn.MultiheadAttention(16, 2, dropout=0.5, batch_first=True), MultiHeadAttention(16, 2, dropout=0.5)
     randomise(theirs_, ours_)

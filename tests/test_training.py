@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import environment, randomise
 from survivor import toy_data, toy_fit, toy_model
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
@@ -77,15 +78,18 @@ def test_same_seed_same_result_and_another_seed_another() -> None:
 
 
 def test_the_model_ends_with_the_averaged_weights() -> None:
-    """One epoch of one step: the first average is the weights after it; with more it lies behind."""
+    """The average starts as the weights after the first step; then half of it and half of the new ones."""
     model = toy_model()
-    seen: list[torch.Tensor] = []
-    hook = model.register_forward_pre_hook(lambda *_: seen.append(model.heads.head.bias.detach().clone()))
+    steps: list[torch.Tensor] = []
+    hook = register_optimizer_step_post_hook(lambda *_: steps.append(model.heads.head.weight.detach().clone()))
     toy_fit(model, 2)
     hook.remove()
-    steps = torch.stack(seen)
-    assert not torch.equal(model.heads.head.bias, steps[-1])
-    assert steps[:, 0].min() - 0.01 <= model.heads.head.bias[0] <= steps[:, 0].max() + 0.01
+    expected = steps[0]
+    for weights in steps[1:]:
+        expected = 0.5 * expected + 0.5 * weights
+    torch.testing.assert_close(model.heads.head.weight.detach(), expected, rtol=0, atol=1e-6)
+    assert not torch.allclose(expected, steps[-1], rtol=0, atol=1e-4)
+    assert not torch.allclose(expected, steps[0], rtol=0, atol=1e-4)
 
 
 def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -174,6 +174,8 @@ def damaged(kind: str, folder: Path) -> Path:
         "numpy's": lambda: path.write_bytes(numpy_file()),
         "another architecture": lambda: torch.save(vit_mnist(4).state_dict(), path),
         "deeper": lambda: torch.save(vit_mnist_of_3_layers().state_dict(), path),
+        "one name less": lambda: torch.save(dict(list(vit_mnist(7).state_dict().items())[:-1]), path),
+        "one name more": lambda: torch.save({**vit_mnist(7).state_dict(), "extra": torch.zeros(3)}, path),
         "a list": lambda: torch.save([torch.zeros(3)], path),
         "numbers": lambda: torch.save({"class_token": 3}, path),
         "numbered": lambda: torch.save({0: torch.zeros(3)}, path),
@@ -228,6 +230,8 @@ KINDS = {
     r"the file, \(64, 1, 7, 7\) in the model\. Build the model they were made for",
     "deeper": r"w\.pth holds weights of another architecture: .*are missing, such as heads\.pre_logits.*not in the "
     "model, such as .*layer_2.*Build the model",
+    "one name less": r"w\.pth holds weights of another architecture: .*are missing, such as heads\.head\.bias",
+    "one name more": r"w\.pth holds weights of another architecture: .*not in the model, such as extra",
     "CIFAR-10's": r"w\.pth holds weights of another architecture: .*Build the model they were made for",
     "a list": NO_STATE,
     "numbers": NO_STATE,
