@@ -2,7 +2,6 @@
 
 import argparse
 import inspect
-import os
 import re
 import sys
 import typing
@@ -35,22 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("mnist-vit: stopped; every file written so far is whole", file=sys.stderr)
         return 130
-    except (
-        DataError,
-        WeightsError,
-        ValueError,
-        IndexError,
-        ImportError,
-        OSError,
-        MemoryError,
-        OutOfMemoryError,
-    ) as error:
-        if os.environ.get("MNIST_VIT_DEBUG"):
-            raise
-        remedy = (
-            ": out of memory, try a smaller --batch-size" if isinstance(error, MemoryError | OutOfMemoryError) else ""
-        )
-        print(f"mnist-vit: {error}{remedy}", file=sys.stderr)
+    except (MemoryError, OutOfMemoryError) as error:
+        print(f"mnist-vit: {error}: out of memory, try a smaller --batch-size", file=sys.stderr)
+        return 2
+    except (DataError, WeightsError, ValueError, IndexError, ImportError, OSError) as error:
+        print(f"mnist-vit: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -3,7 +3,7 @@
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -122,12 +122,12 @@ def check_heads(width_name: str, width: int, num_heads: int) -> None:
         raise ValueError(f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads")
 
 
-def nearest(given: object, known: Iterable[str]) -> str:
+def nearest(given: object, known: Collection[str]) -> str:
     """The words "(did you mean …?)" with the nearest known name, after a space; nothing if none is near."""
-    near = difflib.get_close_matches(str(given), list(known), n=1)
+    near = difflib.get_close_matches(str(given), known, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def unknown(kind: str, given: object, known: Iterable[str]) -> str:
+def unknown(kind: str, given: object, known: Collection[str]) -> str:
     """The sentence for a name that is not known: the nearest right one, and all of them."""
     return f'there is no {kind} "{given}"{nearest(given, known)}: name one of {", ".join(known)}'

@@ -1,5 +1,6 @@
 """The ablations: changes do what they say, the command repeats a run, notebook 11 tells what the stored runs tell."""
 
+import ast
 import json
 import re
 import shlex
@@ -204,3 +205,12 @@ def test_the_curves_of_the_colour_run_are_what_the_text_says() -> None:
     assert losses[-1] > min(losses) + 0.02, "its loss rises"
     late = [row["validation_accuracy"] for row in history[first:]]
     assert max(late) - min(late) < 0.02, "its accuracy stands still"
+
+
+def test_the_notebook_takes_the_mlp_away_as_the_script_does() -> None:
+    def nothing(source: str) -> str:
+        (found,) = (part for part in ast.parse(source).body if getattr(part, "name", "") == "Nothing")
+        return ast.dump(found)
+
+    (shown,) = (cell.source for cell in read(NOTEBOOK).cells if "class Nothing" in cell.source)
+    assert nothing(shown) == nothing((ROOT / "benchmarks" / "ablations.py").read_text(encoding="utf-8"))

@@ -138,14 +138,8 @@ def dots(accuracy: dict[str, Sequence[float]], words: dict[str, str]) -> Figure:
         axes.plot(sum(runs) / len(runs), place, mark, color=colour, ms=9, alpha=0.75)
         axes.plot(runs, [place] * len(runs), "o", color=BLACK, ms=3.5, mew=0)
     for verdict, (colour, mark) in looks.items():
-        axes.plot(
-            [],
-            [],
-            mark,
-            color=colour,
-            ms=8,
-            label="the base, or too close to tell" if verdict == "unclear" else verdict,
-        )
+        label = "the base, or too close to tell" if verdict == "unclear" else verdict
+        axes.plot([], [], mark, color=colour, ms=8, label=label)
     axes.plot([], [], "o", color=BLACK, ms=3.5, label="one run")
     axes.set_yticks(range(len(accuracy)), [words[name] for name in accuracy])
     axes.set_ylim(len(accuracy) - 0.4, -0.6)
