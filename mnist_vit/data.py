@@ -92,10 +92,13 @@ class ImageData:
 
     def normalise(self, images: Tensor) -> Tensor:
         """uint8 0 to 255, or float 0 to 1, -> float32 as the model wants it; (n, c, h, w) both."""
-        scale = 255.0 if images.dtype == torch.uint8 else 1.0
-        mean = torch.tensor(self.mean, device=images.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=images.device).view(-1, 1, 1)
-        return (images.float() / scale - mean) / std
+        if images.dim() != 4 or images.shape[1] != len(self.mean):
+            raise ValueError(f"images must be (n, c, h, w) with {len(self.mean)} channels, got {tuple(images.shape)}")
+        images = images.float() / (255.0 if images.dtype == torch.uint8 else 1.0)
+        for channel, (mean, std) in enumerate(zip(self.mean, self.std, strict=True)):
+            images[:, channel] -= mean  # plain numbers: a tensor of them would make a GPU wait
+            images[:, channel] /= std
+        return images
 
 
 class Loader:
@@ -175,14 +178,16 @@ def augment(
     for name, value in (("degrees", degrees), ("scale", scale), ("shift", shift)):
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} must be 0 or more, the most in either direction, got {value}")
-    n, size = len(images), images.shape[-1]
+    n, _, height, width = images.shape
     angle, stretch, dx, dy = (torch.rand(4, n, generator=generator) * 2 - 1).unbind()
     angle, stretch = angle * math.radians(degrees), 1 + stretch * scale
     mirror = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0) if flip else 1.0
     cos, sin = stretch * angle.cos(), stretch * angle.sin()
-    rows = [cos * mirror, -sin, dx * 2 * shift / size, sin * mirror, cos, dy * 2 * shift / size]
-    theta = torch.stack(rows, dim=1).view(n, 2, 3).to(images.device)
-    grid = F.affine_grid(theta, list(images.shape), align_corners=False)
+    rows = [cos * mirror, -sin, dx * 2 * shift / width, sin * mirror, cos, dy * 2 * shift / height]
+    theta = torch.stack(rows).view(2, 3, n, 1, 1).to(images.device, non_blocking=True)
+    x = torch.linspace(-1, 1, width, device=images.device) * (width - 1) / width  # the pixels' middles
+    y = torch.linspace(-1, 1, height, device=images.device).view(-1, 1) * (height - 1) / height
+    grid = torch.stack([a * x + b * y + c for a, b, c in theta]).permute(1, 2, 3, 0)  # what F.affine_grid gives, sooner
     return F.grid_sample(images, grid, align_corners=False)
 
 

@@ -174,6 +174,10 @@ TABLE: dict[str, list[Case]] = {
         (lambda: Loader(toy(), 2.5), ValueError, "batch_size must be a positive multiple of the 1 processes, got 2.5"),
         (lambda: Loader(toy(0), 2), DataError, "toy: there are no images in it"),
     ],
+    "ImageData.normalise": [
+        (lambda: toy().normalise(torch.rand(2, 3, 28, 28)), ValueError, "(n, c, h, w) with 1 channels, got (2, 3, 28, 28)"),
+        (lambda: toy().normalise(torch.rand(28, 28)), ValueError, "(n, c, h, w) with 1 channels, got (28, 28)"),
+    ],
     "augment": [
         (lambda: shifted(degrees=-1.0), ValueError, "degrees must be 0 or more, the most in either direction, got -1.0"),
         (lambda: shifted(scale=float("nan")), ValueError, "scale must be 0 or more"),

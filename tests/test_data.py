@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image, ImageDraw
 
 from mnist_vit.data import (
@@ -165,6 +166,20 @@ def test_augment_turns_shifts_and_mirrors() -> None:
     assert 0.3 < left < 0.7
     shifted = augment(images, generator, shift=2)
     assert (shifted.flatten(1).argmax(1) != 40).any()
+
+
+@pytest.mark.parametrize(("height", "width"), [(28, 28), (5, 9)])
+def test_augment_is_what_pytorch_makes_of_the_same_changes(height: int, width: int) -> None:
+    """The random numbers once more, and then torch's own affine_grid, in which a whole picture is 2 wide."""
+    images = torch.rand(50, 2, height, width)
+    degrees, scale, shift = 30.0, 0.2, 1.5
+    changed = augment(images, torch.Generator().manual_seed(3), degrees, scale, shift)
+    angle, stretch, dx, dy = torch.rand(4, 50, generator=torch.Generator().manual_seed(3)) * 2 - 1
+    angle, stretch = torch.deg2rad(angle * degrees), 1 + stretch * scale
+    top = torch.stack([stretch * angle.cos(), -stretch * angle.sin(), dx * shift * 2 / width], dim=1)
+    bottom = torch.stack([stretch * angle.sin(), stretch * angle.cos(), dy * shift * 2 / height], dim=1)
+    grid = F.affine_grid(torch.stack([top, bottom], dim=1), list(images.shape), align_corners=False)
+    torch.testing.assert_close(changed, F.grid_sample(images, grid, align_corners=False), atol=1e-4, rtol=0)
 
 
 def test_folder_of_images(tmp_path: Path) -> None:
