@@ -1,10 +1,13 @@
 """The same logits and gradients as the plain model, sooner: what nobody reads is not computed.
 
 1. One matrix product makes queries, keys and values, and ``F.scaled_dot_product_attention`` uses them as they lie.
-2. The head reads one token of the last block. That block needs the keys and values of every token, but the query,
-   the projection, the norms and the MLP of the class token only.
+2. The head reads one token of the last block. So that block computes the query, the projections, the second norm and
+   the MLP of the class token only, and for one query no token needs a key or a value of its own (``_attend_once``).
 3. While training, patches may be left out (``keep_patches``): blank paper teaches little and costs as much as ink.
 """
+
+import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -53,7 +56,7 @@ class FastVisionTransformer(nn.Module):
         for block in blocks:
             x = _apply_block(block, x)
         if self.pool == "token":
-            x = encoder.ln(_apply_block(last, x, queries=1)).squeeze(1)
+            x = encoder.ln(_apply_block(last, x, _attend_once)).squeeze(1)
         else:
             x = encoder.ln(_apply_block(last, x))[:, 1:].mean(dim=1)
         return self.heads(x)
@@ -91,27 +94,40 @@ def _is_known(module: nn.Module) -> bool:
     return original and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
-def _apply_block(block: nn.Module, x: Tensor, queries: int | None = None) -> Tensor:
-    """An encoder block for the first ``queries`` tokens (None: all): (n, s, hidden_dim) -> (n, queries, hidden_dim)."""
-    y = _attend(block.self_attention, block.ln_1(x), queries)
-    x = x[:, :queries] + block.dropout(y)
-    return x + block.mlp(block.ln_2(x))
-
-
-def _attend(attention: nn.Module, x: Tensor, queries: int | None) -> Tensor:
-    """Self-attention with packed projections, asked by the first ``queries`` tokens only."""
+def _attend(attention: nn.Module, x: Tensor) -> Tensor:
+    """Self-attention with packed projections: (n, s, width) -> the same."""
     n, s, width = x.shape
     heads = attention.num_heads
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
-    if queries is None:
-        # (n, s, 3 * width) -> three times (n, heads, s, head_dim), all of them views
-        qkv = F.linear(x, weight, bias).view(n, s, 3, heads, width // heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-    else:
-        q = F.linear(x[:, :queries], weight[:width], bias[:width]).view(n, -1, heads, width // heads).transpose(1, 2)
-        kv = F.linear(x, weight[width:], bias[width:]).view(n, s, 2, heads, width // heads)
-        k, v = kv.permute(2, 0, 3, 1, 4)
+    # (n, s, 3 * width) -> three times (n, heads, s, head_dim), all of them views
+    qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias).view(n, s, 3, heads, width // heads)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
     dropout = attention.dropout if attention.training else 0.0
     x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-    # (n, heads, queries, head_dim) -> (n, queries, width)
+    # (n, heads, s, head_dim) -> (n, s, width)
     return attention.out_proj(x.transpose(1, 2).flatten(2))
+
+
+def _attend_once(attention: nn.Module, x: Tensor) -> Tensor:
+    """Self-attention in which the class token alone asks: (n, s, width) -> (n, 1, width).
+
+    A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k. The last term is the same for every token, so softmax takes
+    it out again. What a head brings is the sum of a (W_v x + b_v) over the tokens, which is W_v (sum of a x) and b_v as
+    often as the weights a sum to: once, or with dropout a little more or less.
+    """
+    width, heads = x.shape[2], attention.num_heads
+    w_q, w_k, w_v = attention.in_proj_weight.view(3, heads, width // heads, width)
+    b_q, _, b_v = attention.in_proj_bias.view(3, heads, width // heads)
+    q = torch.einsum("nw,hdw->nhd", x[:, 0], w_q) + b_q
+    looked_for = torch.einsum("nhd,hdw->nhw", q, w_k) / math.sqrt(width // heads)
+    weights = (looked_for @ x.transpose(1, 2)).softmax(dim=-1)  # (n, heads, s)
+    weights = F.dropout(weights, attention.dropout, attention.training)
+    found = weights @ x  # (n, heads, width)
+    values = torch.einsum("nhw,hdw->nhd", found, w_v) + weights.sum(dim=-1, keepdim=True) * b_v
+    return attention.out_proj(values.flatten(1)).unsqueeze(1)
+
+
+def _apply_block(block: nn.Module, x: Tensor, attend: Callable[[nn.Module, Tensor], Tensor] = _attend) -> Tensor:
+    """An encoder block for the tokens that ask: (n, s, hidden_dim) -> (n, s or 1, hidden_dim)."""
+    y = attend(block.self_attention, block.ln_1(x))
+    x = x[:, : y.shape[1]] + block.dropout(y)
+    return x + block.mlp(block.ln_2(x))

@@ -74,13 +74,16 @@ MODEL = [
 FASTER = [
     Change("fast.py", "+ encoder.pos_embedding[:, 1:]", "+ encoder.pos_embedding[:, :-1]", FAST),
     Change("fast.py", "x = encoder.dropout(torch.cat([class_token, patches], dim=1))", "x = torch.cat([class_token, patches], dim=1)", "test_fast.py::test_every_dropout"),
-    Change("fast.py", "x = x[:, :queries] + block.dropout(y)", "x = x[:, :queries] + y", "test_fast.py::test_every_dropout"),
+    Change("fast.py", "x = x[:, : y.shape[1]] + block.dropout(y)", "x = x[:, : y.shape[1]] + y", "test_fast.py::test_every_dropout"),
     Change("fast.py", "[:, 1:].mean(dim=1)", "[:, :-1].mean(dim=1)", FAST),
     Change("fast.py", "if self.training and self.keep_patches is not None:", "if self.keep_patches is not None:", "test_fast.py::test_evaluation_uses"),
     Change("fast.py", "> 1e-3).float()", "> 9e9).float()", "test_fast.py::test_patches_left_out"),
     Change("fast.py", "dropout if attention.training else 0.0", "dropout", "test_fast.py::test_dropout test_fast.py::test_same_logits"),
     Change("fast.py", "(module._forward_hooks or module._forward_pre_hooks or", "(module._forward_hooks or", "test_fast.py::test_a_changed_model"),
-    Change("fast.py", "q = F.linear(x[:, :queries], weight[:width], bias[:width])", "q = F.linear(x[:, :queries], weight[width:2 * width], bias[:width])", FAST),
+    Change("fast.py", 'x[:, 0], w_q) + b_q', 'x[:, 0], w_q)', FAST),
+    Change("fast.py", 'found, w_v)', 'found, w_k)', FAST),
+    Change("fast.py", "weights.sum(dim=-1, keepdim=True) * b_v", "b_v", "test_fast.py::test_every_dropout test_fast.py::test_dropout"),
+    Change("fast.py", "weights = F.dropout(weights, attention.dropout, attention.training)", "pass", "test_fast.py::test_dropout"),
 ]  # fmt: skip
 LOOKING = [
     Change("attention.py", '"average_attn_weights": False}', '"average_attn_weights": True}', "test_attention.py::test_weights_are"),
