@@ -4,13 +4,15 @@
     python benchmarks/speed.py model attention  # these sections only; the others keep their stored figures
 
 Sections: model (training step and evaluation against torchvision's class, and how far the machine's limit is),
-attention (maps against a plain forward), data (the loader against DataLoader and transforms.v2), startup (import), gpu
-(seconds to 99 %, where there is one). One thread. Results go to benchmarks/results/speed.json, and as a page to
-speed.md beside it. Two runs of the same code differ by up to 10 % on a shared machine: look at lowest and highest too.
+attention (maps against a plain forward), data (the loader against DataLoader and transforms.v2), startup (import),
+course (each notebook's outputs compared, on all cores), gpu (seconds to 99 %, where there is one). One thread, unless
+said otherwise. Results go to benchmarks/results/speed.json, and as a page to speed.md beside it. Two runs of the same
+code differ by up to 10 % on a shared machine: look at lowest and highest too.
 """
 
 import argparse
 import copy
+import os
 import subprocess
 import sys
 import time
@@ -311,6 +313,25 @@ def startup(rounds: int, tiny: bool) -> Figure:
     return {"figures": [figure("import", "import mnist_vit / import torch", "at most", 1.15, measured)]}
 
 
+# ---- the course itself ----
+
+
+def course(rounds: int, tiny: bool) -> Figure:
+    """Seconds that it takes to run a notebook and compare its outputs, in a process of its own, its start included."""
+    root = measure.RESULTS.parents[1]
+    paths = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    free = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    seconds: dict[str, float] = {}
+    for path in paths[:1] if tiny else paths:
+        start = time.perf_counter()
+        command = [sys.executable, "-m", "pytest", "-q", str(path)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=root, env=free)
+        seconds[path.stem] = round(time.perf_counter() - start, 1)
+        print(f"{path.stem}: {seconds[path.stem]} s", flush=True)
+    machine = measure.machine() | {"threads": os.cpu_count()}
+    return {"figures": [], "machine": machine, "seconds": {"all": round(sum(seconds.values()), 1), **seconds}}
+
+
 # ---- a GPU, where there is one ----
 
 
@@ -328,7 +349,7 @@ def gpu(rounds: int, tiny: bool) -> Figure:
     return {"figures": [], "seconds_to_99": seconds, "history": history}
 
 
-SECTIONS = {"model": model, "attention": attention, "data": data, "startup": startup, "gpu": gpu}
+SECTIONS = {"model": model, "attention": attention, "data": data, "startup": startup, "course": course, "gpu": gpu}
 
 
 def page(results: Figure) -> str:
@@ -358,6 +379,8 @@ def page(results: Figure) -> str:
             text += measure.table(heads, rows)
         for key, value in section.get("memory", {}).items():
             text += f"\nMemory, {value}:\n\n" if key == "what" else f"- {key}: {value}\n"
+        if "seconds" in section:
+            text += "\n" + measure.table(("notebook", "seconds"), section["seconds"].items())
         if "note" in section or "seconds_to_99" in section:
             text += f"\n{section.get('note') or section['seconds_to_99']}.\n"
     return text

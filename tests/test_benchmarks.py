@@ -84,13 +84,14 @@ def test_speed_runs_and_writes_table_and_numbers(
     monkeypatch.setattr(speed, "peak_memory", lambda kind, count, size: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     speed.main(["model", "attention", "--tiny", "--rounds", "1", "--out", str(out)])
-    speed.main(["data", "gpu", "--tiny", "--rounds", "1", "--out", str(out)])  # goes beside what is there
+    speed.main(["data", "course", "gpu", "--tiny", "--rounds", "1", "--out", str(out)])  # goes beside what is there
     check_speed(scripts, out)
     results = scripts["measure"].read(out)
-    assert list(results) == ["model", "attention", "data", "gpu"]
+    assert list(results) == ["model", "attention", "data", "course", "gpu"]
     assert len(results["model"]["figures"]) == 9
     assert [row["model"] for row in results["model"]["roofline"]["rows"]] == ["readable", "readable", "fast", "fast"]
     assert all(len(row["top_five"]) == 5 for row in results["model"]["roofline"]["rows"])
+    assert list(results["course"]["seconds"]) == ["all", "00_start_here"]
     assert results["gpu"]["note"] == "no CUDA device"
 
 
@@ -120,7 +121,8 @@ def test_speed_names_its_sections_when_asked_for_another(
 ) -> None:
     with pytest.raises(SystemExit):
         scripts["speed"].main(["modle"])
-    assert "there is no section modle: name some of model, attention, data, startup, gpu" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "there is no section modle: name some of model, attention, data, startup, course, gpu" in told
 
 
 def test_the_class_tokens_rows_need_a_small_part_of_the_memory(scripts: dict[str, ModuleType]) -> None:
