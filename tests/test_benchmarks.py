@@ -4,7 +4,7 @@ import ast
 import doctest
 import re
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from torchvision.models import vit_b_16
 from mnist_vit import recipes
 from mnist_vit.data import ImageData
 from mnist_vit.model import vit_mnist
+from mnist_vit.weights import read_json
 
 PAGE = ROOT / "docs" / "scaling.md"
 
@@ -26,11 +27,13 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import measure
     import processes
+    import seeds
     import speed
     import time_to_accuracy
 
     threads = torch.get_num_threads()
-    yield {"measure": measure, "processes": processes, "speed": speed, "time_to_accuracy": time_to_accuracy}
+    modules = (measure, processes, seeds, speed, time_to_accuracy)
+    yield {module.__name__: module for module in modules}
     torch.set_num_threads(threads)
 
 
@@ -190,6 +193,28 @@ def test_processes_compares_the_epochs_after_the_first(
     assert results["images_per_second"] == {"1": 500, "2": 1000}
 
 
+def test_seeds_differ_in_nothing_but_the_seed(
+    scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, asked, about = scripts["seeds"], [], read_json("vit_mnist_p7") | {"seeds": {}}
+
+    def train(name: str, data: str, **keywords: object) -> list[dict[str, float]]:
+        asked.append((name, data, keywords))
+        return [{"validation_accuracy": 0.5}, {"validation_accuracy": 0.75}]
+
+    monkeypatch.setattr(script, "train", train)
+    monkeypatch.setattr(script, "evaluate", lambda path, data, split: SimpleNamespace(accuracy={"test": 0.7}[split]))
+    monkeypatch.setattr(script, "read_json", lambda name: about)
+    monkeypatch.setattr(script, "find_weights", lambda name: tmp_path / f"{name}.pth")
+    script.main(["vit_mnist_p7", "2", "1"])
+    for (name, data, keywords), seed in zip(asked, (2, 1), strict=True):
+        assert (name, data, keywords["resume"]) == ("vit_mnist_p7", "mnist", True)
+        assert {key: keywords[key] for key in about["recipe"]} == about["recipe"] | {"seed": seed}
+    stored = scripts["measure"].read(tmp_path / "vit_mnist_p7.json")["seeds"]
+    shipped = {part: about["metrics"][part]["accuracy"] for part in ("validation", "test")}
+    assert stored == {"0": shipped, "1": {"validation": 0.75, "test": 0.7}, "2": {"validation": 0.75, "test": 0.7}}
+
+
 @pytest.mark.slow
 def test_two_processes_and_the_start_are_really_run(scripts: dict[str, ModuleType], tmp_path: Path) -> None:
     out = tmp_path / "processes.json"
@@ -215,8 +240,8 @@ def test_stored_results_are_whole(scripts: dict[str, ModuleType]) -> None:
         assert results[side]["passed"] == (results[side]["accuracy"] > results["goal"])
     if "ours" in results:
         recipe, command = results["ours"]["recipe"], results["ours"]["command"]
-        assert recipe | {"epochs": 8} == scripts["time_to_accuracy"].OURS
-        assert recipe["epochs"] == int((command + " --epochs 8").split("--epochs ")[1].split()[0])
+        assert recipe | {"epochs": 6} == scripts["time_to_accuracy"].OURS
+        assert recipe["epochs"] == int((command + " --epochs 6").split("--epochs ")[1].split()[0])
     for path in folder.glob("*"):
         assert not re.search(r"/(home|root|tmp|work|usr)/|@", path.read_text(encoding="utf-8")), path
 
