@@ -128,6 +128,20 @@ def test_small_models_beside_ours() -> None:
         assert re.search(rf"after {round(about['seconds'] / 60)}\b", text), about["seconds"]
 
 
+def test_speed_is_what_was_measured() -> None:
+    text, folder = " ".join(README.split()), ROOT / "benchmarks" / "results"
+    sections = json.loads((folder / "speed.json").read_text(encoding="utf-8"))
+    ratio = {row["name"]: row["ratio"] for part in sections.values() for row in part["figures"]}
+    step, evaluation = ratio["readable, training step, batch 256"], ratio["readable, evaluation, batch 256"]
+    assert f"{step:.2f}" == f"{evaluation:.2f}"
+    assert f"runs at the same speed ({step:.2f} times)" in text
+    step, evaluation = ratio["fast, training step, batch 256"], ratio["fast, evaluation, batch 256"]
+    assert f"a training step {step:.2f} times and an evaluation {evaluation:.2f} times as fast" in text
+    assert f"come {int(ratio['images with 0 workers'])} times as fast" in text
+    processes = json.loads((folder / "processes.json").read_text(encoding="utf-8"))
+    assert f"Two processes train {int(processes['ratio'] * 100) / 100} times as fast as one" in text
+
+
 def test_the_picture_is_drawn_by_its_script(tmp_path: Path) -> None:
     said = from_file(ROOT / "docs" / "picture.py").draw(tmp_path / "picture.png")
     number = re.search(r"a (\d), read as (\d) with probability ([\d.]+)", said)
