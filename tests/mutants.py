@@ -104,6 +104,7 @@ LOOKING = [
 JUDGING = [
     Change("evaluation.py", "labels.long() * num_classes + predictions", "predictions.long() * num_classes + labels", "test_evaluation.py::test_matrix_is"),
     Change("evaluation.py", "self.matrix.diagonal() / self.matrix.sum(dim=1)", "self.matrix.diagonal() / self.matrix.sum(dim=0)", "test_evaluation.py::test_result"),
+    Change("evaluation.py", "len(str(int(self.matrix.max())))", "len(str(int(self.matrix.min())))", "test_evaluation.py::test_large"),
     Change("evaluation.py", "middle = (share + extra / 2)", "middle = (share + extra)", "test_evaluation.py::test_wilson"),
     Change("evaluation.py", "if not logits.isfinite().all():", "if False:", "test_bad_input.py::test_mistake_is_answered_by_a_sentence[evaluate_model-2]"),
     Change("data.py", "(255.0 if", "(256.0 if", "test_data.py::test_loader_normalises"),

@@ -8,7 +8,7 @@ from sklearn.metrics import precision_score, recall_score
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
-from mnist_vit.evaluation import confusion_matrix, evaluate_model, wilson_interval
+from mnist_vit.evaluation import Evaluation, confusion_matrix, evaluate_model, wilson_interval
 from mnist_vit.files import DataError
 from mnist_vit.model import VisionTransformer, vit_mnist
 
@@ -71,6 +71,18 @@ def test_result_is_right_and_says_what_it_is_about() -> None:
     text = str(result)
     assert "1,000 of the embedded MNIST digits" in text
     assert "each row is a true class" in text
+
+
+def test_large_counts_stay_in_their_columns() -> None:
+    """Every number of the printed matrix can be read back, whatever its size, and stands under its name."""
+    matrix = torch.tensor([[123_456, 0, 7], [1, 98_765, 0], [0, 22, 54_321]])
+    labels, predictions = torch.arange(3).repeat_interleave(3), torch.arange(3).repeat(3)
+    labels, predictions = (column.repeat_interleave(matrix.flatten()) for column in (labels, predictions))
+    result = Evaluation("toy", ("a", "bird", "c"), labels, predictions, torch.zeros(len(labels), 3), matrix)
+    *_, heads, one, two, three = str(result).splitlines()
+    assert heads.split() == ["a", "bird", "c", "recall"]
+    assert [[int(number) for number in line.split()[1:4]] for line in (one, two, three)] == matrix.tolist()
+    assert heads.index("bird") + 4 == two.index("98765") + 5 == three.index("22") + 2
 
 
 def test_batch_size_and_order_do_not_matter(capsys: pytest.CaptureFixture[str]) -> None:
