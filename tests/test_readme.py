@@ -142,6 +142,18 @@ def test_speed_is_what_was_measured() -> None:
     assert f"Two processes train {int(processes['ratio'] * 100) / 100} times as fast as one" in text
 
 
+def test_seeds_and_time_to_accuracy_are_what_was_measured() -> None:
+    text = " ".join(README.split())
+    _, *others = [f"{seed['test']:.2%}" for seed in read_json("vit_mnist")["seeds"].values()]
+    assert f"With two other seeds the first command reaches {others[0]} and {others[1]} of the test images" in text
+    results = json.loads((ROOT / "benchmarks" / "results" / "time_to_accuracy.json").read_text(encoding="utf-8"))
+    ours, plain = results["ours"], results["plain"]
+    epochs, whole = ours["recipe"]["epochs"], read_json("vit_mnist")["recipe"]["epochs"]
+    assert f"with {epochs} epochs in the place of {whole} the recipe reads {ours['accuracy']:.2%} of the 5,000 after " \
+           f"{ours['cpu_seconds']:.0f} seconds of one core" in text  # fmt: skip
+    assert f"stood at {plain['accuracy']:.2%} after {plain['cpu_seconds']:,.0f} (" in text
+
+
 def test_the_picture_is_drawn_by_its_script(tmp_path: Path) -> None:
     said = from_file(ROOT / "docs" / "picture.py").draw(tmp_path / "picture.png")
     number = re.search(r"a (\d), read as (\d) with probability ([\d.]+)", said)
