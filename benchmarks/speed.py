@@ -359,7 +359,7 @@ def page(results: Figure) -> str:
     )
     for name, section in results.items():
         where = section["machine"]
-        text += f"\n## {name}\n\n{where['processor']}, {where['threads']} thread of {where['cores']}, load "
+        text += f"\n## {name}\n\n{where['processor']}, {where['threads']} of {where['cores']} cores, load "
         text += f"{where['load']}, torch {where['torch']}, torchvision {where['torchvision']}, {where['date']}.\n"
         if section["figures"]:
             rows = (
