@@ -89,6 +89,8 @@ def plain(data: str, goal: float, state_file: Path, steps: int | None = None) ->
             content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "history": history}
             write_atomic(state_file, lambda file, content=content: torch.save(content, file))
             start = time.process_time()
+    if not history:
+        raise SystemExit(f"there is nothing to store yet: {state_file} does not exist")
     recipe = {"optimizer": "Adam", "learning_rate": 1e-3, "batch_size": BATCH, "check_every": CHECK_EVERY}
     reached = history[-1]["accuracy"]
     last_row = {"cpu_seconds": history[-1]["cpu_seconds"], "accuracy": reached, "passed": reached > goal}
@@ -113,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", default="mnist", help="mnist or embedded (default mnist)")
     parser.add_argument("--goal", type=float, default=GOAL, help=f"validation accuracy to pass (default {GOAL})")
     parser.add_argument("--epochs", type=int, default=OURS["epochs"], help=f"ours: default {OURS['epochs']}")
-    parser.add_argument("--steps", type=int, help="plain: stop after so many steps more")
+    parser.add_argument("--steps", type=int, help="plain: stop after so many steps more (0: store what there is)")
     parser.add_argument("--state", type=Path, default=out_dir("runs") / "time_to_accuracy.pth", help="plain: see above")
     parser.add_argument("--out", type=Path, default=measure.RESULTS / "time_to_accuracy.json", help="file of results")
     options = parser.parse_args(arguments)

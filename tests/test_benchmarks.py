@@ -151,6 +151,9 @@ def test_a_stopped_plain_loop_goes_on_as_if_it_had_not_been(
     assert not whole["passed"]
     seconds = [row["cpu_seconds"] for row in parts["history"]]
     assert seconds == sorted(seconds)
+    assert script.plain(few, 2.0, tmp_path / "parts.pth", steps=0)["history"] == parts["history"]
+    with pytest.raises(SystemExit, match="nothing to store yet"):
+        script.plain(few, 2.0, tmp_path / "none.pth", steps=0)
     passed = script.plain(few, 0.0, tmp_path / "other.pth", steps=3)  # a goal that the first look may pass
     assert passed["passed"] == (passed["accuracy"] > 0)
 

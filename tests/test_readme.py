@@ -139,7 +139,7 @@ def test_speed_is_what_was_measured() -> None:
     assert f"a training step {step:.2f} times and an evaluation {evaluation:.2f} times as fast" in text
     assert f"come {int(ratio['images with 0 workers'])} times as fast" in text
     processes = json.loads((folder / "processes.json").read_text(encoding="utf-8"))
-    assert f"Two processes train {int(processes['ratio'] * 100) / 100} times as fast as one" in text
+    assert f"Two processes train {processes['ratio']:.2f} times as fast as one" in text
 
 
 def test_seeds_and_time_to_accuracy_are_what_was_measured() -> None:
