@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from .files import WeightsError, write_atomic, write_json, write_text
@@ -103,7 +103,7 @@ def fit(
     steps = epochs * len(train_loader)
     optimizer = make_optimizer(model, learning_rate, weight_decay)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step, steps, warmup))
-    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(average))
+    averaged = copy.deepcopy(model)
     state = {"model": model, "averaged": averaged, "optimizer": optimizer, "scheduler": scheduler}
     history: list[dict[str, float]] = []
 
@@ -122,11 +122,11 @@ def fit(
                 start = time.perf_counter()
                 hidden = None if main else True  # None: shown where there is a terminal
                 with tqdm(train_loader, desc=f"epoch {epoch + 1}/{epochs}", leave=False, disable=hidden) as batches:
-                    total = _train_epoch(parallel, batches, optimizer, scheduler, averaged, clip)
+                    total = _train_epoch(parallel, batches, optimizer, scheduler, averaged, average, clip)
                 if world_size > 1:
                     torch.distributed.all_reduce(total)
                 loss, right, count = total.tolist()
-                validation_accuracy, validation_loss = accuracy_and_loss(averaged.module, validation_loader)
+                validation_accuracy, validation_loss = accuracy_and_loss(averaged, validation_loader)
                 row = {
                     "epoch": epoch + 1,
                     "loss": loss / count,
@@ -149,7 +149,7 @@ def fit(
                 print(f"stopped after {len(history)} of {epochs} epochs. {_how_to_go_on(folder)}", flush=True)
             raise
         finally:
-            model.load_state_dict(averaged.module.state_dict())
+            model.load_state_dict(averaged.state_dict())
             if writer is not None:
                 with suppress(OSError):  # a full disk; it was told already
                     writer.close()
@@ -161,7 +161,8 @@ def _train_epoch(
     batches: Iterable[tuple[Tensor, Tensor]],
     optimizer: torch.optim.Optimizer,
     scheduler: torch.optim.lr_scheduler.LRScheduler,
-    averaged: AveragedModel,
+    averaged: nn.Module,
+    average: float,
     clip: float,
 ) -> Tensor:
     """One pass over the images, one step per batch.
@@ -179,11 +180,22 @@ def _train_epoch(
         nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         scheduler.step()
-        averaged.update_parameters(model)
+        follow(averaged, model, average if scheduler.last_epoch > 1 else 0.0)  # it counts steps; the first is copied
         with torch.no_grad():
             right = (logits.argmax(dim=1) == labels).sum()
             total += torch.stack([loss.detach() * len(labels), right, right.new_full((), len(labels))])
     return total
+
+
+@torch.no_grad()
+def follow(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    """Move the averaged weights: ``average * old + (1 - average) * new``; buffers are copied.
+
+    What torch's AveragedModel does, without its counter: that lies on the CPU, and a GPU would wait for it each step.
+    """
+    get_ema_multi_avg_fn(average)(list(averaged.parameters()), list(model.parameters()), 0)
+    for old, new in zip(averaged.buffers(), model.buffers(), strict=True):
+        old.copy_(new)
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
@@ -202,7 +214,8 @@ def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) 
         plain = parameter.dim() < 2 or "class_token" in name or "pos_embedding" in name
         (free if plain else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.99))
+    on_gpu = next(model.parameters()).is_cuda  # there, all parameters in one launch instead of many
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.99), fused=True if on_gpu else None)
 
 
 @torch.no_grad()

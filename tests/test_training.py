@@ -1,5 +1,6 @@
 """Training learns, can be stopped and resumed, and does the same with two processes as with one."""
 
+import copy
 import itertools
 import json
 import subprocess
@@ -10,13 +11,15 @@ import pytest
 import torch
 from helpers import environment, randomise
 from survivor import toy_data, toy_fit, toy_model
+from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
 from mnist_vit.files import WeightsError
 from mnist_vit.model import VisionTransformer, vit_mnist
-from mnist_vit.training import accuracy_and_loss, make_optimizer, schedule, sincos_positions
+from mnist_vit.training import accuracy_and_loss, follow, make_optimizer, schedule, sincos_positions
 
 
 def test_it_learns_and_tells(tmp_path: Path) -> None:
@@ -90,6 +93,24 @@ def test_the_model_ends_with_the_averaged_weights() -> None:
     torch.testing.assert_close(model.heads.head.weight.detach(), expected, rtol=0, atol=1e-6)
     assert not torch.allclose(expected, steps[-1], rtol=0, atol=1e-4)
     assert not torch.allclose(expected, steps[0], rtol=0, atol=1e-4)
+
+
+def test_the_average_is_torchs() -> None:
+    """Parameters and buffers move as those of torch's AveragedModel, to the last bit."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+    theirs, ours = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)), copy.deepcopy(model)
+    for step in range(5):
+        with torch.no_grad():
+            for value in model.parameters():
+                value.add_(torch.randn(value.shape))
+        model(torch.randn(16, 8))
+        theirs.update_parameters(model)
+        follow(ours, model, 0.0 if step == 0 else 0.9)
+        for (key, a), (_, b) in zip(ours.state_dict().items(), theirs.module.state_dict().items(), strict=True):
+            assert torch.equal(a, b), key
+    assert not torch.equal(ours[0].weight, model[0].weight)
+    assert torch.equal(ours[1].running_mean, model[1].running_mean)
 
 
 def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:

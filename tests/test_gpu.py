@@ -1,0 +1,73 @@
+"""A training step never waits for a GPU. Seen without one: PyTorch's fake tensors have a device and no numbers."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mnist_vit import training
+from mnist_vit.data import ImageData, Loader
+from mnist_vit.fast import speed_up
+from mnist_vit.model import vit_mnist
+
+SHAPE = (512, 1, 28, 28)
+
+
+class Copies(TorchDispatchMode):
+    """Counts the copies from one device to another that have to be waited for; a fake tensor refuses to be read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        if operation.overloadpacket.__name__ in ("_to_copy", "copy_") and not (kwargs or {}).get("non_blocking"):
+            devices = {tensor.device.type for tensor in (result, *args) if isinstance(tensor, Tensor)}
+            self.count += len(devices) > 1
+        return result
+
+
+def test_what_waits_is_noticed() -> None:
+    with FakeTensorMode(), Copies() as copies:
+        on_gpu = torch.zeros(3).to("cuda")
+        on_gpu.copy_(torch.ones(3))
+        on_gpu.copy_(torch.ones(3).to("cuda", non_blocking=True))
+        with pytest.raises(DataDependentOutputException):
+            on_gpu.sum().item()
+    assert copies.count == 2
+
+
+@pytest.mark.parametrize("prepare", [nn.Module.train, speed_up, partial(speed_up, keep_patches=32)])
+def test_no_step_waits(prepare: Callable[[nn.Module], nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one copy in an epoch, the order of the images, however many steps it has."""
+    digits = ImageData(torch.zeros(SHAPE, dtype=torch.uint8), torch.zeros(512, dtype=torch.long),
+                       tuple("0123456789"), "digits", (0.1307,), (0.3081,))  # fmt: skip
+    loader = Loader(digits, 128, "cpu", True, {"degrees": 10.0, "scale": 0.1, "shift": 1.0, "flip": True})
+    model, averaged = prepare(vit_mnist(4)), prepare(vit_mnist(4))
+
+    def backward(loss: Tensor) -> None:  # autograd's engine asks for a real device, so only its result is made
+        assert loss.device.type == "cuda"
+        for parameter in model.parameters():
+            parameter.grad = torch.empty_like(parameter)
+
+    monkeypatch.setattr(Tensor, "backward", backward)
+    with FakeTensorMode():
+        for module in [*model.modules(), *averaged.modules()]:
+            for name, value in module._parameters.items():
+                if value is not None:
+                    module._parameters[name] = nn.Parameter(torch.empty(value.shape, device="cuda"))
+        vars(loader.data).update(images=torch.empty(SHAPE, dtype=torch.uint8, device="cuda"),
+                                 labels=torch.empty(512, dtype=torch.long, device="cuda"))  # fmt: skip
+        optimizer = training.make_optimizer(model, 1e-3, 0.1)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+        with Copies() as copies:
+            total = training._train_epoch(model, loader, optimizer, scheduler, averaged, 0.9, 1.0)
+    assert scheduler.last_epoch == 4
+    assert total.device.type == "cuda"
+    assert copies.count == 1
