@@ -119,6 +119,22 @@ def check_speed(scripts: dict[str, ModuleType], path: Path) -> None:
         assert row["mflop_per_image"] * 1e6 == pytest.approx(times * (block + last + rest), rel=0.01)
 
 
+def test_the_gpu_section_counts_seconds_up_to_99_percent(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run here with a training of no length, as there is no GPU; the training itself is tested elsewhere."""
+    speed = scripts["speed"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for accuracies, expected in (((0.5, 0.99, 0.98), 7.0), ((0.5, 0.6, 0.98), None)):
+        rows = [{"validation_accuracy": a, "seconds": 3.5} for a in accuracies]
+        clock = iter((100.0, 100.0 + 3 * 3.5))
+        monkeypatch.setattr(speed, "train", lambda *args, rows=rows, **kwargs: rows)
+        monkeypatch.setattr(speed.time, "perf_counter", lambda clock=clock: next(clock))
+        assert speed.gpu(1, False)["seconds_to_99"] == expected
+    assert capsys.readouterr().out.splitlines() == ["gpu: best 99.00%, 99 % after 7.0 seconds",
+                                                    "gpu: best 98.00%, 99 % not reached"]  # fmt: skip
+
+
 def test_speed_names_its_sections_when_asked_for_another(
     scripts: dict[str, ModuleType], capsys: pytest.CaptureFixture
 ) -> None:
