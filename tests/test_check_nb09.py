@@ -47,9 +47,9 @@ class RecordAsClass:
 def record_by_stack(model: nn.Module) -> Iterator[list[Tensor]]:
     found: list[Tensor] = []
     with ExitStack() as stack:
-        for block in model.encoder.layers:
-            before = block.self_attention.register_forward_pre_hook(asked, with_kwargs=True)
-            after = block.self_attention.register_forward_hook(lambda m, a, output: found.append(output[1]))
+        for layer in filter(lambda module: hasattr(module, "in_proj_weight"), model.modules()):
+            before = layer.register_forward_pre_hook(asked, with_kwargs=True)
+            after = layer.register_forward_hook(lambda m, a, output: found.append(output[1]))
             stack.callback(before.remove)
             stack.callback(after.remove)
         yield found
@@ -62,7 +62,7 @@ def record_by_calling_again(net: nn.Module) -> Iterator[list[Tensor]]:
 
     def again(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
         with torch.no_grad():
-            kept.append(module.forward(*args, need_weights=True, average_attn_weights=False)[1])
+            kept.append(module.forward(*args, **kwargs | {"need_weights": True, "average_attn_weights": False})[1])
 
     handles = [
         m.register_forward_hook(again, with_kwargs=True) for m in net.modules() if isinstance(m, nn.MultiheadAttention)

@@ -218,8 +218,11 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
     if isinstance(expected, list | tuple):
         if not isinstance(got, list | tuple) or len(got) != len(expected):
             return f"{what} must be a list of {len(expected)}, and is {_describe(got)}."
-        problems = (_compare_plain(what, a, b, tolerance) for a, b in zip(got, expected, strict=True))
-        return next((problem for problem in problems if problem is not None), None)
+        for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+            place = "" if isinstance(b, str) else f", number {i + 1} of {len(expected)},"
+            if (problem := _compare_plain(what + place, a, b, tolerance)) is not None:
+                return problem
+        return None
     if isinstance(expected, bool) or not isinstance(expected, numbers.Number):
         return None if type(got) is type(expected) and got == expected else f"{what} is not {_describe(got)}."
     if isinstance(got, bool) or not isinstance(got, numbers.Number):
@@ -245,7 +248,7 @@ def _describe(value: Any) -> str:
     if value is None:
         return "None: is the return line missing?"
     if isinstance(value, numbers.Number | str):
-        return repr(value)[:60]
+        return repr(value.item() if hasattr(value, "item") else value)[:60]  # numpy's numbers tell their kind, too
     return f"of type {type(value).__name__}"
 
 

@@ -44,6 +44,15 @@ CROSS_ENTROPY = Exercise(
     mutants=(
         Mutant(lambda z, y: -_picked(z, y).sum(), "add up over the pictures. The loss is their mean"),
         Mutant(_all_classes, "take the mean over pictures and classes. Divide by the number of pictures alone"),
+        Mutant(
+            lambda z, y: -_picked(z, y).sum() / z.shape[1],
+            "divide by the number of classes. Divide by the number of pictures",
+        ),
+        Mutant(
+            lambda z, y: -z.log_softmax(dim=-1)[:, y].mean(),
+            "write [:, labels], which takes the columns of all labels from every picture. Each picture has one label: "
+            "[torch.arange(len(labels)), labels], or gather",
+        ),
         Mutant(lambda z, y: _picked(z, y).mean(), "leave out the minus: logarithms of probabilities are negative"),
         Mutant(
             lambda z, y: _cross_entropy(z.softmax(dim=-1), y),
@@ -149,6 +158,14 @@ SCHEDULE = Exercise(
         Mutant(
             _rise(lambda step, warmup: step / warmup),
             "start at 0, so that the first step changes nothing: step 0 has the share 1 / warmup, so count step + 1",
+        ),
+        Mutant(
+            lambda step, steps, warmup: (step + 1) / warmup if step <= warmup else _schedule(step, steps, warmup),
+            "let the line go on to step == warmup, where it is above 1: there the fall begins, so step < warmup",
+        ),
+        Mutant(
+            _rise(lambda step, warmup: step / (warmup - 1)),
+            "start at 0 and divide by warmup - 1: the first step then changes nothing. Its share is 1 / warmup",
         ),
         Mutant(
             _rise(lambda step, warmup: (step + 1) / (warmup + 1)),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -164,6 +165,14 @@ def _wrong(**parts: Callable) -> Callable[..., tuple[float, float]]:
     return lambda correct, total, z=1.96: _wilson(correct, total, z, **parts)
 
 
+def _divided(correct: int, total: int, z: float, middle: bool = True, reach: bool = True) -> tuple[float, float]:
+    """Wilson's interval where one of its two parts is not divided."""
+    low, high = _wilson(correct, total, z)
+    below = 1 + z * z / total
+    center, width = (low + high) / 2 * (1 if middle else below), (high - low) / 2 * (1 if reach else below)
+    return center - width, center + width
+
+
 def _plain(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
     share = correct / total
     reach = z * math.sqrt(share * (1 - share) / total)
@@ -178,7 +187,7 @@ def _plain_cut_off(correct: int, total: int, z: float = 1.96) -> tuple[float, fl
 def _run_wilson(answer: Callable[..., tuple[float, float]]) -> Iterator[tuple[str, Any]]:
     for correct, total, z in ((8, 10, 1.96), (4945, 5000, 1.96), (10, 10, 1.96), (0, 4, 1.96), (90, 100, 2.576)):
         got = answer(correct, total, z)
-        if isinstance(got, Tensor) and got.shape == (2,):
+        if hasattr(got, "tolist"):  # a tensor or an array
             got = got.tolist()
         what = f"{correct} of {total}" + (f" and z = {z}" if z != 1.96 else "")
         yield f"interval for {what}", got
@@ -205,6 +214,14 @@ WILSON = Exercise(
             "leave out the denominator. Divide middle and reach by 1 + z² / n",
         ),
         Mutant(
+            lambda correct, total, z=1.96: _divided(correct, total, z, middle=False),
+            "divide the reach alone by 1 + z² / n. The denominator is under the middle, too: parentheses around it",
+        ),
+        Mutant(
+            lambda correct, total, z=1.96: _divided(correct, total, z, reach=False),
+            "divide the middle alone by 1 + z² / n. The denominator is under the reach, too",
+        ),
+        Mutant(
             _wrong(shift=lambda z, n: 0.0),
             "leave out z² / 2n in the numerator. It moves the middle towards one half",
         ),
@@ -219,6 +236,10 @@ WILSON = Exercise(
         Mutant(
             _wrong(spread=lambda p, z, n: z * math.sqrt(p * (1 - p) / n + z * z / (4 * n))),
             "write z² / 4n under the root. It is n squared there: z² / 4n²",
+        ),
+        Mutant(
+            _wrong(spread=lambda p, z, n: z * math.sqrt(p * (1 - p) / n + z * z / 4 * n * n)),
+            "write z * z / 4 * n * n, which multiplies by n². Put 4 * n * n into parentheses",
         ),
         Mutant(
             _wrong(spread=lambda p, z, n: z * math.sqrt(p * (1 - p) / n)),
@@ -285,9 +306,12 @@ def _most(size: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], int]:
 
 
 def _trios() -> Iterator[tuple[Tensor, Tensor]]:
-    """Three matrices each, one of them transposed, and how many images each class has."""
+    """Three matrices each, one of them transposed, and how many images each class has.
+
+    In the last four as many images come into one class as leave it, so that one row of the transposed matrix is right.
+    """
     generator = torch.Generator().manual_seed(82)
-    for number, place in enumerate((1, 0, 2, 2, 1, 0, 2)):
+    for number, place in enumerate((1, 0, 2, 2, 1, 0, 2, 1, 1, 1, 1)):
         images = torch.tensor([30, 41, 25, 36]) + torch.randint(10, (4,), generator=generator)
         labels = torch.arange(4).repeat_interleave(images)
         matrices = []
@@ -300,6 +324,11 @@ def _trios() -> Iterator[tuple[Tensor, Tensor]]:
         if number >= 2 and place > 0:  # as many come into each class as leave it: the columns add up here, too
             wrong = torch.tensor([[0, 3, 0, 0], [0, 0, 2, 1], [2, 0, 0, 0], [1, 0, 0, 0]])
             matrices[0] = wrong + (images - wrong.sum(dim=1)).diag()
+        if number >= 7:
+            wrong = torch.tensor([[0, 3, 0, 0], [3, 0, 2, 0], [0, 0, 0, 1], [0, 0, 0, 0]]).roll(
+                (number, number), (0, 1)
+            )
+            matrices[place] = (wrong + (images - wrong.sum(dim=1)).diag()).T.contiguous()
         yield torch.stack(matrices), images
 
 
@@ -307,14 +336,19 @@ def _run_find_transposed(answer: Callable[[Tensor, Tensor], int]) -> Iterator[tu
     places = []
     for matrices, images in _trios():
         place = answer(matrices, images)
+        if places and place is None:
+            raise Mistake(
+                "nothing came back for some of the trios: there none of the three was found. One row that does not add "
+                "up is enough; some rows of a transposed matrix may be right."
+            )
         if place is None or place is ...:
             yield "place", place
             return
         if isinstance(place, Tensor) and place.numel() == 1 and not place.is_floating_point():
             place = place.item()
-        if isinstance(place, bool) or not isinstance(place, int) or abs(place) > 99:
+        if isinstance(place, bool) or not isinstance(place, Integral) or abs(place) > 99:
             raise Mistake("the answer must be a place, 0, 1 or 2, as an int.")
-        places.append(place)
+        places.append(int(place))
     yield f"places found in {len(places)} trios of matrices", torch.tensor(places)
 
 
@@ -329,6 +363,18 @@ FIND_TRANSPOSED = Exercise(
             _first(lambda matrix, images: not torch.equal(matrix.sum(dim=0), images)),
             "look for columns that do not add up. A column holds all that was called so, and that may be any number; "
             "each row must add up to the images of its class: matrix.sum(dim=1)",
+        ),
+        *(
+            Mutant(
+                _first(lambda matrix, images, row=row: matrix[row].sum() != images[row]),
+                f"look at row {row} alone: it may be right by chance. Compare all rows",
+            )
+            for row in range(4)
+        ),
+        Mutant(
+            _first(lambda matrix, images: bool((matrix.sum(dim=1) != images).all())),
+            "look for a matrix in which no row adds up: some rows of a transposed matrix may be right. One that does "
+            "not add up is enough",
         ),
         Mutant(
             _first(lambda matrix, images: torch.equal(matrix.sum(dim=1), images)),
@@ -395,6 +441,16 @@ def _judge(border: Callable[[int, int, int], float]) -> Callable[[Tensor, Tensor
 _better_model = _judge(lambda b, c, n: 1.96 * math.sqrt(b + c))
 
 
+def _better_than_itself(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    b, c = _counts(labels, first, second)
+    return "cannot tell" if abs(b - c) < 1.96 * math.sqrt(b + c) else "first" if b > c else "second"
+
+
+def _all_right_ones(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    b, c = int((labels == first).sum()), int((labels == second).sum())
+    return _verdict(b - c, 1.96 * math.sqrt(b + c))
+
+
 def _swapped(labels: Tensor, first: Tensor, second: Tensor) -> str:
     return _better_model(labels, second, first)
 
@@ -432,6 +488,7 @@ def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             (2000, 200, 20, 30),
             (5000, 100, 20, 5),
             (400, 2, 0, 1),
+            (10_000, 240, 5, 10),
         )
     ):
         generator = torch.Generator().manual_seed(seed)
@@ -486,6 +543,16 @@ BETTER_MODEL = Exercise(
         Mutant(
             _every_difference,
             "count every image on which the two predictions differ. Where both are wrong, neither wins: count the "
+            "images on which exactly one is right",
+        ),
+        Mutant(
+            _better_than_itself,
+            "ask whether the difference is smaller than the border: with b = c = 0 both are 0, and a model is better "
+            "than itself. Not larger is enough: <=",
+        ),
+        Mutant(
+            _all_right_ones,
+            "count all images that a model reads right as its b or c. Where both are right, neither wins: count the "
             "images on which exactly one is right",
         ),
         Mutant(

@@ -32,6 +32,10 @@ def _ask_mean(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[t
     return args, kwargs | {"need_weights": True}
 
 
+def _ask_alone(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    return args, {"need_weights": True, "average_attn_weights": False}
+
+
 def _keep_weights(output: tuple[Tensor, Tensor]) -> Tensor:
     return output[1]
 
@@ -64,14 +68,53 @@ def _record(
             raise
     finally:
         if not (failed and after_exception == "forget"):
-            for handle in {"both": before + after, "after": after, "nothing": []}[remove]:
+            for handle in {"both": before + after, "after": after}.get(remove, []):
                 handle.remove()
+            for layer in _layers(model) if remove == "all" else []:
+                layer._forward_hooks.clear()
+                layer._forward_pre_hooks.clear()
 
 
-def _traces(model: nn.Module) -> int:
+@contextmanager
+def _record_by_replacing(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Another way, with a mistake at its end: the old forward comes back as an attribute of the layer."""
+    kept: list[Tensor] = []
+    old = [(layer, layer.forward) for layer in _layers(model)]
+
+    def replaced(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def recording(*args: Any, **kwargs: Any) -> Any:
+            output = forward(*args, **kwargs | {"need_weights": True, "average_attn_weights": False})
+            kept.append(output[1])
+            return output
+
+        return recording
+
+    for layer, forward in old:
+        layer.forward = replaced(forward)
+    try:
+        yield kept
+    finally:
+        for layer, forward in old:
+            layer.forward = forward
+
+
+class _Masked(nn.Module):
+    """No Vision Transformer: one attention layer, which is called with a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return self.mix(x, x, x, need_weights=False, attn_mask=mask)[0]
+
+
+def _traces(model: nn.Module) -> str:
     """Hooks on any module, and forwards that were replaced."""
-    count = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) + ("forward" in vars(m)) for m in model.modules())
-    return count + len(getattr(torch.nn.modules.module, "_global_forward_hooks", ()))
+    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+    hooks += len(getattr(torch.nn.modules.module, "_global_forward_hooks", ()))
+    return f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced forwards"
 
 
 class _Recording:
@@ -115,17 +158,38 @@ def _run_record(answer: Any) -> Iterator[tuple[str, Any]]:
         logits = model(images)
     yield "logits while recording", logits
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
-    yield "weights of layer 0", kept[0] if kept else None
+    if not kept:
+        raise Mistake(
+            "the list is empty after a forward pass: no hook ran, or the weights went into another list. Hook every "
+            "nn.MultiheadAttention in model.modules(), and put weights into the list that is yielded with append: "
+            "kept = kept + [...] makes a new one."
+        )
+    yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)
     yield "weights of layer 1", kept[1]
     yield "weights of layer 2", kept[2]
-    yield "number of hooks and replaced forwards left behind", _traces(model)
+    yield "what is left behind", _traces(model)
     yield "whether the model is still in train mode", all(module.training for module in model.modules())
 
     with _Recording(answer, model) as again:
         model(images)
         model(images)
     yield "number of tensors kept from 2 forward passes in a second block", len(again)
+
+    masked = randomise(_Masked())
+    images = random(2, 5, 8, seed=90)
+    plain, calls = masked(images), []
+    masked.mix.register_forward_hook(lambda *call: calls.append(call))  # somebody else's
+    with _Recording(answer, masked) as kept:
+        output = masked(images)
+    yield (
+        "whether a layer that is called with a mask gives the same while recording",
+        bool(torch.allclose(output, plain, atol=1e-4)),
+    )
+    yield "weights of a layer that is called with a mask", kept[0] if kept else None
+    calls.clear()
+    masked(images)
+    yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
 
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
     out = False
@@ -136,7 +200,7 @@ def _run_record(answer: Any) -> Iterator[tuple[str, Any]]:
     except _Stop:
         out = True
     yield "whether an exception in the block gets out of it", out
-    yield "number of hooks and replaced forwards left behind after an exception", _traces(ours)
+    yield "what is left behind after an exception", _traces(ours)
     yield "number of tensors kept before the exception", len(kept)
 
 
@@ -182,6 +246,21 @@ RECORD = Exercise(
             partial(_record, remove="after"),
             "remove the forward hooks and leave the pre-hooks: from then on every layer makes weights for nobody. "
             "Remove both kinds",
+        ),
+        Mutant(
+            partial(_record, remove="all"),
+            "take away all hooks of the layers, somebody else's too: keep what register_forward_hook returns, and call "
+            "its remove()",
+        ),
+        Mutant(
+            partial(_record, ask=_ask_alone),
+            "give the layer two keywords in place of those that it was called with, so that its mask is lost: keep "
+            "them, kwargs | {…}",
+        ),
+        Mutant(
+            _record_by_replacing,
+            "put the old forward back as an attribute of the layer, where it hides the class's for ever: take yours "
+            "away with del layer.forward, or use hooks",
         ),
         Mutant(
             partial(_record, after_exception="forget"),
@@ -369,6 +448,11 @@ ROLLOUT = Exercise(
             "does. Use mean",
         ),
         Mutant(
+            lambda weights: torch.stack([_rollout(head[:, :, None]) for head in weights.unbind(dim=2)]).mean(dim=0),
+            "roll out each head by itself and take the mean at the end: a token mixes the heads in every layer, so "
+            "take the mean before the layers are multiplied",
+        ),
+        Mutant(
             partial(_rollout, heads=lambda weights: weights.amax(dim=2)),
             "take the largest head at each place: rollout as in the paper takes the mean over the heads",
         ),
@@ -413,6 +497,13 @@ def _attention_distance(
     return reduce(patches(weights) * measure(place[:, None], place[None]) * unit(patch_size))
 
 
+def _class_token_at_distance_0(weights: Tensor, patch_size: int) -> Tensor:
+    grid = math.isqrt(weights.shape[-1] - 1)
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).to(weights)
+    table = nn.functional.pad(torch.cdist(place, place) * patch_size, (1, 0, 1, 0))
+    return (weights * table).sum(dim=-1).mean(dim=(0, -1))
+
+
 def _numbers_apart(here: Tensor, there: Tensor) -> Tensor:
     grid = math.isqrt(len(here))
     number = torch.tensor([grid, 1]).to(here)
@@ -437,6 +528,11 @@ ATTENTION_DISTANCE = Exercise(
             partial(_attention_distance, patches=lambda weights: weights[..., 1:, 1:]),
             "leave the rows as they are after the class token is gone: they sum to less than 1 then, and the distance "
             "comes out too short. Divide each row by its sum",
+        ),
+        Mutant(
+            _class_token_at_distance_0,
+            "keep the class token, at distance 0 from everything: it has no place in the picture. Leave out its row "
+            "and its column, and make the rest of each row sum to 1",
         ),
         Mutant(
             partial(_attention_distance, patches=lambda weights: weights[..., :-1, :-1]),

@@ -97,6 +97,9 @@ def remove_positions(model: VisionTransformer) -> None:
 
 def _run_remove(answer: Any) -> Iterator[tuple[str, Any]]:
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
+    expected = copy.deepcopy(model)
+    remove_positions(expected)
+    images = random(2, 1, 8, 8)
     returned = answer(model)
     model = returned if isinstance(returned, nn.Module) else model
     position = getattr(getattr(model, "encoder", None), "pos_embedding", None)
@@ -105,17 +108,22 @@ def _run_remove(answer: Any) -> Iterator[tuple[str, Any]]:
     learn = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
     kept = learn.pop("encoder.pos_embedding", 0)
     first, *others = position.detach().abs().amax(dim=-1).flatten().tolist()
+    if any((first, *others)) and torch.allclose(model(images), expected(images)):
+        raise Mistake(
+            "the logits are right, but model.encoder.pos_embedding still holds its numbers, so the positions are gone "
+            "round and not gone: leave the forward as it is, set the positions to zero, and let them not learn."
+        )
     # All of it in one list, so that each mistake has a list of its own.
     yield (
         "the model afterwards",
         [
             f"the class token's position: {'zero' if first == 0 else 'not zero'}",
-            f"the patches' positions: {'zero' if max(others) == 0 else 'not zero'}",
+            f"the patches' positions: {'not zero' if any(others) else 'zero'}",
             f"numbers of the positions that can learn: {kept}",
             f"other numbers that can learn: {sum(learn.values())}",
         ],
     )
-    yield "logits", model(random(2, 1, 8, 8))
+    yield "logits", model(images)
 
 
 def _then(*steps: Callable[[VisionTransformer], Any]) -> Callable[[VisionTransformer], None]:
@@ -323,6 +331,8 @@ PAIRS: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
     ((80, 85, 89), (90, 90, 91)),  # all runs above, and yet
     ((80, 80, 84), (83, 88, 88)),  # not all runs above, and yet
     ((88, 90, 92), (94, 95, 99)),  # more than the larger spread, less than both
+    ((90, 90, 92), (91.7, 91.7, 91.9)),  # between half of the spread and the standard deviation
+    ((89, 90, 91), (89.9, 90.9, 91.9)),  # between the two kinds of standard deviation
 )
 
 
@@ -356,16 +366,16 @@ def _overlap(base: Sequence[float], variant: Sequence[float]) -> str:
 
 
 def _run_compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    given = [answer(list(base), list(variant)) for base, variant in PAIRS]
+    given = [answer([float(run) for run in base], [float(run) for run in variant]) for base, variant in PAIRS]
     if any(one is None for one in given):
         yield "verdict", None
         return
     for one in given:
         if one not in ("better", "worse", "unclear"):
             raise Mistake('the answer must be one of the words "better", "worse" and "unclear".')
-    shown = (f"{', '.join(f'{run:g}' for run in base)} to {', '.join(f'{run:g}' for run in variant)}"
+    shown = (f"base {', '.join(f'{run:g}' for run in base)} and variant {', '.join(f'{run:g}' for run in variant)}"
              for base, variant in PAIRS)  # fmt: skip
-    yield "verdict", [f"{pair}: {one}" for pair, one in zip(shown, given, strict=True)]
+    yield "a right verdict", [f"{one} for {pair}" for pair, one in zip(shown, given, strict=True)]
 
 
 COMPARE = Exercise(
@@ -401,6 +411,19 @@ COMPARE = Exercise(
         Mutant(
             _by(lambda a, b: max(statistics.stdev(a), statistics.stdev(b))),
             "take the standard deviation for the spread: here the spread is the largest minus the smallest",
+        ),
+        Mutant(
+            _by(lambda a, b: max(statistics.pstdev(a), statistics.pstdev(b))),
+            "take the standard deviation for the spread, as numpy's std does: here the spread is the largest minus the "
+            "smallest",
+        ),
+        Mutant(
+            _by(lambda a, b: max(_spread(a), _spread(b)) / 2),
+            "take half of the spread: the largest minus the smallest is the border, not a reach to either side",
+        ),
+        Mutant(
+            _by(lambda a, b: max(_spread(a), _spread(b)), statistics.median),
+            "compare the runs in the middle (the medians): compare the means",
         ),
         Mutant(_by(lambda a, b: _spread(a) + _spread(b)), "add the two spreads: the larger one is asked for"),
         Mutant(
