@@ -78,7 +78,7 @@ class MLPBlock(MLP):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
-        # Files written before torchvision 0.14, its ImageNet weights among them, say linear_1 and linear_2.
+        # Files written before torchvision 0.13, its ImageNet weights among them, say linear_1 and linear_2.
         if (local_metadata.get("version") or 1) < 2:
             for old, new in (("linear_1", "0"), ("linear_2", "3")):
                 for kind in ("weight", "bias"):

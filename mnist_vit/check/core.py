@@ -219,7 +219,7 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
         if not isinstance(got, list | tuple) or len(got) != len(expected):
             return f"{what} must be a list of {len(expected)}, and is {_describe(got)}."
         for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-            place = "" if isinstance(b, str) else f", number {i + 1} of {len(expected)},"
+            place = f", number {i + 1} of {len(expected)}," if isinstance(expected, tuple) else ""
             if (problem := _compare_plain(what + place, a, b, tolerance)) is not None:
                 return problem
         return None
@@ -262,7 +262,8 @@ def _told(error: BaseException) -> str:
     first = (str(error).strip().splitlines() or [""])[0]
     if "leaf" in first and "in-place" in first:
         return (
-            f"a parameter or an input is changed in place{line}. Make a new tensor, x = x + … and not x += …; start "
-            "values are filled in with nn.init.…_, or under with torch.no_grad()."
+            f"a parameter or an input is changed in place{line}. Make a new tensor instead: x = x + … and not x += …, "
+            "or x.clone() before you write into it. Only start values are filled in place: nn.init.…_, or under with "
+            "torch.no_grad()."
         )
     return f"your code raised {type(error).__name__}{line}: {first[:200]}"

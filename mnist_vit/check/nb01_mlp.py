@@ -98,23 +98,25 @@ def _run_mlp_block(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from parameter_gradients(output, block)
 
     # Train mode: other right answers may draw other random numbers, so 200,000 runs of one token are summed up.
-    reference, block = _block(answer, 0.5)
+    dropped = 0.3  # torch takes 0.5 where nothing is said
+    reference, block = _block(answer, dropped)
     token = torch.tensor([[[0.5, -1.0, 1.5]]])
     torch.manual_seed(0)
     with torch.no_grad():
         many = block.train()(token.expand(40_000, 5, 3).clone()).double()
         hidden = F.gelu(reference[0](token)).double()
         clean = reference.eval()(token).double()[0, 0]
-        # Two dropouts of 1/2 give a variance that can be worked out: 2 (clean² + Σ (w h)²) - clean²
-        variance = clean.square() + 2 * F.linear(hidden.square(), reference[3].weight.double().square())[0, 0]
+        # Two dropouts of p give a variance that can be worked out: (clean² + Σ (w h)² p / (1-p)) / (1-p) - clean²
+        first = F.linear(hidden.square(), reference[3].weight.double().square())[0, 0] * dropped / (1 - dropped)
+        variance = (clean.square() + first) / (1 - dropped) - clean.square()
     mean = (many.mean((0, 1)) * clean).sum() / clean.square().sum()
     spread = many.var((0, 1)).sum() / variance.sum()
     zeros = (many == 0).double().mean()
     yield _figures(
-        "with dropout 0.5 in train mode",
+        f"with dropout {dropped} in train mode",
         ("the mean of the outputs (as a share of the right one)", _rounded(mean, 1), 1.0),
         ("the variance of the outputs (as a share of the right one)", _rounded(spread, 1), 1.0),
-        ("the share of zeros", _rounded(zeros, 1), 0.5),
+        ("the share of zeros", _rounded(zeros, 1), dropped),
     )
 
 
@@ -213,6 +215,10 @@ MLP_BLOCK = Exercise(
         Mutant(
             _put(_2=_AlwaysDrops, _4=_AlwaysDrops),
             "drop in eval mode too: F.dropout needs training=self.training; self.dropout knows by itself",
+        ),
+        Mutant(
+            _put(_2=lambda: nn.Dropout(0.5), _4=lambda: nn.Dropout(0.5)),
+            "drop one half, whatever dropout is: F.dropout does so if p is not given; self.dropout knows its own",
         ),
         Mutant(_put(_4=nn.Identity), "leave out the second dropout: the output is dropped too"),
         Mutant(_put(_2=nn.Identity), "leave out the first dropout: the hidden numbers are dropped too"),
@@ -324,6 +330,14 @@ def _run_xavier(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "the share of biases further than a millionth from 0", _rounded((bias.abs() > 1).double().mean(), 1)
     yield "asking for a gradient", linear.weight.requires_grad and linear.bias.requires_grad
 
+    linear = nn.Linear(20_000, 20)  # in the layer above fan_out alone is nearly the sum, in this one fan_in
+    answer(linear)
+    spread = linear.weight.detach().double().std() / bound
+    yield (
+        "the spread of the weights from 20,000 to 20 (as a share of the right one)",
+        _rounded(spread * math.sqrt(3), 2),
+    )
+
 
 def _start(
     bound: Callable[[int, int], float] = lambda fan_in, fan_out: math.sqrt(6 / (fan_in + fan_out)),
@@ -356,6 +370,10 @@ XAVIER = Exercise(
         Mutant(
             _start(lambda fan_in, fan_out: math.sqrt(6 / fan_in)),
             "divide by fan_in alone: the bound is √(6 / (fan_in + fan_out))",
+        ),
+        Mutant(
+            _start(lambda fan_in, fan_out: math.sqrt(6 / fan_out)),
+            "divide by fan_out alone: the bound is √(6 / (fan_in + fan_out))",
         ),
         Mutant(_xavier_normal, "draw from the normal distribution: Xavier's here is the uniform one, within ±bound"),
         Mutant(

@@ -35,12 +35,15 @@ def _run_softmax(answer: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Any]
     yield from gradients(weights, scores=scores)
     # exp(1000) is too large for a float, exp(-1000) too small. Alone first, where one number subtracted from the whole
     # tensor is enough; then together, and then in one row. float64, so that exp(scores - logsumexp) is right, too.
-    high, low, mixed = [1000.0, 1001.0, 1002.0], [-1000.0, -1001.0, -1002.0], [0.0, 1000.0, -1000.0]
+    # The last four rows tell which other number than the maximum was subtracted.
+    high, low = [1000.0, 1001.0, 1002.0], [-1000.0, -1001.0, -1002.0]
+    apart = [[0.0, 1000.0, -1000.0], [800.0, 0.0, 0.0], [0.0, 0.0, 800.0], [0.0, 800.0, 800.0]]
     for name, rows in (
+        ("scores near 400", [[400.0, 401.0, 402.0]]),
         ("scores near 1000", [high]),
         ("scores near -1000", [low]),
         ("a row near 1000 and a row near -1000", [high, low]),
-        ("the row 0, 1000, -1000", [mixed]),
+        ("scores far apart in one row", apart),
     ):
         yield f"matrix of weights for {name}", answer(torch.tensor([rows], dtype=torch.float64))
 
@@ -52,6 +55,23 @@ SOFTMAX_ROWS = Exercise(
     reference=_softmax,
     run=_run_softmax,
     mutants=(
+        Mutant(
+            _softmax_minus(lambda scores: scores.sum(dim=-1, keepdim=True)),
+            "subtract each row's sum. It may be so much larger than every score that each exp is 0, and 0 / 0 is nan. "
+            "Subtract each row's maximum: scores.amax(dim=-1, keepdim=True)",
+        ),
+        *(
+            Mutant(
+                _softmax_minus(shift),
+                f"subtract each row's {name} score. A score far above it is still too large for exp, and inf / inf is "
+                "nan. Subtract each row's maximum: scores.amax(dim=-1, keepdim=True)",
+            )
+            for name, shift in (
+                ("first", lambda scores: scores[..., :1]),
+                ("last", lambda scores: scores[..., -1:]),
+                ("middle (median)", lambda scores: scores.median(dim=-1, keepdim=True).values),
+            )
+        ),
         Mutant(
             lambda scores: scores.exp() / scores.exp().sum(dim=-1, keepdim=True),
             "take exp of the scores as they are. The formula is right, but exp(1000) is too large for a float: inf / "

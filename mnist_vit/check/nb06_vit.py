@@ -167,6 +167,11 @@ def _run_head_start(answer: Callable[[int, int], Any]) -> Iterator[tuple[str, An
         head, loss = pair
         if not isinstance(head, nn.Linear):
             raise Mistake(f"the first of the two must be an nn.Linear, and is a {type(head).__name__}.")
+        if (head.in_features, head.out_features) != (in_features, num_classes):
+            raise Mistake(
+                f"the head must be nn.Linear(in_features, num_classes), here from {in_features} to {num_classes}, and "
+                f"goes from {head.in_features} to {head.out_features}."
+            )
         _refuse_random_start(head)
         x = random(4, in_features, seed=7)
         logits = head(x)
@@ -259,6 +264,11 @@ def _run_vision_transformer(answer: Any) -> Iterator[tuple[str, Any]]:
                 raise Mistake(
                     "torch.cat needs a class token for each picture, and there is one for all of them. "
                     "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
+                ) from error
+            if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
+                raise Mistake(
+                    "the class token has 8 numbers, and the tokens beside it have 9: that is the number of patches. "
+                    "After flatten(2) the numbers of a token are axis 1: transpose(1, 2) makes them the last one."
                 ) from error
             raise
         yield f"output in {mode} mode", logits
