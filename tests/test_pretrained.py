@@ -78,6 +78,7 @@ def test_with_the_file_it_runs_to_its_end_and_is_torchvisions_model(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     torch.save(as_published(), cache)
+    plt.close("all")  # another test may have left a picture open
     titles: list[str] = []
 
     def show() -> None:

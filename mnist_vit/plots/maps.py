@@ -38,9 +38,12 @@ def row_to_map(image: Tensor, weights: Tensor) -> Figure:
     heat(row_map, weights[0, 1:].unflatten(0, (grid, grid)), "row 0 without its first number, folded")
     over(row_map, image, grid)
     link = ConnectionPatch(
-        (len(weights) + 2, 1), (-0.7, grid / 2), "data", "data", axesA=matrix, axesB=row_map, arrowstyle="->", color=RED
-    )
+        (len(weights) + 2, 1), (-0.7, grid / 2), "data", "data", axesA=matrix, axesB=row_map,
+        arrowstyle="->", color=RED, linewidth=1.5, mutation_scale=14, shrinkA=0, shrinkB=0,
+    )  # fmt: skip
+    link.set_annotation_clip(False)  # both ends lie outside their axes
     drawn.add_artist(link)
+    drawn.get_layout_engine().set(wspace=0.08)  # room for the arrow
     return drawn
 
 

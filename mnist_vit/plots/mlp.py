@@ -82,7 +82,7 @@ def one_token(before: Tensor, after: Tensor, difference: Tensor, tokens: int) ->
     """
     _, (one, two, three) = figure(1, 3, width=10.5, height=3.2)
     _numbered(one, before, tokens, "before")
-    _numbered(two, after, tokens, "after: one square is another")
+    _numbered(two, after, tokens, "after: one square has changed")
     heat(three, difference, "size of the difference in the output")
     _tokens_by_numbers(three, difference, "number in the output")
 
