@@ -186,7 +186,7 @@ def _plain_cut_off(correct: int, total: int, z: float = 1.96) -> tuple[float, fl
 
 def _run_wilson(answer: Callable[..., tuple[float, float]]) -> Iterator[tuple[str, Any]]:
     for correct, total, z in ((8, 10, 1.96), (4945, 5000, 1.96), (10, 10, 1.96), (0, 4, 1.96), (90, 100, 2.576)):
-        got = answer(correct, total, z)
+        got: Any = answer(correct, total, z)
         if hasattr(got, "tolist"):  # a tensor or an array
             got = got.tolist()
         what = f"{correct} of {total}" + (f" and z = {z}" if z != 1.96 else "")
@@ -301,6 +301,10 @@ def _first(fits: Callable[[Tensor, Tensor], bool]) -> Callable[[Tensor, Tensor],
     return lambda matrices, images: next((i for i, m in enumerate(matrices) if fits(m, images)), len(matrices) - 1)
 
 
+def _row_is_wrong(row: int) -> Callable[[Tensor, Tensor], bool]:
+    return lambda matrix, images: bool(matrix[row].sum() != images[row])
+
+
 def _most(size: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], int]:
     return lambda matrices, images: max(range(len(matrices)), key=lambda i: float(size(matrices[i])))
 
@@ -333,7 +337,7 @@ def _trios() -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _run_find_transposed(answer: Callable[[Tensor, Tensor], int]) -> Iterator[tuple[str, Any]]:
-    places = []
+    places: list[int] = []
     for matrices, images in _trios():
         place = answer(matrices, images)
         if places and place is None:
@@ -366,7 +370,7 @@ FIND_TRANSPOSED = Exercise(
         ),
         *(
             Mutant(
-                _first(lambda matrix, images, row=row: matrix[row].sum() != images[row]),
+                _first(_row_is_wrong(row)),
                 f"look at row {row} alone: it may be right by chance. Compare all rows",
             )
             for row in range(4)

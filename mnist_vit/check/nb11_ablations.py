@@ -97,7 +97,7 @@ def remove_positions(model: VisionTransformer) -> None:
 
 def _run_remove(answer: Any) -> Iterator[tuple[str, Any]]:
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
-    expected = copy.deepcopy(model)
+    expected: Any = copy.deepcopy(model)
     remove_positions(expected)
     images = random(2, 1, 8, 8)
     returned = answer(model)
