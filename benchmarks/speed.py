@@ -339,7 +339,9 @@ def course(rounds: int, tiny: bool) -> Figure:
 def gpu(rounds: int, tiny: bool) -> Figure:
     """Seconds to 99 % validation, data loading and validation included; rounds are not used: one run.
 
-    Batches are large, because a step costs the same launches. On a CPU this recipe passes 99 % in epoch 22 of 30.
+    Batches are large, because a step costs the same launches. On a CPU this recipe passes 99 % in epoch 22 of 30:
+    ``python -m mnist_vit train vit_mnist_p4 --data mnist --epochs 30 --batch-size 256 --learning-rate 4e-3 --average
+    0.996 --position-start sincos``.
     """
     if not torch.cuda.is_available():
         print("gpu: there is no CUDA device here, so nothing was measured")

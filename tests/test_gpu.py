@@ -81,6 +81,7 @@ def test_no_step_waits(
                                  labels=torch.empty(512, dtype=torch.long, device="cuda"))  # fmt: skip
         optimizer = training.make_optimizer(model, 1e-3, 0.1)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+        assert optimizer.defaults["fused"]
         with Copies() as copies:
             total = training._train_epoch(model, loader, optimizer, scheduler, averaged, 0.9, 1.0)
     assert scheduler.last_epoch == 4
