@@ -12,7 +12,7 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from . import __version__, recipes
-from .files import DataError, WeightsError
+from .errors import DataError, WeightsError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": recipes.demo,

@@ -4,21 +4,20 @@ Four different things are called attention; here they keep their names:
 score: q kᵀ / √d;  weight: the softmax of the scores, rows sum to 1;  head output: A_h V_h, before the output
 projection;  layer output: after it. A slice of the layer output belongs to no head.
 
-Token 0 is the class token; token 1 + row * n_w + column is the patch there.
+Which token is which: ``tokens``.
 """
 
-import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .files import check_sizes, write_atomic, write_json
+from .errors import check_sizes
 from .modes import keep_modes
+from .tokens import PATCHES
 
 __all__ = [
     "attention_weights",
@@ -27,7 +26,6 @@ __all__ = [
     "mean_attention_distance",
     "record_attention",
     "rollout",
-    "save_attention_images",
     "to_maps",
 ]
 
@@ -54,7 +52,7 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
         record.append(output[1].detach())
 
     handles = []
-    for module in _attention_layers(model):
+    for module in attention_layers(model):
         handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
         handles.append(module.register_forward_hook(keep))
     try:
@@ -85,7 +83,7 @@ def attention_weights(
     if not images.is_floating_point():
         raise ValueError(f"images must be floats, normalised as the model wants them, got {images.dtype}: "
                          "data.normalise(images) makes them so")  # fmt: skip
-    parameter = next(_attention_layers(model)[0].parameters())
+    parameter = next(attention_layers(model)[0].parameters())
     if images.is_meta and not parameter.is_meta:
         raise ValueError("images must hold numbers, but they are on the device meta: make them on cpu")
     if not images.is_meta and not images.isfinite().all():
@@ -125,7 +123,7 @@ def to_maps(rows: Tensor) -> Tensor:
     grid = math.isqrt(rows.shape[-1] - 1)
     if grid * grid != rows.shape[-1] - 1:
         raise ValueError(f"need 1 + a square number of tokens, got {rows.shape[-1]}")
-    return rows[..., 1:].unflatten(-1, (grid, grid))
+    return rows[..., PATCHES].unflatten(-1, (grid, grid))
 
 
 def rollout(weights: Tensor) -> Tensor:
@@ -170,7 +168,7 @@ def mean_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
     grid = math.isqrt(weights.shape[-1] - 1)
     place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).to(weights)
     distance = torch.cdist(place, place) * patch_size
-    patches = weights[..., 1:, 1:]
+    patches = weights[..., PATCHES, PATCHES]
     patches = patches / patches.sum(dim=-1, keepdim=True)
     return (patches * distance).sum(dim=-1).mean(dim=(0, -1))
 
@@ -207,7 +205,7 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
         Contributions, (n, num_heads, seq_length, hidden_dim), and the bias, (hidden_dim,): their sum over heads
         plus the bias is the layer's output.
     """
-    layers = _attention_layers(model)
+    layers = attention_layers(model)
     if not 0 <= layer < len(layers):
         raise IndexError(f"layer must be 0 to {len(layers) - 1}, got {layer}")
     attention = layers[layer]
@@ -226,92 +224,13 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
     return weights @ values @ projection, attention.out_proj.bias
 
 
-def save_attention_images(
-    model: nn.Module,
-    images: Tensor,
-    pictures: Tensor,
-    names: list[str],
-    folder: str | Path,
-    classes: tuple[str, ...],
-    labels: list[int] | None = None,
-) -> list[dict[str, Any]]:
-    """Write one folder per image: the image, the class token's map of each layer and head, and the rollout.
-
-    ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
-    and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed.
-
-    Args:
-        model: a Vision Transformer.
-        images: (n, c, h, w), normalised as the model wants them.
-        pictures: uint8, (n, c, h, w), as a person should see them.
-        names: a folder name for each image.
-        folder: where the folders go.
-        classes: names of the classes.
-        labels: the truth, if it is known.
-
-    Returns:
-        The content of each ``attention.json``.
-
-    Raises:
-        ValueError: images, pictures, names and labels do not belong together, or a name is no plain folder name.
-    """
-    _attention_layers(model)
-    counts = [len(images), len(pictures), len(names), len(names if labels is None else labels)]
-    if len(set(counts)) != 1:
-        raise ValueError(
-            "there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*counts)
-        )
-    if pictures.dtype != torch.uint8 or pictures.dim() != 4:
-        raise ValueError(f"pictures must be uint8 (n, c, h, w), got {pictures.dtype} {tuple(pictures.shape)}")
-    for name in names:
-        if name in ("", "..") or name != Path(name).name:
-            raise ValueError(f"names must be plain folder names, got {name!r}")
-    with torch.no_grad(), keep_modes(model):
-        model.eval()
-        probabilities = model(images.to(next(model.parameters()))).float().softmax(dim=1).cpu()
-    weights = attention_weights(model, images).float().cpu()
-    maps, rolled = to_maps(weights[:, :, :, 0]), to_maps(rollout(weights)[:, 0])
-    shares, chance = ink_share(maps, pictures.cpu())
-
-    results = []
-    for i, name in enumerate(names):
-        target = Path(folder) / name
-        _write_png(target / "image.png", _picture(pictures[i].cpu()))
-        scales = []
-        for layer, layer_maps in enumerate(maps[i]):
-            low, high = float(layer_maps.min()), float(layer_maps.max())
-            scales.append([round(low, 6), round(high, 6)])
-            for head, one in enumerate(layer_maps):
-                _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
-        _write_png(target / "rollout.png", _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())))
-        best = int(probabilities[i].argmax())
-        content = {
-            "name": name,
-            "label": None if labels is None else classes[labels[i]],
-            "prediction": classes[best],
-            "probability": round(float(probabilities[i, best]), 4),
-            "probabilities": [round(v, 4) for v in probabilities[i].tolist()],
-            "query": "class token",
-            "colour_scale_per_layer": scales,
-            "share_of_patches_with_ink": round(float(chance[i]), 4),
-            "share_of_attention_on_ink": [[round(v, 4) for v in row] for row in shares[i].tolist()],
-            "layers_heads_rows_columns": [
-                [[[round(v, 6) for v in row] for row in head] for head in layer] for layer in maps[i].tolist()
-            ],
-            "rollout": [[round(v, 6) for v in row] for row in rolled[i].tolist()],
-        }
-        write_json(target / "attention.json", content)
-        results.append(content)
-    return results
-
-
 def _check_weights(weights: Tensor) -> None:
     if weights.dim() != 5 or weights.shape[-1] != weights.shape[-2]:
         raise ValueError("weights must be (n, num_layers, num_heads, seq_length, seq_length), all rows of all layers, "
                          f"as attention_weights(model, images) gives them, got {tuple(weights.shape)}")  # fmt: skip
 
 
-def _attention_layers(model: nn.Module) -> list[nn.Module]:
+def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The self-attention layers in order: nn.MultiheadAttention, or one from scratch with its parameters' names."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name) makes one")
@@ -332,32 +251,3 @@ def _attention_layers(model: nn.Module) -> list[nn.Module]:
             "whole picture"
         )
     raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. {switch}")
-
-
-def _picture(picture: Tensor) -> Any:
-    """uint8 (c, h, w) -> a Pillow image, enlarged without smoothing."""
-    from PIL import Image
-
-    array = picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy()
-    return _enlarge(Image.fromarray(array))
-
-
-def _heat(values: Tensor, low: float, high: float) -> Any:
-    """(rows, columns) -> a Pillow image in the colours of viridis, enlarged without smoothing."""
-    from matplotlib import colormaps
-    from PIL import Image
-
-    scaled = ((values - low) / max(high - low, 1e-12)).clamp(0, 1)
-    return _enlarge(Image.fromarray(colormaps["viridis"](scaled.numpy(), bytes=True)[..., :3].copy()))
-
-
-def _enlarge(image: Any) -> Any:
-    """At least 224 pixels, by a whole factor, each patch a square."""
-    factor = max(1, math.ceil(224 / max(image.size)))
-    return image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
-
-
-def _write_png(path: Path, image: Any) -> None:
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG", optimize=True)
-    write_atomic(path, lambda file: file.write(buffer.getvalue()))

@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .files import DataError, check_sizes, data_dir, unknown
-from .folders import digit_to_tensor, read_folder
+from .errors import DataError, check_sizes, unknown
+from .files import data_dir
+from .pictures import digit_to_tensor, read_folder
 
 __all__ = [
     "ImageData",

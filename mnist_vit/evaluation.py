@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from .files import check_sizes
+from .errors import check_sizes
 from .modes import keep_modes
 
 __all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]

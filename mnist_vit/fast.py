@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .tokens import CLASS_TOKEN, PATCHES
+
 
 class FastVisionTransformer(nn.Module):
     """Wraps a ``VisionTransformer``, ours or torchvision's, and shares its parameters.
@@ -46,10 +48,10 @@ class FastVisionTransformer(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         encoder = self.encoder
         # (n, c, h, w) -> (n, n_h * n_w, hidden_dim)
-        patches = self._process_input(images) + encoder.pos_embedding[:, 1:]
+        patches = self._process_input(images) + encoder.pos_embedding[:, PATCHES]
         if self.training and self.keep_patches is not None:
             patches = self._choose_patches(images, patches)
-        class_token = (self.class_token + encoder.pos_embedding[:, :1]).expand(len(patches), -1, -1)
+        class_token = (self.class_token + encoder.pos_embedding[:, CLASS_TOKEN]).expand(len(patches), -1, -1)
         x = encoder.dropout(torch.cat([class_token, patches], dim=1))
 
         *blocks, last = encoder.layers
@@ -58,7 +60,7 @@ class FastVisionTransformer(nn.Module):
         if self.pool == "token":
             x = encoder.ln(_apply_block(last, x, _attend_once)).squeeze(1)
         else:
-            x = encoder.ln(_apply_block(last, x))[:, 1:].mean(dim=1)
+            x = encoder.ln(_apply_block(last, x))[:, PATCHES].mean(dim=1)
         return self.heads(x)
 
     def _choose_patches(self, images: Tensor, patches: Tensor) -> Tensor:
@@ -117,7 +119,7 @@ def _attend_once(attention: nn.Module, x: Tensor) -> Tensor:
     width, heads = x.shape[2], attention.num_heads
     w_q, w_k, w_v = attention.in_proj_weight.view(3, heads, width // heads, width)
     b_q, _, b_v = attention.in_proj_bias.view(3, heads, width // heads)
-    q = torch.einsum("nw,hdw->nhd", x[:, 0], w_q) + b_q
+    q = torch.einsum("nw,hdw->nhd", x[:, CLASS_TOKEN], w_q) + b_q
     looked_for = torch.einsum("nhd,hdw->nhw", q, w_k) / math.sqrt(width // heads)
     weights = (looked_for @ x.transpose(1, 2)).softmax(dim=-1)  # (n, heads, s)
     weights = F.dropout(weights, attention.dropout, attention.training)

@@ -1,13 +1,101 @@
-"""The page that shows saved attention maps in a browser."""
+"""Attention maps on disk: a folder of pictures for each image, and the page that shows them in a browser."""
 
 import base64
 import html
+import io
 import json
+import math
 from pathlib import Path
+from typing import Any
 
-from .files import write_text
+import torch
+from torch import Tensor, nn
 
-__all__ = ["write_gallery"]
+from .attention import attention_layers, attention_weights, ink_share, rollout, to_maps
+from .files import write_atomic, write_json, write_text
+from .modes import keep_modes
+from .tokens import CLASS_TOKEN
+
+__all__ = ["save_attention_images", "write_gallery"]
+
+
+def save_attention_images(
+    model: nn.Module,
+    images: Tensor,
+    pictures: Tensor,
+    names: list[str],
+    folder: str | Path,
+    classes: tuple[str, ...],
+    labels: list[int] | None = None,
+) -> list[dict[str, Any]]:
+    """Write one folder per image: the image, the class token's map of each layer and head, and the rollout.
+
+    ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
+    and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed.
+
+    Args:
+        model: a Vision Transformer.
+        images: (n, c, h, w), normalised as the model wants them.
+        pictures: uint8, (n, c, h, w), as a person should see them.
+        names: a folder name for each image.
+        folder: where the folders go.
+        classes: names of the classes.
+        labels: the truth, if it is known.
+
+    Returns:
+        The content of each ``attention.json``.
+
+    Raises:
+        ValueError: images, pictures, names and labels do not belong together, or a name is no plain folder name.
+    """
+    attention_layers(model)
+    counts = [len(images), len(pictures), len(names), len(names if labels is None else labels)]
+    if len(set(counts)) != 1:
+        raise ValueError(
+            "there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*counts)
+        )
+    if pictures.dtype != torch.uint8 or pictures.dim() != 4:
+        raise ValueError(f"pictures must be uint8 (n, c, h, w), got {pictures.dtype} {tuple(pictures.shape)}")
+    for name in names:
+        if name in ("", "..") or name != Path(name).name:
+            raise ValueError(f"names must be plain folder names, got {name!r}")
+    with torch.no_grad(), keep_modes(model):
+        model.eval()
+        probabilities = model(images.to(next(model.parameters()))).float().softmax(dim=1).cpu()
+    weights = attention_weights(model, images).float().cpu()
+    maps, rolled = to_maps(weights[:, :, :, CLASS_TOKEN]), to_maps(rollout(weights)[:, CLASS_TOKEN])
+    shares, chance = ink_share(maps, pictures.cpu())
+
+    results = []
+    for i, name in enumerate(names):
+        target = Path(folder) / name
+        _write_png(target / "image.png", _picture(pictures[i].cpu()))
+        scales = []
+        for layer, layer_maps in enumerate(maps[i]):
+            low, high = float(layer_maps.min()), float(layer_maps.max())
+            scales.append([round(low, 6), round(high, 6)])
+            for head, one in enumerate(layer_maps):
+                _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
+        _write_png(target / "rollout.png", _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())))
+        best = int(probabilities[i].argmax())
+        content = {
+            "name": name,
+            "label": None if labels is None else classes[labels[i]],
+            "prediction": classes[best],
+            "probability": round(float(probabilities[i, best]), 4),
+            "probabilities": [round(v, 4) for v in probabilities[i].tolist()],
+            "query": "class token",
+            "colour_scale_per_layer": scales,
+            "share_of_patches_with_ink": round(float(chance[i]), 4),
+            "share_of_attention_on_ink": [[round(v, 4) for v in row] for row in shares[i].tolist()],
+            "layers_heads_rows_columns": [
+                [[[round(v, 6) for v in row] for row in head] for head in layer] for layer in maps[i].tolist()
+            ],
+            "rollout": [[round(v, 6) for v in row] for row in rolled[i].tolist()],
+        }
+        write_json(target / "attention.json", content)
+        results.append(content)
+    return results
 
 
 def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
@@ -65,3 +153,32 @@ def _brightest(one_map: list[list[float]]) -> str:
     cells = [(value, -row, -column) for row, line in enumerate(one_map) for column, value in enumerate(line)]
     _, row, column = max(cells)  # the first of those that are equally bright
     return f"most in row {-row}, column {-column}"
+
+
+def _picture(picture: Tensor) -> Any:
+    """uint8 (c, h, w) -> a Pillow image, enlarged without smoothing."""
+    from PIL import Image
+
+    array = picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy()
+    return _enlarge(Image.fromarray(array))
+
+
+def _heat(values: Tensor, low: float, high: float) -> Any:
+    """(rows, columns) -> a Pillow image in the colours of viridis, enlarged without smoothing."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    scaled = ((values - low) / max(high - low, 1e-12)).clamp(0, 1)
+    return _enlarge(Image.fromarray(colormaps["viridis"](scaled.numpy(), bytes=True)[..., :3].copy()))
+
+
+def _enlarge(image: Any) -> Any:
+    """At least 224 pixels, by a whole factor, each patch a square."""
+    factor = max(1, math.ceil(224 / max(image.size)))
+    return image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
+
+
+def _write_png(path: Path, image: Any) -> None:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    write_atomic(path, lambda file: file.write(buffer.getvalue()))

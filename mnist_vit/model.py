@@ -2,7 +2,6 @@
 
 In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in a row, seq_length =
 1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
-
 Papers: "Attention Is All You Need" (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) and
 "An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929).
 """
@@ -18,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .files import check_heads, check_sizes
+from .errors import check_heads, check_sizes
+from .tokens import CLASS_TOKEN, PATCHES
 
 __all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "vit_mnist"]
 
@@ -359,7 +359,7 @@ class VisionTransformer(nn.Module):
         self._print_shape("Encoder Output", x.shape)
 
         # (n, seq_length, hidden_dim) -> (n, hidden_dim)
-        x = x[:, 0] if self.pool == "token" else x[:, 1:].mean(dim=1)
+        x = x[:, CLASS_TOKEN] if self.pool == "token" else x[:, PATCHES].mean(dim=1)
         self._print_shape("Only Batch Class Token" if self.pool == "token" else "Mean Over Patches", x.shape)
 
         # (n, hidden_dim) -> (n, num_classes)

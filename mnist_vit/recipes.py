@@ -15,15 +15,16 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from .attention import save_attention_images
 from .data import ImageData, Loader, check_fit, load_data
+from .errors import check_range, check_sizes, unknown
 from .evaluation import Evaluation, evaluate_model
 from .fast import speed_up
-from .files import check_range, check_sizes, copy_notebooks, data_dir, out_dir, unknown, write_json
-from .folders import digit_to_tensor, open_picture, picture_to_tensor
-from .gallery import write_gallery
+from .files import copy_notebooks, data_dir, out_dir, write_json
+from .gallery import save_attention_images, write_gallery
 from .model import VisionTransformer, vit_mnist
-from .training import fit, sincos_positions
+from .pictures import digit_to_tensor, open_picture, picture_to_tensor
+from .tokens import sincos_positions
+from .training import fit
 from .weights import build_model, find_weights, load_model, load_weights, model_config, read_json, save_weights
 
 __all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]

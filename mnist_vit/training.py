@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
-from .files import WeightsError, write_atomic, write_json, write_text
+from .errors import WeightsError
+from .files import write_atomic, write_json, write_text
 from .modes import keep_modes
 
-__all__ = ["accuracy_and_loss", "fit", "sincos_positions"]
+__all__ = ["accuracy_and_loss", "fit"]
 
 
 class Batches(Protocol):
@@ -232,34 +233,6 @@ def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]])
             loss += F.cross_entropy(logits, labels, reduction="sum")
             count += len(labels)
     return float(right) / count, float(loss) / count
-
-
-@torch.no_grad()
-def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
-    """Start the position embedding as sines and cosines of row and column instead of noise.
-
-    Half of the numbers of a token tell its row and half its column, from fast waves to slow ones; the class token's
-    are 0. This is a start only: training goes on to change it.
-
-    Args:
-        model: a Vision Transformer whose hidden_dim is a multiple of 4.
-        size: standard deviation of the embedding; torchvision's random start has 0.02.
-
-    Source: Chen, Xie & He 2021, https://arxiv.org/abs/2104.02057; the waves are those of Vaswani et al. 2017, 3.5.
-    """
-    grid = model.image_size // model.patch_size
-    width = model.hidden_dim // 4
-    if model.hidden_dim % 4:
-        raise ValueError(f"hidden_dim must be a multiple of 4 for a sine-cosine start, got {model.hidden_dim}")
-    frequency = 1 / 10_000 ** (torch.arange(width) / width)
-    row, column = torch.meshgrid(torch.arange(grid), torch.arange(grid), indexing="ij")
-    angles = torch.stack([row.flatten(), column.flatten()])[..., None] * frequency  # (2, patches, width)
-    waves = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (2, patches, 2 * width)
-    waves = torch.cat([waves[0], waves[1]], dim=-1)
-    waves = (waves - waves.mean()) / waves.std() * size
-    embedding = model.encoder.pos_embedding
-    embedding.zero_()
-    embedding[0, 1:] = waves.to(embedding)
 
 
 @contextmanager

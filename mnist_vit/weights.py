@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .files import WeightsError, nearest, shipped, write_atomic, write_json
+from .errors import WeightsError, nearest
+from .files import shipped, write_atomic, write_json
 from .model import VisionTransformer
 
 __all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]

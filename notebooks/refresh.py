@@ -1,5 +1,7 @@
 """Run notebooks from top to bottom and store their outputs: ``python notebooks/refresh.py [name.ipynb …]``.
 
+``--solutions`` instead writes ``solutions/`` anew, from the sources of the checks, and runs nothing.
+
 The outputs are a CPU's, offline, with the embedded digits only (and CIFAR-10 for the notebook that needs it); nothing
 that depends on the machine is kept.
 """
@@ -13,6 +15,8 @@ from pathlib import Path
 import nbformat
 from conftest import NO_CIFAR10, cifar10_folder, kernel_environment, needs_cifar10
 from nbclient import NotebookClient
+
+from mnist_vit.course import exercises, rooms, solutions
 
 HERE = Path(__file__).resolve().parent
 
@@ -46,8 +50,18 @@ def clean(notebook: nbformat.NotebookNode, stem: str) -> None:
                 output.pop("metadata", None) if output.output_type == "stream" else output.update(metadata={})
 
 
+def write_solutions() -> None:
+    """One file per notebook that has exercises."""
+    for room in rooms():
+        if exercises(room):
+            (HERE / "solutions" / f"{room}.py").write_text(solutions(room), encoding="utf-8")
+
+
 def main(names: list[str]) -> None:
     """Refresh the notebooks named, or all of them."""
+    if names == ["--solutions"]:
+        write_solutions()
+        return
     with tempfile.TemporaryDirectory(prefix="mnist_vit_") as written:
         os.environ.update(MNIST_VIT_OUT=written)
         os.environ.pop("MPLBACKEND", None)

@@ -1,6 +1,11 @@
 """What the tests share: real data where it is at hand, a torchvision model beside ours, a place to write."""
 
+import os
 from pathlib import Path
+from typing import Any
+
+# Two processes share the machine: one thread each, in kernels and other children too. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
@@ -31,14 +36,33 @@ def real_cifar10() -> Path:
     return data_dir()
 
 
+LEFT_OUT: dict[str, int] = {}  # how many tests of each round were not chosen
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count them: in a worker of pytest-xdist, whose summary nobody reads, or here."""
+    for name in ("browser", "colab", "slow"):
+        LEFT_OUT[name] = LEFT_OUT.get(name, 0) + sum(item.get_closest_marker(name) is not None for item in items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker sends what it counted."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = LEFT_OUT
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker has seen all tests, so one count is enough."""
+    LEFT_OUT.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests were skipped, and why, also when it is none; and which rounds are commands of their own."""
     skipped = terminalreporter.stats.get("skipped", [])
     terminalreporter.section(f"{len(skipped)} tests skipped")
     for reason in sorted({str(report.longrepr[2]) for report in skipped}):
         terminalreporter.write_line(reason)
-    left_out = terminalreporter.stats.get("deselected", [])
-    for name in ("browser", "colab", "slow"):
-        count = sum(item.get_closest_marker(name) is not None for item in left_out)
+    for name, count in LEFT_OUT.items():
         if count:
             terminalreporter.write_line(f"{count} more tests are a round of their own: pytest -m {name}")

@@ -7,16 +7,21 @@ import ast
 import functools
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import nbformat
+import pytest
 import torch
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from torch import nn
 
 import mnist_vit
+from mnist_vit.check import EXERCISES
+from mnist_vit.course.checking import verdict
 
 ROOT = Path(mnist_vit.__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -71,6 +76,31 @@ def from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def accept(name: str, answer: Any) -> None:
+    """The check of an exercise calls the answer correct."""
+    passed, told = verdict(EXERCISES[name], answer)
+    assert passed, told
+
+
+def judged(right: list, wrong: list, named: Any = ()) -> Callable[..., None]:
+    """A test of answers, (exercise, answer): right ones, wrong ones with words of what is told, and slips, named."""
+    cases = [(*case, None, False) for case in right] + [(*case, False) for case in wrong] + [(*c, True) for c in named]
+
+    @pytest.mark.parametrize(("name", "answer", "words", "named"), cases)
+    def test(name: str, answer: Any, words: str | None, named: bool) -> None:
+        accept(name, answer) if words is None else reject(name, answer, words, named)
+
+    return test
+
+
+def reject(name: str, answer: Any, words: str = "", named: bool = False) -> None:
+    """It calls the answer wrong, in these words; with the name of a slip, or with none."""
+    passed, told = verdict(EXERCISES[name], answer)
+    assert not passed
+    assert words in told
+    assert ("You get exactly this when you" in told) == named, told
 
 
 def randomise(*models: nn.Module, seed: int = 0) -> None:

@@ -27,12 +27,11 @@ from mnist_vit.attention import (
     mean_attention_distance,
     record_attention,
     rollout,
-    save_attention_images,
     to_maps,
 )
 from mnist_vit.data import load_embedded
 from mnist_vit.fast import FastVisionTransformer
-from mnist_vit.gallery import write_gallery
+from mnist_vit.gallery import save_attention_images, write_gallery
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
 
 

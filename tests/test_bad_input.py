@@ -19,10 +19,10 @@ from PIL import Image
 from torch import nn
 
 import mnist_vit
-from mnist_vit import attention, data, evaluation, fast, recipes
+from mnist_vit import attention, data, evaluation, fast, gallery, recipes
 from mnist_vit.__main__ import main
 from mnist_vit.data import ImageData, Loader
-from mnist_vit.files import DataError, WeightsError
+from mnist_vit.errors import DataError, WeightsError
 
 IMAGES = torch.zeros(2, 1, 28, 28)
 ROWS = torch.full((2, 2, 2, 17, 17), 1 / 17)
@@ -53,7 +53,7 @@ def toy(n: int = 4, **changes: Any) -> ImageData:
 
 def save(images: torch.Tensor = IMAGES, pictures: Any = None, names: Any = ("a", "b"), labels: Any = None) -> None:
     pictures = IMAGES.byte() if pictures is None else pictures
-    attention.save_attention_images(vit(), images, pictures, list(names), "never", tuple("0123456789"), labels)
+    gallery.save_attention_images(vit(), images, pictures, list(names), "never", tuple("0123456789"), labels)
 
 
 def train(**changes: Any) -> None:
@@ -291,7 +291,7 @@ def test_mistake_is_answered_by_a_sentence(call: Callable, kind: type[Exception]
 
 
 def test_every_public_function_has_mistakes_in_the_table() -> None:
-    modules = (data, evaluation, attention, fast, recipes)
+    modules = (data, evaluation, attention, fast, gallery, recipes)
     public = {*mnist_vit.__all__, *(name for module in modules for name in getattr(module, "__all__", ()))}
     plain = {"Evaluation", "MODELS", "copy_notebooks", "demo", "write_gallery"}  # made or tested elsewhere
     assert public - plain <= set(TABLE)

@@ -3,7 +3,6 @@
 Screenshots stay in ``runs/browser/``, or in ``browser/`` under ``MNIST_VIT_OUT``.
 """
 
-import json
 import os
 import re
 import shutil
@@ -73,7 +72,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
         nbformat.write(notebook, path)
-    shutil.copytree(ROOT / "attention", folder / "attention")
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -153,25 +151,8 @@ def test_run_all_runs_all(path: Path, page: Any, lab: SimpleNamespace) -> None:
     drawn = sum("image/png" in out.get("data", {}) for cell in saved.cells for out in cell.get("outputs", []))
     assert drawn == pictures, "as many pictures as are stored in the course's notebook"
 
-    for theme in ("Light", "Dark"):
-        change = f"execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})"
-        page.evaluate(f"() => window.jupyterapp.commands.{change}")
-        page.wait_for_function(f"() => document.body.dataset.jpThemeName === 'JupyterLab {theme}'")
-        for name, cell in (("top", 0), ("figure", first_picture(saved))):
-            page.evaluate(
-                "n => { const panel = window.jupyterapp.shell.currentWidget.content; panel.activeCellIndex = n;"
-                " return panel.scrollToItem(n, 'start'); }",
-                cell,
-            )
-            time.sleep(1.5)  # the theme's colours fade in
-            shot(page, f"{path.stem}_{theme.lower()}_{name}")
+    shot(page, path.stem)
     assert set(page.outside) <= {BADGE}, "nothing but the picture of the Colab badge is asked for elsewhere"
-
-
-def first_picture(notebook: nbformat.NotebookNode) -> int:
-    """The number of the first cell with a picture; 0 if there is none."""
-    drawn = (n for n, cell in enumerate(notebook.cells) if "image/png" in json.dumps(cell.get("outputs", [])))
-    return next(drawn, 0)
 
 
 PICTURES = "() => [...document.images].map(image => [image.complete, image.naturalWidth, image.alt])"
@@ -197,24 +178,7 @@ def test_page_of_maps_from_disk(page: Any) -> None:
     assert -5 <= shown <= 900
     page.keyboard.press("Home")
     page.wait_for_function("() => scrollY === 0")
-    page.emulate_media(color_scheme="dark")
-    shot(page, "maps_dark")
-    page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 360, "height": 700})  # a telephone: nothing sticks out
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
     shot(page, "maps_narrow")
-    assert page.outside == []
-
-
-def test_page_of_maps_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:
-    open_in_lab(page, lab, "attention/index.html")
-    for _ in range(60):
-        loaded = [frame for frame in page.frames if frame.locator("img").count() == 20 * 6]
-        if loaded:
-            break
-        time.sleep(0.5)
-    assert loaded, "no frame with the pictures"
-    shot(page, "maps_in_jupyterlab")
-    pictures = loaded[0].evaluate(PICTURES)
-    assert all(complete and width > 0 for complete, width, _ in pictures)
     assert page.outside == []

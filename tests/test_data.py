@@ -22,7 +22,7 @@ from mnist_vit.data import (
     load_folder,
     load_mnist,
 )
-from mnist_vit.files import DataError
+from mnist_vit.errors import DataError
 
 
 def toy(n: int = 10, size: int = 4) -> ImageData:

@@ -8,8 +8,8 @@ from sklearn.metrics import precision_score, recall_score
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
+from mnist_vit.errors import DataError
 from mnist_vit.evaluation import Evaluation, confusion_matrix, evaluate_model, wilson_interval
-from mnist_vit.files import DataError
 from mnist_vit.model import VisionTransformer, vit_mnist
 
 

@@ -14,9 +14,9 @@ from helpers import ROOT
 from survivor import toy_data, toy_fit, toy_model
 
 from mnist_vit import data, recipes
-from mnist_vit.attention import save_attention_images
-from mnist_vit.files import DataError, write_atomic, write_json, write_text
-from mnist_vit.gallery import write_gallery
+from mnist_vit.errors import DataError
+from mnist_vit.files import write_atomic, write_json, write_text
+from mnist_vit.gallery import save_attention_images, write_gallery
 from mnist_vit.weights import save_weights
 
 PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").rglob("*.py")}
@@ -140,7 +140,7 @@ def test_nothing_is_written_another_way() -> None:
     assert found == {
         ("training.py", "torch.save(content, file)"),
         ("weights.py", "torch.save(state, file)"),
-        ("attention.py", "image.save(buffer, format='PNG', optimize=True)"),
+        ("gallery.py", "image.save(buffer, format='PNG', optimize=True)"),
     }
     opened = {call for call in calls("open") if any(f"'{mode}" in call[1] for mode in "wax")}
     assert opened == {("files.py", "open(part, 'wb')")}

@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from mnist_vit import folders
+from mnist_vit import pictures
 from mnist_vit.__main__ import main
 from mnist_vit.data import load_folder
-from mnist_vit.files import DataError
+from mnist_vit.errors import DataError
 
 
 def ramp(mode: str = "L", size: int = 40) -> Image.Image:
@@ -198,8 +198,8 @@ def test_what_would_not_fit_in_memory_is_told_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain_folder(tmp_path, n=50)
-    monkeypatch.setattr(folders, "open_picture", lambda path: pytest.fail("a picture was read"))
-    monkeypatch.setattr(folders, "_free_memory", lambda: 1_000_000_000)
+    monkeypatch.setattr(pictures, "open_picture", lambda path: pytest.fail("a picture was read"))
+    monkeypatch.setattr(pictures, "_free_memory", lambda: 1_000_000_000)
     with pytest.raises(DataError, match=r"100 images of 3 x 3000 x 3000 need 2\.7 GB of memory, and 1\.0 GB are free"):
         load_folder(tmp_path, image_size=3000)
 

@@ -18,10 +18,11 @@ from torch import nn
 from tqdm import tqdm
 
 from mnist_vit import recipes, training
-from mnist_vit.attention import attention_weights, save_attention_images
+from mnist_vit.attention import attention_weights
 from mnist_vit.data import ImageData, Loader
+from mnist_vit.errors import WeightsError
 from mnist_vit.evaluation import evaluate_model
-from mnist_vit.files import WeightsError
+from mnist_vit.gallery import save_attention_images
 from mnist_vit.training import accuracy_and_loss
 from mnist_vit.weights import save_weights
 

@@ -17,9 +17,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
-from mnist_vit.files import WeightsError
+from mnist_vit.errors import WeightsError
 from mnist_vit.model import VisionTransformer, vit_mnist
-from mnist_vit.training import accuracy_and_loss, follow, make_optimizer, schedule, sincos_positions
+from mnist_vit.tokens import sincos_positions
+from mnist_vit.training import accuracy_and_loss, follow, make_optimizer, schedule
 
 
 def test_it_learns_and_tells(tmp_path: Path) -> None:

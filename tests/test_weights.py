@@ -18,7 +18,8 @@ from torch import nn
 from torchvision import models
 
 import mnist_vit
-from mnist_vit.files import WeightsError, shipped, write_atomic
+from mnist_vit.errors import WeightsError
+from mnist_vit.files import shipped, write_atomic
 from mnist_vit.model import VisionTransformer, vit_mnist
 from mnist_vit.recipes import MODELS
 from mnist_vit.weights import build_model, load_model, load_weights, model_config, read_json, save_weights

@@ -1,4 +1,4 @@
-"""Solutions of notebook 02: attention, one head, softmax, entropy."""
+"""Solutions of notebook 02, made from the sources of its checks by notebooks/refresh.py."""
 
 import math
 
@@ -12,9 +12,20 @@ def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
     The output is (n, queries, d_v), the weights are (n, queries, keys).
     """
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    scores = q @ k.transpose(-2, -1)
+    scores = scores / math.sqrt(q.shape[-1])
     weights = scores.softmax(dim=-1)
-    return weights @ v, weights
+    output = weights @ v
+    return output, weights
+
+
+# exercise: entropy
+def my_entropy(weights: Tensor) -> Tensor:
+    """(n, queries, keys), rows sum to 1 -> (n, queries), natural logarithm."""
+    # where a weight is 0, the logarithm is any finite number: it is multiplied by 0
+    logarithms = weights.clamp_min(1e-9).log()
+    terms = weights * logarithms
+    return -terms.sum(dim=-1)
 
 
 # exercise: head_forward
@@ -31,21 +42,20 @@ class MyHead(nn.Module):
         self.w_v = nn.Linear(hidden_dim, head_dim)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        q = self.w_q(x)
+        k = self.w_k(x)
+        v = self.w_v(x)
+        scores = q @ k.transpose(-2, -1)
+        scores = scores / math.sqrt(q.shape[-1])
         weights = scores.softmax(dim=-1)
-        return weights @ v, weights
+        output = weights @ v
+        return output, weights
 
 
 # exercise: softmax_rows
 def my_softmax(scores: Tensor) -> Tensor:
     """(..., queries, keys) -> the same shape, rows sum to 1; scores of 1000 are no trouble."""
-    e = torch.exp(scores - scores.amax(dim=-1, keepdim=True))  # the largest exponent of a row is 0
-    return e / e.sum(dim=-1, keepdim=True)
-
-
-# exercise: entropy
-def my_entropy(weights: Tensor) -> Tensor:
-    """(n, queries, keys), rows sum to 1 -> (n, queries), natural logarithm."""
-    # where a weight is 0, the logarithm is any finite number: it is multiplied by 0
-    return -(weights * weights.clamp_min(1e-9).log()).sum(dim=-1)
+    largest = scores.amax(dim=-1, keepdim=True)
+    e = torch.exp(scores - largest)  # the largest exponent of a row is 0
+    total = e.sum(dim=-1, keepdim=True)
+    return e / total

@@ -1,9 +1,18 @@
-"""Solutions of notebook 04, the encoder block. Try first: a check that fails teaches more than an answer that fits."""
+"""Solutions of notebook 04, made from the sources of its checks by notebooks/refresh.py."""
 
 import torch
 from torch import nn
 
 from mnist_vit.model import MLPBlock
+
+
+# exercise: count_block
+def count_block(hidden_dim, mlp_dim):
+    norms = 2 * (hidden_dim + hidden_dim)  # weight and bias
+    attention = 4 * (hidden_dim * hidden_dim + hidden_dim)  # query, key, value, output
+    widen = hidden_dim * mlp_dim + mlp_dim
+    narrow = mlp_dim * hidden_dim + hidden_dim
+    return norms + attention + widen + narrow
 
 
 # exercise: encoder_block
@@ -25,26 +34,23 @@ class MyEncoderBlock(nn.Module):
         # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added to.
         x = self.ln_1(input)
         x, _ = self.self_attention(x, x, x, need_weights=False)
-        x = self.dropout(x) + input
+        x = self.dropout(x)
+        x = x + input
         # Think: the same with the MLP, which has its dropout inside.
-        return x + self.mlp(self.ln_2(x))
-
-
-# exercise: count_block
-def count_block(hidden_dim, mlp_dim):
-    norms = 2 * (hidden_dim + hidden_dim)  # weight and bias
-    attention = 4 * (hidden_dim * hidden_dim + hidden_dim)  # query, key, value, output
-    widen = hidden_dim * mlp_dim + mlp_dim
-    narrow = mlp_dim * hidden_dim + hidden_dim
-    return norms + attention + widen + narrow
+        y = self.ln_2(x)
+        y = self.mlp(y)
+        return x + y
 
 
 # exercise: layer_norm
 def layer_norm(x, weight, bias, eps):
+    """(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)."""
     # keepdim leaves (n, seq_length, 1), which broadcasts over the numbers of each token.
-    centred = x - x.mean(dim=-1, keepdim=True)
+    mean = x.mean(dim=-1, keepdim=True)
+    centred = x - mean
     variance = centred.square().mean(dim=-1, keepdim=True)
-    return centred / (variance + eps).sqrt() * weight + bias
+    normalised = centred / (variance + eps).sqrt()
+    return normalised * weight + bias
 
 
 # exercise: silence

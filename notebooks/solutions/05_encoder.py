@@ -1,4 +1,4 @@
-"""Solutions of notebook 05, the encoder."""
+"""Solutions of notebook 05, made from the sources of its checks by notebooks/refresh.py."""
 
 import math
 from collections import OrderedDict
@@ -34,16 +34,10 @@ class MyEncoder(nn.Module):
         self.ln = nn.LayerNorm(hidden_dim, eps=1e-6)
 
     def forward(self, input):
-        x = self.dropout(input + self.pos_embedding)  # equation 1, then dropout
+        x = input + self.pos_embedding  # equation 1
+        x = self.dropout(x)
         x = self.layers(x)  # equations 2 and 3, once for each block
         return self.ln(x)  # equation 4, for every token
-
-
-# exercise: shuffle_patches
-def shuffle_patches(tokens, order):
-    """(n, 1 + N, hidden_dim), N places -> the same shape; patch order[i] comes to place i."""
-    class_token, patches = tokens[:, :1], tokens[:, 1:]
-    return torch.cat([class_token, patches[:, order]], dim=1)
 
 
 # exercise: resize_positions
@@ -56,4 +50,12 @@ def resize_positions(pos_embedding, grid):
     maps = F.interpolate(maps, size=(grid, grid), mode="bicubic", align_corners=True)
     # (1, d, grid, grid) -> (1, d, grid * grid) -> (1, grid * grid, d)
     patches = maps.flatten(2).permute(0, 2, 1)
+    return torch.cat([class_token, patches], dim=1)
+
+
+# exercise: shuffle_patches
+def shuffle_patches(tokens, order):
+    """tokens (n, 1 + N, hidden_dim), order (N,) -> (n, 1 + N, hidden_dim)."""
+    class_token, patches = tokens[:, :1], tokens[:, 1:]
+    patches = patches[:, order]  # patch order[i] comes to place i
     return torch.cat([class_token, patches], dim=1)

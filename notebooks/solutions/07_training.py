@@ -1,12 +1,13 @@
-"""Solutions of notebook 07, training."""
+"""Solutions of notebook 07, made from the sources of its checks by notebooks/refresh.py."""
 
 import math
 
 import torch
+from torch import Tensor
 
 
 # exercise: cosine_schedule
-def my_schedule(step, steps, warmup):
+def my_schedule(step: int, steps: int, warmup: int) -> float:
     """The share of the largest learning rate at a step: warmup steps of rise, the rest half a cosine."""
     if step < warmup:
         return (step + 1) / warmup
@@ -14,17 +15,17 @@ def my_schedule(step, steps, warmup):
     return 0.5 * (1 + math.cos(math.pi * behind))
 
 
-# exercise: weight_average
-def my_average(weights, average):
-    """(steps, ...) -> (...), the weight average after the last step."""
-    kept = weights[0]
-    for new in weights[1:]:
-        kept = average * kept + (1 - average) * new
-    return kept
+# exercise: cross_entropy
+def my_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n, classes) and n whole numbers -> one number, in nats."""
+    log_probabilities = logits.log_softmax(dim=-1)
+    rows = torch.arange(len(labels))
+    picked = log_probabilities[rows, labels]  # row i, column labels[i]
+    return -picked.mean()
 
 
 # exercise: diagnose
-def my_diagnosis():
+def my_diagnosis() -> dict[str, str]:
     """The illness of each curve, by its letter."""
     return {
         "A": "other normalisation",  # the training is healthy, what is measured is wrong, always in the same way
@@ -34,9 +35,10 @@ def my_diagnosis():
     }
 
 
-# exercise: cross_entropy
-def my_cross_entropy(logits, labels):
-    """(n, classes) and n whole numbers -> one number, in nats."""
-    log_probabilities = logits.log_softmax(dim=-1)
-    # row i, column labels[i]
-    return -log_probabilities[torch.arange(len(labels)), labels].mean()
+# exercise: weight_average
+def my_average(weights: Tensor, average: float) -> Tensor:
+    """(steps, ...) -> (...), the weight average after the last step."""
+    kept = weights[0]
+    for new in weights[1:]:
+        kept = average * kept + (1 - average) * new
+    return kept

@@ -1,4 +1,4 @@
-"""Solutions of notebook 09."""
+"""Solutions of notebook 09, made from the sources of its checks by notebooks/refresh.py."""
 
 import math
 from collections.abc import Iterator
@@ -8,16 +8,38 @@ import torch
 from torch import Tensor, nn
 
 
+# exercise: attention_distance
+def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+    """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
+    grid = math.isqrt(weights.shape[-1] - 1)
+    number = torch.arange(grid)
+    place = torch.cartesian_prod(number, number).float()
+    pixels = torch.cdist(place, place) * patch_size  # from each patch to each other
+    patches = weights[..., 1:, 1:]  # the class token has no place
+    patches = patches / patches.sum(dim=-1, keepdim=True)
+    looked = (patches * pixels).sum(dim=-1)
+    return looked.mean(dim=(0, -1))
+
+
+# exercise: class_token_map
+def class_token_map(weights: Tensor) -> Tensor:
+    """(n, num_heads, seq_length, seq_length) -> (n, num_heads, n_h, n_w), of a square grid of patches."""
+    grid = math.isqrt(weights.shape[-1] - 1)
+    # Row 0 is what the class token looks at; its first number is what it keeps for itself, and no patch.
+    row = weights[:, :, 0, 1:]
+    return row.unflatten(-1, (grid, grid))
+
+
 # exercise: record
 @contextmanager
 def record(model: nn.Module) -> Iterator[list[Tensor]]:
     """with record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
     kept, handles = [], []
 
-    def ask_for_weights(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    def ask_for_weights(module, args, kwargs):
         return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
-    def keep(module: nn.Module, args: tuple, output: tuple) -> None:
+    def keep(module, args, output):
         kept.append(output[1])
 
     for module in model.modules():
@@ -32,14 +54,6 @@ def record(model: nn.Module) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
-# exercise: class_token_map
-def class_token_map(weights: Tensor) -> Tensor:
-    """(n, num_heads, seq_length, seq_length) -> (n, num_heads, n_h, n_w), of a square grid of patches."""
-    grid = math.isqrt(weights.shape[-1] - 1)
-    # Row 0 is what the class token looks at; its first number is what it keeps for itself, and no patch.
-    return weights[:, :, 0, 1:].unflatten(-1, (grid, grid))
-
-
 # exercise: rollout
 def my_rollout(weights: Tensor) -> Tensor:
     """(n, num_layers, num_heads, seq_length, seq_length) -> (n, seq_length, seq_length)."""
@@ -50,14 +64,3 @@ def my_rollout(weights: Tensor) -> Tensor:
         mixed = mixed / mixed.sum(dim=-1, keepdim=True)
         total = mixed @ total  # the later layer stands on the left
     return total
-
-
-# exercise: attention_distance
-def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
-    """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
-    grid = math.isqrt(weights.shape[-1] - 1)
-    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float() * patch_size
-    pixels = torch.cdist(place, place)  # from each patch to each other
-    patches = weights[..., 1:, 1:]  # the class token has no place
-    patches = patches / patches.sum(dim=-1, keepdim=True)
-    return (patches * pixels).sum(dim=-1).mean(dim=(0, -1))

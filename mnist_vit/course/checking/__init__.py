@@ -1,0 +1,19 @@
+"""The engine of the checks: an exercise, what its ``compare`` is made of, and the verdict on an answer."""
+
+from .exercise import Exercise, Mistake
+from .tools import copy_weights, describe, gradients, make, parameter_gradients, random, randomise
+from .verdict import nearest_exercise, verdict
+
+__all__ = [
+    "Exercise",
+    "Mistake",
+    "copy_weights",
+    "describe",
+    "gradients",
+    "make",
+    "nearest_exercise",
+    "parameter_gradients",
+    "random",
+    "randomise",
+    "verdict",
+]

@@ -1,0 +1,79 @@
+"""An exercise: its solution, what is compared, and the slips that people make, told as edits of the solution."""
+
+import functools
+import importlib
+import inspect
+import linecache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+class Mistake(Exception):
+    """Something a check can say in a sentence before any value is compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """One exercise; its name, ``check.<name>``, is the stem of the file that holds it.
+
+    Attributes:
+        answer: the solution: one class or function, called as in the notebook.
+        compare: takes an answer (the solution, a learner's, a mutant: all alike) and yields (what, value) pairs in the
+            order in which they are compared: values before gradients. It makes its own inputs, fresh for every call.
+        stars: difficulty, 1 to 3.
+        hints: a nudge and the way; the third hint is the solution.
+        slips: the mistakes that have a name, (edit, what its author did). The edit makes the mistake out of the
+            solution, ``{old text: new text}``; each old text stands there exactly once. Where no edit can tell it, a
+            wrong answer itself. What its author did follows "You get exactly this when you".
+        same: edits that leave the solution right: other ways to write it, whose steps are recognised too.
+        tolerance: largest difference, relative to the largest expected value (at least 1).
+    """
+
+    answer: Any
+    compare: Callable[[Any], Iterator[tuple[str, Any]]]
+    stars: int
+    hints: tuple[str, str]
+    slips: tuple[tuple[Any, str], ...]
+    same: tuple[dict[str, str], ...] = ()
+    tolerance: float = 1e-6
+
+    @property
+    def name(self) -> str:
+        """What follows ``check.``"""
+        return str(self.answer.__module__).rpartition(".")[2]
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The text of the solution."""
+        return inspect.getsource(self.answer).rstrip()
+
+    def hint(self, step: int) -> str:
+        """Hint 1, 2 or 3."""
+        return self.hints[step - 1] if step < 3 else f"one way to write it:\n\n{self.source}"
+
+    @functools.cached_property
+    def mutants(self) -> list[tuple[Any, str]]:
+        """(wrong answer, what its author did) for every slip."""
+        return [(self._edited(edit), does) for edit, does in self.slips]
+
+    @functools.cached_property
+    def others(self) -> list[Any]:
+        """Right answers: the solution, and the solution after each edit that leaves it right."""
+        return [self.answer, *(self._edited(edit) for edit in self.same)]
+
+    def _edited(self, change: Any) -> Any:
+        """The solution after an edit, as an object of its own; what is no edit stays as it is."""
+        if not isinstance(change, dict):
+            return change
+        source = self.source
+        for old, new in change.items():
+            if self.source.count(old) != 1 or source.count(old) != 1:
+                raise ValueError(f"{self.name}: the solution must hold {old!r} once, and holds it "
+                                 f"{self.source.count(old)} times")  # fmt: skip
+            source = source.replace(old, new)
+        names = dict(vars(importlib.import_module(self.answer.__module__)))
+        file = f"<{self.name} {hash(source):x}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        exec(compile(source, file, "exec"), names)
+        return names[self.answer.__name__]

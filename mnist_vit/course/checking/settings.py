@@ -1,0 +1,47 @@
+"""What an answer may change by the way is put back: random states, torch's settings, the folder, what is printed to."""
+
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Run the block with torch's usual settings, and put everything back that was there before, however it ends."""
+    python, numpy = random.getstate(), np.random.get_state()
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    threads, anomaly = torch.get_num_threads(), torch.is_anomaly_enabled()
+    deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    folder, limit = os.getcwd(), sys.getrecursionlimit()
+    streams = sys.stdout, sys.stderr
+    try:
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            usual()
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_default_dtype(dtype)
+        torch.set_default_device(device)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        torch.autograd.set_detect_anomaly(anomaly)
+        torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
+        os.chdir(folder)
+        sys.setrecursionlimit(limit)
+        sys.stdout, sys.stderr = streams
+
+
+def usual() -> None:
+    """Torch's own settings, so that what an answer sets does not change what it is given next."""
+    torch.set_default_dtype(torch.float32)
+    if torch.get_default_device().type != "cpu":
+        torch.set_default_device("cpu")
+    torch.use_deterministic_algorithms(False)

@@ -1,0 +1,147 @@
+"""Exercise: the MLP block: linear, GELU, dropout, linear, dropout."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..checking import Exercise, Mistake, copy_weights, gradients, parameter_gradients, random, randomise
+
+
+class MyMLPBlock(nn.ModuleDict):
+    def __init__(self, in_dim: int, mlp_dim: int, dropout: float) -> None:
+        super().__init__({"0": nn.Linear(in_dim, mlp_dim), "3": nn.Linear(mlp_dim, in_dim)})
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self["0"](x)
+        x = F.gelu(x)
+        x = self.dropout(x)
+        x = self["3"](x)
+        return self.dropout(x)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Eval mode; then, if the output is right there, what many runs in train mode give."""
+    reference, block = _blocks(answer, 0.5)
+    x = (2 * random(2, 5, 3, seed=1)).requires_grad_()
+    torch.manual_seed(0)  # only matters to an answer that drops where nothing should be dropped
+    output = block.eval()(x)
+    if output is None or output is ...:
+        yield "output in eval mode", output
+        return
+    # First, since an answer that drops here gives numbers that are nobody else's, at whatever probability.
+    different = _differ(output, block(x))
+    yield "the number of different outputs of two runs in eval mode", 2 if different else 1
+    if different:
+        return
+    yield "output in eval mode", output
+    yield from gradients(output, input=x)
+    yield from parameter_gradients(output, block)
+    right = reference.eval()(x)
+    if output.shape == right.shape and torch.allclose(output, right, atol=1e-3):
+        yield _in_train_mode(answer, 0.3)  # not 0.5, which torch takes where nothing is said
+
+
+def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
+    """Other right answers may draw other random numbers, so 200,000 runs of one token are summed up."""
+    reference, block = _blocks(answer, dropped)
+    token = torch.tensor([[[0.5, -1.0, 1.5]]])
+    torch.manual_seed(0)
+    with torch.no_grad():
+        many = block.train()(token.expand(40_000, 5, 3).clone()).double()
+        hidden = F.gelu(reference["0"](token)).double()
+        clean = reference.eval()(token).double()[0, 0]
+        # Two dropouts of p give a variance that can be worked out: (clean² + Σ (w h)² p / (1-p)) / (1-p) - clean²
+        first = F.linear(hidden.square(), reference["3"].weight.double().square())[0, 0] * dropped / (1 - dropped)
+        variance = (clean.square() + first) / (1 - dropped) - clean.square()
+    mean = (many.mean((0, 1)) * clean).sum() / clean.square().sum()
+    spread = many.var((0, 1)).sum() / variance.sum()
+    zeros = (many == 0).double().mean()
+    return as_one(
+        f"with dropout {dropped} in train mode",
+        ("the mean of the outputs (as a share of the right one)", rounded(mean, 1), 1.0),
+        ("the variance of the outputs (as a share of the right one)", rounded(spread, 1), 1.0),
+        ("the share of zeros", rounded(zeros, 1), dropped),
+    )
+
+
+def _blocks(answer: Any, dropout: float) -> tuple[MyMLPBlock, Any]:
+    """The solution's and the learner's block with the same random weights."""
+    if isinstance(answer, nn.Module):
+        raise Mistake("hand over the class itself, without brackets, not an object made from it.")
+    reference = MyMLPBlock(3, 7, dropout)
+    randomise(reference)
+    block = answer(3, 7, dropout)
+    copy_weights(reference, block)
+    return reference, block
+
+
+def _differ(first: Any, second: Any) -> bool:
+    """Whether two outputs have other numbers; what is no such output is left to the comparison with the right one."""
+    tensors = isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape
+    if not tensors or first.layout != torch.strided or first.is_meta:
+        return False
+    return not torch.equal(first.detach().nan_to_num(), second.detach().nan_to_num())
+
+
+def as_one(where: str, *figures: tuple[str, float, float]) -> tuple[str, list[float]]:
+    """(what, figure, right) made one value, so that a mistake is named only if all fit; called by the first wrong."""
+    wrong = [what for what, figure, right in figures if figure != right]
+    return ", ".join([where, *wrong[:1]]), [figure for _, figure, _ in figures]
+
+
+def rounded(value: Tensor, digits: int) -> float:
+    """So coarse that it is the same for any random numbers: a large value keeps its first digit only."""
+    number = value.item()
+    return float(f"{number:.0e}") if abs(number) >= 5 else round(number, digits)
+
+
+FIRST, GELU, DROP = 'x = self["0"](x)', "x = F.gelu(x)", "x = self.dropout(x)"
+SECOND, END = 'x = self["3"](x)', "return self.dropout(x)"
+
+SLIPS = (
+    ({GELU: 'x = F.gelu(x, approximate="tanh")'},
+     "use the tanh approximation of GELU: torchvision uses the exact one, F.gelu(x)"),
+    ({GELU: "x = F.relu(x)"}, "use ReLU: the paper's first Transformer did, a Vision Transformer uses GELU"),
+    ({GELU: ""}, "leave out the activation: two linear layers in a row are only one linear layer"),
+    ({END: "return F.gelu(self.dropout(x))"},
+     "apply GELU after the second linear layer too: it stands between the two only"),
+    ({GELU: "", END: "return self.dropout(F.gelu(x))"},
+     "apply GELU after the second linear layer: it stands between the two"),
+    ({FIRST: 'x = self["0"](F.gelu(x))', GELU: ""},
+     "apply GELU before the first linear layer: it stands between the two"),
+    ({FIRST: 'input = x\n        x = self["0"](x)', END: "return input + self.dropout(x)"},
+     "add the input to the output: that is done outside, by the encoder block of notebook 04"),
+    ({FIRST: 'x = x @ self["0"].weight.T', SECOND: 'x = x @ self["3"].weight.T'},
+     "leave out both biases: a linear layer is x Wᵀ + b"),
+    ({DROP: "x = F.dropout(x, self.dropout.p)", END: "return F.dropout(x, self.dropout.p)"},
+     "drop in eval mode too: F.dropout needs training=self.training; self.dropout knows by itself"),
+    ({DROP: "x = F.dropout(x, training=self.training)", END: "return F.dropout(x, training=self.training)"},
+     "drop one half, whatever dropout is: F.dropout does so if p is not given; self.dropout knows its own"),
+    ({END: "return x"}, "leave out the second dropout: the output is dropped too"),
+    ({DROP: ""}, "leave out the first dropout: the hidden numbers are dropped too"),
+    ({DROP: "", END: "return x"}, "leave out both dropouts: one follows each linear layer"),
+    ({GELU: "x = F.gelu(self.dropout(x))", DROP: ""}, "drop before GELU: the first dropout comes after it"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=MyMLPBlock,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Five steps in a row: linear, GELU, dropout, linear, dropout. Each takes what the one before it gave.",
+        'self["0"](x) is the first linear layer. F.gelu(x) is the exact GELU. self.dropout(x) is used twice: after '
+        "GELU, and at the end.",
+    ),
+    same=(
+        {
+            FIRST: 'x = x @ self["0"].weight.T\n        x = x + self["0"].bias',
+            SECOND: 'x = x @ self["3"].weight.T\n        x = x + self["3"].bias',
+        },
+        {GELU: "x = 0.5 * x * (1 + torch.erf(x / 2**0.5))"},
+    ),
+)

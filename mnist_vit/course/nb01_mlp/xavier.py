@@ -1,0 +1,104 @@
+"""Exercise: the start values of a linear layer, looked at as a whole: right answers may draw other random numbers."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..checking import Exercise, Mistake
+from .mlp_block import as_one, rounded
+
+
+def my_start(linear: nn.Linear) -> None:
+    fan_in = linear.in_features
+    fan_out = linear.out_features
+    bound = math.sqrt(6 / (fan_in + fan_out))
+    nn.init.uniform_(linear.weight, -bound, bound)
+    nn.init.normal_(linear.bias, std=1e-6)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Ends at the first wrong figure: those after it may hang on the random numbers, or be another mistake's."""
+    for what, value, right in _looked_at(answer):
+        yield what, value
+        if value != right:
+            return
+
+
+def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(what, value, right)"""
+    torch.manual_seed(0)
+    linear = nn.Linear(20, 20_000)  # many, so that the rounded figures below are the same for any right answer
+    given = linear.weight, linear.bias
+    answer(linear)
+    if linear.weight is not given[0] or linear.bias is not given[1]:
+        raise Mistake("linear.weight and linear.bias must stay the parameters that they are: fill them in place. An "
+                      "optimizer that holds the old ones would not train new ones.")  # fmt: skip
+    yield "shape of the weight", list(linear.weight.shape), [20_000, 20]
+    yield "shape of the bias", list(linear.bias.shape), [20_000]
+    yield "kind of number", str(linear.weight.dtype), "torch.float32"
+    bound = math.sqrt(6 / (20 + 20_000))
+    weight, bias = linear.weight.detach().double() / bound, linear.bias.detach().double() * 1e6
+    # a number drawn evenly within ±a has the standard deviation a/√3
+    beyond = [rounded((weight.abs() > share).double().mean(), 2) for share in (1.0001, 0.6)]
+    weights = as_one(
+        "of the start values",
+        ("the share of weights beyond the bound", beyond[0], 0.0),
+        ("the share of weights beyond 0.6 of the bound", beyond[1], 0.4),
+        ("the spread of the weights (as a share of the right one)", rounded(weight.std() * math.sqrt(3), 2), 1.0),
+        ("the mean of the weights (the bound is 1)", rounded(weight.mean(), 2), 0.0),
+    )
+    yield *weights, [0.0, 0.4, 1.0, 0.0]
+    yield "the spread of the biases (in millionths)", rounded(bias.std(), 1), 1.0
+    yield "the mean of the biases (in millionths)", rounded(bias.mean(), 1), 0.0
+    share = rounded((bias.abs() > 1).double().mean(), 1)
+    yield "the share of biases further than a millionth from 0", share, 0.3
+    yield "asking for a gradient", linear.weight.requires_grad and linear.bias.requires_grad, True
+
+    linear = nn.Linear(20_000, 20)  # in the layer above fan_out alone is nearly the sum, in this one fan_in
+    answer(linear)
+    spread = rounded(linear.weight.detach().double().std() / bound * math.sqrt(3), 2)
+    yield "the spread of the weights from 20,000 to 20 (as a share of the right one)", spread, 1.0
+
+
+SUM, ROOT = "(fan_in + fan_out)", "math.sqrt(6 / (fan_in + fan_out))"
+WEIGHT, BIAS = "nn.init.uniform_(linear.weight, -bound, bound)", "nn.init.normal_(linear.bias, std=1e-6)"
+
+SLIPS = (
+    ({WEIGHT: "", BIAS: ""}, "leave the start values of nn.Linear as they are: its bound is 1/√fan_in"),
+    ({SUM: "fan_in"}, "divide by fan_in alone: the bound is √(6 / (fan_in + fan_out))"),
+    ({SUM: "fan_out"}, "divide by fan_out alone: the bound is √(6 / (fan_in + fan_out))"),
+    ({WEIGHT: "nn.init.xavier_normal_(linear.weight)"},
+     "draw from the normal distribution: Xavier's here is the uniform one, within ±bound"),
+    ({ROOT: "math.sqrt(6) / (fan_in + fan_out)"},
+     "take the root of 6 alone: the root goes over 6 / (fan_in + fan_out)"),
+    ({ROOT: "6 / (fan_in + fan_out)"}, "forget the root: the bound is √(6 / (fan_in + fan_out))"),
+    ({"6 / ": "2 / "},
+     "take √(2 / (fan_in + fan_out)) for the bound: that is the spread, and the bound is √3 times as large"),
+    ({"6 / ": "3 / "}, "take √(3 / (fan_in + fan_out)) for the bound: it has a 6 in it"),
+    ({"-bound, bound": "0, bound"}, "draw from 0 to the bound: half of the weights are below zero"),
+    ({BIAS: ""}, "leave the biases of nn.Linear as they are: theirs have spread 1e-6"),
+    ({BIAS: "nn.init.zeros_(linear.bias)"}, "set the biases to zero: torchvision gives them the spread 1e-6"),
+    ({"std=1e-6": "std=1e-3"}, "take 1e-6 for the variance of the biases: it is their standard deviation"),
+    ({BIAS: "nn.init.uniform_(linear.bias, -1e-6, 1e-6)"},
+     "draw the biases evenly within ±1e-6: they are normal, with standard deviation 1e-6"),
+    ({BIAS: "nn.init.normal_(linear.bias)"}, "give the biases the spread 1: torchvision's is 1e-6"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_start,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Two lines after the bound: one fills linear.weight, one linear.bias. torch.nn.init has a function for each.",
+        "bound = math.sqrt(6 / (linear.in_features + linear.out_features)); nn.init.uniform_ takes two ends, "
+        "nn.init.normal_ takes std=.",
+    ),
+    same=(
+        {WEIGHT: "nn.init.xavier_uniform_(linear.weight)"},
+        {"6 / ": "2 / ", "-bound, bound": "-math.sqrt(3) * bound, math.sqrt(3) * bound"},
+    ),
+)

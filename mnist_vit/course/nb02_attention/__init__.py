@@ -1,0 +1,1 @@
+"""The room of notebook 02, attention: its figures, and one file per exercise."""

@@ -1,0 +1,121 @@
+"""Exercise: scaled dot-product attention, equation 1 of Vaswani et al. 2017."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from ..checking import Exercise, Mistake, gradients, make, random
+
+
+def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, queries, d), (n, keys, d), (n, keys, d_v) -> output, weights.
+
+    The output is (n, queries, d_v), the weights are (n, queries, keys).
+    """
+    scores = q @ k.transpose(-2, -1)
+    scores = scores / math.sqrt(q.shape[-1])
+    weights = scores.softmax(dim=-1)
+    output = weights @ v
+    return output, weights
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    attend = make(answer) if isinstance(answer, type) else answer
+    # First every axis is 4 long: a wrong axis has the right shape, and its mistake can be named. Then all differ.
+    for sizes, (n, queries, keys, d, d_v) in (
+        ("4 queries and 4 keys", (4, 4, 4, 4, 4)),
+        ("3 queries and 5 keys", (2, 3, 5, 8, 6)),
+    ):
+        q, k = random(n, queries, d, seed=26).requires_grad_(), random(n, keys, d, seed=27).requires_grad_()
+        v = (10 * random(n, keys, d_v, seed=28)).requires_grad_()
+        output, weights = pair(attend, q, k, v)
+        yield f"output for {sizes}", output
+        yield f"matrix of weights for {sizes}", weights
+    yield from gradients(output, q=q, k=k, v=v)
+
+
+def pair(answer: Any, *inputs: Tensor) -> tuple[Any, Any]:
+    """What an answer returns, as (output, weights)."""
+    got = answer(*inputs)
+    if got is None or got is ...:
+        return got, None
+    if not isinstance(got, tuple | list) or len(got) != 2:
+        raise Mistake("two things must come back, the output and the weights: return output, weights.")
+    return got[0], got[1]
+
+
+SCORES, SCALED, ROOT = "q @ k.transpose(-2, -1)", "scores / math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1])"
+SOFTMAX, GATHER, END = "scores.softmax(dim=-1)", "output = weights @ v", "return output, weights"
+
+SLIPS = (
+    ({ROOT: "q.shape[-1]"}, "divide by d and not by √d. The rows come out too flat: divide by math.sqrt(q.shape[-1])"),
+    ({SCALED: "scores"},
+     "leave out the division by √d. The rows come out too sharp: divide by math.sqrt(q.shape[-1])"),
+    ({"scores / math": "scores * math"}, "multiply by √d. Divide by it: the scores are too large, not too small"),
+    ({"q.shape[-1]": "q.shape[-2]"},
+     "divide by the root of the number of queries. d is how many numbers one query has: q.shape[-1]"),
+    ({"q.shape[-1]": "k.shape[-2]"},
+     "divide by the root of the number of keys. d is how many numbers one key has: k.shape[-1]"),
+    ({SCALED: "scores", SOFTMAX: "scores.softmax(dim=-1) / math.sqrt(q.shape[-1])"},
+     "divide the weights by √d, after the softmax. The rows no longer sum to 1: divide the scores, before it"),
+    ({"softmax(dim=-1)": "softmax(dim=-2)"},
+     "take the softmax over the queries, so that columns sum to 1. Each query shares out its attention over the "
+     "keys, the last axis: softmax(dim=-1)"),
+    ({"softmax(dim=-1)": "softmax(dim=0)"},
+     "take the softmax over the batch, so that pictures share out the attention among each other. Each query does, "
+     "over the keys, the last axis: softmax(dim=-1)"),
+    ({SOFTMAX: "scores.new_ones(scores.shape) / scores.shape[-1]"},
+     "take the plain mean of the values, the same for every query. The softmax of the scores says how much of each "
+     "value a query takes"),
+    ({SOFTMAX: "scores"}, "use the scores as weights. The softmax is missing: scores.softmax(dim=-1)"),
+    ({".softmax": ".log_softmax"}, "use the logarithm of the weights. Take softmax and not log_softmax"),
+    ({SCORES: "k @ q.transpose(-2, -1)"},
+     "make the scores from k qᵀ. Rows must belong to queries, so the query comes first: q kᵀ"),
+    ({SCORES: "q @ q.transpose(-2, -1)"}, "make the scores from q qᵀ. A query is to be compared with the keys: q kᵀ"),
+    ({SCORES: "k @ k.transpose(-2, -1)"}, "make the scores from k kᵀ. A query is to be compared with the keys: q kᵀ"),
+    ({SCORES: "q @ k"},
+     "multiply q by k without transposing k. Each score is a query times a key, row by row: k.transpose(-2, -1)"),
+    ({SCORES: "q.transpose(-2, -1) @ k"},
+     "make the scores from qᵀ k. That compares the numbers inside the tokens, not the tokens: q kᵀ"),
+    ({SCORES: "q @ k.permute(2, 1, 0)"},
+     "turn round all three axes of k, the batch too, as k.T does. Swap the last two only: k.transpose(-2, -1)"),
+    ({GATHER: "output = weights.transpose(-2, -1) @ v"},
+     "multiply the transposed weights by v. Row i of the weights is what query i takes: weights @ v"),
+    ({GATHER: "output = weights @ k"},
+     "take the weighted mean of the keys. Keys say where to look, values what is found there: weights @ v"),
+    ({GATHER: "output = weights @ q"},
+     "take the weighted mean of the queries. What is gathered are the values: weights @ v"),
+    ({GATHER: "output = v @ weights"},
+     "put the values first. Each output row is a mean of the rows of v, so the weights come first: weights @ v"),
+    ({GATHER: "output = weights @ v + v"},
+     "add the values on top. Attention itself has no sum with what came in; that comes in the encoder block"),
+    ({END: "return weights, output"}, "return the weights first. The output comes first: return output, weights"),
+    ({END: "return output, scores"},
+     "return the scores, and not the weights, beside the output. Return what comes out of the softmax"),
+    ({SOFTMAX: "scores.softmax(dim=-1).detach()"},
+     "cut the weights off from q and k, so that no gradient flows. Leave out detach() and no_grad()"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_attention,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Four steps: compare every query with every key, divide, softmax, weighted mean of the values. Write down the "
+        "shape after each, for 3 queries and 5 keys.",
+        "The scores are (n, queries, keys): q @ k.transpose(-2, -1), divided by the root of the last axis of q. Each "
+        "query shares out 1 over the keys, so the softmax runs along the last axis.",
+    ),
+    same=(
+        {SCORES: "(q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)", SCALED: "scores"},
+        {SCORES: "q @ (k / math.sqrt(k.shape[-1])).transpose(-2, -1)", SCALED: "scores"},
+        {SOFTMAX: "scores.exp()\n    weights = weights / weights.sum(dim=-1, keepdim=True)"},
+        {
+            SCORES: "k @ q.transpose(-2, -1)",  # keys are rows, until the end
+            SOFTMAX: "scores.softmax(dim=-2)\n    weights = weights.transpose(-2, -1)",
+        },
+    ),
+)

@@ -1,0 +1,106 @@
+"""Exercise: one attention head: three linear layers, then attention."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checking import Exercise, copy_weights, gradients, make, random, randomise
+from .attention import pair
+
+
+class MyHead(nn.Module):
+    """(n, seq_length, hidden_dim) -> output, weights.
+
+    The output is (n, seq_length, head_dim), the weights are (n, seq_length, seq_length).
+    """
+
+    def __init__(self, hidden_dim: int, head_dim: int) -> None:
+        super().__init__()
+        self.w_q = nn.Linear(hidden_dim, head_dim)
+        self.w_k = nn.Linear(hidden_dim, head_dim)
+        self.w_v = nn.Linear(hidden_dim, head_dim)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q = self.w_q(x)
+        k = self.w_k(x)
+        v = self.w_v(x)
+        scores = q @ k.transpose(-2, -1)
+        scores = scores / math.sqrt(q.shape[-1])
+        weights = scores.softmax(dim=-1)
+        output = weights @ v
+        return output, weights
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    hidden_dim, head_dim = 6, 4
+    reference = randomise(MyHead(hidden_dim, head_dim), seed=22)
+    with torch.no_grad():  # scores far enough apart that a wrong scale shows in every row
+        for name in ("w_q", "w_k"):
+            reference.get_parameter(f"{name}.weight").mul_(2)
+    module = make(answer, hidden_dim, head_dim)
+    copy_weights(reference, module)
+    # as many pictures and tokens as numbers in a head first: a wrong axis has the right shape; then all differ
+    for n, tokens in ((4, 4), (2, 5)):
+        x = random(n, tokens, hidden_dim, seed=20 + n).requires_grad_()
+        output, weights = pair(module, x)
+        yield f"output for {n} pictures of {tokens} tokens", output
+        yield f"matrix of weights for {n} pictures of {tokens} tokens", weights
+    parameters = dict(module.named_parameters())  # in the solution's order: the learner's may be created in another
+    yield from gradients(output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()})
+
+
+Q, K, V = "q = self.w_q(x)", "k = self.w_k(x)", "v = self.w_v(x)"
+SCORES, SCALED, ROOT = "q @ k.transpose(-2, -1)", "scores / math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1])"
+SOFTMAX = "scores.softmax(dim=-1)"
+
+SLIPS = (
+    ({"q.shape[-1]": "x.shape[-1]"},
+     "divide by √hidden_dim, the root of how many numbers a token has. d is how many numbers a query has, head_dim: "
+     "q.shape[-1]"),
+    ({ROOT: "q.shape[-1]"}, "divide by head_dim and not by its root"),
+    ({SCALED: "scores"}, "leave out the division by √head_dim"),
+    ({K: "k = self.w_q(x)"}, "make the keys with w_q. Queries and keys have a linear layer each: k = self.w_k(x)"),
+    ({Q: "q = self.w_k(x)"}, "make the queries with w_k. Queries and keys have a linear layer each: q = self.w_q(x)"),
+    ({SCORES: "k @ q.transpose(-2, -1)"},
+     "take queries for keys and keys for queries. q = self.w_q(x), k = self.w_k(x), and the scores are q kᵀ"),
+    ({V: "v = self.w_k(x)"}, "gather the keys. What is gathered are the values: v = self.w_v(x)"),
+    ({V: "v = self.w_q(x)"}, "gather the queries. What is gathered are the values: v = self.w_v(x)"),
+    ({V: "v = x"}, "gather the tokens themselves. The values are made from them by a linear layer: v = self.w_v(x)"),
+    ({Q: "q = x", K: "k = x"},
+     "compare the tokens themselves. Queries and keys are made from them by linear layers: self.w_q(x), self.w_k(x)"),
+    ({Q: "q = x @ self.w_q.weight.T", K: "k = x @ self.w_k.weight.T", V: "v = x @ self.w_v.weight.T"},
+     "leave out the biases. Call the linear layer, as in self.w_q(x): it multiplies and adds its bias"),
+    ({"dim=-1": "dim=-2"}, "take the softmax over the queries, so that columns sum to 1. Rows must: softmax(dim=-1)"),
+    ({"dim=-1": "dim=0"},
+     "take the softmax over the batch. Each query shares out its attention over the keys: softmax(dim=-1)"),
+    ({SOFTMAX: "scores"}, "leave out the softmax"),
+    ({"output = weights @ v": "output = weights.transpose(-2, -1) @ v"},
+     "multiply the transposed weights by v. Row i of the weights is what query i takes: weights @ v"),
+    ({"return output, weights": "return weights, output"},
+     "return the weights first. The output comes first: return output, weights"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=MyHead,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Three linear layers turn the same tokens x into queries, keys and values. What follows is the attention you "
+        "know, with d = head_dim.",
+        "q, k, v = self.w_q(x), self.w_k(x), self.w_v(x). They are (n, seq_length, head_dim), just what attention "
+        "takes. Return its output and its weights.",
+    ),
+    same=(
+        {SCORES: "(q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)", SCALED: "scores"},
+        {SCORES: "q @ (k / math.sqrt(k.shape[-1])).transpose(-2, -1)", SCALED: "scores"},
+        {SOFTMAX: "scores.exp()\n        weights = weights / weights.sum(dim=-1, keepdim=True)"},
+        {
+            V: "",  # rows of weights sum to 1, so the bias comes through as it is
+            "output = weights @ v": "output = self.w_v(weights @ x)",
+        },
+    ),
+)

@@ -1,0 +1,118 @@
+"""Exercise: softmax along the last axis, also for scores that are too large for exp."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, gradients, random
+
+
+def my_softmax(scores: Tensor) -> Tensor:
+    """(..., queries, keys) -> the same shape, rows sum to 1; scores of 1000 are no trouble."""
+    largest = scores.amax(dim=-1, keepdim=True)
+    e = torch.exp(scores - largest)  # the largest exponent of a row is 0
+    total = e.sum(dim=-1, keepdim=True)
+    return e / total
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Ends after small scores if those are wrong: with or without the maximum, that mistake then has the same name."""
+    scores = random(2, 3, 5, seed=21).requires_grad_()
+    weights = answer(scores)
+    yield "matrix of weights", weights
+    yield from gradients(weights, scores=scores)
+    if not near(weights, my_softmax(scores)):
+        return
+    # in the tensor above the last axis is axis 2, too
+    yield "matrix of weights for scores with 4 axes", answer(random(2, 2, 3, 4, seed=22))
+    yield "matrix of weights for scores with 2 axes", answer(random(3, 5, seed=23))
+    # exp(1000) is too large for a float, exp(-1000) too small. Alone first, where one number subtracted from the whole
+    # tensor is enough; then together, and then in one row. float64, so that exp(scores - logsumexp) is right, too.
+    # The last four rows tell which other number than the maximum was subtracted.
+    high, low = [1000.0, 1001.0, 1002.0], [-1000.0, -1001.0, -1002.0]
+    apart = [[0.0, 1000.0, -1000.0], [800.0, 0.0, 0.0], [0.0, 0.0, 800.0], [0.0, 800.0, 800.0]]
+    for name, rows in (
+        ("scores near 400", [[400.0, 401.0, 402.0]]),
+        ("scores near 1000", [high]),
+        ("scores near -1000", [low]),
+        ("a row near 1000 and a row near -1000", [high, low]),
+        ("scores far apart in one row", apart),
+    ):
+        yield f"matrix of weights for {name}", answer(torch.tensor([rows], dtype=torch.float64))
+
+
+def near(value: Any, right: Tensor) -> bool:
+    """Whether a value is right, but for less than anybody's mistake makes."""
+    if not isinstance(value, Tensor) or value.shape != right.shape:
+        return False
+    return bool((value - right).abs().max() < 1e-3)
+
+
+LARGEST, TOTAL, END = "scores.amax(dim=-1, keepdim=True)", "e.sum(dim=-1, keepdim=True)", "return e / total"
+
+
+def _axes(dim: str) -> dict[str, str]:
+    """The edit that makes it a softmax along another axis, or several."""
+    return {LARGEST: f"scores.amax(dim={dim}, keepdim=True)", TOTAL: f"e.sum(dim={dim}, keepdim=True)"}
+
+
+SLIPS = (
+    ({LARGEST: "scores.sum(dim=-1, keepdim=True)"},
+     "subtract each row's sum. It may be so much larger than every score that each exp is 0, and 0 / 0 is nan. "
+     "Subtract each row's maximum: scores.amax(dim=-1, keepdim=True)"),
+    *(({LARGEST: shift},
+       f"subtract each row's {name} score. A score far above it is still too large for exp, and inf / inf is nan. "
+       "Subtract each row's maximum: scores.amax(dim=-1, keepdim=True)")
+      for name, shift in (("first", "scores[..., :1]"), ("last", "scores[..., -1:]"),
+                          ("middle (median)", "scores.median(dim=-1, keepdim=True).values"))),
+    ({"scores - largest": "scores"},
+     "take exp of the scores as they are. The formula is right, but exp(1000) is too large for a float: inf / inf "
+     "is nan. Subtract each row's maximum first; it cancels in the division"),
+    ({LARGEST: "scores.max()"},
+     "subtract one maximum of the whole tensor. In a row far below it every exp is 0, and 0 / 0 is nan. Each row "
+     "needs its own maximum: scores.amax(dim=-1, keepdim=True)"),
+    ({LARGEST: "scores.mean(dim=-1, keepdim=True)"},
+     "subtract each row's mean. A score far above it is still too large for exp, and inf / inf is nan. Subtract "
+     "each row's maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)"),
+    ({LARGEST: "scores.amin(dim=-1, keepdim=True)"},
+     "subtract each row's minimum. A score far above it is still too large for exp, and inf / inf is nan. Subtract "
+     "each row's maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)"),
+    ({"scores - largest": "scores.clamp(-80, 80)"},
+     "cut large scores off with clamp. Scores beyond the limit then all get the same weight. Subtract each row's "
+     "maximum instead; it changes no weight"),
+    (_axes("-2"), "sum over the wrong axis: your columns sum to 1. A row is along the last axis: dim=-1"),
+    (_axes("0"), "sum over axis 0, the images of the batch. A row is along the last axis: dim=-1"),
+    (_axes("2"),
+     "sum over axis 2. It is the last one of three axes only; dim=-1 is the last one, however many there are"),
+    (_axes("(-2, -1)"), "sum over the whole matrix of an image. Each row must sum to 1 by itself: dim=-1"),
+    ({LARGEST: "scores.max()", TOTAL: "e.sum()"},
+     "sum over everything. Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)"),
+    ({"scores - largest": "scores", END: "return e"}, "leave out the division. Divide by the sum of the row"),
+    ({END: "return e"}, "subtract the maximum and take exp, but leave out the division. Divide by the sum of the row"),
+    ({"torch.exp(scores - largest)": "scores"},
+     "leave out exp. Scores can be below zero, weights cannot: take exp first"),
+    ({END: "return torch.log(e / total)"},
+     "give the logarithm of the weights. Take exp of it, or divide instead of subtracting"),
+    ({END: "return (e / total).detach()"},
+     "cut the weights off from the scores, so that no gradient flows. Leave out detach() and no_grad()"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_softmax,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        "Write down the formula for one row: each number is exp of a score, divided by the sum of exp over that row. "
+        "Then: what is exp(1000) in a float?",
+        "The sum runs along the last axis, and must keep it, so that the division fits: sum(dim=-1, keepdim=True). "
+        "Softmax does not change when the same number is subtracted from a whole row, so subtract the row's maximum: "
+        "scores.amax takes dim and keepdim, too.",
+    ),
+    same=(
+        {"e = torch.exp(scores - largest)": "shifted = scores - largest\n    e = torch.exp(shifted)"},
+        {END: "return torch.exp(scores - scores.logsumexp(dim=-1, keepdim=True))"},
+    ),
+)

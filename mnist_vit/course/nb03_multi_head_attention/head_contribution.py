@@ -1,0 +1,85 @@
+"""Exercise: what one head adds to the output of multi-head attention."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch  # noqa: F401 (an edit uses it)
+from torch import Tensor, nn
+
+from ..checking import Exercise, gradients, random, randomise
+
+
+def head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+    """What one head adds to the layer output: (n, seq_length, hidden_dim).
+
+    weights: (n, num_heads, seq_length, seq_length), values: (n, num_heads, seq_length, head_dim).
+    """
+    head_dim = values.shape[-1]
+    start = head * head_dim
+    # nn.Linear computes x Wᵀ, so the numbers that come in meet the columns of its weight.
+    columns = out_proj.weight[:, start : start + head_dim]
+    head_output = weights[:, head] @ values[:, head]
+    return head_output @ columns.T
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    # Head 2 of 4: neither the first, nor the last, nor the one beside the first.
+    for head, num_heads, what in ((2, 4, "contribution"), (0, 2, "contribution at another size")):
+        weights = random(2, num_heads, 5, 5, seed=5).softmax(dim=-1).requires_grad_()
+        values = random(2, num_heads, 5, 3, seed=6).requires_grad_()
+        out_proj = randomise(nn.Linear(3 * num_heads, 3 * num_heads), seed=7)
+        out = answer(weights, values, out_proj, head)
+        yield what, out
+        if num_heads == 4:
+            yield from gradients(out, weights=weights, values=values, projection=out_proj.weight)
+
+
+START, COLUMNS = "start = head * head_dim", "out_proj.weight[:, start : start + head_dim]"
+HEAD, END = "head_output = weights[:, head] @ values[:, head]", "return head_output @ columns.T"
+LAYER = "out_proj((weights @ values).transpose(1, 2).flatten(2))"
+
+SLIPS = (
+    ({END: f"return {LAYER}[..., start : start + head_dim]"},
+     "cut a slice out of the layer output: after the output projection every number is a mixture of all heads. "
+     "Project this head's output alone"),
+    ({END: f"output = {LAYER}\n    mask = torch.zeros(output.shape[-1])\n"
+           "    mask[start : start + head_dim] = 1\n    return output * mask"},
+     "keep a slice of the layer output and set the rest to zero: after the output projection every number is a "
+     "mixture of all heads. Project this head's output alone"),
+    ({COLUMNS: "out_proj.weight[start : start + head_dim]", END: "return head_output @ columns"},
+     "take rows of out_proj.weight in place of columns: a linear layer computes x Wᵀ, so its columns belong to the "
+     "numbers that come in"),
+    ({END: "return head_output @ columns.T + out_proj.bias"},
+     "add the bias too: it is added once for the whole layer and belongs to no head"),
+    ({END: "return head_output @ columns.T + out_proj.bias / weights.shape[1]"},
+     "give each head a share of the bias: it belongs to no head"),
+    ({END: f"return {LAYER} / weights.shape[1]"},
+     "divide the layer output by the number of heads: heads do not add equal shares"),
+    ({START: f"head = (head - 1) % weights.shape[1]\n    {START}"}, "count the heads from 1: head 0 is the first"),
+    ({START: f"head = 0\n    {START}"}, "always take head 0: take the head whose number is given, `head`"),
+    ({START: "start = 0"},
+     "use the first head_dim columns of the projection for every head: head h owns the columns from h * head_dim on"),
+    ({END: "return head_output"},
+     "stop at the head output: it must still go through this head's columns of the output projection"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=head_contribution,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Write the output projection as a sum: the merged tensor is the heads side by side, so the matrix can be cut "
+        "into one block of columns for each head.",
+        "The head output is weights[:, head] @ values[:, head], (n, seq_length, head_dim). Its block is "
+        "out_proj.weight[:, head * head_dim : (head + 1) * head_dim], (hidden_dim, head_dim). Leave out the bias.",
+    ),
+    same=(
+        {HEAD: "projected = values[:, head] @ columns.T", END: "return weights[:, head] @ projected"},
+        {HEAD: "heads = weights @ values\n    head_output = heads[:, head]"},
+        {
+            HEAD: "alone = torch.zeros_like(values)\n    alone[:, head] = values[:, head]",
+            END: "return nn.functional.linear((weights @ alone).transpose(1, 2).flatten(2), out_proj.weight)",
+        },
+    ),
+)

@@ -1,0 +1,57 @@
+"""Exercise: cut every token's numbers into heads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch  # noqa: F401 (an edit uses it)
+from torch import Tensor
+
+from ..checking import Exercise, gradients, random
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """(n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)."""
+    n, seq_length, hidden_dim = x.shape
+    head_dim = hidden_dim // num_heads
+    # Cut only the last dimension, so that no number leaves its token; then let heads and tokens change places.
+    x = x.reshape(n, seq_length, num_heads, head_dim)
+    return x.transpose(1, 2)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    x = random(2, 5, 12, seed=3).requires_grad_()
+    out = answer(x, 3)
+    yield "output", out
+    yield from gradients(out, x=x)
+    yield "output at another size", answer(random(1, 7, 8, seed=4), 2)
+
+
+CUT, SWAP = "x.reshape(n, seq_length, num_heads, head_dim)", "return x.transpose(1, 2)"
+
+SLIPS = (
+    ({CUT: "x.reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
+     "go to (n, num_heads, seq_length, head_dim) in one `view` or `reshape`: a head then gets all numbers of a few "
+     "tokens. Cut the last dimension first, then swap two dimensions with `transpose`"),
+    ({SWAP: "return x"},
+     "cut the last dimension and stop there: the heads must come before the tokens, so swap dimensions 1 and 2"),
+    ({CUT: "x.reshape(n, seq_length, head_dim, num_heads)", SWAP: "return x.permute(0, 3, 1, 2)"},
+     "deal the numbers out one by one, every num_heads-th to the same head: a head owns head_dim numbers that stand "
+     "side by side, so cut into (num_heads, head_dim), not (head_dim, num_heads)"),
+    ({CUT: "x.transpose(1, 2).reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
+     "swap tokens and numbers before the cut: cut the last dimension first, then swap dimensions 1 and 2"),
+    ({SWAP: "return x.transpose(1, 2)[:, :1].expand(-1, num_heads, -1, -1)"},
+     "give every head the first head_dim numbers: head h owns h * head_dim to (h + 1) * head_dim"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=split_heads,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        "Which numbers of a token belong to head 0? Cut the last dimension in two, so that an index can say it.",
+        "Two steps: `reshape` to (n, seq_length, num_heads, head_dim), where head_dim is hidden_dim // num_heads; then "
+        "let heads and tokens change places.",
+    ),
+    same=({CUT: "x.split(head_dim, dim=-1)", SWAP: "return torch.stack(x, dim=1)"},),
+)

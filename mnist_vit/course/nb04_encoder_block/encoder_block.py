@@ -1,0 +1,125 @@
+"""Exercise: the encoder block, equations 2 and 3 of Dosovitskiy et al. 2020."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mnist_vit.model import MLPBlock
+
+from ..checking import Exercise, Mistake, copy_weights, gradients, make, parameter_gradients, random, randomise
+
+
+class MyEncoderBlock(nn.Module):
+    def __init__(self, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(hidden_dim, eps=1e-6)
+        self.self_attention = nn.MultiheadAttention(
+            hidden_dim,
+            num_heads,
+            dropout=attention_dropout,
+            batch_first=True,
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.ln_2 = nn.LayerNorm(hidden_dim, eps=1e-6)
+        self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
+
+    def forward(self, input):
+        # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added to.
+        x = self.ln_1(input)
+        x, _ = self.self_attention(x, x, x, need_weights=False)
+        x = self.dropout(x)
+        x = x + input
+        # Think: the same with the MLP, which has its dropout inside.
+        y = self.ln_2(x)
+        y = self.mlp(y)
+        return x + y
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Eval mode; then train mode with every number of the attention's branch dropped and none of the MLP's.
+
+    With probability 1 dropout is no game of chance: an answer that leaves it out, or puts it elsewhere, shows.
+    """
+    weights = randomise(MyEncoderBlock(2, 6, 10, 0.0, 0.0))
+    module = make(answer, 2, 6, 10, 1.0, 0.0)
+    copy_weights(weights, module)
+    module = module.double().eval()
+    for part in module.mlp.modules() if isinstance(getattr(module, "mlp", None), nn.Module) else ():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    x = random(2, 5, 6, dtype=torch.float64).requires_grad_()
+    output = _passed(module, x)
+    yield "output in eval mode", output
+    yield "output in train mode with dropout 1", _passed(module.train(), x.detach().clone())
+    yield from gradients(output, x=x)
+    yield from parameter_gradients(output, module)
+
+
+def _passed(module: nn.Module, x: Tensor) -> Any:
+    """What the block gives; torch's words for a pair in a tensor's place are turned into the likely reason."""
+    try:
+        return module(x)
+    except (TypeError, AttributeError) as error:
+        if any(words in str(error) for words in ("not tuple", "to tuple", "'tuple'")):
+            raise Mistake(
+                "a pair stands where a tensor is needed. nn.MultiheadAttention returns a pair, its output and the "
+                "weights: take the first, x, _ = self.self_attention(…)."
+            ) from None
+        raise
+
+
+LN_1, LN_2 = "x = self.ln_1(input)", "y = self.ln_2(x)"
+TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
+DROP, ADD, THINK, END = "x = self.dropout(x)", "x = x + input", "y = self.mlp(y)", "return x + y"
+
+SLIPS = (
+    ({LN_1: "x = input", ADD: "x = self.ln_1(x + input)", LN_2: "y = x", END: "return self.ln_2(x + y)"},
+     "normalise after adding (post-norm, as in 2017): normalise what goes into a branch, and add without a norm"),
+    ({LN_1: "x = input", ADD: "x = self.ln_1(x) + input", LN_2: "y = x", END: "return x + self.ln_2(y)"},
+     "normalise what comes out of a branch: LN belongs before the attention and before the MLP"),
+    ({ADD: ""}, "do not add the block's input to what the attention gives (equation 2: + z)"),
+    ({END: "return y"}, "do not add z' to what the MLP gives (equation 3: + z')"),
+    ({ADD: "", END: "return y"}, "leave out both residual connections: each branch is added to what came in"),
+    ({ADD: "x = x + self.ln_1(input)"},
+     "add the normalised tokens ln_1(z) to the attention: keep z under its own name, and add that"),
+    ({LN_2: "x = y = self.ln_2(x)"},
+     "add the normalised tokens ln_2(z') to the MLP: keep z' under its own name, and add that"),
+    ({ADD: "x = x + self.ln_1(input)", LN_2: "x = y = self.ln_2(x)"},
+     "add normalised tokens in both places: keep z and z' under their own names, and add those"),
+    ({END: "return input + y"},
+     "add the block's input z in both places, so that the attention only reaches the MLP: at the end add z'"),
+    ({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places: the MLP has its own norm, ln_2"),
+    ({LN_1: "x = input"}, "leave out ln_1: the attention takes LN(z)"),
+    ({LN_2: "y = x"}, "leave out ln_2: the MLP takes LN(z')"),
+    ({LN_1: "x = input", LN_2: "y = x"}, "leave out both norms: the attention takes LN(z), the MLP takes LN(z')"),
+    ({TALK: "x, _ = self.self_attention(x, input, input, need_weights=False)"},
+     "normalise the query only: query, key and value are all three LN(z)"),
+    ({LN_2: "y = self.ln_2(input)"},
+     "run attention and MLP side by side on z: the MLP takes what the attention has already changed, z'"),
+    ({LN_1: "x = z = input + self.mlp(self.ln_2(input))\n        x = self.ln_1(x)", ADD: "return x + z"},
+     "run the MLP before the attention: first talk, then think"),
+    ({DROP: ""}, "forget self.dropout: it comes after the attention, before z is added"),
+    ({DROP: "", ADD: "x = self.dropout(x + input)"},
+     "drop numbers of the sum, and with them the input: dropout comes before z is added"),
+    ({LN_1: "x = self.dropout(self.ln_1(input))", DROP: ""},
+     "drop numbers on the way into the attention: dropout comes after it, before z is added"),
+    ({END: "return x + self.dropout(y)"},
+     "apply self.dropout to the MLP's output too: MLPBlock has its own dropout inside already"),
+    ({DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
+     "drop numbers in eval mode too: call self.dropout, which knows the mode, not F.dropout without training="),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=MyEncoderBlock,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Two halves, each: keep what came in, normalise it, send it through the part, add what you kept.",
+        "First half: x = self.ln_1(input), then self.self_attention(x, x, x, need_weights=False), which gives a pair; "
+        "take its first, apply self.dropout, add input. The second half is alike, with ln_2 and mlp.",
+    ),
+    tolerance=1e-8,
+)

@@ -1,0 +1,83 @@
+"""Exercise: LayerNorm by hand, Ba et al. 2016, https://arxiv.org/abs/1607.06450."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..checking import Exercise, gradients, random
+
+
+def layer_norm(x, weight, bias, eps):
+    """(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)."""
+    # keepdim leaves (n, seq_length, 1), which broadcasts over the numbers of each token.
+    mean = x.mean(dim=-1, keepdim=True)
+    centred = x - mean
+    variance = centred.square().mean(dim=-1, keepdim=True)
+    normalised = centred / (variance + eps).sqrt()
+    return normalised * weight + bias
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Tokens whose variance goes from a hundred times eps down to eps, in float64; then a large eps."""
+    sizes = torch.tensor([1.0, 1e-1, 1e-2, 3e-3, 1e-3], dtype=torch.float64)
+    for eps in (1e-6, 0.25):
+        x = (random(2, 5, 3, seed=4, dtype=torch.float64) * sizes[:, None] + 0.5).requires_grad_()
+        weight = (1 + 0.3 * random(3, seed=5, dtype=torch.float64)).requires_grad_()
+        bias = random(3, seed=6, dtype=torch.float64).requires_grad_()
+        output = answer(x, weight, bias, eps)
+        yield f"output with eps {eps:g}", output
+        yield from gradients(output, x=x, weight=weight, bias=bias)
+
+
+MEAN, CENTRE, VARIANCE = "x.mean(dim=-1, keepdim=True)", "x - mean", "centred.square().mean(dim=-1, keepdim=True)"
+DIVIDE, ROOT, END = "centred / (variance + eps).sqrt()", "(variance + eps).sqrt()", "normalised * weight + bias"
+
+
+def _over(axes: str) -> dict[str, str]:
+    return {edited: edited.replace("-1", axes) for edited in (MEAN, VARIANCE)}
+
+
+SLIPS = (
+    ({ROOT: "(variance.sqrt() + eps)"}, "add eps outside the root: it is the root of (variance + eps)"),
+    ({VARIANCE: "x.var(dim=-1, keepdim=True)"},
+     "divide the squares by one less than the number of values (the unbiased variance, PyTorch's usual one): divide "
+     "by their number, correction=0"),
+    ({ROOT: "(variance + 1e-5).sqrt()"}, "use eps 1e-5, PyTorch's usual one, instead of the eps that is given"),
+    ({ROOT: "(variance + 1e-6).sqrt()"}, "write 1e-6 into the formula: use the argument eps"),
+    ({ROOT: "variance.sqrt()"}, "forget eps: add it to the variance, inside the root"),
+    (_over("1"), "normalise over the tokens (dim=1): each token is normalised alone, over its own numbers, dim=-1"),
+    (_over("0"), "normalise over the batch (dim=0): each token is normalised alone, over its own numbers, dim=-1"),
+    (_over("(1, 2)"),
+     "take one mean and one variance for all tokens of a picture: each token has its own, dim=-1 only"),
+    (_over("(0, 1, 2)"),
+     "take one mean and one variance for the whole tensor: each token has its own, dim=-1, keepdim=True"),
+    ({END: "normalised"}, "stop before weight and bias: multiply by weight, then add bias"),
+    ({END: "normalised + bias"}, "forget weight: multiply by it before adding bias"),
+    ({END: "normalised * weight"}, "forget bias: add it at the end"),
+    ({END: "(normalised + bias) * weight"}, "add bias before multiplying by weight: weight first, then bias"),
+    ({ROOT: "(variance + eps)"}, "divide by the variance: divide by its root"),
+    ({CENTRE: "x"}, "leave the mean in (that is RMSNorm): subtract it first"),
+    ({DIVIDE: "x / (variance + eps).sqrt()"}, "divide x itself: subtract the mean first"),
+    ({DIVIDE: "centred"}, "only subtract the mean: divide by the root of (variance + eps) too"),
+    ({MEAN: f"{MEAN}.detach()", VARIANCE: f"{VARIANCE}.detach()"},
+     "cut mean and variance off from the gradient (detach, item or no_grad): they depend on x as well"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=layer_norm,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Each token is normalised over its own numbers, the last axis: mean, variance, divide, weight and bias.",
+        "x.mean(-1, keepdim=True) keeps the axis, so that subtracting works. The variance is the mean of the squares "
+        "of what is left, and eps goes inside the root. At the end multiply by weight, then add bias.",
+    ),
+    same=(
+        {VARIANCE: "x.square().mean(dim=-1, keepdim=True) - mean.square()"},
+        {DIVIDE: "centred * (variance + eps).rsqrt()"},
+        {DIVIDE: "centred * weight / (variance + eps).sqrt()", END: "normalised + bias"},
+    ),
+    tolerance=1e-8,
+)

@@ -1,0 +1,73 @@
+"""Exercise: make an encoder block that does nothing, by setting four of its tensors to zero."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from mnist_vit.model import EncoderBlock
+
+from ..checking import Exercise, Mistake, random, randomise
+
+
+def silence(part):
+    # The last layer of each branch has the last word; with weight and bias at zero it says nothing.
+    with torch.no_grad():
+        for layer in (part.self_attention.out_proj, part.mlp[3]):
+            layer.weight.zero_()
+            layer.bias.zero_()
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    block = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).eval()
+    before = {name: tensor.clone() for name, tensor in block.state_dict().items()}
+    returned = answer(block)
+    silent = returned if isinstance(returned, nn.Module) else block
+    after = silent.state_dict()
+    for name, tensor in after.items():
+        if not tensor.isfinite().all():
+            raise Mistake(f"{name} holds nan or infinite numbers.")
+    if not all(parameter.requires_grad for parameter in silent.parameters()):
+        raise Mistake("some parameters are frozen now (requires_grad is False): the block must be able to learn again.")
+    x = random(2, 5, 6)
+    output = silent(x)
+    yield "output", output
+    if not torch.allclose(output, x, atol=1e-5):
+        return  # how many tensors were changed counts only once the block is silent
+    changed = [name for name, tensor in before.items() if name not in after or not torch.equal(after[name], tensor)]
+    if len(changed) > 4:
+        raise Mistake(
+            f"the block does nothing, as it should, but {len(changed)} tensors changed; four are enough: weight and "
+            "bias of the *last* layer of each branch."
+        )
+    yield "the number of tensors changed", len(changed)
+
+
+LAYERS, WEIGHT, BIAS = "(part.self_attention.out_proj, part.mlp[3])", "layer.weight.zero_()", "layer.bias.zero_()"
+
+SLIPS = (
+    ({BIAS: ""},
+     "leave the biases of the last layers as they are: they are still added to every token, whatever stands before "
+     "them. In each branch the last layer's weight and bias must both be zero"),
+    ({WEIGHT: ""}, "set only the biases of the last layers to zero: their weights still pass something on"),
+    ({LAYERS: "(part.self_attention.out_proj,)"}, "silence the attention only: the MLP still adds to every token"),
+    ({LAYERS: "(part.mlp[3],)"}, "silence the MLP only: the attention still adds to every token"),
+    ({LAYERS: "(part.ln_1, part.ln_2)"},
+     "set both norms to zero: what comes after them still adds its biases; silence the last layer of a branch"),
+    ({LAYERS: "(part.ln_1, part.ln_2)", BIAS: ""},
+     "set the weights of both norms to zero: the biases behind them still go through; silence the last layer of a "
+     "branch"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=silence,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "z' = MSA(LN(z)) + z. What must MSA give so that z' is z? And which layer of the attention speaks last?",
+        "The last layer of the attention is self_attention.out_proj, the last one of the MLP is mlp[3]. Each has a "
+        "weight and a bias; under `with torch.no_grad():` a tensor can be set to zero in place, with zero_().",
+    ),
+)

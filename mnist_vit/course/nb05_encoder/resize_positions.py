@@ -1,0 +1,84 @@
+"""Exercise: position embeddings for pictures of another size, by bicubic interpolation."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..checking import Exercise, gradients, random
+
+
+def resize_positions(pos_embedding, grid):
+    """(1, 1 + g * g, hidden_dim) -> (1, 1 + grid * grid, hidden_dim)."""
+    class_token, patches = pos_embedding[:, :1], pos_embedding[:, 1:]
+    d, g = patches.shape[2], math.isqrt(patches.shape[1])
+    # (1, g * g, d) -> (1, d, g * g) -> (1, d, g, g)
+    maps = patches.permute(0, 2, 1).reshape(1, d, g, g)
+    maps = F.interpolate(maps, size=(grid, grid), mode="bicubic", align_corners=True)
+    # (1, d, grid, grid) -> (1, d, grid * grid) -> (1, grid * grid, d)
+    patches = maps.flatten(2).permute(0, 2, 1)
+    return torch.cat([class_token, patches], dim=1)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    pos_embedding = random(1, 10, 5, dtype=torch.float64).requires_grad_()
+    larger = answer(pos_embedding, 5)
+    yield "output (3 × 3 patches to 5 × 5)", larger
+    yield from gradients(larger, pos_embedding=pos_embedding)
+    yield "output (4 × 4 patches to 2 × 2)", answer(random(1, 17, 3, seed=1), 2)
+
+
+CUT = "class_token, patches = pos_embedding[:, :1], pos_embedding[:, 1:]"
+IN, OUT = "patches.permute(0, 2, 1).reshape(1, d, g, g)", "maps.flatten(2).permute(0, 2, 1)"
+SIZE, KIND = "size=(grid, grid), ", 'mode="bicubic", align_corners=True'
+PARTS, JOIN = "[class_token, patches]", "torch.cat([class_token, patches], dim=1)"
+
+SLIPS = (
+    ({CUT: "patches = pos_embedding", IN: "patches.permute(0, 2, 1)", SIZE: "size=1 + grid * grid, ",
+      KIND: 'mode="linear", align_corners=True', JOIN: "patches"},
+     "stretch the whole sequence like one line, class token and all: set the class token apart, and give the "
+     "patches back their rows and columns"),
+    ({IN: "patches.permute(0, 2, 1)", SIZE: "size=grid * grid, ", KIND: 'mode="linear", align_corners=True'},
+     "stretch the patches like one long line: give them back their rows and columns first"),
+    ({PARTS: "[torch.zeros_like(class_token), patches]"},
+     "lose the class token's position (zeros stand there): carry it over unchanged"),
+    ({JOIN: "patches"},
+     "return the patches' positions only: the class token's position, set apart before, must be joined in front of "
+     "them again"),
+    ({PARTS: "[patches, class_token]"}, "put the class token's position at the end: it stays at the front"),
+    ({IN: "patches.reshape(1, d, g, g)", OUT: "maps.reshape(1, grid * grid, d)"},
+     "only reshape, both before and after: hidden_dim must move in front of the grid by permute, and back"),
+    ({IN: "patches.reshape(1, d, g, g)"},
+     "reshape without permute before the interpolation: first (1, g * g, d) -> (1, d, g * g)"),
+    ({OUT: "maps.reshape(1, grid * grid, d)"},
+     "reshape without permute after the interpolation: last (1, d, grid * grid) -> (1, grid * grid, d)"),
+    ({IN: f"{IN}.transpose(2, 3)"}, "swap rows and columns of the grid: the patches are counted row by row"),
+    ({KIND: 'mode="bicubic"'},
+     "interpolate with align_corners=False, or without saying it: True keeps the corner patches as they are"),
+    ({KIND: 'mode="bilinear", align_corners=True'},
+     'interpolate with mode="bilinear": torchvision uses mode="bicubic"'),
+    ({KIND: 'mode="bilinear"'},
+     'interpolate with mode="bilinear" and align_corners=False: use mode="bicubic" and align_corners=True'),
+    ({KIND: 'mode="nearest"'},
+     'interpolate with mode="nearest", the default: that copies patches; use mode="bicubic"'),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=resize_positions,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        "F.interpolate wants pictures, (1, channels, height, width). What are the channels here, what the height?",
+        "Three moves: set the class token's row apart; (1, g * g, d) -> (1, d, g * g) -> (1, d, g, g), "
+        'interpolate with mode="bicubic" and align_corners=True, and the same way back; join. math.isqrt gives g.',
+    ),
+    same=(
+        {
+            IN: "patches.reshape(1, g, g, d).permute(0, 3, 1, 2)",
+            OUT: "maps.permute(0, 2, 3, 1).reshape(1, grid * grid, d)",
+        },
+    ),
+)

@@ -1,0 +1,223 @@
+"""Figures of notebook 06: a picture cut into patches, the whole model on one picture, and a windmill to try it on."""
+
+import math
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from PIL import Image, ImageDraw
+from torch import Tensor, nn
+
+from ..drawing import BLUE, GREEN, ORANGE, SKY, figure, picture
+
+
+def windmill(size: int = 512) -> Image.Image:
+    """A windmill on a hill, drawn by this function alone: RGB, size x size pixels."""
+    scale = 2  # drawn twice as large and made smaller, so that slanted edges are smooth
+    s = size * scale
+    image = Image.new("RGB", (s, s))
+    draw = ImageDraw.Draw(image)
+
+    def points(*pairs: tuple[float, float]) -> list[tuple[float, float]]:
+        return [(x * s, y * s) for x, y in pairs]
+
+    for row in range(s):  # the sky is darker above
+        t = row / s
+        draw.line([(0, row), (s, row)], fill=(int(90 + 130 * t), int(160 + 75 * t), int(230 + 20 * t)))
+    draw.ellipse(points((0.74, 0.07), (0.90, 0.23)), fill=(255, 214, 70))
+    for x, y, r in (
+        (0.12, 0.18, 0.05),
+        (0.19, 0.15, 0.07),
+        (0.27, 0.18, 0.05),
+        (0.74, 0.36, 0.035),
+        (0.80, 0.35, 0.05),
+    ):
+        draw.ellipse(points((x - r, y - 0.6 * r), (x + r, y + 0.6 * r)), fill=(250, 250, 250))
+    draw.ellipse(points((-0.4, 0.74), (0.7, 1.5)), fill=(110, 165, 80))
+    draw.ellipse(points((0.2, 0.78), (1.5, 1.6)), fill=(80, 140, 65))
+    for i, colour in enumerate(((215, 60, 60), (240, 200, 60), (160, 80, 170))):  # rows of tulips
+        for k in range(16):
+            x, y = (k + 0.3 * i) / 16 + 0.02, 0.90 + 0.035 * i
+            draw.ellipse(points((x - 0.008, y - 0.008), (x + 0.008, y + 0.008)), fill=colour)
+
+    # the tower, with its lit and its shaded side, a cap, a door and two windows
+    draw.polygon(points((0.43, 0.42), (0.57, 0.42), (0.63, 0.86), (0.37, 0.86)), fill=(232, 220, 195))
+    draw.polygon(points((0.52, 0.42), (0.57, 0.42), (0.63, 0.86), (0.54, 0.86)), fill=(200, 185, 160))
+    draw.pieslice(points((0.42, 0.32), (0.58, 0.52)), 180, 360, fill=(150, 70, 50))
+    draw.rectangle(points((0.465, 0.74), (0.535, 0.86)), fill=(105, 65, 40))
+    for y in (0.52, 0.63):
+        draw.rectangle(points((0.475, y), (0.525, y + 0.05)), fill=(70, 95, 130))
+
+    # four sails around the hub, each a spar with a lattice on one side of it
+    hub = (0.5, 0.39)
+    for k in range(4):
+        angle = math.radians(28 + 90 * k)
+        along, across = (math.cos(angle), math.sin(angle)), (-math.sin(angle), math.cos(angle))
+
+        def at(far: float, wide: float, along=along, across=across) -> tuple[float, float]:
+            return hub[0] + far * along[0] + wide * across[0], hub[1] + far * along[1] + wide * across[1]
+
+        draw.polygon(points(at(0.08, 0.01), at(0.33, 0.01), at(0.33, 0.075), at(0.08, 0.055)), fill=(250, 245, 232))
+        for j in range(6):
+            far = 0.08 + 0.05 * j
+            draw.line(points(at(far, 0), at(far, 0.055 + 0.004 * j)), fill=(115, 75, 45), width=s // 170)
+        draw.line(points(at(0.08, 0.055), at(0.33, 0.075)), fill=(115, 75, 45), width=s // 170)
+        draw.line(points(hub, at(0.34, 0)), fill=(90, 55, 35), width=s // 75)
+    draw.ellipse(points((0.478, 0.368), (0.522, 0.412)), fill=(80, 50, 35))
+    return image.resize((size, size), Image.Resampling.BOX)
+
+
+def patch_grid(image: Tensor, patch_size: int, title: str = "") -> Figure:
+    """A picture, (c, h, w), with the lines along which it is cut."""
+    drawn, (axes,) = figure(width=4.4, height=4.6)
+    picture(axes, image, title)
+    _cut(axes, image.shape[-2], image.shape[-1], patch_size)
+    return drawn
+
+
+def patch_sets(sets: dict[str, Tensor], patch_size: int) -> Figure:
+    """Each set of patches of one grey picture, (patches, p * p), laid out row by row with gaps."""
+    drawn, panels = figure(columns=len(sets), width=3.2 * len(sets), height=3.5)
+    for axes, (title, patches) in zip(panels, sets.items(), strict=True):
+        grid = math.isqrt(len(patches))
+        low, high = float(patches.min()), float(patches.max())
+        for i, patch in enumerate(patches):
+            row, column = divmod(i, grid)
+            _place(axes, patch.view(patch_size, patch_size), 1.15 * column, -1.15 * row, 1, 1, (low, high))
+        axes.set_xlim(-0.1, 1.15 * grid - 0.05)
+        axes.set_ylim(-1.15 * (grid - 1) - 0.1, 1.1)
+        axes.set_facecolor("0.85")
+        axes.set_aspect("equal")
+        axes.set_title(title)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for edge in axes.spines.values():
+            edge.set_visible(False)
+    return drawn
+
+
+@torch.no_grad()
+def whole_model(model: nn.Module, image: Tensor) -> Figure:
+    """One grey picture, normalised, (1, 1, h, w), on its way through the model: every number drawn is the model's own.
+
+    Shapes are read off the tensors as they pass, by hooks that are taken away again.
+    """
+    seen: dict[str, Any] = {}
+    watched = {"conv_proj": model.conv_proj, "encoder": model.encoder, "heads": model.heads}
+    handles = [
+        module.register_forward_hook(lambda _, args, output, name=name: seen.update({name: (args[0], output)}))
+        for name, module in watched.items()
+    ]
+    try:
+        model(image)
+    finally:
+        for handle in handles:
+            handle.remove()
+    (tokens, encoded), (read, logits) = seen["encoder"], seen["heads"]
+    count, p = tokens.shape[1], model.patch_size
+    drawn, (axes,) = figure(width=10.5, height=7.6)
+    paper = (float(image.min()), float(image.max()))
+    left = [4.0 + 0.62 * i for i in range(count)]  # where each token's column begins
+    right = left[-1] + 0.5
+
+    # the picture, and its patches in a row behind the class token
+    _place(axes, image[0, 0], 0, 7.6, 2.8, 2.8, paper)
+    steps = image.shape[-1] // p
+    for k in range(steps + 1):
+        axes.plot([2.8 * k / steps] * 2, [7.6, 10.4], color=ORANGE, lw=0.8)
+        axes.plot([0, 2.8], [7.6 + 2.8 * k / steps] * 2, color=ORANGE, lw=0.8)
+    axes.text(1.4, 7.35, f"the picture\n{tuple(image.shape)}", ha="center", va="top")
+    patches = nn.functional.unfold(image, p, stride=p)[0].T
+    for i, x in enumerate(left):
+        if i:
+            _place(axes, patches[i - 1].view(p, p), x, 8.9, 0.5, 0.5, paper)
+        axes.text(x + 0.25, 9.55, str(i), ha="center", fontsize=9)
+    axes.add_patch(Rectangle((left[0], 8.9), 0.5, 0.5, facecolor=ORANGE, edgecolor="black"))
+    axes.text(left[0] + 0.25, 9.15, "class", ha="center", va="center", fontsize=7)
+    axes.text(left[0], 10.1, f"{count} tokens: the class token, then {count - 1} patches", fontsize=10)
+    _arrow(axes, (2.95, 9.15), (3.8, 9.15))
+
+    # the tokens as numbers, the encoder, the tokens after it
+    for y, values, name in ((5.6, tokens, "encoder input"), (1.9, encoded, "encoder output")):
+        spread = float(values.abs().max())
+        for i, x in enumerate(left):
+            _place(axes, values[0, i][:, None], x, y, 0.5, 1.6, (-spread, spread), "viridis")
+        axes.text(3.75, y + 0.8, f"{name}\n{tuple(values.shape)}", ha="right", va="center")
+        axes.add_patch(Rectangle((left[0], y), 0.5, 1.6, fill=False, edgecolor=ORANGE, lw=2))
+    axes.text((left[1] + right) / 2, 7.95, "conv_proj: one linear layer for every patch", ha="center", va="center")
+    for x in (left[0], left[1], left[-1]):
+        _arrow(axes, (x + 0.25, 8.75), (x + 0.25, 7.3))
+    blocks = len(model.encoder.layers)
+    _box(axes, left[0], 4.1, right - left[0], 0.9, f"encoder: + position embedding, {blocks} blocks, norm", SKY)
+    axes.add_patch(Rectangle((left[1] - 0.06, 1.82), right - left[1] + 0.12, 1.76, color="white", alpha=0.65, zorder=3))
+    label = {"facecolor": "white", "edgecolor": "none"}
+    axes.text((left[1] + right) / 2, 2.7, "not read by the heads", ha="center", va="center", zorder=4, bbox=label)
+    for x in (left[0] + 0.25, right - 0.25):
+        _arrow(axes, (x, 5.5), (x, 5.1))
+        _arrow(axes, (x, 4.0), (x, 3.6))
+
+    # the class token alone goes through the heads
+    _arrow(axes, (left[0] + 0.25, 1.8), (left[0] + 0.25, 1.25))
+    axes.text(3.75, 0.75, f"class token x[:, 0]\n{tuple(read.shape)}", ha="right", va="center")
+    _box(axes, left[0], 0.3, 2.2, 0.85, "heads", GREEN)
+    _arrow(axes, (left[0] + 2.35, 0.72), (left[0] + 3.1, 0.72))
+    low = min(0.0, float(logits.min()))
+    span = max(max(0.0, float(logits.max())) - low, 1e-9)
+    zero = 0.2 - 1.15 * low / span  # positive logits stand on this line, negative ones hang below it
+    axes.plot([left[0] + 3.3, left[0] + 7.6], [zero, zero], color="black", lw=0.8)
+    axes.text(left[0] + 3.25, zero, "0", ha="right", va="center", fontsize=9)
+    for i, value in enumerate(logits[0].tolist()):
+        x, height = left[0] + 3.4 + 0.42 * i, 1.15 * value / span
+        best = i == int(logits.argmax())
+        colour = BLUE if best else "0.75"
+        axes.add_patch(Rectangle((x, zero), 0.32, height, facecolor=colour, edgecolor="black", lw=0.5))
+        axes.text(x + 0.16, -0.2, str(i), ha="center", fontweight="bold" if best else "normal", fontsize=9)
+    axes.text(left[0] + 7.9, 0.72, f"logits\n{tuple(logits.shape)}", va="center")
+    axes.set_xlim(-0.2, right + 0.3)
+    axes.set_ylim(-0.4, 10.6)
+    axes.set_axis_off()
+    return drawn
+
+
+def start_probabilities(sets: dict[str, Tensor]) -> Figure:
+    """Probabilities of the classes, (num_classes,) each, as bars side by side, with the line of equal chance."""
+    drawn, panels = figure(columns=len(sets), width=4.2 * len(sets), height=2.6)
+    highest = max(float(values.max()) for values in sets.values())
+    for axes, (title, values) in zip(panels, sets.items(), strict=True):
+        axes.bar(range(len(values)), values.tolist(), color=BLUE)
+        axes.axhline(1 / len(values), color="black", ls="--", lw=1)
+        axes.set_ylim(0, 1.15 * highest)
+        axes.set_xticks(range(len(values)))
+        axes.set_title(title)
+        axes.set_xlabel("class")
+        axes.set_ylabel("probability")
+    return drawn
+
+
+def _cut(axes: Axes, height: int, width: int, p: int) -> None:
+    for k in range(0, height + 1, p):
+        axes.axhline(k - 0.5, color="white", lw=0.4)
+    for k in range(0, width + 1, p):
+        axes.axvline(k - 0.5, color="white", lw=0.4)
+
+
+def _place(
+    axes: Axes, values: Tensor, x: float, y: float, w: float, h: float, limits: tuple[float, float], cmap: str = "gray"
+) -> None:
+    """A matrix as a little picture with its lower left corner at (x, y)."""
+    low, high = limits
+    extent = (x, x + w, y, y + h)
+    axes.imshow(
+        values.detach().cpu(), cmap=cmap, vmin=low, vmax=high, extent=extent, interpolation="nearest", aspect="auto"
+    )
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "->"})
+
+
+def _box(axes: Axes, x: float, y: float, w: float, h: float, text: str, colour: str) -> None:
+    axes.add_patch(FancyBboxPatch((x, y), w, h, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45))
+    axes.text(x + w / 2, y + h / 2, text, ha="center", va="center")

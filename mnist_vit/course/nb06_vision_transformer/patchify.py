@@ -1,0 +1,78 @@
+"""Exercise: cut pictures into patches, in the order in which the convolution's weight wants their pixels."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..checking import Exercise, gradients, random
+
+
+def patchify(images, p):
+    """(n, c, h, w) -> (n, h // p * (w // p), c * p * p)."""
+    n, c, h, w = images.shape
+    # every side in two axes: (n, c, patch row, row inside, patch column, column inside)
+    x = images.reshape(n, c, h // p, p, w // p, p)
+    # -> (n, patch row, patch column, c, row inside, column inside)
+    x = x.permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(n, (h // p) * (w // p), c * p * p)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Two colours, more rows than columns: an axis taken for another one shows."""
+    for n, c, h, w, p in ((2, 3, 12, 8, 4), (1, 1, 6, 9, 3)):
+        images = random(n, c, h, w, seed=6).requires_grad_(c > 1)
+        patches = answer(images, p)
+        yield f"output for patches of {p}x{p} from {c} channel{'s' * (c > 1)} of {h}x{w}", patches
+        if c > 1:
+            yield from gradients(patches, images=images)
+        else:  # an input that may be changed in place: torch forbids it where gradients are wanted
+            yield "images after the call", images
+
+
+SIZES, SPLIT = "n, c, h, w = images.shape", "x = images.reshape(n, c, h // p, p, w // p, p)"
+ORDER, END = "x = x.permute(0, 2, 4, 1, 3, 5)", "return x.reshape(n, (h // p) * (w // p), c * p * p)"
+
+SLIPS = (
+    ({ORDER: ""},
+     "reshape without permute: a patch is then a run of pixels along the rows, across the whole picture. Split h "
+     "and w into two axes each, and permute before the last reshape"),
+    ({SIZES: "n, c, w, h = images.shape"},
+     "swap height and width: pictures are (n, c, h, w), height before width, so rows before columns"),
+    ({ORDER: "x = x.permute(0, 4, 2, 1, 3, 5)"},
+     "count the patches down the columns: patch 1 is then below patch 0. Put the axis of patch rows before the axis "
+     "of patch columns, so that patch 1 is to the right of patch 0"),
+    ({ORDER: "x = x.permute(0, 2, 4, 3, 5, 1)"},
+     "put the channels last inside a patch. The convolution's weight is (hidden_dim, c, p, p): all pixels of the "
+     "first channel come first"),
+    ({ORDER: "x = x.permute(0, 2, 4, 1, 5, 3)"},
+     "transpose the pixels inside each patch: columns before rows. Inside a patch the row comes first, then the "
+     "column"),
+    ({ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"},
+     "leave the channel axis in front of the patch axes: each patch then holds pixels of one channel from several "
+     "places. Put the channel after the patch row and the patch column"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=patchify,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "A patch is p rows and p columns, so split h into (h // p, p) and w into (w // p, p). How many axes are there "
+        "then, and which of them say which patch, which say where in the patch?",
+        "After images.reshape(n, c, h // p, p, w // p, p) the axes are: image, channel, patch row, row in the patch, "
+        "patch column, column in the patch. Permute them to: image, patch row, patch column, channel, row, column. "
+        "Then one more reshape.",
+    ),
+    same=(
+        {
+            SPLIT: "from torch.nn.functional import unfold\n    x = unfold(images, p, stride=p)",
+            ORDER: "",
+            END: "return x.transpose(1, 2)",
+        },
+        {SPLIT: "x = images.unfold(2, p, p).unfold(3, p, p)", ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)"},
+        {
+            SPLIT: "x = images.permute(0, 2, 3, 1).reshape(n, h // p, p, w // p, p, c)",
+            ORDER: "x = x.permute(0, 1, 3, 5, 2, 4)",
+        },
+    ),
+)

@@ -1,0 +1,152 @@
+"""Exercise: the whole Vision Transformer, figure 1 of Dosovitskiy et al. 2020."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mnist_vit.model import Encoder
+
+from ..checking import Exercise, Mistake, copy_weights, gradients, make, random, randomise
+
+
+class MyVisionTransformer(nn.Module):
+    def __init__(
+        self,
+        image_size,
+        patch_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        num_classes,
+        in_channels,
+    ):
+        super().__init__()
+        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, patch_size, stride=patch_size)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
+        seq_length = 1 + (image_size // patch_size) ** 2
+        self.encoder = Encoder(seq_length, num_layers, num_heads, hidden_dim, mlp_dim, 0.0, 0.0)
+        self.heads = nn.Sequential(OrderedDict(head=nn.Linear(hidden_dim, num_classes)))
+
+    def forward(self, x):
+        """(n, in_channels, image_size, image_size) -> (n, num_classes)."""
+        # (n, in_channels, image_size, image_size) -> (n, hidden_dim, n_h, n_w)
+        x = self.conv_proj(x)
+        # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
+        x = x.flatten(2)
+        x = x.transpose(1, 2)
+        # the class token in front: (n, 1 + n_h * n_w, hidden_dim)
+        token = self.class_token.expand(x.shape[0], -1, -1)
+        x = torch.cat([token, x], dim=1)
+        x = self.encoder(x)
+        # the class token alone: (n, hidden_dim) -> (n, num_classes)
+        x = x[:, 0]
+        return self.heads(x)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """9 patches but 8 numbers a token, 3 images, 2 channels: no size can be taken for another."""
+    sizes = (12, 4, 2, 2, 8, 16, 5, 2)
+    weights = randomise(MyVisionTransformer(*sizes), seed=6)
+    module = make(answer, *sizes)
+    copy_weights(weights, module)
+    for mode in ("eval", "train"):
+        module.train(mode == "train")
+        images = random(3, 2, 12, 12, seed=7).requires_grad_()
+        try:
+            logits = module(images)
+        except RuntimeError as error:
+            first = str(error)
+            if "Sizes of tensors must match" in first and ("size 1 but got size 3" in first or "got size 1 " in first):
+                raise Mistake(
+                    "torch.cat needs a class token for each picture, and there is one for all of them. "
+                    "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
+                ) from error
+            if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
+                raise Mistake(
+                    "the class token has 8 numbers, and the tokens beside it have 9: that is the number of patches. "
+                    "After flatten(2) the numbers of a token are axis 1: transpose(1, 2) makes them the last one."
+                ) from error
+            raise
+        yield f"output in {mode} mode", logits
+        if mode == "eval":
+            yield from gradients(logits, images=images)
+            for part in ("conv_proj", "class_token", "encoder", "heads"):
+                yield f"gradient of {part}", _part_gradient(logits, module, part)
+
+
+def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> Tensor | None:
+    """The gradients of all parameters of a part, one after the other by name; None where none flows."""
+    named = {name: p for name, p in sorted(module.named_parameters()) if name.split(".")[0] == part}
+    found = [gradient for _, gradient in gradients(logits, **named)]
+    flat = [gradient.flatten() for gradient in found if gradient is not None]
+    return torch.cat(flat) if len(flat) == len(found) else None
+
+
+FLAT, SWAP = "x = x.flatten(2)", "x = x.transpose(1, 2)"
+TOKEN, JOIN = "token = self.class_token.expand(x.shape[0], -1, -1)", "x = torch.cat([token, x], dim=1)"
+ENCODE, READ, END = "x = self.encoder(x)", "x = x[:, 0]", "return self.heads(x)"
+LAST = {JOIN: "x = torch.cat([x, token], dim=1)"}
+
+SLIPS = (
+    ({**LAST, READ: "x = x[:, -1]"},
+     "put the class token last and take it from there. Each token then gets another token's position embedding. Put "
+     "the class token first: torch.cat([class_token, x], dim=1)"),
+    (LAST, "put the class token last and take token 0, which is then a patch. Put the class token first"),
+    ({READ: "x = x[:, -1]"}, "take the last token. The class token comes first: x[:, 0]"),
+    ({READ: "x = x[:, 1]"}, "take token 1, the first patch. The class token is token 0: x[:, 0]"),
+    ({READ: ""},
+     "send all tokens to the heads, which gives logits for each token. Only the class token goes there: x[:, 0]"),
+    ({READ: "x = x.mean(dim=1)"}, "take the mean over all tokens. Only the class token goes to the heads: x[:, 0]"),
+    ({READ: "x = x[:, 1:].mean(dim=1)"},
+     "take the mean over the patches. Only the class token goes to the heads: x[:, 0]"),
+    ({FLAT: "x = x.reshape(x.shape[0], -1, x.shape[1])", SWAP: ""},
+     "reshape to (n, patches, hidden_dim) without permute. A token then mixes one number of many patches. Flatten "
+     "the last two axes first, then swap the last two: flatten(2).transpose(1, 2)"),
+    ({FLAT: "x = x.transpose(2, 3).flatten(2)"},
+     "count the patches down the columns. Keep the order (row, column) when you flatten the patch axes"),
+    ({TOKEN: "token = torch.zeros(x.shape[0], 1, x.shape[2])"},
+     "put zeros in front and not self.class_token. It starts at zero, but it is a parameter: it is learned"),
+    ({ENCODE: "x = self.encoder.ln(self.encoder.layers(x))"},
+     "apply the encoder's blocks and its norm yourself, without the position embedding. Call self.encoder(x): it "
+     "adds it"),
+    ({ENCODE: "x = self.encoder(x + self.encoder.pos_embedding)"},
+     "add the position embedding before you call the encoder. The encoder adds it itself, so it is there twice"),
+    ({ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)"},
+     "leave out the encoder's last norm. Call self.encoder(x): it does all of its steps"),
+    ({ENCODE: "x = self.encoder.layers(x)"},
+     "apply only the encoder's blocks, without position embedding and last norm. Call self.encoder(x)"),
+    ({ENCODE: "x = self.encoder.ln(self.encoder(x))"},
+     "normalise once more after the encoder. The encoder ends with its norm already"),
+    ({END: "return self.heads(x).softmax(dim=-1)"},
+     "apply softmax at the end. The model gives logits; the loss makes probabilities of them"),
+    ({END: "return self.heads(x).log_softmax(dim=-1)"},
+     "apply log_softmax at the end. The model gives logits; the loss makes probabilities of them"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=MyVisionTransformer,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        "Five steps: conv_proj, make a sequence of it, the class token in front, encoder, heads on the class token. "
+        "Write down the shape after each; conv_proj gives (n, hidden_dim, n_h, n_w), the encoder wants "
+        "(n, seq_length, hidden_dim).",
+        "From (n, hidden_dim, n_h, n_w) to a sequence: flatten the last two axes, then swap the last two. The class "
+        "token is (1, 1, hidden_dim): expand it to the n images, then torch.cat along dim=1, class token first. "
+        "The encoder adds the position embedding itself. The heads take token 0 of what it gives.",
+    ),
+    same=(
+        {
+            FLAT: "x = x.permute(0, 2, 3, 1)",
+            SWAP: "x = x.flatten(1, 2)",
+            TOKEN: "token = self.class_token.repeat(len(x), 1, 1)",
+        },
+        {ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)", READ: "x = self.encoder.ln(x[:, 0])"},
+        {READ: "", END: "return self.heads(x)[:, 0]"},
+    ),
+)

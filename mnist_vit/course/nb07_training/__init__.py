@@ -1,0 +1,1 @@
+"""The room of notebook 07, training: its figures, and one file per exercise."""

@@ -1,0 +1,92 @@
+"""Exercise: the learning rate of each step, a warm-up and half a cosine."""
+
+import math
+from collections.abc import Iterator
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, Mistake
+
+
+def my_schedule(step: int, steps: int, warmup: int) -> float:
+    """The share of the largest learning rate at a step: warmup steps of rise, the rest half a cosine."""
+    if step < warmup:
+        return (step + 1) / warmup
+    behind = (step - warmup) / (steps - warmup)  # 0 at the end of the warm-up, 1 at the very end
+    return 0.5 * (1 + math.cos(math.pi * behind))
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    yield "share at steps 0 to 12, warm-up 4", _shares(answer, 12, 4)
+    yield "share at steps 0 to 50, warm-up 7", _shares(answer, 50, 7)
+
+
+def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
+    """The answer for each step, as a tensor; numbers only."""
+    values: list[float] = []
+    for step in range(steps + 1):
+        value = answer(step, steps, warmup)
+        if value is None or value is ...:
+            return None
+        if isinstance(value, Tensor) and value.dim() == 0:
+            value = value.item()
+        if not isinstance(value, Real) or isinstance(value, bool):
+            raise Mistake(f"step {step}: a number is needed, and this is of type {type(value).__name__}.")
+        values.append(float(value))
+    return torch.tensor(values, dtype=torch.float64)
+
+
+CASE, RISE, BEHIND = "step < warmup", "(step + 1) / warmup", "(step - warmup) / (steps - warmup)"
+ANGLE, FALL = "math.pi * behind", "0.5 * (1 + math.cos(math.pi * behind))"
+
+SLIPS = (
+    ({RISE: "1.0"}, "leave out the warm-up: in the first steps the share rises to 1, it does not begin there"),
+    ({CASE: "step < 0", BEHIND: "step / steps"},
+     "let the cosine fall from step 0, without a warm-up: first the straight line up, then the cosine"),
+    ({RISE: "step / warmup"},
+     "start at 0, so that the first step changes nothing: step 0 has the share 1 / warmup, so count step + 1"),
+    ({CASE: "step <= warmup"},
+     "let the line go on to step == warmup, where it is above 1: there the fall begins, so step < warmup"),
+    ({RISE: "step / (warmup - 1)"},
+     "start at 0 and divide by warmup - 1: the first step then changes nothing. Its share is 1 / warmup"),
+    ({RISE: "(step + 1) / (warmup + 1)"}, "divide by warmup + 1: the last step of the warm-up has the share 1"),
+    ({BEHIND: "step / steps"},
+     "count the cosine from step 0: the share jumps down after the warm-up. It falls from the end of the warm-up "
+     "on: step - warmup, out of steps - warmup"),
+    ({BEHIND: "(step - warmup) / steps"},
+     "divide by steps, so that the share never reaches 0: the fall has only steps - warmup steps"),
+    ({BEHIND: "(step - warmup + 1) / (steps - warmup)"},
+     "begin the fall one step too early, off by one: at step == warmup the cosine is still at its top"),
+    ({BEHIND: "(step - warmup) / (steps - warmup - 1)"},
+     "divide by steps - warmup - 1: 0 comes a step too early. It comes at step == steps"),
+    ({ANGLE: "180 * behind"}, "give the cosine degrees: it wants radians"),
+    ({FALL: "1 - behind"}, "fall in a straight line: half a cosine is wanted"),
+    ({FALL: "math.cos(math.pi / 2 * behind)"},
+     "use a quarter of the wave: half of it, from 1 to -1, brought to 1 … 0 by adding 1 and halving"),
+    ({FALL: "1 + math.cos(math.pi * behind)"}, "forget to halve: the fall begins at 2"),
+    ({FALL: "math.cos(math.pi * behind)"}, "fall from 1 to -1: a learning rate below 0 goes uphill. Add 1 and halve"),
+    ({ANGLE: "2 * math.pi * behind"}, "use a whole wave: the share comes back up to 1. Half a wave ends at 0"),
+    ({FALL: f"max(0.1, {FALL})"},
+     "stop at a tenth, so that the share never reaches 0: let the cosine go on to its end"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_schedule,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Two cases: step < warmup is a straight line, the rest half a cosine. What are the shares at step 0, at step "
+        "warmup - 1, at step warmup, at step steps?",
+        "The line is (step + 1) / warmup. In the fall, how much of it is behind you: step - warmup out of "
+        "steps - warmup. math.cos goes from 1 to -1 as its angle goes from 0 to math.pi; adding 1 and halving brings "
+        "that to 1 … 0.",
+    ),
+    same=(
+        {FALL: "math.cos(math.pi / 2 * behind) ** 2"},
+        {BEHIND: "(steps - step) / (steps - warmup)", FALL: "0.5 * (1 - math.cos(math.pi * behind))"},
+    ),
+)

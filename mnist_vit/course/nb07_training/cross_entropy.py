@@ -1,0 +1,79 @@
+"""Exercise: the loss, cross-entropy of logits and labels."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, gradients, random
+
+
+def my_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n, classes) and n whole numbers -> one number, in nats."""
+    log_probabilities = logits.log_softmax(dim=-1)
+    rows = torch.arange(len(labels))
+    picked = log_probabilities[rows, labels]  # row i, column labels[i]
+    return -picked.mean()
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    logits = (2 * random(5, 4, seed=71, dtype=torch.float64)).requires_grad_()
+    labels = torch.tensor([2, 0, 3, 3, 1])
+    loss = answer(logits, labels)
+    yield "loss of 5 pictures, 4 classes", loss
+    yield from gradients(loss, logits=logits)
+    yield "loss of logits that are all 0", answer(torch.zeros(3, 10), torch.tensor([7, 0, 7]))
+    plain = logits.detach().clone()  # may be changed in place: torch forbids it where gradients are wanted
+    answer(plain, labels)
+    yield "logits after the call", plain
+    yield "labels after the call", labels
+
+
+SOFTMAX, PICK, MEAN = "logits.log_softmax(dim=-1)", "log_probabilities[rows, labels]", "-picked.mean()"
+
+SLIPS = (
+    ({MEAN: "-picked.sum()"}, "add up over the pictures. The loss is their mean"),
+    ({MEAN: "-picked.sum() / logits.numel()"},
+     "take the mean over pictures and classes. Divide by the number of pictures alone"),
+    ({MEAN: "-picked.sum() / logits.shape[1]"}, "divide by the number of classes. Divide by the number of pictures"),
+    ({PICK: "log_probabilities[:, labels]"},
+     "write [:, labels], which takes the columns of all labels from every picture. Each picture has one label: "
+     "[torch.arange(len(labels)), labels], or gather"),
+    ({MEAN: "picked.mean()"}, "leave out the minus: logarithms of probabilities are negative"),
+    ({SOFTMAX: "logits.softmax(dim=-1).log_softmax(dim=-1)"},
+     "take the softmax twice, as happens when probabilities are given to F.cross_entropy. Logits go in"),
+    ({SOFTMAX: "logits.softmax(dim=-1).log2()"}, "take log2. ln is torch.log"),
+    ({SOFTMAX: "logits.softmax(dim=-1).log10()"}, "take log10. ln is torch.log"),
+    ({PICK: "log_probabilities.amax(dim=-1)"},
+     "take the largest probability of each picture. The one of its label counts, also where another is larger"),
+    ({MEAN: "-picked.exp().mean().log()"},
+     "take the logarithm of the mean. First the logarithm of each probability, then the mean"),
+    ({SOFTMAX: "logits.log_softmax(dim=0)"},
+     "take the softmax over the pictures. The classes of one picture share out 1: dim=-1"),
+    ({SOFTMAX: "logits"}, "leave out the softmax. Logits must become probabilities before the logarithm"),
+    ({MEAN: "(1 - picked.exp()).mean()"},
+     "take 1 minus the probability. The loss is minus its logarithm, which punishes being sure and wrong"),
+    ({MEAN: "-picked"}, "leave out the last step, the mean: one number for the whole batch"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_cross_entropy,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        "Three steps: probabilities of each picture, the one of its label, minus the mean of the logarithms.",
+        "logits.log_softmax(dim=-1) gives ln of all probabilities. From row i take the number in column labels[i]: "
+        "indexing with two tensors, torch.arange(len(labels)) and labels, takes one number of each row.",
+    ),
+    same=(
+        {SOFTMAX: "logits.softmax(dim=-1).log()", PICK: "log_probabilities.gather(1, labels[:, None])"},
+        {
+            PICK: "log_probabilities * torch.eye(logits.shape[1], dtype=logits.dtype)[labels]",
+            MEAN: "-picked.sum() / len(rows)",
+        },
+        {SOFTMAX: "logits", MEAN: "(logits.logsumexp(dim=-1) - picked).mean()"},
+        {SOFTMAX: "-logits.log_softmax(dim=-1)", MEAN: "picked.mean()"},
+    ),
+)

@@ -1,0 +1,83 @@
+"""Exercise: mean attention distance (Dosovitskiy et al. 2020, figure 7), how far each head looks."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn  # noqa: F401, one slip takes nn
+
+from ..checking import Exercise, random
+
+
+def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+    """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
+    grid = math.isqrt(weights.shape[-1] - 1)
+    number = torch.arange(grid)
+    place = torch.cartesian_prod(number, number).float()
+    pixels = torch.cdist(place, place) * patch_size  # from each patch to each other
+    patches = weights[..., 1:, 1:]  # the class token has no place
+    patches = patches / patches.sum(dim=-1, keepdim=True)
+    looked = (patches * pixels).sum(dim=-1)
+    return looked.mean(dim=(0, -1))
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    weights = (2 * random(3, 2, 4, 10, 10, seed=97)).softmax(dim=-1)
+    yield "distance with 3 × 3 patches of 7 pixels", answer(weights, 7)
+    weights = (2 * random(2, 3, 2, 17, 17, seed=98)).softmax(dim=-1)
+    yield "distance with 4 × 4 patches of 2 pixels", answer(weights, 2)
+
+
+PIXELS, PATCHES = "torch.cdist(place, place) * patch_size", "weights[..., 1:, 1:]"
+NORM = "patches = patches / patches.sum(dim=-1, keepdim=True)"
+LOOKED, END = "(patches * pixels).sum(dim=-1)", "return looked.mean(dim=(0, -1))"
+
+SLIPS = (
+    ({NORM: ""},
+     "leave the rows as they are after the class token is gone: they sum to less than 1 then, and the distance "
+     "comes out too short. Divide each row by its sum"),
+    ({PIXELS: f"nn.functional.pad({PIXELS}, (1, 0, 1, 0))", PATCHES: "weights", NORM: ""},
+     "keep the class token, at distance 0 from everything: it has no place in the picture. Leave out its row and "
+     "its column, and make the rest of each row sum to 1"),
+    ({PATCHES: "weights[..., :-1, :-1]"}, "leave out the last token in place of the class token, which is the first"),
+    ({PATCHES: "weights[..., :-1, :-1]", NORM: ""},
+     "leave out the last token in place of the class token, which is the first, and leave the rows as they are: "
+     "divide each by its sum"),
+    ({NORM: "patches = patches / patches.sum(dim=-2, keepdim=True)", LOOKED: "(patches * pixels).sum(dim=-2)"},
+     "mix up who looks and what is looked at: a row is the query, so sum over the last dimension"),
+    ({PIXELS: "torch.cdist(place, place)"}, "count in patches: one patch to the next is patch_size pixels"),
+    ({PIXELS: "torch.cdist(place, place) ** 2 * patch_size"}, "forget the square root of the distance"),
+    ({PIXELS: "(torch.cdist(place, place) * patch_size) ** 2"},
+     "forget the square root of the distance, so that the result is in square pixels"),
+    ({PIXELS: "torch.cdist(place, place, p=1) * patch_size"},
+     "add the steps down and the steps across: the straight line is the root of the sum of squares"),
+    ({"torch.cartesian_prod(number, number).float()": "torch.arange(grid * grid)",
+      PIXELS: "(place[:, None] - place).abs() * patch_size"},
+     "take how far apart the patches' numbers are: patch 3 may lie right below patch 0. Use row and column"),
+    ({LOOKED: "(patches * pixels).mean(dim=-1)"},
+     "average over the keys: the weights are the average already, so sum over the last dimension"),
+    ({END: "return looked.sum(dim=-1).mean(dim=0)"}, "add up the distances of all query patches: take their mean"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=attention_distance,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "First a table of distances: how many pixels lie between patch i and patch j? Each patch has a row and a "
+        "column (torch.cartesian_prod gives them all), and torch.cdist measures from each place to each other.",
+        "Drop row 0 and column 0, divide each row by its sum, multiply with the table, sum over the last dimension: "
+        "one distance for each query patch. Then the mean over pictures and query patches.",
+    ),
+    same=(
+        {
+            "cartesian_prod(number, number).float()": "cartesian_prod(number, number).float() * patch_size",
+            PIXELS: "(place[:, None] - place).pow(2).sum(dim=-1).sqrt()",
+        },
+        {NORM: "", LOOKED: "(patches * pixels).sum(dim=-1) / patches.sum(dim=-1)"},
+        {LOOKED: 'torch.einsum("nlhij,ij->nlhi", patches, pixels)', END: "return looked.mean(dim=-1).mean(dim=0)"},
+    ),
+    tolerance=1e-5,
+)

@@ -1,0 +1,231 @@
+"""Exercise: a context manager that records the attention weights of any model and leaves no trace."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision import models
+
+from mnist_vit.model import VisionTransformer
+
+from ..checking import Exercise, Mistake, random, randomise
+
+
+@contextmanager
+def record(model: nn.Module) -> Iterator[list[Tensor]]:
+    """with record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
+    kept, handles = [], []
+
+    def ask_for_weights(module, args, kwargs):
+        return args, kwargs | {"need_weights": True, "average_attn_weights": False}
+
+    def keep(module, args, output):
+        kept.append(output[1])
+
+    for module in model.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))
+            handles.append(module.register_forward_hook(keep))
+    # Everything after the yield must happen however the block ends, so it stands in `finally`.
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Stop(Exception):
+    """Raised by the check inside the learner's ``with`` block."""
+
+
+class _Masked(nn.Module):
+    """No Vision Transformer: one attention layer, which is called with a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return self.mix(x, x, x, need_weights=False, attn_mask=mask)[0]
+
+
+def _traces(model: nn.Module) -> str:
+    """Hooks on any module, and forwards that were replaced."""
+    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+    hooks += len(getattr(torch.nn.modules.module, "_global_forward_hooks", ()))
+    return f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced forwards"
+
+
+class _Recording:
+    """A learner's context manager, entered and left with sentences for what does not fit."""
+
+    def __init__(self, answer: Any, model: nn.Module) -> None:
+        self.manager = answer(model)
+        if not (hasattr(type(self.manager), "__enter__") and hasattr(type(self.manager), "__exit__")):
+            raise Mistake(
+                "`with record(model) as kept:` does not work: what record(model) gives is no context manager. Put "
+                "@contextmanager above a function that yields, or write a class with __enter__ and __exit__."
+            )
+
+    def __enter__(self) -> list[Tensor]:
+        kept = self.manager.__enter__()
+        problem = None
+        if not isinstance(kept, list):
+            problem = f"what is yielded must be the list that the weights are put into, not a {type(kept).__name__}."
+        elif kept:
+            problem = (
+                "the list is not empty when the block begins. Begin each recording with a list of its own, made inside "
+                "the function: no global and no default argument."
+            )
+        if problem is not None:
+            self.manager.__exit__(None, None, None)
+            raise Mistake(problem)
+        return kept
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self.manager.__exit__(*error)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    if not callable(answer):
+        raise Mistake("give the function itself: check.record(record).")
+    model = randomise(models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3))  # torchvision's, as it is
+    model.train()
+    images = random(2, 3, 12, 12, seed=91)
+    plain = model(images)
+    with _Recording(answer, model) as kept:
+        logits = model(images)
+    yield "logits while recording", logits
+    yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
+    if not kept:
+        raise Mistake(
+            "the list is empty after a forward pass: no hook ran, or the weights went into another list. Hook every "
+            "nn.MultiheadAttention in model.modules(), and put weights into the list that is yielded with append: "
+            "kept = kept + [...] makes a new one."
+        )
+    yield "weights of layer 0", kept[0]
+    yield "number of tensors kept for 3 layers", len(kept)
+    yield "weights of layer 1", kept[1]
+    yield "weights of layer 2", kept[2]
+    yield "what is left behind", _traces(model)
+    yield "whether the model is still in train mode", all(module.training for module in model.modules())
+
+    with _Recording(answer, model) as again:
+        model(images)
+        model(images)
+    yield "number of tensors kept from 2 forward passes in a second block", len(again)
+
+    masked = randomise(_Masked())
+    images = random(2, 5, 8, seed=90)
+    plain, calls = masked(images), []
+    masked.mix.register_forward_hook(lambda *call: calls.append(call))  # somebody else's
+    with _Recording(answer, masked) as kept:
+        output = masked(images)
+    yield (
+        "whether a layer that is called with a mask gives the same while recording",
+        bool(torch.allclose(output, plain, atol=1e-4)),
+    )
+    yield "weights of a layer that is called with a mask", kept[0] if kept else None
+    calls.clear()
+    masked(images)
+    yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
+
+    ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
+    out = False
+    try:
+        with _Recording(answer, ours) as kept:
+            ours(random(1, 1, 8, 8, seed=92))
+            raise _Stop
+    except _Stop:
+        out = True
+    yield "whether an exception in the block gets out of it", out
+    yield "what is left behind after an exception", _traces(ours)
+    yield "number of tensors kept before the exception", len(kept)
+
+
+PRE_HOOK = "handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))"
+HOOK = "handles.append(module.register_forward_hook(keep))"
+LAYERS, ALL_HEADS, WEIGHTS = "for module in model.modules():", ', "average_attn_weights": False', "output[1]"
+ATTENTION_LAYERS = "[m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]"
+KEEP = """def keep(module, args, output):
+        kept.append(output[1])"""
+REMOVE = """for handle in handles:
+            handle.remove()"""
+LATER = f"""try:
+        yield kept
+    finally:
+        {REMOVE}"""
+# No hooks: another forward for as long as the block lasts. How it is put back is left to choose.
+REPLACE = {
+    KEEP: """def replaced(forward):
+        def recording(*args, **kwargs):
+            output = forward(*args, **kwargs | {"need_weights": True, "average_attn_weights": False})
+            kept.append(output[1])
+            return output
+
+        return recording""",
+    PRE_HOOK: "handles.append((module, module.forward))",
+    HOOK: "module.forward = replaced(module.forward)",
+}
+
+SLIPS = (
+    ({PRE_HOOK: ""},
+     "keep the second output without asking for it: the model calls its layers with need_weights=False, so None "
+     "comes back. A pre-hook with with_kwargs=True can change that"),
+    ({ALL_HEADS: ""},
+     "ask for need_weights=True and no more: torch then gives the mean over the heads. Ask for "
+     "average_attn_weights=False too"),
+    ({WEIGHTS: "output[0]"},
+     "keep the first of the two outputs: that is the layer output. The weights are the second"),
+    ({WEIGHTS: "output[1][:, :, 0]"},
+     "keep the class token's row only: keep all rows, so that any patch can be asked later"),
+    ({WEIGHTS: "output[1].mean(dim=0)"}, "average over the pictures: each has weights of its own"),
+    ({LAYERS: f"for module in {ATTENTION_LAYERS}[-1:]:"},
+     "hook the last layer only: every nn.MultiheadAttention in model.modules() needs its hooks"),
+    ({LAYERS: f"for module in {ATTENTION_LAYERS}[:1]:"},
+     "hook the first layer only: go through all of model.modules()"),
+    ({REMOVE: "pass"}, "never remove the hooks: keep what register_forward_hook returns, and call its remove()"),
+    ({PRE_HOOK: "module.register_forward_pre_hook(ask_for_weights, with_kwargs=True)"},
+     "remove the forward hooks and leave the pre-hooks: from then on every layer makes weights for nobody. Remove "
+     "both kinds"),
+    ({REMOVE: "for module in model.modules():\n            module._forward_hooks.clear()\n"
+              "            module._forward_pre_hooks.clear()"},
+     "take away all hooks of the layers, somebody else's too: keep what register_forward_hook returns, and call its "
+     "remove()"),
+    ({"kwargs | {": "{"},
+     "give the layer two keywords in place of those that it was called with, so that its mask is lost: keep them, "
+     "kwargs | {…}"),
+    ({**REPLACE, "handle.remove()": "handle[0].forward = handle[1]"},
+     "put the old forward back as an attribute of the layer, where it hides the class's for ever: take yours away "
+     "with del layer.forward, or use hooks"),
+    ({LATER: "yield kept\n    for handle in handles:\n        handle.remove()"},
+     "remove the hooks after the yield without `finally`: an exception in the block jumps over that line. Write "
+     "try: yield … finally: …"),
+    ({"finally:": "except Exception:\n        pass\n    finally:"},
+     "swallow the exception of the block: the hooks must go, and the exception must get out. Use `finally`, without "
+     "`except` or `return`"),
+    ({"kept, handles = [], []": "kept, handles = [], []\n    model.eval()"},
+     "switch the model to eval mode and leave it there: whoever records may be training. Leave the mode alone"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=record,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        "It is the class of the notebook in another order: register, `yield` the list, remove. What runs before the "
+        "yield happens when the block is entered.",
+        "Each layer needs two hooks: a pre-hook (with_kwargs=True) that adds need_weights=True and "
+        "average_attn_weights=False to the keywords, and a forward hook that appends output[1]. Keep all handles. Put "
+        "the yield between `try:` and `finally:`, and remove the handles in `finally`.",
+    ),
+    same=(
+        {**REPLACE, "handle.remove()": "del handle[0].forward"},
+        {f"{PRE_HOOK}\n            {HOOK}": f"{HOOK}\n            {PRE_HOOK}", WEIGHTS: "output[1].detach()"},
+    ),
+    tolerance=1e-5,
+)

@@ -1,0 +1,80 @@
+"""Exercise: attention rollout (Abnar and Zuidema 2020), the attention of all layers multiplied."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, random
+
+
+def my_rollout(weights: Tensor) -> Tensor:
+    """(n, num_layers, num_heads, seq_length, seq_length) -> (n, seq_length, seq_length)."""
+    identity = torch.eye(weights.shape[-1])
+    total = identity.expand(len(weights), -1, -1)
+    for layer in weights.mean(dim=2).unbind(dim=1):
+        mixed = layer + identity  # the residual connection: each token also keeps itself
+        mixed = mixed / mixed.sum(dim=-1, keepdim=True)
+        total = mixed @ total  # the later layer stands on the left
+    return total
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    yield "rollout of 3 layers", answer((2 * random(2, 3, 2, 5, 5, seed=95)).softmax(dim=-1))
+    yield "rollout of 2 layers", answer((2 * random(1, 2, 4, 5, 5, seed=96)).softmax(dim=-1))
+
+
+START, HEADS, LAYERS = "identity.expand(len(weights), -1, -1)", "mean(dim=2)", "weights.mean(dim=2).unbind(dim=1)"
+ADD, NORM = "mixed = layer + identity", "mixed = mixed / mixed.sum(dim=-1, keepdim=True)"
+MULTIPLY, END = "mixed @ total", "return total"
+
+SLIPS = (
+    ({ADD: "mixed = layer"},
+     "leave out the identity: the residual connection hands every token on as it is. Add torch.eye to each layer "
+     "before the rows are made to sum to 1"),
+    ({NORM: ""},
+     "add the identity and do not make the rows sum to 1 again: they sum to 2 then, and to 4 after two layers. "
+     "Divide each row by its sum"),
+    ({NORM: "mixed = mixed / mixed.sum(dim=-2, keepdim=True)"},
+     "make the columns sum to 1 in place of the rows: a row is what one token is made of, so sum over dim=-1"),
+    ({MULTIPLY: "total @ mixed"},
+     "multiply the layers in the wrong order: the first layer works first, so it stands on the right, and each "
+     "later one is multiplied from the left"),
+    ({LAYERS: "[weights.mean(dim=(1, 2))]"},
+     "take the mean over the layers: what layer 1 looks at was already mixed by layer 0, so multiply them"),
+    ({MULTIPLY: "mixed"}, "give the last layer alone: multiply it with what the layers before it gave"),
+    ({START: "torch.ones(1)", MULTIPLY: "mixed * total"},
+     "multiply number by number, with *: a chain of mixtures is a matrix product, @"),
+    ({MULTIPLY: "mixed * total"},
+     "multiply number by number, with *, so that only the diagonal is left of the identity: a chain of mixtures is "
+     "a matrix product, @"),
+    ({HEADS: "sum(dim=2)"},
+     "sum over the heads in place of their mean: the identity then weighs less than the residual connection does. "
+     "Use mean"),
+    ({LAYERS: "weights.unbind(dim=1)", START: "identity", END: "return total.mean(dim=1)"},
+     "roll out each head by itself and take the mean at the end: a token mixes the heads in every layer, so take "
+     "the mean before the layers are multiplied"),
+    ({HEADS: "amax(dim=2)"},
+     "take the largest head at each place: rollout as in the paper takes the mean over the heads"),
+    ({END: "return total.transpose(-2, -1)"},
+     "give the result transposed: rows are output tokens, columns are input tokens"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_rollout,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "One layer first: average its heads. What does the residual connection add to that matrix, so that a token "
+        "also keeps itself? And what must each row then sum to?",
+        "For each layer, weights.mean(dim=2).unbind(dim=1): plus the identity (torch.eye), each row divided by its "
+        "sum. Begin with the identity as total and multiply each layer to it with @ from the left, first layer first.",
+    ),
+    same=(
+        {ADD: "mixed = 0.5 * layer + 0.5 * identity", NORM: ""},
+        {NORM: "", END: "return total / total.sum(dim=-1, keepdim=True)"},
+        {LAYERS: "reversed(weights.mean(dim=2).unbind(dim=1))", MULTIPLY: "total @ mixed"},
+    ),
+)

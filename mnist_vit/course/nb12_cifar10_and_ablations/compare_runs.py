@@ -1,0 +1,108 @@
+"""Exercise: when a difference between runs with several seeds is one."""
+
+import statistics  # noqa: F401, some slips take it
+from collections.abc import Iterator
+from typing import Any
+
+from ..checking import Exercise, Mistake
+
+
+def compare_runs(base: list[float], variant: list[float]) -> str:
+    "Returns better, worse or unclear: how the variant does, compared with the base."
+    difference = sum(variant) / len(variant) - sum(base) / len(base)
+    # How far apart runs are that differ in nothing but the seed.
+    spread = max(max(base) - min(base), max(variant) - min(variant))
+    if abs(difference) <= spread:
+        return "unclear"
+    return "better" if difference > 0 else "worse"
+
+
+PAIRS: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
+    ((89, 90, 91), (94, 95, 96)),  # plain
+    ((90, 84, 91), (95, 89, 94)),  # in no order
+    ((91, 84, 90), (96, 89, 95)),
+    ((89, 90, 91), (84, 85, 86)),
+    ((89, 90, 91), (90, 91, 92)),  # less than the spread
+    ((89, 90, 91), (88.5, 89.5, 90.5)),
+    ((90, 90.5, 91), (88, 93, 98)),  # the variant varies
+    ((85, 90, 95), (94, 94, 94)),  # the base varies
+    ((94, 94, 94), (85, 90, 95)),
+    ((90, 90, 91), (80, 81, 92)),  # the best run is better, the mean is not
+    ((90, 91, 91), (91.8, 91.8, 91.9)),  # the best runs are nearer than the means
+    ((89, 90, 91), (90.5, 91.5, 92.5)),  # more than a standard deviation
+    ((80, 85, 89), (90, 90, 91)),  # all runs above, and yet
+    ((80, 80, 84), (83, 88, 88)),  # not all runs above, and yet
+    ((88, 90, 92), (94, 95, 99)),  # more than the larger spread, less than both
+    ((90, 90, 92), (91.7, 91.7, 91.9)),  # between half of the spread and the standard deviation
+    ((89, 90, 91), (89.9, 90.9, 91.9)),  # between the two kinds of standard deviation
+    ((89, 91), (89.5, 90, 90.5, 91)),  # not as many runs of one as of the other
+    ((90, 91), (92, 92, 94, 94, 94, 94)),  # the same, and the first ones are nearer than the means
+    ((93, 94, 95, 96), (80, 82)),
+)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    given = [answer([float(run) for run in base], [float(run) for run in variant]) for base, variant in PAIRS]
+    if any(one is None for one in given):
+        yield "verdict", None
+        return
+    for one in given:
+        if one not in ("better", "worse", "unclear"):
+            raise Mistake('the answer must be one of the words "better", "worse" and "unclear".')
+    shown = (f"base {', '.join(f'{run:g}' for run in base)} and variant {', '.join(f'{run:g}' for run in variant)}"
+             for base, variant in PAIRS)  # fmt: skip
+    yield "a right verdict", [f"{one} for {pair}" for pair, one in zip(shown, given, strict=True)]
+
+
+DIFFERENCE = "sum(variant) / len(variant) - sum(base) / len(base)"
+SPREAD = "max(max(base) - min(base), max(variant) - min(variant))"
+END = 'return "better" if difference > 0'
+
+SLIPS = (
+    ({SPREAD: "0"}, "compare the means and nothing else: with other seeds the order may be another"),
+    ({DIFFERENCE: "max(variant) - max(base)"},
+     "compare the best runs with the spread: the luckiest seed says little; compare the means"),
+    ({DIFFERENCE: "max(variant) - max(base)", SPREAD: "0"},
+     "compare the best runs and nothing else: the luckiest seed says little; compare the means with the spread"),
+    ({"abs(difference)": "difference"}, "forget the sign: a difference below minus the spread is a difference, too"),
+    ({END: 'return "better" if difference < 0'},
+     "subtract the wrong way round: the variant is better if its mean is the larger one"),
+    ({SPREAD: "min(max(base) - min(base), max(variant) - min(variant))"},
+     "take the smaller of the two spreads: the runs that vary more decide how far chance goes"),
+    ({SPREAD: "max(base) - min(base)"}, "look at the spread of the base only: the variant's runs vary, too"),
+    ({SPREAD: "max(variant) - min(variant)"}, "look at the spread of the variant only: the base's runs vary, too"),
+    ({SPREAD: "max(statistics.stdev(base), statistics.stdev(variant))"},
+     "take too small a spread, such as the standard deviation: here it is the largest minus the smallest"),
+    ({SPREAD: "max(statistics.pstdev(base), statistics.pstdev(variant))"},
+     "take too small a spread, such as the standard deviation of numpy's std: here it is the largest minus the "
+     "smallest"),
+    ({SPREAD: f"{SPREAD} / 2"},
+     "take half of the spread: the largest minus the smallest is the border, not a reach to either side"),
+    ({DIFFERENCE: "statistics.median(variant) - statistics.median(base)"},
+     "compare the runs in the middle (the medians): compare the means"),
+    ({SPREAD: "max(base) - min(base) + max(variant) - min(variant)"},
+     "add the two spreads: the larger one is asked for"),
+    ({SPREAD: "(max(base) - min(base) + max(variant) - min(variant)) / 2"},
+     "take the mean of the two spreads: the larger one is asked for"),
+    ({SPREAD: "max(base + variant) - min(base + variant)"},
+     "take the spread of all runs together: the difference that you test is part of it"),
+    ({"abs(difference) <= spread": "max(base) >= min(variant) and max(variant) >= min(base)"},
+     "ask whether the runs overlap: compare the difference of the means with the larger spread"),
+    ({DIFFERENCE: "sum(variant) / 3 - sum(base) / 3"},
+     "divide by 3: there need not be three runs. Divide each sum by how many there are, len(…)"),
+    ({DIFFERENCE: "sum(v - b for b, v in zip(base, variant)) / min(len(base), len(variant))"},
+     "take the runs in pairs, so that those without a partner are lost: compare the two means"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=compare_runs,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Two numbers decide: how far the means are apart, and how far runs that differ only in the seed are apart.",
+        "The mean of the runs is sum(base) / len(base). spread = max(max(base) - min(base), max(variant) - "
+        "min(variant)). If the difference of the means is not larger than that, either way, say so.",
+    ),
+    same=({"abs(difference) <= spread": "-spread <= difference <= spread"},),
+)

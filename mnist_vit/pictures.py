@@ -1,0 +1,205 @@
+"""Pictures from anywhere: a folder of them as one tensor, or one in the form that a model wants.
+
+What cannot be used is left out and named, with the reason. Nothing in a folder is executed.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from .errors import DataError
+
+__all__ = ["digit_to_tensor", "open_picture", "picture_to_tensor", "read_folder"]
+
+
+def read_folder(
+    folder: str | Path, split: str, image_size: int, channels: int
+) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
+    """Read one subfolder of pictures per class; see ``data.load_folder``.
+
+    Returns:
+        uint8 (n, channels, image_size, image_size); int64 (n,); the names of the classes; which pictures, in words.
+
+    Raises:
+        DataError: no such folder or split, fewer than two classes, nothing that can be read, or more than fits.
+    """
+    folder = Path(folder).expanduser()
+    source, held_out = _find_split(folder, split)
+    notes: list[str] = []
+    home = folder if source == folder else folder / "train"  # the classes are those of the training images
+    classes = _find_classes(home, notes)
+    strange = sorted({p.name for p in _subfolders(source)} - {p.name for p in _subfolders(home)})
+    if strange:
+        raise DataError(f"{source} has classes that {home} has no pictures of: {', '.join(strange)}")
+    paths = [(path, label) for label, name in enumerate(classes) for path in _files(source / name, held_out)]
+    if not paths and held_out is not None:
+        raise DataError(f"{source} has too few pictures for the split {split}: every tenth of a class is for "
+                        "validation. Add pictures, or name the split all")  # fmt: skip
+    _check_memory(source, len(paths), image_size, channels)
+
+    images = torch.empty(len(paths), channels, image_size, image_size, dtype=torch.uint8)
+    labels = torch.empty(len(paths), dtype=torch.long)
+    count = 0
+    for path, label in tqdm(paths, desc=f"reading {folder.name}", unit=" pictures", leave=False, disable=None):
+        try:
+            images[count] = picture_to_tensor(open_picture(path), image_size, channels)
+        except DataError as error:  # the remedy, after the last colon, is for a single picture
+            notes.append(str(error).removeprefix(f"{source}/").rpartition(": ")[0])
+        else:
+            labels[count] = label
+            count += 1
+    if notes:
+        more = f", and {len(notes) - 5} more" if len(notes) > 5 else ""
+        warnings.warn(f"{source}: left out: {'; '.join(notes[:5])}{more}", stacklevel=3)
+    if count == 0:
+        raise DataError(f"{source} holds no image that can be read: it needs one subfolder of images per class")
+    return images[:count], labels[:count], classes, f"{count:,} images of {source} ({split})"
+
+
+def open_picture(path: str | Path) -> Any:
+    """A picture file as a Pillow image, turned as its camera says; DataError, with the reason, for what is none."""
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as picture:
+                frames = getattr(picture, "n_frames", 1)
+                if frames > 1 and picture.format in ("GIF", "PNG", "WEBP"):
+                    raise DataError(f"{path} is an animation of {frames} frames: give one picture")
+                if picture.mode == "F":
+                    raise DataError(f"{path} has floating-point pixels: save it with 8 or 16 bits a pixel")
+                picture.load()
+                return ImageOps.exif_transpose(picture)
+    except DataError:
+        raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        most = (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
+        raise DataError(f"{path} has more than {most} million pixels: make it smaller") from error
+    except Exception as error:  # whatever a broken file makes Pillow raise
+        reason = getattr(error, "strerror", None) or "empty, damaged or no picture"
+        raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
+
+
+def picture_to_tensor(picture: Any, image_size: int, channels: int) -> Tensor:
+    """A Pillow image of any mode -> uint8 (channels, image_size, image_size): the middle square, resized."""
+    from PIL import Image, ImageOps
+    from torchvision.transforms.v2 import functional as transforms
+
+    picture = _eight_bits(picture).convert("L" if channels == 1 else "RGB")
+    picture = ImageOps.fit(picture, (image_size, image_size), Image.Resampling.BILINEAR)
+    return transforms.pil_to_tensor(picture)
+
+
+def digit_to_tensor(picture: Any) -> Tensor:
+    """A Pillow image of a drawn digit -> uint8 (1, 28, 28), in the form MNIST's digits have.
+
+    Dark ink on light paper is turned round, the digit is cut out, scaled to 20 pixels and placed so that its centre of
+    mass is in the middle. A 28 by 28 picture on black is taken as it is.
+
+    Source: the form is that of LeCun, Cortes & Burges, "The MNIST database of handwritten digits".
+    """
+    from torchvision.transforms.v2 import functional as transforms
+
+    ink = transforms.pil_to_tensor(_eight_bits(picture).convert("L")).float() / 255
+    paper = ink.median()
+    if paper <= 0.5 and ink.shape == (1, 28, 28):
+        return (ink * 255).round().to(torch.uint8)
+    ink = (paper - ink if paper > 0.5 else ink - paper).clamp(min=0)
+    if ink.max() < 0.1:
+        raise DataError("there is no ink in the picture: draw a digit that stands out from its paper")
+    ink = ((ink / ink.max() - 0.25) / 0.75).clamp(min=0)  # shadows and the grain of the paper go
+    rows, columns = ink[0].amax(dim=1).nonzero()[:, 0], ink[0].amax(dim=0).nonzero()[:, 0]
+    ink = ink[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    ink = transforms.resize(ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True)
+
+    height, width = ink.shape[1:]
+    weight = ink[0] / ink.sum()
+    middle_y = float((weight.sum(dim=1) * torch.arange(height)).sum())
+    middle_x = float((weight.sum(dim=0) * torch.arange(width)).sum())
+    top = min(max(0, round(13.5 - middle_y)), 28 - height)
+    left = min(max(0, round(13.5 - middle_x)), 28 - width)
+    digit = torch.zeros(1, 28, 28, dtype=torch.uint8)
+    digit[:, top : top + height, left : left + width] = (ink * 255 / ink.max()).round().to(torch.uint8)
+    return digit
+
+
+def _eight_bits(picture: Any) -> Any:
+    """16 bits a pixel become 8, not cut off at 255; what can be seen through becomes white paper."""
+    import numpy as np
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        pixels = np.asarray(picture).astype(np.int64)
+        return Image.fromarray((pixels // 257 if pixels.max() > 255 else pixels).clip(0, 255).astype(np.uint8))
+    if picture.has_transparency_data:
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
+    return picture
+
+
+def _find_split(folder: Path, split: str) -> tuple[Path, bool | None]:
+    """Where a split lies, and whether to take every tenth picture (True), all others (False) or all (None)."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder")
+    if not _subfolders(folder / "train"):  # a folder called train that holds pictures is a class
+        if split == "test":
+            raise DataError(f"{folder} has no folder test/: name the split all, train or validation")
+        return folder, None if split == "all" else split == "validation"
+    if split == "all":
+        raise DataError(f"{folder} has splits of its own: name the split train, validation or test")
+    if split == "test" or (folder / "validation").is_dir():
+        if not (folder / split).is_dir():
+            raise DataError(f"{folder} has no folder {split}/: name the split train or validation")
+        return folder / split, None
+    return folder / "train", split == "validation"
+
+
+def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
+    """The names of the subfolders that hold files; what else lies there is noted."""
+    loose, classes = len(_files(source)), []
+    for path in _subfolders(source):
+        files, nested = _files(path), len(_subfolders(path))
+        if files:
+            classes.append(path.name)
+        else:
+            notes.append(f"{path.name}/ (no picture in it)")
+        if nested:
+            notes.append(f"{nested} folders inside {path.name}/ (only one level of folders is read)")
+    if loose:
+        notes.append(f"{loose} files outside the folders of the classes")
+    if len(classes) < 2:
+        raise DataError(f"{source} has pictures in {len(classes)} subfolders{': ' if classes else ''}"
+                        f"{', '.join(classes)}. It needs one subfolder of images per class, two at least")  # fmt: skip
+    return tuple(classes)
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and p.name[0] != ".") if folder.is_dir() else []
+
+
+def _files(folder: Path, held_out: bool | None = None) -> list[Path]:
+    """The files of a folder, hidden ones aside; every tenth (True), all others (False) or all (None)."""
+    files = sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != ".") if folder.is_dir() else []
+    return [p for i, p in enumerate(files) if held_out is None or (i % 10 == 9) == held_out]
+
+
+def _check_memory(source: Path, count: int, image_size: int, channels: int) -> None:
+    """Raise DataError, before a picture is read, where the tensor would not fit."""
+    needed, free = count * channels * image_size**2, _free_memory()
+    if free is not None and needed > 0.8 * free:
+        raise DataError(f"{source}: {count:,} images of {channels} x {image_size} x {image_size} need "
+                        f"{needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. "
+                        "Use a part of them, or smaller ones")  # fmt: skip
+
+
+def _free_memory() -> int | None:
+    """Bytes of memory that may still be used; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None

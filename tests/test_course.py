@@ -1,0 +1,319 @@
+"""The exercises: right answers pass, each known slip is called by its name, nothing else passes, nothing crashes."""
+
+import ast
+import os
+import random
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import NOTEBOOKS, accept, code_cells, notebooks, reject, tagged, tree
+from torch import Tensor, nn
+
+from mnist_vit import check, course, model
+from mnist_vit.course.checking import Exercise, verdict
+
+ROOM = {exercise.name: room for room in course.rooms() for exercise in course.exercises(room)}
+EXERCISES = list(check.EXERCISES.values())
+SLIPS = [(exercise, number) for exercise in EXERCISES for number in range(len(exercise.slips))]
+
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+
+
+def stub(exercise: Exercise) -> Any:
+    """The answer as it stands in the notebook, unsolved; what it needs are the notebook's imports and the model."""
+    path = NOTEBOOKS / f"{ROOM[exercise.name]}.ipynb"
+    names = {name: getattr(model, name) for name in model.__all__}
+    for cell in code_cells(path):
+        imports = [node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), path.name, "exec"), names)
+    exec(tagged(path, "exercise")[exercise.name].source, names)
+    return names[exercise.answer.__name__]
+
+
+def fails(exercise: Exercise, answer: Any) -> str:
+    """The sentence with which an answer fails."""
+    passed, sentence = verdict(exercise, answer)
+    assert not passed, f"passes: {sentence}"
+    assert sentence.startswith(f"{exercise.name}: ")
+    assert "\n" not in sentence
+    assert len(sentence) < 800
+    return sentence
+
+
+# ---------------------------------------------------------------------------------------------- rooms and sources
+
+
+def test_every_notebook_has_a_room_of_its_own_name() -> None:
+    assert course.rooms() == [path.stem for path in notebooks()]
+    assert len(ROOM) == len(EXERCISES), "two exercises have one name"
+
+
+@pytest.mark.parametrize("room", [room for room in course.rooms() if course.exercises(room)])
+def test_solutions_are_made_from_the_sources_of_the_checks(room: str) -> None:
+    path = NOTEBOOKS / "solutions" / f"{room}.py"
+    assert path.read_text(encoding="utf-8") == course.solutions(room), "python notebooks/refresh.py --solutions"
+    made = runpy.run_path(str(path))  # it runs from top to bottom, with nothing but what a learner has
+    for exercise in course.exercises(room):
+        passed, sentence = verdict(exercise, made[exercise.answer.__name__])
+        assert passed, sentence
+        assert sentence.startswith(f"{exercise.name}: correct (")
+
+
+@pytest.mark.parametrize(("exercise", "number"), SLIPS, ids=lambda value: getattr(value, "name", value))
+def test_slip_is_an_edit_and_fails_with_its_own_sentence(exercise: Exercise, number: int) -> None:
+    mutant, does = exercise.mutants[number]  # each old text stands in the solution exactly once, or this raises
+    assert does == does.strip().rstrip(".") != ""
+    assert fails(exercise, mutant).endswith(f" You get exactly this when you {does}.")
+
+
+@each_exercise
+def test_other_ways_to_write_the_solution_are_right(exercise: Exercise) -> None:
+    for other in exercise.others:
+        passed, sentence = verdict(exercise, other)
+        assert passed, sentence
+
+
+@each_exercise
+def test_stub_fails_kindly(exercise: Exercise) -> None:
+    assert "not solved yet" in fails(exercise, stub(exercise))
+
+
+@each_exercise
+def test_order_in_which_parameters_are_made_is_free(exercise: Exercise) -> None:
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        made = exercise.answer(*args, **kwargs)
+        if isinstance(made, nn.Module) and not isinstance(made, nn.Sequential):
+            for registered in (made._parameters, made._modules):
+                for name in list(registered)[::-1]:
+                    registered[name] = registered.pop(name)
+        return made
+
+    assert verdict(exercise, answer) == verdict(exercise, exercise.answer)
+
+
+# ------------------------------------------------------------------------------------------------ any other answer
+
+
+def is_module_class(answer: Any) -> bool:
+    """Whether the answer is a class of modules."""
+    return isinstance(answer, type) and issubclass(answer, nn.Module)
+
+
+def spoiled(answer: Any, change: Callable[[Any, tuple], Any]) -> Any:
+    """The answer, with all that it gives changed: by what it gave and what it was given."""
+    if is_module_class(answer):
+
+        def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            return spoil(answer.forward(self, *args, **kwargs), args, change)
+
+        return type("Spoiled", (answer,), {"forward": forward})
+    if callable(answer):
+        return lambda *args, **kwargs: spoil(answer(*args, **kwargs), args, change)
+    return spoil(answer, (), change)
+
+
+def spoil(value: Any, given: tuple, change: Callable[[Any, tuple], Any]) -> Any:
+    """Change a value, or each part of it; of a module parameters and output; and what was filled in place."""
+    if isinstance(value, tuple | list):
+        return type(value)(spoil(part, given, change) for part in value)
+    if isinstance(value, dict):
+        return {key: spoil(part, given, change) for key, part in value.items()}
+    if isinstance(value, nn.Module):
+        for parameter in value.parameters():
+            parameter.data = spoil(parameter.data, given, change)
+        forward = value.forward
+        value.forward = lambda *args, **kwargs: spoil(forward(*args, **kwargs), args, change)
+        return value
+    if value is None:
+        for part in given:
+            if isinstance(part, nn.Module):
+                spoil(part, given, change)
+            elif isinstance(part, Tensor):
+                part.data = spoil(part.data, given, change)
+        return None
+    return change(value, given)
+
+
+def zeros(value: Any, given: tuple) -> Any:
+    return torch.zeros_like(value) if isinstance(value, Tensor) else type(value)()
+
+
+def the_input(value: Any, given: tuple) -> Any:
+    """What was given, of the right shape if there is such a thing."""
+    tensors = [part for part in given if isinstance(part, Tensor)]
+    alike = [part for part in tensors if isinstance(value, Tensor) and part.shape == value.shape]
+    return (alike or tensors or [*given, "input"])[0]
+
+
+def wrong_dtype(value: Any, given: tuple) -> Any:
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype == torch.float64 else value.double()
+    return list(value) if isinstance(value, str) else str(value)
+
+
+def a_little_more(value: Any, given: tuple) -> Any:
+    """Wrong by little, everywhere: far more than rounding, far less than a glance shows."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, Tensor) and not value.is_floating_point():
+        return value + 1
+    return value + "." if isinstance(value, str) else value + 1 if isinstance(value, int) else value * 1.01 + 0.001
+
+
+@each_exercise
+def test_right_shape_is_not_enough(exercise: Exercise) -> None:
+    accept(exercise.name, spoiled(exercise.answer, lambda value, given: value))  # the wrapping itself is right
+    for change in (zeros, the_input, wrong_dtype, a_little_more):
+        fails(exercise, spoiled(exercise.answer, change))
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises, whatever it is given."""
+
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return answer
+
+
+class Unprintable(Exception):
+    """Cannot even be told."""
+
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+    __repr__ = __str__
+
+
+class NoException(BaseException):
+    """Not caught by ``except Exception``."""
+
+
+ODD: list[Any] = [None, "42", float("nan"), 10**400, np.ones((2, 3)), dict, nn.Linear(2, 3), (None, None)]
+ODD += [torch.zeros(0), torch.eye(3).to_sparse(), torch.zeros(2, 3, device="meta"), torch.zeros(2, 3).to(torch.cfloat)]
+ODD += [(lambda kept: kept.append(kept) or kept)([])]  # a list that holds itself
+ERRORS = [ValueError("two\nlines"), KeyError("x"), SystemExit(1), RecursionError(), StopIteration(), GeneratorExit()]
+ERRORS += [Unprintable(), NoException("x"), NotImplementedError("torch says so"), AssertionError(), MemoryError()]
+
+
+@each_exercise
+def test_no_answer_gets_a_traceback_out(exercise: Exercise, capsys: pytest.CaptureFixture) -> None:
+    for odd in ODD:
+        fails(exercise, odd)
+        fails(exercise, lambda *args, odd=odd, **kwargs: odd)
+    for error in ERRORS:
+        fails(exercise, raising(error))
+    for odd in ODD[-3:]:  # in the right places
+        fails(exercise, spoiled(exercise.answer, lambda value, given, odd=odd: odd))
+    fails(exercise, spoiled(exercise.answer, lambda value, given: raising(SystemExit(1))()))
+    assert fails(exercise, ...) == fails(exercise, None)
+    assert "not solved yet" in fails(exercise, raising(NotImplementedError()))
+    assert capsys.readouterr().out == ""
+
+
+def test_stopping_by_hand_is_not_swallowed() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        verdict(EXERCISES[0], raising(KeyboardInterrupt()))
+
+
+@each_exercise
+def test_random_state_and_grad_mode_are_left_alone_and_do_not_matter(exercise: Exercise) -> None:
+    def chance(value: Any, given: tuple) -> Any:
+        return torch.rand_like(value) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+    answers = (exercise.answer, spoiled(exercise.answer, chance), raising(ValueError("x")))
+    told = []
+    for seed in (0, 1):
+        for module in (torch, np.random, random):
+            getattr(module, "manual_seed", getattr(module, "seed", None))(seed)
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        with torch.set_grad_enabled(seed == 0):
+            told.append([verdict(exercise, answer) for answer in answers])
+            assert torch.is_grad_enabled() == (seed == 0)
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert (np.random.get_state()[1].tolist(), random.getstate()) == before[1:]
+    assert told[0] == told[1]
+    assert told[0][0][0]
+
+
+def test_settings_that_an_answer_changes_are_put_back(tmp_path: Path) -> None:
+    """Also where the answer is right, so that the next check is not spoilt."""
+
+    def settings() -> tuple:
+        return (torch.zeros(()).dtype, torch.zeros(()).device.type, torch.are_deterministic_algorithms_enabled(),
+                torch.is_anomaly_enabled(), torch.get_num_threads(), os.getcwd(), sys.stdout, sys.getrecursionlimit()
+                )  # fmt: skip
+
+    def answer(x: Tensor) -> Tensor:
+        y = check.EXERCISES["gelu"].answer(x)
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.use_deterministic_algorithms(True)
+        torch.autograd.set_detect_anomaly(True)
+        torch.set_num_threads(3)
+        os.chdir(tmp_path)
+        sys.stdout = None
+        sys.setrecursionlimit(5000)
+        return y
+
+    before = settings()
+    accept("gelu", answer)
+    assert settings() == before
+
+
+# ------------------------------------------------------------------- what is said where no slip has a name for it
+
+
+def unknown_step(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    sharper = scores**3
+    weights = sharper.softmax(dim=-1)
+    return weights @ v, weights
+
+
+OBSERVED: list[tuple[str, Any, str]] = [
+    ("attention", unknown_step, "`sharper = scores**3`"),
+    ("split_heads", lambda x, n: x.flip(0).unflatten(-1, (n, -1)).transpose(1, 2), "axis 0 runs backwards"),
+    ("count_block", lambda h, m: check.EXERCISES["count_block"].answer(h, m) - 7 * m, "− 7 · m"),
+    ("count_block", lambda h, m: 49984, "does not depend on anything given"),
+    ("softmax_rows", lambda scores: 0.5 * scores.softmax(dim=-1), "Rows should sum to 1, and sum to 0.5"),
+    ("gelu", lambda x: 3 * nn.functional.gelu(x), "ours times 3"),
+    ("gelu", lambda x: nn.functional.gelu(x) + 0.25, "ours plus 0.25"),
+    ("gelu", lambda x: nn.functional.gelu(x).round(), "rounded"),
+    ("gelu", lambda x: nn.functional.gelu(x) * torch.rand(()), "another result each time"),
+    ("gelu", lambda x: nn.functional.gelu(x.mean(dim=0, keepdim=True) + x), "should not know of them"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), OBSERVED)
+def test_a_mistake_without_a_name_is_described(name: str, answer: Any, words: str) -> None:
+    reject(name, answer, words)
+
+
+# ---------------------------------------------------------------------------------------------- names and hints
+
+
+def test_hints_are_printed_and_odd_ones_are_told_in_a_sentence(capsys: pytest.CaptureFixture) -> None:
+    for exercise in EXERCISES:
+        for step in (1, 2, 3):
+            check.hint(exercise.name, step)
+            assert capsys.readouterr().out == f"hint {step} of 3: {exercise.hint(step)}\n"
+    name = EXERCISES[0].name
+    for step in (0, 4, "1", None, 1.5, [1]):
+        check.hint(name, step)
+        assert capsys.readouterr().out == f"there are hints 1, 2 and 3, and no hint {step}\n"
+    check.hint(name[:-1])
+    assert f'did you mean "{name}"?' in capsys.readouterr().out
+    check.hint(["zzzzzzzz"])
+    assert capsys.readouterr().out.count("\n") == 1
+    check.hint(getattr(check, name), 1.0)
+    assert capsys.readouterr().out == f"hint 1 of 3: {EXERCISES[0].hint(1)}\n"
+    with pytest.raises(AttributeError, match=f'did you mean "{name}"'):
+        getattr(check, f"{name}s")
+    assert set(check.EXERCISES) | {"hint"} <= set(dir(check))
