@@ -11,8 +11,8 @@ import matplotlib
 
 from mnist_vit import attention_weights, load_model
 from mnist_vit.attention import to_maps
+from mnist_vit.course.drawing import BLUE, SKY, figure, heat, picture
 from mnist_vit.data import load_embedded
-from mnist_vit.plots.base import BLUE, SKY, figure, heat, picture
 
 HERE = Path(__file__).resolve().parent
 INDEX = 1503  # a three; the digits are sorted, 500 of each
