@@ -1,4 +1,4 @@
-"""The errors a user can mend, and the checks of arguments; a sentence says what was given, what is needed, what to do."""
+"""The errors a user can mend, and checks of arguments: what was given, what is needed, what to do."""
 
 import difflib
 from collections.abc import Collection
