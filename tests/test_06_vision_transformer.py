@@ -65,6 +65,12 @@ def head_of(*zeros: str, bias: bool = True) -> Callable[[int, int], Any]:
     return answer
 
 
+class NoExpand(Parts):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        return self.heads(self.encoder(torch.cat([self.class_token, x], dim=1))[:, 0])
+
+
 class NotTurned(Parts):
     def forward(self, x):
         x = self.conv_proj(x).flatten(2)
@@ -93,6 +99,7 @@ RIGHT: list[tuple[str, Any]] = [
     ("patchify", patchify_convolution),
 ]
 WRONG: list[tuple[str, Any, str]] = [
+    ("vision_transformer", NoExpand, "a class token for each picture"),
     ("vision_transformer", NotTurned, "transpose(1, 2) makes them the last one"),
     ("count_tokens", lambda size, p: (size // p) ** 2 + 2, "is not 198"),
     ("class_head_start", lambda i, k: (head_of("weight", "bias")(i, k)[0], 0.0), "first loss with 10 classes"),

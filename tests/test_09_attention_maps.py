@@ -62,6 +62,11 @@ def record_with_other_weights(model: nn.Module) -> Iterator[list[Tensor]]:
         yield kept
 
 
+@contextmanager
+def record_a_tuple(model: nn.Module) -> Iterator[tuple]:
+    yield ()
+
+
 def record_without_yield(model: nn.Module) -> Iterator[list[Tensor]]:
     yield []
 
@@ -88,6 +93,7 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("record", record_with_other_weights, ""),
+    ("record", record_a_tuple, "must be the list that the weights are put into, not a tuple"),
     ("record", record_without_yield, "is no context manager. Put @contextmanager above a function that yields"),
     ("record", record_another_list, "the list is empty after a forward pass: no hook ran, or"),
     ("record", record_ours_only, "has no attribute 'encoder'"),

@@ -72,6 +72,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
         nbformat.write(notebook, path)
+    shutil.copytree(ROOT / "attention", folder / "attention")
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -181,4 +182,18 @@ def test_page_of_maps_from_disk(page: Any) -> None:
     page.set_viewport_size({"width": 360, "height": 700})  # a telephone: nothing sticks out
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
     shot(page, "maps_narrow")
+    assert page.outside == []
+
+
+def test_page_of_maps_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:
+    open_in_lab(page, lab, "attention/index.html")
+    for _ in range(60):
+        loaded = [frame for frame in page.frames if frame.locator("img").count() == 20 * 6]
+        if loaded:
+            break
+        time.sleep(0.5)
+    assert loaded, "no frame with the pictures"
+    shot(page, "maps_in_jupyterlab")
+    pictures = loaded[0].evaluate(PICTURES)
+    assert all(complete and width > 0 for complete, width, _ in pictures)
     assert page.outside == []
