@@ -53,9 +53,9 @@ def observe(ours: list[Call], theirs: list[Call], what: str, value: Any, expecte
         with suppress(Exception):  # code that raises on changed inputs tells nothing
             if pair and (said := _independent(list(zip(ours, theirs, strict=False))[:8])):
                 return said, True
-        for observer in (_mixes, _count, _scaled) if pair else ():
+        for observer in (_mixes, _count, _scaled):
             with suppress(Exception):
-                if pair[1].seconds < SLOW and _finite(pair[1].output) and (said := observer(*pair)):
+                if pair and pair[1].seconds < SLOW and _finite(pair[1].output) and (said := observer(*pair)):
                     return said, True
         for look in (transformed, scattered, partly) if tensors else ():
             with suppress(Exception):

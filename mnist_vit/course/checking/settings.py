@@ -29,7 +29,8 @@ def undisturbed() -> Iterator[None]:
         random.setstate(python)
         np.random.set_state(numpy)
         torch.set_default_dtype(dtype)
-        torch.set_default_device(device)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None if device.type == "cpu" else device)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         torch.autograd.set_detect_anomaly(anomaly)
@@ -43,5 +44,5 @@ def usual() -> None:
     """Torch's own settings, so that what an answer sets does not change what it is given next."""
     torch.set_default_dtype(torch.float32)
     if torch.get_default_device().type != "cpu":
-        torch.set_default_device("cpu")
+        torch.set_default_device(None)
     torch.use_deterministic_algorithms(False)

@@ -81,8 +81,6 @@ def build(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]
 
 def _arguments(answer: Any, sizes: dict[str, Any], loose: bool) -> dict[str, Any]:
     """The sizes that a class or function takes, by its own names; ``loose``: **options take the others too."""
-    if isinstance(answer, nn.Module):
-        return {}
     try:
         parameters = inspect.signature(answer).parameters
     except (TypeError, ValueError):

@@ -66,8 +66,6 @@ _slips: list[tuple[dict[str, str], str]] = [
     # --- heads
     ({SPLIT: "return x.reshape(x.shape[0], self.num_heads, x.shape[1], self.head_dim)"},
      f"split into heads by reshape alone: cut the last dimension in two, then transpose(1, 2); {_HEADS}"),
-    ({SPLIT: "return x.reshape(x.shape[0], self.num_heads, x.shape[1], self.head_dim)", MERGE: "x = weights @ v"},
-     f"split into heads and merge them by reshape alone, without transpose: {_HEADS}"),
     ({MERGE: "x = weights @ v"}, f"merge the heads by reshape or view without transposing back: {_MERGE}"),
     ({SPLIT: "return x.unflatten(-1, (self.head_dim, self.num_heads)).permute(0, 3, 1, 2)"},
      f"split into interleaved heads, unflatten(-1, (head_dim, num_heads)): {_HEADS}"),
@@ -94,8 +92,6 @@ _slips: list[tuple[dict[str, str], str]] = [
     # --- block
     ({ADD: ""}, "leave out the first residual connection: what went in is added to what the attention gives"),
     ({END: "return y"}, "leave out the second residual connection: what went in is added to what the MLP gives"),
-    ({ADD: "", END: "return y"},
-     "leave out both residual connections: what went in is added to what each branch gives"),
     ({LN_1: "x = input", ADD: "x = self.ln_1(x + input)", LN_2: "y = x", END: "return self.ln_2(x + y)"},
      f"normalise after adding (post-norm, as in 2017): {_PRE}"),
     ({LN_1: "x = input", ADD: "x = self.ln_1(x) + input", LN_2: "y = x", END: "return x + self.ln_2(y)"},
@@ -250,12 +246,7 @@ def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> tuple[st
     """The known slips, three at most, with which our model computes every value that theirs does; () if none do.
 
     Another slip is added only where those before it made more values agree, and only one that changes the first value
-    that still differs.
-
-    Args:
-        theirs: what their model computes.
-        setting: how both were made.
-        seconds: how long to look.
+    that still differs. After ``seconds`` it gives up.
     """
     ours = {label: value for label, value in our_values(setting).items() if label in theirs}
     end = time.monotonic() + seconds
