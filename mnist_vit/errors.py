@@ -1,15 +1,31 @@
-"""The errors a user can mend, and checks of arguments: what was given, what is needed, what to do."""
+"""The errors a user can mend, and the checks of arguments: what was given, what is needed, what to do."""
 
 import difflib
+import re
 from collections.abc import Collection
+
+NOT_FINITE = ("the model answers nan or infinity: its weights were spoilt in training (a smaller learning rate helps), "
+              "or the images hold such numbers")  # fmt: skip
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which a terminal would obey, and what is no text at all written as escapes."""
+    unsafe = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    return re.sub(unsafe, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class DataError(RuntimeError):
     """The data is missing, damaged or does not fit; the message says what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))  # it may hold the name of any file
+
 
 class WeightsError(RuntimeError):
     """A weights file is missing, damaged or does not fit; the message says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 def check_sizes(**sizes: int) -> None:

@@ -1,9 +1,10 @@
 """Pictures from anywhere: a folder of them as one tensor, or one in the form that a model wants.
 
-What cannot be used is left out and named, with the reason. Nothing in a folder is executed.
+What cannot be used is left out and named, with the reason. Nothing in a folder is executed, and no program is started.
 """
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from .errors import DataError
+from .errors import DataError, printable
 
 __all__ = ["digit_to_tensor", "open_picture", "picture_to_tensor", "read_folder"]
 
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # of what Pillow knows; for EPS it would start Ghostscript
+MOST = 89_478_485  # pixels, Pillow's own limit
+
 
 def read_folder(
-    folder: str | Path, split: str, image_size: int, channels: int
+    folder: str | Path, split: str, image_size: int, channels: int, prepare: Callable[[Any], Tensor] | None = None
 ) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
     """Read one subfolder of pictures per class; see ``data.load_folder``.
 
@@ -44,53 +48,59 @@ def read_folder(
     images = torch.empty(len(paths), channels, image_size, image_size, dtype=torch.uint8)
     labels = torch.empty(len(paths), dtype=torch.long)
     count = 0
-    for path, label in tqdm(paths, desc=f"reading {folder.name}", unit=" pictures", leave=False, disable=None):
+    for path, label in tqdm(paths, desc="reading", unit=" pictures", leave=False, disable=None):
         try:
-            images[count] = picture_to_tensor(open_picture(path), image_size, channels)
+            picture = open_picture(path)
+            images[count] = prepare(picture) if prepare else picture_to_tensor(picture, image_size, channels)
         except DataError as error:  # the remedy, after the last colon, is for a single picture
-            notes.append(str(error).removeprefix(f"{source}/").rpartition(": ")[0])
+            notes.append(str(error).removeprefix(printable(f"{source}/")).rpartition(": ")[0])
         else:
             labels[count] = label
             count += 1
     if notes:
         more = f", and {len(notes) - 5} more" if len(notes) > 5 else ""
-        warnings.warn(f"{source}: left out: {'; '.join(notes[:5])}{more}", stacklevel=3)
+        warnings.warn(printable(f"{source}: left out: {'; '.join(notes[:5])}{more}"), stacklevel=3)
     if count == 0:
         raise DataError(f"{source} holds no image that can be read: it needs one subfolder of images per class")
-    return images[:count], labels[:count], classes, f"{count:,} images of {source} ({split})"
+    names = tuple(printable(name) for name in classes)
+    return images[:count], labels[:count], names, f"{count:,} images of {printable(str(source))} ({split})"
 
 
 def open_picture(path: str | Path) -> Any:
-    """A picture file as a Pillow image, turned as its camera says; DataError, with the reason, for what is none."""
+    """A PNG, JPEG, WebP or BMP file as a Pillow image, 8 bits a channel, turned as its camera says, on white paper.
+
+    Raises:
+        DataError: with the reason, for everything else: other formats, animations, damage, far too many pixels.
+    """
     from PIL import Image, ImageOps
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as picture:
-                frames = getattr(picture, "n_frames", 1)
-                if frames > 1 and picture.format in ("GIF", "PNG", "WEBP"):
-                    raise DataError(f"{path} is an animation of {frames} frames: give one picture")
-                if picture.mode == "F":
-                    raise DataError(f"{path} has floating-point pixels: save it with 8 or 16 bits a pixel")
-                picture.load()
-                return ImageOps.exif_transpose(picture)
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            picture = Image.open(path, formats=FORMATS)
+        with picture:
+            if picture.width * picture.height > MOST:
+                raise Image.DecompressionBombError
+            frames = getattr(picture, "n_frames", 1)
+            if frames > 1 and picture.format != "MPO":  # a JPEG of a telephone, with previews behind it
+                raise DataError(f"{path} is an animation of {frames} frames: give one picture")
+            picture.load()
+            return _eight_bits(ImageOps.exif_transpose(picture))
     except DataError:
         raise
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        most = (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
-        raise DataError(f"{path} has more than {most} million pixels: make it smaller") from error
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path} has more than {MOST // 1_000_000} million pixels: make it smaller") from error
     except Exception as error:  # whatever a broken file makes Pillow raise
-        reason = getattr(error, "strerror", None) or "empty, damaged or no picture"
+        reason = getattr(error, "strerror", None) or "empty, damaged or no PNG, JPEG, WebP or BMP picture"
         raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
 
 
 def picture_to_tensor(picture: Any, image_size: int, channels: int) -> Tensor:
-    """A Pillow image of any mode -> uint8 (channels, image_size, image_size): the middle square, resized."""
+    """What ``open_picture`` gives -> uint8 (channels, image_size, image_size): the middle square, resized."""
     from PIL import Image, ImageOps
     from torchvision.transforms.v2 import functional as transforms
 
-    picture = _eight_bits(picture).convert("L" if channels == 1 else "RGB")
+    picture = picture.convert("L" if channels == 1 else "RGB")
     picture = ImageOps.fit(picture, (image_size, image_size), Image.Resampling.BILINEAR)
     return transforms.pil_to_tensor(picture)
 
