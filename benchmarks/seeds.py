@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> None:
     for seed in options.seeds:
         folder = out_dir("runs") / f"{options.name}_seed_{seed}"
         recipe = about["recipe"] | {"seed": seed}
-        history = train(options.name, data, run_dir=folder, resume=True, save=folder / "weights.pth", **recipe)
+        resume = (folder / "config.json").exists()
+        history = train(options.name, data, run_dir=folder, resume=resume, save=folder / "weights.pth", **recipe)
         result = evaluate(folder / "weights.pth", data, split="test")
         seeds[str(seed)] = {"validation": round(history[-1]["validation_accuracy"], 5), "test": result.accuracy}
         about["seeds"] = dict(sorted(seeds.items()))

@@ -3,12 +3,11 @@
 import copy
 import json
 import math
-import os
 import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,10 +18,13 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from .errors import WeightsError
-from .files import write_atomic, write_json, write_text
-from .modes import keep_modes
+from .files import PARTS, locked, say, write_atomic, write_json, write_text
+from .modes import eval_mode, keep_modes
 
 __all__ = ["accuracy_and_loss", "fit"]
+
+CHECKPOINT, PREVIOUS = "checkpoint.pth", "checkpoint_previous.pth"
+FREE = ("epochs", "checkpoint_every", "tensorboard")  # a run may go on with other values of these
 
 
 class Batches(Protocol):
@@ -57,7 +59,7 @@ def fit(
     """Train ``model`` in place; at the end it holds the averaged weights.
 
     Args:
-        model: on its device; anything from images to logits.
+        model: on its device, float32 or float64; anything from images to logits.
         train_loader: batches of (images, labels) on that device, with ``len`` and ``set_epoch`` (see ``data.Loader``).
         validation_loader: the images that the accuracy after each epoch is measured on.
         epochs: passes over the training images.
@@ -67,23 +69,27 @@ def fit(
         average: weight average, ``average * old + (1 - average) * new`` after each step.
         seed: of everything random in an epoch, together with its number.
         before_epoch: called with the number of each epoch, from 0, before it starts.
-        run_dir: folder for config.json, metrics.jsonl, checkpoint.pth and TensorBoard's files; None writes nothing.
+        run_dir: folder for config.json, metrics.jsonl, the last two checkpoints and TensorBoard's files; None writes
+            nothing.
         checkpoint_every: epochs between two checkpoints.
-        resume: go on from the checkpoint in run_dir, if there is one; the result is that of a run never stopped.
+        resume: go on from the last checkpoint in run_dir; the result is that of a run never stopped.
         tensorboard: write curves for ``tensorboard --logdir``.
-        config: stored as config.json.
+        config: more about the run, such as the data; stored in config.json and compared when it is resumed.
 
     Returns:
         One dict per epoch: epoch (from 1), loss and accuracy on the training batches as they passed, validation_loss
         and validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
 
     Raises:
-        ValueError: the loss is no longer a finite number, another run writes to run_dir, or an argument is wrong.
-        WeightsError: the checkpoint is damaged or of another model.
+        ValueError: the loss is no longer a finite number, an argument is wrong, run_dir holds a run already, or with
+            resume none, or one with other settings.
+        BlockingIOError: another run writes to run_dir.
+        WeightsError: the checkpoints are damaged or of another model.
         KeyboardInterrupt: Ctrl-C or a notebook's stop button; what can be gone on with is printed first.
 
     However it ends, the model holds the averaged weights of the steps that were done, and all modules are in the mode
-    they were in. A checkpoint that cannot be written is a warning; the one before it stays.
+    they were in. A checkpoint that cannot be written is a warning; the one before it stays. A damaged one is a warning
+    too, and the run goes on from the one before it.
 
     The same seed gives the same weights and the same history, to the last bit, on the same machine with the same
     versions and number of threads. Other threads or another processor add the same numbers in another order, and some
@@ -96,10 +102,20 @@ def fit(
         raise ValueError(f"epochs and checkpoint_every must be at least 1, got {epochs} and {checkpoint_every}")
     if run_dir is None and (resume or tensorboard):
         raise ValueError("resume=True and tensorboard=True need a run_dir, the folder of the run")
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    parallel = nn.parallel.DistributedDataParallel(model) if world_size > 1 else model
-    main = rank == 0  # it alone writes and prints
+    kind = next(model.parameters()).dtype
+    if kind not in (torch.float32, torch.float64):
+        raise ValueError(f"the model's parameters are {kind}, in which small steps are lost: train model.float() and "
+                         "convert it afterwards")  # fmt: skip
+    world = torch.distributed.is_available() and torch.distributed.is_initialized()
+    parallel = nn.parallel.DistributedDataParallel(model) if world and torch.distributed.get_world_size() > 1 else model
+    main = not world or torch.distributed.get_rank() == 0  # it alone writes and prints
     folder = Path(run_dir) if run_dir is not None else None
+    settings = {"batches": len(train_loader), "learning_rate": learning_rate, "weight_decay": weight_decay,
+                "warmup": warmup, "clip": clip, "average": average, "seed": seed}  # fmt: skip
+    settings = json.loads(json.dumps(settings | (config or {}) | {"epochs": epochs}))
+    if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
+        raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out resume "
+                         "(--resume) to start a new one there")  # fmt: skip
 
     steps = epochs * len(train_loader)
     optimizer = make_optimizer(model, learning_rate, weight_decay)
@@ -107,12 +123,21 @@ def fit(
     averaged = copy.deepcopy(model)
     state = {"model": model, "averaged": averaged, "optimizer": optimizer, "scheduler": scheduler}
     history: list[dict[str, float]] = []
+    whole = True  # the newest checkpoint
 
-    with _locked(folder if main else None), keep_modes(model):
-        if resume and (checkpoint := _checkpoint(folder)):
-            history = _load_checkpoint(checkpoint, state, epochs)
+    with locked(folder) if folder is not None and main else nullcontext(), keep_modes(model):
+        if folder is not None and _checkpoint(folder):
+            if not resume:
+                raise ValueError(f"{folder} already holds a run: resume=True (--resume) goes on with it, or name "
+                                 "another folder")  # fmt: skip
+            history, whole = _resume(folder, state, settings)
+        elif resume and main:
+            say(f"{folder} has no checkpoint yet: the run starts from its beginning")
         if folder is not None and main:
-            write_json(folder / "config.json", config or {})
+            for part in folder.glob(PARTS):  # of a run that was killed
+                if part.is_file():
+                    part.unlink()
+            write_json(folder / "config.json", settings)
             _write_metrics(folder, history)
         writer = _summary_writer(folder) if folder is not None and main and tensorboard else None
         try:
@@ -124,7 +149,7 @@ def fit(
                 hidden = None if main else True  # None: shown where there is a terminal
                 with tqdm(train_loader, desc=f"epoch {epoch + 1}/{epochs}", leave=False, disable=hidden) as batches:
                     total = _train_epoch(parallel, batches, optimizer, scheduler, averaged, average, clip)
-                if world_size > 1:
+                if parallel is not model:
                     torch.distributed.all_reduce(total)
                 loss, right, count = total.tolist()
                 validation_accuracy, validation_loss = accuracy_and_loss(averaged, validation_loader)
@@ -140,14 +165,16 @@ def fit(
                 if not math.isfinite(loss + validation_loss):
                     raise ValueError(_not_finite(row, learning_rate, folder))
                 history.append(row)
-                if main:
-                    tqdm.write(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
-                               f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
                 if main and folder is not None:
-                    _save(folder, state, history, (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs, writer)
+                    due = (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs
+                    whole = _save(folder, state | {"settings": settings} if due else {}, history, writer, whole)
+                if main:
+                    with tqdm.external_write_mode():
+                        say(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
+                            f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
         except KeyboardInterrupt:
             if main:
-                print(f"stopped after {len(history)} of {epochs} epochs. {_how_to_go_on(folder)}", flush=True)
+                say(f"stopped after {len(history)} of {epochs} epochs. {_how_to_go_on(folder)}")
             raise
         finally:
             model.load_state_dict(averaged.state_dict())
@@ -172,9 +199,10 @@ def _train_epoch(
         Loss times images, right predictions, images: (3,), still on the device, so that no step has to wait for it.
     """
     model.train()
-    total = torch.zeros(3, device=next(model.parameters()).device)
+    parameter = next(model.parameters())
+    total = torch.zeros(3, device=parameter.device)
     for images, labels in batches:
-        logits = model(images)
+        logits = model(images.to(parameter.dtype))
         loss = F.cross_entropy(logits, labels)
         optimizer.zero_grad()
         loss.backward()
@@ -225,65 +253,34 @@ def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]])
     right: Tensor | float = 0
     loss: Tensor | float = 0
     count = 0
-    with keep_modes(model):
-        model.eval()
+    with eval_mode(model):
         for images, labels in loader:
-            logits = model(images)
+            logits = model(images.to(next(model.parameters()).dtype)).float()
             right += (logits.argmax(dim=1) == labels).sum()
             loss += F.cross_entropy(logits, labels, reduction="sum")
             count += len(labels)
     return float(right) / count, float(loss) / count
 
 
-@contextmanager
-def _locked(folder: Path | None) -> Iterator[None]:
-    """Keep a second run out of the folder, and clear away what a killed one left half written."""
-    if folder is None:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = _lock(folder)
+def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], writer: Any, keep: bool) -> bool:
+    """Write how far the run has come; a disk that is full or read-only costs a warning, not the training.
+
+    With ``keep`` the last checkpoint becomes the previous one. Returns whether to keep the one that is there now.
+    """
+    content = {name: part.state_dict() if hasattr(part, "state_dict") else part for name, part in state.items()}
+    content["history"] = history
     try:
-        for part in folder.glob(".*.*.part"):
-            part.unlink()
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _lock(folder: Path) -> int | None:
-    """A lock that the system itself takes away when the process ends, a killed one too; None where there are none."""
-    handle = None
-    try:
-        if os.name == "nt":  # the file is gone when its handle is
-            return os.open(folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0))
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return handle
-    except OSError as error:
-        if handle is not None:
-            os.close(handle)
-        if isinstance(error, BlockingIOError | FileExistsError):
-            raise ValueError(f"another run is writing to {folder} right now: wait for it, or name another folder as "
-                             "run_dir (--run-dir)") from error  # fmt: skip
-        return None  # some network drives know no locks; that is no reason not to train
-
-
-def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], checkpoint: bool, writer: Any) -> None:
-    """Write how far the run has come; a disk that is full or read-only costs a warning, not the training."""
-    content = {name: part.state_dict() for name, part in state.items()} | {"history": history}
-    try:
-        if checkpoint:
-            write_atomic(folder / "checkpoint.pth", lambda file: torch.save(content, file))
+        if state:
+            before = folder / PREVIOUS if keep else None
+            write_atomic(folder / CHECKPOINT, lambda file: torch.save(content, file), before)
+            keep = True
         _write_metrics(folder, history)
         if writer is not None:
             for name, value in history[-1].items():
                 writer.add_scalar(name, value, len(history))
     except OSError as error:
         warnings.warn(f"after epoch {len(history)}: {error}. Training goes on, and tries again", stacklevel=3)
+    return keep
 
 
 def _write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
@@ -310,34 +307,63 @@ def _how_to_go_on(folder: Path | None) -> str:
 
 
 def _checkpoint(folder: Path | None) -> Path | None:
-    """The checkpoint in a folder, if there is one."""
-    path = folder / "checkpoint.pth" if folder is not None else None
-    return path if path is not None and path.is_file() else None
+    """The newest checkpoint in a folder, if there is one."""
+    found = [folder / name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()] if folder is not None else []
+    return found[0] if found else None
 
 
-def _load_checkpoint(path: Path, state: dict[str, Any], epochs: int) -> list[dict[str, float]]:
+def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any]) -> tuple[list[dict[str, float]], bool]:
+    """Load the newest checkpoint that is whole; where it does not fit, nothing is changed.
+
+    Returns:
+        The history, and whether the newest of all was whole.
+    """
+    problems = []
+    for path in (folder / CHECKPOINT, folder / PREVIOUS):
+        try:
+            content = _read_checkpoint(path)
+            break
+        except Exception as error:  # torch.load raises many kinds
+            if path.exists() or path.name == CHECKPOINT:
+                problems.append(f"{path} cannot be resumed from ({type(error).__name__}: {_first_line(error)})")
+    else:
+        raise WeightsError(f"{'; '.join(problems)}. Damaged, or no checkpoint: delete it, or name another run folder")
+    history, stored = content["history"], content.get("settings", settings)
+    changed = [f"{key} was {stored.get(key)}, is {settings.get(key)}" for key in sorted(stored | settings)
+               if key not in FREE and stored.get(key) != settings.get(key)]  # fmt: skip
+    if changed:
+        raise ValueError(f"{folder} holds a run with other settings ({'; '.join(changed)}), and can only go on as it "
+                         "began: give those, or name another folder")  # fmt: skip
+    if len(history) > settings["epochs"]:
+        raise ValueError(f"{path} has already run {len(history)} epochs; epochs must be at least that")
     before = copy.deepcopy(state["model"].state_dict())
     try:
-        with zipfile.ZipFile(path) as archive:  # torch.save writes checksums, torch.load does not look at them
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile("a checksum is wrong")
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        history = list(content["history"])
         for name, part in state.items():
             part.load_state_dict(content[name])
     except Exception as error:
         state["model"].load_state_dict(before)
-        reason = str(error).partition("\n")[0]
-        raise WeightsError(f"{path} cannot be resumed from ({type(error).__name__}: {reason}). It belongs to another "
-                           "model or was damaged: delete it, or name another run folder") from error  # fmt: skip
-    if len(history) > epochs:
-        raise ValueError(f"{path} has already run {len(history)} epochs; epochs must be at least that")
-    return history
+        raise WeightsError(f"{path} cannot be resumed from ({type(error).__name__}: {_first_line(error)}). It is of "
+                           "another model: delete it, or name another run folder") from error  # fmt: skip
+    if problems:
+        warnings.warn(f"{problems[0]}: going on from the one before it, after epoch {len(history)}", stacklevel=3)
+    return history, not problems
+
+
+def _read_checkpoint(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:  # torch.save writes checksums, torch.load does not look at them
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("a checksum is wrong")
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    return content | {"history": list(content["history"])}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ImportError('TensorBoard is not installed: pip install "mnist-vit[course]"') from error
+        raise ImportError("TensorBoard is not installed: pip install tensorboard") from error
     return SummaryWriter(str(folder))

@@ -7,6 +7,7 @@ A line of JSON on stdin asks for a run (the keywords of ``survive``); the line t
 import json
 import os
 import signal
+import stat
 import sys
 import time
 import warnings
@@ -46,7 +47,7 @@ def toy_fit(model: torch.nn.Module, epochs: int = 3, loader: Loader | None = Non
 
 
 def survive(folder: Path, kill_at_write: int = 0, small_files: bool = False) -> None:
-    """A whole run with its final save; resumes what it finds.
+    """A whole run with its final save; resumes what it finds, as a user who reads the messages would.
 
     Args:
         folder: of the run.
@@ -57,7 +58,7 @@ def survive(folder: Path, kill_at_write: int = 0, small_files: bool = False) -> 
 
     def fsync_or_die(file: int) -> None:
         nonlocal writes
-        writes += 1
+        writes += stat.S_ISREG(os.fstat(file).st_mode)  # not the folder's names
         if writes == kill_at_write:
             os.ftruncate(file, os.fstat(file).st_size // 2)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -75,7 +76,8 @@ def survive(folder: Path, kill_at_write: int = 0, small_files: bool = False) -> 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = toy_model()
-        toy_fit(model, EPOCHS, run_dir=folder, resume=True, before_epoch=before_epoch)
+        resume = (folder / "config.json").exists()
+        toy_fit(model, EPOCHS, run_dir=folder, resume=resume, before_epoch=before_epoch)
         save_weights(model, folder / "weights.pth")
     (folder.parent / f"{folder.name}.warnings").write_text("\n".join(str(warning.message) for warning in caught))
 

@@ -22,11 +22,13 @@ from mnist_vit.attention import attention_weights
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import WeightsError
 from mnist_vit.evaluation import evaluate_model
+from mnist_vit.files import locked
 from mnist_vit.gallery import save_attention_images
 from mnist_vit.training import accuracy_and_loss
 from mnist_vit.weights import save_weights
 
-FILES = ["checkpoint.pth", "config.json", "metrics.jsonl"]
+FIRST = ["checkpoint.pth", "config.json", "metrics.jsonl"]  # after one epoch
+FILES = ["checkpoint.pth", "checkpoint_previous.pth", "config.json", "metrics.jsonl"]
 
 
 def files(folder: Path) -> list[str]:
@@ -201,20 +203,25 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
     assert files(tmp_path) == FILES
     kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
     assert len(kept["history"]) == 2 == len(rows(tmp_path))
+    assert len(torch.load(tmp_path / "checkpoint_previous.pth", weights_only=True)["history"]) == 1
     assert same(model.state_dict(), kept["averaged"]), "no step was done after the checkpoint"
 
 
 @pytest.mark.parametrize("batch", [0, 3])
-def test_stopped_and_run_again_resumes_or_restarts(tmp_path: Path, batch: int) -> None:
+def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, batch: int) -> None:
     whole = toy_model()
     toy_fit(whole, 4)
-    for resume in (True, False):
-        folder = tmp_path / str(resume)
-        with pytest.raises(KeyboardInterrupt):
-            toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=folder)
-        again = toy_model(seed=9 if resume else 0)
-        assert len(toy_fit(again, 4, run_dir=folder, resume=resume)) == 4
-        assert same(again.state_dict(), whole.state_dict())
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=tmp_path)
+    before = {name: (tmp_path / name).read_bytes() for name in FIRST}
+    with pytest.raises(
+        ValueError, match=r"already holds a run: resume=True \(--resume\) goes on with it, or name another"
+    ):
+        toy_fit(toy_model(), 4, run_dir=tmp_path)
+    assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    again = toy_model(seed=9)
+    assert len(toy_fit(again, 4, run_dir=tmp_path, resume=True)) == 4
+    assert same(again.state_dict(), whole.state_dict())
 
 
 def test_stopped_before_the_first_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,9 +271,9 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: 
             disk.setattr(f"mnist_vit.files.{call}", fail, raising=False)
         if epoch == 2:
             disk.undo()
-            kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
+            kept = torch.load(training._checkpoint(tmp_path), weights_only=True)
             assert len(kept["history"]) == 1 == len(rows(tmp_path))
-            assert files(tmp_path) == FILES, "nothing half written is left"
+            assert files(tmp_path) == FIRST, "nothing half written is left"
 
     model, whole = toy_model(), toy_model()
     with pytest.warns(
@@ -333,8 +340,8 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, monkeypatc
     refused = []
 
     def before_epoch(epoch: int) -> None:
-        assert files(tmp_path) == (FILES if epoch else FILES[1:]), "the lock is not a file that is seen"
-        with pytest.raises(ValueError, match=r"another run is writing to .* right now: wait for it, or name another"):
+        assert files(tmp_path) == (FIRST if epoch else FIRST[1:]), "the lock is not a file that is seen"
+        with pytest.raises(BlockingIOError, match=r"another run is writing to .* now: wait for it, or name another"):
             toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
         refused.append(epoch)
 
@@ -364,7 +371,7 @@ def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
         "mnist_vit",
     ]
     command = [*torchrun, "train", "vit_mnist_p7", "--data", "embedded", "--device", "cpu", "--run-dir", str(tmp_path)]
-    with training._locked(tmp_path):
+    with locked(tmp_path):
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode != 0
     assert f"another run is writing to {tmp_path}" in done.stderr
