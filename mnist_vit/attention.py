@@ -8,6 +8,9 @@ Which token is which: ``tokens``.
 """
 
 import math
+import threading
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import check_sizes
-from .modes import keep_modes
+from .modes import eval_mode
 from .tokens import PATCHES
 
 __all__ = [
@@ -32,27 +35,47 @@ __all__ = [
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Keep the attention weights of every forward pass made inside the ``with`` block.
+    """Keep the attention weights of every forward pass that this thread makes inside the ``with`` block.
 
     The model computes what it always computes; hooks only ask each attention layer for its weights and keep them.
-    They are gone when the block ends, however it ends.
+    They are gone when the block ends, however it ends. In train mode, torch's attention layers give the weights as
+    attention dropout has left them: rows do not sum to 1, and a warning says so.
 
     Yields:
         A list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each attention layer passed.
 
     Raises:
-        ValueError: the model has no attention layer that can be asked.
+        ValueError: a layer cannot be asked, gives no weights, or was not called when the model was.
     """
     record: list[Tensor] = []
+    calls: Counter[nn.Module] = Counter()
+    thread = threading.get_ident()  # hooks are called for all of them
 
-    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
+        if kwargs is None or threading.get_ident() != thread:  # None: removed while another thread was about to call
+            return None
         return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
     def keep(module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
-        record.append(output[1].detach())
+        if threading.get_ident() != thread:
+            return
+        weights = output[1] if isinstance(output, tuple) and len(output) == 2 else None
+        if not isinstance(weights, Tensor) or weights.dim() != 4:
+            raise ValueError(f"{type(module).__name__} gave no weights of each head: asked with need_weights=True, "
+                             "average_attn_weights=False, forward must return its output and the weights, "
+                             "(n, num_heads, seq_length, seq_length)")  # fmt: skip
+        if module.training and getattr(module, "dropout", 0.0):
+            warnings.warn("recorded in train mode, after attention dropout: rows do not sum to 1. Call model.eval() "
+                          "before, or use attention_weights", stacklevel=2)  # fmt: skip
+        calls[module] += 1
+        record.append(weights.detach())
 
-    handles = []
-    for module in attention_layers(model):
+    def count(module: nn.Module, *_: Any) -> None:
+        calls[module] += threading.get_ident() == thread
+
+    layers = attention_layers(model)
+    handles = [model.register_forward_hook(count)]
+    for module in layers:
         handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
         handles.append(module.register_forward_hook(keep))
     try:
@@ -60,6 +83,10 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+    called = sum(calls[module] > 0 for module in layers)
+    if calls[model] and called < len(layers):
+        raise ValueError(f"{type(model).__name__} was called, but only {called} of its {len(layers)} attention layers: "
+                         "FastVisionTransformer, for one, computes without them; give the plain model")  # fmt: skip
 
 
 @torch.no_grad()
@@ -93,13 +120,10 @@ def attention_weights(
     if query is not None and not isinstance(query, int):
         raise TypeError(f"query must be the number of a token, or None for all, got {query!r}")
     result, done = torch.empty(0), 0
-    with keep_modes(model):
-        model.eval()
+    with eval_mode(model):
         for batch in images.split(batch_size or len(images)):
             with record_attention(model) as record:
                 model(batch.to(parameter))
-            if not record:
-                raise ValueError("no attention layer was called; give the plain model, not FastVisionTransformer")
             if query is not None and not -record[0].shape[-2] <= query < record[0].shape[-2]:
                 raise IndexError(f"query must be 0 to {record[0].shape[-2] - 1}, got {query}")
             rows = record if query is None else [weights[:, :, query] for weights in record]
@@ -190,7 +214,7 @@ def ink_share(maps: Tensor, pictures: Tensor) -> tuple[Tensor, Tensor]:
     lowest = pictures.float().amin(dim=(1, 2, 3), keepdim=True)
     ink = nn.functional.adaptive_max_pool2d((pictures.float() - lowest).amax(dim=1, keepdim=True), grid) > 0
     ink = ink.to(maps).view(len(maps), *[1] * (maps.dim() - 3), grid, grid)
-    share = (maps * ink).sum(dim=(-1, -2)) / maps.sum(dim=(-1, -2))
+    share = (maps * ink).sum(dim=(-1, -2)) / maps.sum(dim=(-1, -2)).clamp(min=1e-12)
     return share, ink.mean(dim=(-1, -2)).flatten()
 
 
@@ -208,20 +232,28 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
     layers = attention_layers(model)
     if not 0 <= layer < len(layers):
         raise IndexError(f"layer must be 0 to {len(layers) - 1}, got {layer}")
-    attention = layers[layer]
+    attention, thread = layers[layer], threading.get_ident()
     inputs: list[Tensor] = []
-    handle = attention.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+
+    def keep(module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> None:
+        if kwargs is not None and threading.get_ident() == thread:
+            inputs.append(kwargs["value"] if "value" in kwargs else (args[2:3] or args)[0])
+
+    handle = attention.register_forward_pre_hook(keep, with_kwargs=True)
     try:
         weights = attention_weights(model, images)[:, layer]
     finally:
         handle.remove()
     heads, width = attention.num_heads, attention.embed_dim
+    x = inputs[0] if getattr(attention, "batch_first", True) else inputs[0].transpose(0, 1)
+    bias = None if attention.in_proj_bias is None else attention.in_proj_bias[2 * width :]
     # (n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)
-    values = nn.functional.linear(inputs[0], attention.in_proj_weight[2 * width :], attention.in_proj_bias[2 * width :])
+    values = nn.functional.linear(x, attention.in_proj_weight[2 * width :], bias)
     values = values.unflatten(-1, (heads, width // heads)).transpose(1, 2)
     # (hidden_dim, hidden_dim) -> (num_heads, head_dim, hidden_dim)
     projection = attention.out_proj.weight.T.unflatten(0, (heads, width // heads))
-    return weights @ values @ projection, attention.out_proj.bias
+    bias = attention.out_proj.bias
+    return weights @ values @ projection, x.new_zeros(width) if bias is None else bias
 
 
 def _check_weights(weights: Tensor) -> None:
@@ -234,10 +266,19 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The self-attention layers in order: nn.MultiheadAttention, or one from scratch with its parameters' names."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name) makes one")
-    layers = [m for m in model.modules() if hasattr(m, "in_proj_weight") and hasattr(m, "num_heads")]
-    if layers:
+    parts = list(model.modules())
+    if any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in parts):
+        raise ValueError(f"{type(model).__name__} was compiled, and torch.compile leaves out the hooks that record. "
+                         "Give the model it was made from (model._orig_mod)")  # fmt: skip
+    layers = [m for m in parts if getattr(m, "in_proj_weight", None) is not None and hasattr(m, "num_heads")]
+    others = [m for m in parts if any(isinstance(getattr(m, name, None), nn.Module) for name in _KEYS)]
+    if layers and not others:
         return layers
-    config, parts = getattr(model, "config", None), list(model.modules())
+    name, config = type(model).__name__, getattr(model, "config", None)
+    problem = f"{name} has no nn.MultiheadAttention to ask for its weights"
+    if layers:
+        problem = f"{name} has {len(others)} attention layers of another kind ({type(others[0]).__name__}) beside the "
+        problem += f"{len(layers)} that can be asked for weights"
     if hasattr(config, "output_attentions"):
         switch = 'In Hugging Face: load it with attn_implementation="eager" and call it with output_attentions=True'
     elif any(hasattr(m, "fused_attn") for m in parts):
@@ -250,4 +291,7 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
             "output_attentions=True; convolutional networks have none, and windowed ones such as Swin none over the "
             "whole picture"
         )
-    raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention to ask for its weights. {switch}")
+    raise ValueError(f"{problem}. {switch}")
+
+
+_KEYS = ("qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn")  # what others call the layer that makes keys
