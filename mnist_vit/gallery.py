@@ -5,6 +5,11 @@ import html
 import io
 import json
 import math
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +17,95 @@ import torch
 from torch import Tensor, nn
 
 from .attention import attention_layers, attention_weights, ink_share, rollout, to_maps
-from .files import write_atomic, write_json, write_text
-from .modes import keep_modes
-from .tokens import CLASS_TOKEN
+from .errors import NOT_FINITE
+from .files import PARTS, locked, make_folder, part_beside, sync_names, write_atomic, write_json, write_text
+from .modes import eval_mode
+from .tokens import CLASS_TOKEN, PATCHES
 
-__all__ = ["save_attention_images", "write_gallery"]
+__all__ = ["replacing", "save_attention_images", "write_gallery"]
+
+OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"  # parts: of older versions
+WAIT = 60.0  # seconds until another one's swap is over, which takes a moment
+
+
+@contextmanager
+def replacing(folder: str | Path) -> Iterator[Path]:
+    """A folder to draw in; at the end of the ``with`` block its content takes the place of what is in ``folder``.
+
+    Image folders are swapped as a whole. A new page takes the image folders of the old one away with it, so that what
+    is there is of one model. Files that are not ours stay. If the block fails, or the process dies in it, all is as
+    before. Threads and processes may share a folder: the last one is seen.
+    """
+    folder = Path(folder)
+    part = part_beside(folder / "any")
+    with locked(folder, WAIT):
+        for left in folder.glob(PARTS):  # by a process that was killed: one that is at work has locked its own
+            if left.is_dir():
+                with suppress(BlockingIOError), locked(left) as dead:
+                    if dead:
+                        shutil.rmtree(left / "new", ignore_errors=True)
+                        _settle(left, folder)
+        make_folder(part / "new")
+        work = locked(part)
+        work.__enter__()
+    try:
+        yield part / "new"
+        with locked(folder, WAIT):
+            try:
+                _swap(part, folder)
+            finally:
+                _settle(part, folder)
+    finally:
+        shutil.rmtree(part / "new", ignore_errors=True)
+        work.__exit__(None, None, None)
+        with suppress(OSError):
+            part.rmdir()
+
+
+def _swap(part: Path, folder: Path) -> None:
+    """The new in, the old out; the page comes last."""
+    new = sorted((part / "new").iterdir(), key=Path.is_file)
+    for path in new:
+        if path.is_dir() and (folder / path.name).is_file():
+            raise ValueError(f"{folder / path.name} is a file where a folder is needed: name another folder")
+    (part / "old").mkdir()
+    names = [path.name for path in new]
+    gone = [name for name in _names_of_page(folder) if "index.html" in names and name not in names]
+    for path in new:
+        if path.is_dir() and (folder / path.name).is_dir():
+            os.replace(folder / path.name, part / "old" / path.name)
+        os.replace(path, folder / path.name)
+    for name in gone:
+        if (folder / name / "attention.json").is_file():
+            os.replace(folder / name, part / "old" / name)
+    os.replace(part / "old", part / "done")
+    sync_names(folder)
+
+
+def _settle(part: Path, folder: Path) -> None:
+    """What was taken away comes back, if the swap was cut short before the new came; of the rest, what is not ours."""
+    for old in (part / "old").glob("*"):
+        if not (folder / old.name).exists():
+            os.replace(old, folder / old.name)
+    for old in [*(part / "old").glob("*"), *(part / "done").glob("*")]:
+        for path in old.iterdir():
+            if not re.fullmatch(OURS, path.name):
+                make_folder(folder / old.name)
+                os.replace(path, folder / old.name / path.name)
+        shutil.rmtree(old, ignore_errors=True)
+    for name in ("old", "done"):
+        shutil.rmtree(part / name, ignore_errors=True)
+    with suppress(OSError):
+        part.rmdir()
+
+
+def _names_of_page(folder: Path) -> list[str]:
+    """The image folders that belong to the page in a folder, if there is one of ours."""
+    try:
+        page = (folder / "index.html").read_text(encoding="utf-8")
+        return list(json.loads(html.unescape(re.findall(r'<meta name="images" content="(.*?)">', page)[0])))
+    except (OSError, ValueError, IndexError):
+        return []
 
 
 def save_attention_images(
@@ -28,10 +117,11 @@ def save_attention_images(
     classes: tuple[str, ...],
     labels: list[int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Write one folder per image: the image, the class token's map of each layer and head, and the rollout.
+    """Write one folder per image: the image, a map of what the model's head reads in each layer and head, the rollout.
 
     ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
-    and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed.
+    and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The maps are the class
+    token's rows; with ``pool="mean"``, the mean over the patches' rows. ``replacing`` says what becomes of older files.
 
     Args:
         model: a Vision Transformer.
@@ -46,7 +136,8 @@ def save_attention_images(
         The content of each ``attention.json``.
 
     Raises:
-        ValueError: images, pictures, names and labels do not belong together, or a name is no plain folder name.
+        ValueError: images, pictures, names and labels do not belong together, a name is no plain folder name, or the
+            model answers nan.
     """
     attention_layers(model)
     counts = [len(images), len(pictures), len(names), len(names if labels is None else labels)]
@@ -59,42 +150,50 @@ def save_attention_images(
     for name in names:
         if name in ("", "..") or name != Path(name).name:
             raise ValueError(f"names must be plain folder names, got {name!r}")
-    with torch.no_grad(), keep_modes(model):
-        model.eval()
-        probabilities = model(images.to(next(model.parameters()))).float().softmax(dim=1).cpu()
+    with torch.no_grad(), eval_mode(model):
+        logits = model(images.to(next(model.parameters()))).float()
+    if not logits.isfinite().all():
+        raise ValueError(NOT_FINITE)
+    probabilities = logits.softmax(dim=1).cpu()
     weights = attention_weights(model, images).float().cpu()
-    maps, rolled = to_maps(weights[:, :, :, CLASS_TOKEN]), to_maps(rollout(weights)[:, CLASS_TOKEN])
+    if getattr(model, "pool", "token") == "mean":
+        query, rows, rolled = "mean over the patches", weights[..., PATCHES, :], rollout(weights)[:, PATCHES]
+        maps, rolled = to_maps(rows.mean(dim=-2)), to_maps(rolled.mean(dim=1))
+    else:
+        query = "class token"
+        maps, rolled = to_maps(weights[..., CLASS_TOKEN, :]), to_maps(rollout(weights)[:, CLASS_TOKEN])
     shares, chance = ink_share(maps, pictures.cpu())
 
     results = []
-    for i, name in enumerate(names):
-        target = Path(folder) / name
-        _write_png(target / "image.png", _picture(pictures[i].cpu()))
-        scales = []
-        for layer, layer_maps in enumerate(maps[i]):
-            low, high = float(layer_maps.min()), float(layer_maps.max())
-            scales.append([round(low, 6), round(high, 6)])
-            for head, one in enumerate(layer_maps):
-                _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
-        _write_png(target / "rollout.png", _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())))
-        best = int(probabilities[i].argmax())
-        content = {
-            "name": name,
-            "label": None if labels is None else classes[labels[i]],
-            "prediction": classes[best],
-            "probability": round(float(probabilities[i, best]), 4),
-            "probabilities": [round(v, 4) for v in probabilities[i].tolist()],
-            "query": "class token",
-            "colour_scale_per_layer": scales,
-            "share_of_patches_with_ink": round(float(chance[i]), 4),
-            "share_of_attention_on_ink": [[round(v, 4) for v in row] for row in shares[i].tolist()],
-            "layers_heads_rows_columns": [
-                [[[round(v, 6) for v in row] for row in head] for head in layer] for layer in maps[i].tolist()
-            ],
-            "rollout": [[round(v, 6) for v in row] for row in rolled[i].tolist()],
-        }
-        write_json(target / "attention.json", content)
-        results.append(content)
+    with replacing(folder) as new:
+        for i, name in enumerate(names):
+            target = new / name
+            _write_png(target / "image.png", _picture(pictures[i].cpu()))
+            scales = []
+            for layer, layer_maps in enumerate(maps[i]):
+                low, high = float(layer_maps.min()), float(layer_maps.max())
+                scales.append([round(low, 6), round(high, 6)])
+                for head, one in enumerate(layer_maps):
+                    _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
+            _write_png(target / "rollout.png", _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())))
+            best = int(probabilities[i].argmax())
+            content = {
+                "name": name,
+                "label": None if labels is None else classes[labels[i]],
+                "prediction": classes[best],
+                "probability": round(float(probabilities[i, best]), 4),
+                "probabilities": [round(v, 4) for v in probabilities[i].tolist()],
+                "query": query,
+                "colour_scale_per_layer": scales,
+                "share_of_patches_with_ink": round(float(chance[i]), 4),
+                "share_of_attention_on_ink": [[round(v, 4) for v in row] for row in shares[i].tolist()],
+                "layers_heads_rows_columns": [
+                    [[[round(v, 6) for v in row] for row in head] for head in layer] for layer in maps[i].tolist()
+                ],
+                "rollout": [[round(v, 6) for v in row] for row in rolled[i].tolist()],
+            }
+            write_json(target / "attention.json", content)
+            results.append(content)
     return results
 
 
@@ -102,16 +201,20 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
     """Write ``index.html``: all pictures inside it, plain HTML, no network, readable by keyboard and in the dark.
 
     Args:
-        folder: where ``attention.save_attention_images`` has written a folder for each image.
-        names: those of the folders to show.
+        folder: where ``save_attention_images`` has written a folder for each image.
+        names: those of the folders; of many, the page shows 500 at most, which a browser opens at once.
         title: the heading of the page.
     """
     folder = Path(folder)
     sections: list[str] = []
     links: list[str] = []
-    for name in names:
+    query = "class token"
+    part = names[:: len(names) // 501 + 1]
+    title += f", {len(part)} of {len(names)} images: all are in the folders" if len(part) < len(names) else ""
+    for name in part:
         target = folder / name
         drawn = json.loads((target / "attention.json").read_text(encoding="utf-8"))
+        query = drawn["query"]
         truth = "" if drawn["label"] is None else f", truth {drawn['label']}"
         head = f"{name}: read as {drawn['prediction']} with probability {drawn['probability']:.3f}{truth}"
         shown = [("image.png", f"the image {name}", "image")]
@@ -119,9 +222,9 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
             for number, share in enumerate(heads):
                 most = _brightest(drawn["layers_heads_rows_columns"][layer][number])
                 text = f"layer {layer}, head {number}: {share:.0%} on ink, {most}"
-                shown.append((f"layer_{layer}_head_{number}.png", f"attention of the class token, {text}", text))
+                shown.append((f"layer_{layer}_head_{number}.png", f"attention of the {query}, {text}", text))
         text = f"rollout: {_brightest(drawn['rollout'])}"
-        shown.append(("rollout.png", f"attention of the class token over all layers, {text}", text))
+        shown.append(("rollout.png", f"attention of the {query} over all layers, {text}", text))
         figures = "".join(
             f'<figure><img src="data:image/png;base64,{base64.b64encode((target / file).read_bytes()).decode()}" '
             f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
@@ -136,11 +239,12 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
+        f'<meta name="images" content="{html.escape(json.dumps(names))}">'
         f"<title>{html.escape(title)}</title>\n<style>:root{{color-scheme:light dark}}"
         "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
         "div,nav{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
         f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
-        "<p>Each map shows where the class token looks: bright is much, dark little, one colour scale within a layer. "
+        f"<p>Each map shows where the {query} looks: bright is much, dark little, one colour scale within a layer. "
         "The weights of a map, with that of the class token itself, sum to 1. Layers, heads, rows and columns count "
         f'from 0.</p>\n<nav aria-label="images">{"".join(links)}</nav>\n'
         f"<main>{''.join(sections)}</main></body></html>\n"
