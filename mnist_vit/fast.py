@@ -78,7 +78,7 @@ def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
     """The fast path for a model that it knows to compute the same; any other model as it is.
 
     Known are Vision Transformers of this package and of torchvision, unchanged: no other class in the encoder, no
-    other forward, no hook that wants to be called.
+    other forward or kind of attention (its tokens in another dimension, no biases), no hook that wants to be called.
 
     Raises:
         ValueError: ``keep_patches`` is asked for, and the model is not known.
@@ -93,7 +93,9 @@ def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
 
 def _is_known(module: nn.Module) -> bool:
     original = type(module).__module__.startswith(("torch.nn.", "mnist_vit.model", "torchvision.models.vision_transf"))
-    return original and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    usual = getattr(module, "batch_first", True) and getattr(module, "in_proj_bias", "none needed") is not None
+    usual = usual and getattr(module, "bias_k", None) is None and not getattr(module, "add_zero_attn", False)
+    return original and usual and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 def _attend(attention: nn.Module, x: Tensor) -> Tensor:

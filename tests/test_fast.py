@@ -197,10 +197,14 @@ def changed(how: str) -> nn.Module:
         block.self_attention.register_forward_pre_hook(lambda module, args: tuple(x.flip(-1) for x in args))
     elif how == "dropped mlp":
         block.mlp = nn.Identity()
+    elif how in ("batch_first", "bias", "add_bias_kv", "add_zero_attn"):
+        options = {"batch_first": True, how: how.startswith("add")}
+        block.self_attention = nn.MultiheadAttention(64, 2, **options)
     return model
 
 
-@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "pre-hook", "block", "dropped mlp"])
+@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "pre-hook", "block", "dropped mlp", "batch_first",
+                                 "bias", "add_bias_kv", "add_zero_attn"])  # fmt: skip
 def test_a_changed_model_computes_what_it_computes(how: str) -> None:
     """The recipes must not put the textbook model in the place of the one a learner built."""
     model = changed(how).eval()
