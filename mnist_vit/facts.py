@@ -1,0 +1,152 @@
+"""What is known of a model, put to use: its name, its classes, how pictures are prepared, what it was trained on."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .data import ImageData, load_data
+from .datasets import DATA_SETS
+from .devices import find_device
+from .errors import NOT_FINITE
+from .modes import eval_mode
+from .pictures import picture_to_tensor
+from .weights import about_of, load_model, load_weights
+
+__all__ = ["as_picture", "get_ready", "load_for", "name_of", "picture_form", "try_once", "unseen_split", "warn_of"]
+
+Transform = Callable[[Any], Tensor] | None
+
+
+def get_ready(
+    model: Any, weights: Any, device: str | None, classes: Sequence[str] | None = None
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The model to use, given as it is or built from weights by name or file, and what is known of it."""
+    if not isinstance(model, nn.Module | str | Path):
+        raise TypeError(f"model must be a model (nn.Module), or weights by name or file, got {type(model).__name__}")
+    described = hasattr(weights, "transforms") and hasattr(weights, "meta")  # a torchvision enum: nothing is loaded
+    if weights is not None and not described and not isinstance(weights, str | Path):
+        raise TypeError(f"weights must be a name, a file or a torchvision weights enum, got {type(weights).__name__}")
+    if not isinstance(model, nn.Module):
+        model = load_model(model if described or weights is None else weights).to(find_device(device))
+    elif described:
+        model.about = _describe(weights)
+    elif weights is not None:
+        load_weights(model, weights)
+    about = about_of(model)
+    if classes is not None:
+        about = about | {"data": about.get("data", {}) | {"classes": list(classes)}}
+    return model, about
+
+
+def _describe(weights: Any) -> dict[str, Any]:
+    """What a torchvision weights enum knows."""
+    how = weights.transforms()
+    data = {"name": weights.name, "classes": list(weights.meta["categories"]), "channels": len(how.mean)}
+    data |= {"mean": list(how.mean), "std": list(how.std), "size": how.crop_size[0], "resize": how.resize_size[0]}
+    data["interpolation"] = how.interpolation.value
+    name = type(weights).__name__.removesuffix("_Weights").lower()
+    return {"name": name, "data": data, "trained_on": [weights.name]}
+
+
+def name_of(model: nn.Module, about: dict[str, Any]) -> str:
+    """What to call a model."""
+    return about.get("name") or type(model).__name__
+
+
+def load_for(
+    model: nn.Module,
+    about: dict[str, Any],
+    data: Any,
+    split: str | None,
+    root: str | Path | None,
+    transform: Transform = None,
+    made: list[Tensor] | None = None,
+) -> ImageData:
+    """The data; pictures of a folder in the model's form, or as ``transform`` makes them, which goes to ``made``."""
+    if not isinstance(data, str | Path) or data in DATA_SETS or not Path(data).expanduser().is_dir():
+        if transform is not None:
+            raise ValueError("transform is for the pictures of a folder: name one as data")
+        return load_data(data, split or unseen_split(about, data), root)
+    if transform is None:
+        form = picture_form(model, about)
+        size, channels = form.keywords["image_size"], form.keywords["channels"]
+        images = load_data(data, split or unseen_split(about, data), root, size, channels, form)
+        return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
+
+    size, channels = getattr(model, "image_size", 224), getattr(getattr(model, "conv_proj", None), "in_channels", 3)
+
+    def show(picture: Any) -> Tensor:
+        one = transform(picture.convert("RGB"))
+        if tuple(one.shape) != (channels, size, size):
+            raise ValueError(f"transform gives {tuple(one.shape)}, the model needs {(channels, size, size)}")
+        if made is not None:
+            made.append(one)
+        return as_picture(one)
+
+    return load_data(data, split or unseen_split({"trained_on": []} | about, data), root, size, channels, show)
+
+
+def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
+    """The function that brings a Pillow image into the model's form; ValueError if that is not known."""
+    data = about.get("data", {})
+    if not data.get("mean") or not data.get("classes"):
+        raise ValueError(
+            f"how pictures are prepared for this {name_of(model, about)}, and its classes, are not known: give what it "
+            "was loaded from, a file or torchvision's enum (weights=ViT_B_16_Weights.IMAGENET1K_V1), or transform= and "
+            "classes="
+        )
+    more = {key: data[key] for key in ("resize", "interpolation") if key in data}
+    size = data.get("size", getattr(model, "image_size", 32))
+    return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
+
+
+def as_picture(made: Tensor) -> Tensor:
+    """What a transform made, (c, h, w), to look at: uint8, from its smallest number to its largest."""
+    low, high = made.min(), made.max()
+    return ((made - low) / (high - low).clamp(min=1e-12) * 255).round().to(torch.uint8).cpu()
+
+
+def unseen_split(about: dict[str, Any], data: Any) -> str:
+    """The default split: all that the model was not trained on, as far as is known."""
+    trained_on = about.get("trained_on")
+    if not isinstance(data, str | Path):
+        return "all"
+    if data in DATA_SETS:  # older files say "4,000 of the embedded MNIST digits"
+        seen = any(used.startswith(f"{data}/") or f"of the {data} " in used for used in trained_on or [])
+        return "validation" if seen else DATA_SETS[str(data)].splits[0]
+    folder = Path(data).expanduser().resolve()
+    seen = trained_on is None or any(used.startswith(f"{folder}/") or f"of {data} (" in used for used in trained_on)
+    return "validation" if seen or (folder / "train").is_dir() else "all"
+
+
+def warn_of(model: nn.Module, about: dict[str, Any], images: ImageData) -> None:
+    """Warn where a result would not mean what it seems to: other classes, or images that the model was trained on."""
+    name, known = name_of(model, about), about.get("data", {}).get("classes", images.classes)
+    if tuple(known) != images.classes:
+        theirs, ours = (", ".join(names[:4]) + (", …" if len(names) > 4 else "") for names in (known, images.classes))
+        warnings.warn(f"{name} knows the classes {theirs}, and {images.name} have {ours}: equal numbers do not mean "
+                      "equal classes", stacklevel=3)  # fmt: skip
+    group, _, split = images.source.rpartition("/")
+    for used in about.get("trained_on", []):
+        same = used.rpartition("/")[0] == group != ""
+        if used in (images.name, images.source) or (same and "all" in (split, used.rpartition("/")[2])):
+            warnings.warn(f"{name} was trained on images of these, {images.name}: new ones are harder", stacklevel=3)
+            return
+
+
+def try_once(model: nn.Module, images: Tensor, classes: int) -> None:
+    """One forward pass before anything is trained or written: ValueError unless it gives a logit for each class."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
+        logits = model(images)
+    got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if got != (len(images), classes):
+        raise ValueError(f"the model must answer images (n, c, h, w) with logits (n, {classes}), one for each class: "
+                         f"it answers {tuple(images.shape)} with {got}")  # fmt: skip
+    if not logits.isfinite().all():
+        raise ValueError(NOT_FINITE)
