@@ -6,7 +6,9 @@ import html.parser
 import io
 import json
 import re
+import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -172,6 +174,87 @@ def test_other_sizes_heads_and_kinds_of_numbers(dtype: torch.dtype, images: int)
         attention_weights(model, torch.zeros(1, 3, 64, 64))
 
 
+def test_threads_do_not_see_each_others_records() -> None:
+    """Eight threads with one model in train mode, records and results alternating."""
+    model = VisionTransformer(12, 4, 3, 2, 16, 32, dropout=0.5, attention_dropout=0.5, num_classes=5, in_channels=1)
+    randomise(model)
+    images = torch.randn(8, 1, 12, 12)
+    alone = [attention_weights(model, image[None]) for image in images]
+    parts = [head_contributions(model, image[None], 1)[0] for image in images]
+
+    def work(i: int) -> bool:
+        right = [torch.equal(attention_weights(model, images[i : i + 1]), alone[i]) for _ in range(20)]
+        right += [torch.equal(head_contributions(model, images[i : i + 1], 1)[0], parts[i]) for _ in range(5)]
+        return all(right)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(work, range(8)))
+    assert all(module.training for module in model.modules())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_in_train_mode_rows_after_dropout_are_warned_of() -> None:
+    model = VisionTransformer(12, 4, 2, 2, 16, 32, attention_dropout=0.5, num_classes=5, in_channels=1)
+    with pytest.warns(UserWarning, match="after attention dropout: rows do not sum to 1"), record_attention(model):
+        model(torch.randn(1, 1, 12, 12))
+    with warnings.catch_warnings(), record_attention(model.eval()):
+        warnings.simplefilter("error")
+        model(torch.randn(1, 1, 12, 12))
+
+
+class Stingy(nn.Module):
+    """Attention of a learner's own, whose forward returns no weights."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.num_heads = [attention], attention.num_heads
+        self.in_proj_weight = attention.in_proj_weight
+
+    def forward(self, x: torch.Tensor, *_: object, **__: object) -> tuple[torch.Tensor, None]:
+        return self.attention[0](x, x, x, need_weights=False)[0], None
+
+
+def fewer_layers(how: str) -> nn.Module:
+    model = vit_mnist(7).eval()
+    block = model.encoder.layers[0]
+    if how == "like SiglipVisionModel":  # its pooling head is torch's layer, its encoder is not
+        block.other = LikeTimm()
+    elif how == "compiled":
+        return torch.compile(model, backend="eager")
+    elif how == "compiled in place":
+        model.compile(backend="eager")
+    elif how == "a part compiled":
+        model.encoder = torch.compile(model.encoder, backend="eager")
+    elif how == "no weights":
+        block.self_attention = Stingy(block.self_attention)
+    elif how == "not called":
+        block.forward = lambda x: x
+    return FastVisionTransformer(model) if how == "fast" else model
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("like SiglipVisionModel", r"1 attention layers of another kind \(LikeTimm\) beside the 2 that can be asked"),
+        (
+            "compiled",
+            "was compiled, and torch.compile leaves out the hooks that record. Give the model it was made from",
+        ),
+        ("compiled in place", "was compiled"),
+        ("a part compiled", "was compiled"),
+        ("no weights", "Stingy gave no weights of each head: asked with need_weights=True"),
+        ("not called", "was called, but only 1 of its 2 attention layers"),
+        ("fast", "was called, but only 0 of its 2 attention layers: FastVisionTransformer, .* give the plain model"),
+    ],
+)
+def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> None:
+    model, image = fewer_layers(how), torch.zeros(1, 1, 28, 28)
+    with pytest.raises(ValueError, match=said):
+        attention_weights(model, image)
+    with torch.no_grad(), pytest.raises(ValueError, match=said), record_attention(model):
+        model(image)
+
+
 class LikeHuggingFace(nn.Module):
     """As far as can be seen from outside: a config that knows the switch, attention of its own."""
 
@@ -222,12 +305,29 @@ def test_two_blank_patches_are_not_identical_maps() -> None:
     assert (weights[0, :, first] - weights[0, :, second]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["ours", "scratch", "torchvision"])
+class Turned(nn.Module):
+    """torch's layer as it is by default, tokens first, in a place where images come first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **_: bool) -> tuple[torch.Tensor, None]:
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+        return self.attention(query=q, key=k, value=v)[0].transpose(0, 1), None
+
+
+@pytest.mark.parametrize("name", ["ours", "scratch", "torchvision", "batch_first=False", "bias=False"])
 def test_heads_add_up_to_the_layers_output(name: str) -> None:
     model, images = build(name)
+    block = model.encoder.layers[1]
+    if name == "bias=False":
+        block.self_attention = nn.MultiheadAttention(16, 2, bias=False, batch_first=True)
+    elif name == "batch_first=False":
+        block.self_attention = Turned()
     model.eval()
     outputs: list[torch.Tensor] = []
-    handle = model.encoder.layers[1].self_attention.register_forward_hook(lambda m, a, out: outputs.append(out[0]))
+    handle = block.self_attention.register_forward_hook(lambda m, a, out: outputs.append(out[0]))
     with torch.no_grad():
         model(images)
     handle.remove()
@@ -384,8 +484,6 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
         (lambda: attention_weights(models.resnet18(), torch.zeros(1, 3, 64, 64)), ValueError,
          "ResNet has no nn.MultiheadAttention.*output_attentions=True"),
         (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 28, 28)), ValueError, r"for one image: images\[None\]"),
-        (lambda: attention_weights(FastVisionTransformer(vit_mnist(7)), torch.zeros(1, 1, 28, 28)), ValueError,
-         "give the plain model"),
         (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 1, 28, 28), query=17), IndexError, "0 to 16, got 17"),
         (lambda: head_contributions(vit_mnist(7), torch.zeros(1, 1, 28, 28), 2), IndexError,
          "layer must be 0 to 1, got 2"),

@@ -97,6 +97,17 @@ def test_the_model_ends_with_the_averaged_weights() -> None:
     assert not torch.allclose(expected, steps[0], rtol=0, atol=1e-4)
 
 
+def test_double_is_trained_as_it_is_and_half_is_refused() -> None:
+    model = toy_model().double()
+    history = toy_fit(model, 20)
+    assert history[-1]["validation_accuracy"] == 1.0
+    assert {p.dtype for p in model.parameters()} == {torch.float64}
+    for kind in (torch.float16, torch.bfloat16):
+        assert accuracy_and_loss(model.to(kind), Loader(toy_data(), 64))[0] == 1.0
+        with pytest.raises(ValueError, match=rf"the model's parameters are {kind}.*train model.float\(\)"):
+            toy_fit(model)
+
+
 def test_the_average_is_torchs() -> None:
     """Parameters and buffers move as those of torch's AveragedModel, to the last bit."""
     torch.manual_seed(0)
