@@ -35,7 +35,7 @@ class DataSet:
         mean, std: per channel, on the scale 0 to 1, of the training images.
         size: height and width in pixels.
         read: split and the folder of all data -> images, labels, and which images these are, in words.
-        splits: the first is the default where a model is evaluated.
+        splits: into which parts it can be loaded.
     """
 
     classes: tuple[str, ...]
@@ -43,7 +43,7 @@ class DataSet:
     std: tuple[float, ...]
     size: int
     read: Callable[[str, Path], Read]
-    splits: tuple[str, ...] = ("validation", "train", "test")
+    splits: tuple[str, ...] = ("train", "validation", "test")
 
     def check_split(self, split: str) -> None:
         """Raise ValueError for a split that there is not."""
@@ -73,7 +73,7 @@ def _read_idx(
         secure = [*mirrors, *(url for url in dataset.mirrors if url.startswith("https://"))]
         dataset = type(kind, (dataset,), {"mirrors": secure})  # its name is that of the folder
         what = f"{title} ({', '.join(missing)} not in {raw})"
-        _download(dataset, root, what, ways='data="embedded" needs no download')
+        _download(dataset, root, what, ways='data="embedded" needs none of it')
     (images, labels), strange = (_idx_file(path, n) for path in paths), []
     found = torch.bincount(labels, minlength=10).tolist()
     if found != counts[part]:

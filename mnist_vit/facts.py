@@ -119,7 +119,7 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
         return "all"
     if data in DATA_SETS:  # older files say "4,000 of the embedded MNIST digits"
         seen = any(used.startswith(f"{data}/") or f"of the {data} " in used for used in trained_on or [])
-        return "validation" if seen else DATA_SETS[str(data)].splits[0]
+        return "validation" if seen or "all" not in DATA_SETS[str(data)].splits else "all"
     folder = Path(data).expanduser().resolve()
     seen = trained_on is None or any(used.startswith(f"{folder}/") or f"of {data} (" in used for used in trained_on)
     return "validation" if seen or (folder / "train").is_dir() else "all"
@@ -128,7 +128,7 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
 def warn_of(model: nn.Module, about: dict[str, Any], images: ImageData) -> None:
     """Warn where a result would not mean what it seems to: other classes, or images that the model was trained on."""
     name, known = name_of(model, about), about.get("data", {}).get("classes", images.classes)
-    if tuple(known) != images.classes:
+    if tuple(known) != images.classes and len(known) == len(images.classes):
         theirs, ours = (", ".join(names[:4]) + (", …" if len(names) > 4 else "") for names in (known, images.classes))
         warnings.warn(f"{name} knows the classes {theirs}, and {images.name} have {ours}: equal numbers do not mean "
                       "equal classes", stacklevel=3)  # fmt: skip
@@ -136,7 +136,8 @@ def warn_of(model: nn.Module, about: dict[str, Any], images: ImageData) -> None:
     for used in about.get("trained_on", []):
         same = used.rpartition("/")[0] == group != ""
         if used in (images.name, images.source) or (same and "all" in (split, used.rpartition("/")[2])):
-            warnings.warn(f"{name} was trained on images of these, {images.name}: new ones are harder", stacklevel=3)
+            warnings.warn(f"{name} was trained on {used}, and {images.name} may be among them: new ones are harder",
+                          stacklevel=3)  # fmt: skip
             return
 
 

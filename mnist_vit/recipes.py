@@ -125,6 +125,8 @@ def train(
         model = _build(model, seed)
     elif not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {name}")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError(f"{name} has no parameters that could be trained")
     if position_start not in (None, "sincos"):
         raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
 
@@ -141,7 +143,10 @@ def train(
         load_weights(model, weights)
     try_once(model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes))
     if position_start == "sincos":
-        sincos_positions(model)
+        try:
+            sincos_positions(model)
+        except AttributeError as error:
+            raise ValueError(f"position_start needs the attributes of our VisionTransformer: {error}") from error
     fast = speed_up(model, keep_patches)
     folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if save is not None and main:

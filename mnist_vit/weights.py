@@ -187,8 +187,8 @@ def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransfor
     path = find_weights(name)
     state, about = _read(path, None)
     if "config" not in about:
-        raise WeightsError(f"{path} has no description of its model. Build the model yourself and use "
-                           "load_weights(model, path)")  # fmt: skip
+        raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it, nor "
+                           "in itself. Build the model yourself and use load_weights(model, path)")  # fmt: skip
     for size, found in _sizes(path, state).items():
         if (told := about["config"].get(size)) != found:
             raise WeightsError(f"{path}: its description says {size} {told!r}, its tensors have {found!r}. Get the "

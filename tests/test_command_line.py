@@ -12,7 +12,7 @@ from helpers import environment
 from PIL import Image
 
 from mnist_vit import __version__, recipes
-from mnist_vit.__main__ import COMMANDS, _parser, main
+from mnist_vit.__main__ import COMMANDS, IN_PYTHON_ONLY, _parser, main
 from mnist_vit.data import load_embedded
 
 
@@ -23,7 +23,7 @@ def test_help_tells_every_keyword_and_its_default(name: str, capsys: pytest.Capt
     assert stopped.value.code == 0
     text = capsys.readouterr().out
     for key, parameter in inspect.signature(COMMANDS[name]).parameters.items():
-        assert key.replace("_", "-") in text or key in text
+        assert key in IN_PYTHON_ONLY or key.replace("_", "-") in text or key in text
         if isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):
             assert f"(default {parameter.default})" in " ".join(text.split())
 
@@ -117,6 +117,53 @@ def test_wrong_words_end_with_usage_and_code_2(words: str, capsys: pytest.Captur
         main(words.split())
     assert stopped.value.code == 2
     assert "usage: mnist-vit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "lines"),
+    [
+        ("evaluate vit_mnist_p7", {}, 0),
+        ("demo", {}, 1),
+        ("train vit_mnist_p7 --data embedded --epochs 2", {"RANK": "1", "WORLD_SIZE": "0"}, 1),
+    ],
+)
+def test_a_reader_that_has_seen_enough(words: str, variables: dict, lines: int, tmp_path: Path) -> None:
+    """The pipe is closed after some lines: no traceback; a training, with a stale RANK too, goes on to its end."""
+    command = [sys.executable, "-m", "mnist_vit", *words.split()]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment(PYTHONUNBUFFERED="1", **variables), cwd=tmp_path, **pipes)
+    for _ in range(lines):
+        assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=300) == (0 if words.startswith("train") else 141)
+    assert len(list(tmp_path.glob("runs/*/weights.pth"))) == words.startswith("train")
+
+
+def test_variables_of_processes_that_are_not_there(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert main(["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1"]) == 2
+    assert "start them with torchrun, or unset WORLD_SIZE and RANK" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "remedy"),
+    [("evaluate", "evaluate_model", "--batch-size"), ("predict x.png", "open_picture", "larger patches")],
+)
+def test_out_of_memory_names_an_option_that_there_is(
+    words: str, part: str, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What torch says on a CPU is a plain RuntimeError."""
+
+    def full(*_: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(recipes, part, full)
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert "out of memory" in said
+    assert remedy in said
 
 
 def test_as_a_module() -> None:

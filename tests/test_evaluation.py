@@ -1,14 +1,23 @@
-"""The matrix is scikit-learn's, the interval is Wilson's, and the model is left as it was."""
+"""The matrix is scikit-learn's, the interval is Wilson's, the model stays as it was, what is known of it is used."""
 
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from helpers import randomise
+from PIL import Image
 from sklearn.metrics import confusion_matrix as sklearn_matrix
 from sklearn.metrics import precision_score, recall_score
+from torch import Tensor, nn
+from torchvision.models import VisionTransformer as TheirVisionTransformer
+from torchvision.models import ViT_B_16_Weights
 
 import mnist_vit
 from mnist_vit.data import ImageData, Loader, load_embedded
-from mnist_vit.errors import DataError
+from mnist_vit.errors import DataError, WeightsError
 from mnist_vit.evaluation import Evaluation, confusion_matrix, evaluate_model, wilson_interval
 from mnist_vit.model import VisionTransformer, vit_mnist
 
@@ -133,6 +142,173 @@ def test_the_colour_model_s_results_are_the_stored_ones(real_cifar10: object) ->
     images = mnist_vit.data.load_cifar10("test")
     first = images.select(torch.arange(1000), "the first 1,000")  # torchvision's own files hold 10,000
     assert abs(mnist_vit.evaluate("vit_cifar10", first).correct - stored["test"]["correct"]) <= 1
+
+
+def test_threads_share_a_model() -> None:
+    """In train mode, with dropout: one thread that ends must not put the others' modes back."""
+    model = VisionTransformer(28, 7, 2, 2, 64, 256, 0.5, num_classes=10, representation_size=32, in_channels=1)
+    digits, found = load_embedded("validation"), []
+    mnist_vit.load_weights(model, "vit_mnist_p7")
+
+    def work() -> None:
+        found.append(mnist_vit.evaluate(model, digits, batch_size=50).correct)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [mnist_vit.evaluate("vit_mnist_p7", digits).correct] * 8
+    assert model.training
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_models_of_other_numbers(dtype: torch.dtype) -> None:
+    model = mnist_vit.load_model("vit_mnist_p7").to(dtype)
+    assert mnist_vit.evaluate(model, load_embedded("validation")).accuracy > 0.98
+
+
+def test_what_a_notebook_shows() -> None:
+    """A line and a small table instead of tensors; of a thousand classes, what is confused most."""
+    result = mnist_vit.evaluate("vit_mnist_p7", load_embedded("validation"))
+    assert len(repr(result)) < 200
+    assert f"{result.accuracy:.2%}" in repr(result)
+    assert result._repr_html_().count("<tr>") == 11
+    labels = torch.arange(1000)
+    said = labels.clone()
+    said[[3, 4]] = 5
+    many = Evaluation("toy", tuple(map(str, labels.tolist())), labels, said, torch.zeros(1000, 1000),
+                      confusion_matrix(labels, said, 1000))  # fmt: skip
+    assert many.confusions == [("3", "5", 1), ("4", "5", 1)]
+    assert max(len(str(many)), len(many._repr_html_())) < 1000
+    history = mnist_vit.train(vit_mnist(7), wrong(), epochs=2, batch_size=2)
+    assert "2 epochs" in repr(history)
+    assert history._repr_html_().count("<svg") == 2
+    assert json.loads(json.dumps(history)) == history
+    assert len(history.plot().axes) == 2
+
+
+# --- what is known of a model is used ---
+
+
+def test_what_a_model_was_trained_on_is_left_out(tmp_path: Path) -> None:
+    mnist_vit.train("vit_mnist_p7", "embedded", epochs=1, save=tmp_path / "w.pth")
+    path, model = tmp_path / "w.pth", mnist_vit.load_model(tmp_path / "w.pth")
+    assert mnist_vit.evaluate(path).total == mnist_vit.evaluate(model).total == 1000
+    with pytest.warns(UserWarning, match="was trained on embedded/train, and the 5,000 held-out .* may be among"):
+        assert mnist_vit.evaluate(model, split="all").total == 5000
+    page = mnist_vit.visualize_attention(path, per_class=1)
+    assert "1,000 of the embedded MNIST digits" in page.read_text()
+    assert f'href="{Path(page).name}"' in page._repr_html_() or page.name in page._repr_html_()
+    mnist_vit.load_weights(model, "vit_mnist_p7")
+    assert mnist_vit.evaluate(model).total == 5000, "these weights have never seen them"
+    mnist_vit.train(model, "embedded", epochs=1)
+    assert model.about["trained_on"] == ["mnist/train", "embedded/train"]
+
+
+def picture(folder: Path, size: tuple[int, int] = (60, 50)) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    folder.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(folder / "photo.png")
+    return folder / "photo.png"
+
+
+def test_a_model_and_its_name_predict_the_same(tmp_path: Path) -> None:
+    path = picture(tmp_path)
+    by_name = mnist_vit.predict(path, "vit_cifar10")
+    assert torch.equal(mnist_vit.predict(path, mnist_vit.load_model("vit_cifar10")), by_name)
+
+
+@pytest.fixture
+def theirs() -> nn.Module:
+    """torchvision's class, small, for colour photographs of 224 pixels and 1,000 classes."""
+    torch.manual_seed(0)
+    model = TheirVisionTransformer(224, 56, 1, 2, 8, 8)
+    nn.init.normal_(model.heads.head.weight)
+    return model.eval()
+
+
+def test_torchvisions_models_are_prepared_as_their_weights_say(
+    theirs: nn.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, known = picture(tmp_path / "mine", (300, 400)), ViT_B_16_Weights.IMAGENET1K_V1
+    calls = (lambda **how: mnist_vit.predict(path, theirs, **how),
+             lambda **how: mnist_vit.visualize_attention(theirs, path.parent, **how))  # fmt: skip
+    for call in calls:
+        with pytest.raises(ValueError, match=r"are not known: give .*ViT_B_16_Weights.* or transform= and classes="):
+            call()
+    with torch.no_grad():
+        expected = theirs(known.transforms()(Image.open(path))[None]).softmax(dim=1)[0]
+    capsys.readouterr()
+    torch.testing.assert_close(mnist_vit.predict(path, theirs, weights=known), expected, atol=1e-4, rtol=0)
+    assert len(capsys.readouterr().out.splitlines()) == 7, "the five likeliest of 1,000"
+    assert torch.equal(mnist_vit.predict(path, theirs), mnist_vit.predict(path, theirs, weights=known)), (
+        "it stays known"
+    )
+    page = mnist_vit.visualize_attention(theirs, path.parent)
+    assert "Where vit_b_16 looks: 1 images" in page.read_text()
+    drawn = json.loads((page.parent / "mine_0" / "attention.json").read_text())
+    assert (drawn["label"], drawn["prediction"]) == (None, known.meta["categories"][expected.argmax()])
+    del theirs.about
+    for call in calls:
+        call(transform=known.transforms(), classes=known.meta["categories"])
+    again = json.loads((page.parent / "mine_0" / "attention.json").read_text())
+    assert again["probabilities"] == pytest.approx(drawn["probabilities"], abs=2e-4)
+
+
+def test_pages_have_a_name() -> None:
+    assert "<h1>Where VisionTransformer looks" in mnist_vit.visualize_attention(vit_mnist(7), per_class=1).read_text()
+    assert "<h1>Where vit_mnist_p7 looks" in mnist_vit.visualize_attention("vit_mnist_p7", per_class=1).read_text()
+
+
+def test_other_classes_are_told() -> None:
+    clothes = wrong().select(torch.tensor([0, 1]), "clothes")
+    clothes = ImageData(**{**vars(clothes), "classes": ("T-shirt/top", *"bcdefghij")})
+    for call in (mnist_vit.evaluate, mnist_vit.visualize_attention):
+        with pytest.warns(UserWarning, match="p7 knows the classes 0, 1, 2, 3, …, and clothes have T-shirt/top"):
+            call("vit_mnist_p7", clothes)
+
+
+class OwnModel(nn.Module):
+    """What a learner may write: no attribute of ours, other names."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.layer = nn.Linear(784, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layer(images.flatten(1))
+
+
+def test_any_class_can_be_trained(tmp_path: Path) -> None:
+    model = OwnModel()
+    mnist_vit.train(model, wrong(), epochs=1, batch_size=2, save=tmp_path / "mine.pth")
+    assert mnist_vit.evaluate(model, wrong()).total == 2
+    stored = json.loads((tmp_path / "mine.json").read_text())
+    assert stored["name"] == "OwnModel"
+    assert not {"config", "command"} & set(stored), "what cannot be known is left out"
+    again = OwnModel()
+    mnist_vit.load_weights(again, tmp_path / "mine.pth")
+    assert torch.equal(again.layer.weight, model.layer.weight)
+    with pytest.raises(WeightsError, match=r"use load_weights\(model, path\)"):
+        mnist_vit.load_model(tmp_path / "mine.pth")
+
+
+@pytest.mark.parametrize(
+    ("model", "how", "said"),
+    [
+        (OwnModel(9), {}, r"logits \(n, 10\), one for each class: it answers \(2, 1, 28, 28\) with \(2, 9\)"),
+        (OwnModel(), {"position_start": "sincos"}, "position_start"),
+        (OwnModel(), {"keep_patches": 3}, "keep_patches works with the unchanged VisionTransformer"),
+        (nn.Flatten(), {}, "has no parameters"),
+    ],
+)
+def test_what_a_training_needs_is_checked_before_the_first_epoch(
+    model: nn.Module, how: dict, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        mnist_vit.train(model, wrong(), epochs=1, run_dir=tmp_path / "run", **how)
+    assert not (tmp_path / "run").exists()
 
 
 def wrong(size: int = 28, channels: int = 1, classes: int = 10) -> ImageData:

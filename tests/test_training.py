@@ -219,7 +219,7 @@ def test_a_second_run_into_the_folder_needs_resume(tmp_path: Path) -> None:
 
 
 def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
-    mnist_vit.train("vit_mnist_p7", few_digits(), epochs=1, position_start="sincos", save=tmp_path / "w.pth", seed=3)
+    mnist_vit.train("vit_mnist_p7", "embedded", epochs=1, position_start="sincos", save=tmp_path / "w.pth", seed=3)
     about = json.loads((tmp_path / "w.json").read_text())
     assert about["recipe"]["position_start"] == "sincos"
     assert about["seed"] == 3

@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import hashlib
 import io
 import json
 import os
@@ -29,8 +30,10 @@ SHIPPED = {"vit_mnist": "55,000", "vit_mnist_p4": "55,000", "vit_mnist_p7": "55,
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_weights(name: str) -> None:
-    about = read_json(name)
     model = load_model(name)
+    about = json.loads((shipped("weights") / f"{name}.json").read_text())
+    assert {**model.about, "sha256": about["sha256"]} == about, "the .json is a copy of what the .pth carries"
+    assert about["sha256"] == hashlib.sha256((shipped("weights") / f"{name}.pth").read_bytes()).hexdigest()
     assert sum(p.numel() for p in model.parameters()) == about["parameters"]
     assert not model.training
     assert about["data"]["name"].startswith(SHIPPED[name])
@@ -141,19 +144,25 @@ def damaged(kind: str, folder: Path) -> Path:
     path = folder / "w.pth"
     save_weights(vit_mnist(7), path)
     content = path.read_bytes()
-    about = json.loads(path.with_suffix(".json").read_text())
     flipped = content[:9999] + bytes([content[9999] ^ 1]) + content[10_000:]
-    json_is_there = {
-        "altered": lambda: path.write_bytes(flipped),
-        "CIFAR-10's": lambda: save_weights(MODELS["vit_cifar10"](), path),
-        "json half": lambda: path.with_suffix(".json").write_text('{"config":'),
-        "json list": lambda: path.with_suffix(".json").write_text("[1]"),
-        "json no text": lambda: path.with_suffix(".json").write_bytes(b"\xff\xfe{}"),
-        "json of another": lambda: path.with_suffix(".json").write_text(
-            json.dumps(about | {"config": about["config"] | {"patch_size": 5}})
-        ),
-        "json without config": lambda: path.with_suffix(".json").write_text("{}"),
-    }
+    about = json.loads(path.with_suffix(".json").read_text())
+    if kind.startswith("json"):
+        torch.save(vit_mnist(7).state_dict(), path)  # of another maker: the .json is all that is known
+        about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        wrong: dict[str, object] = {
+            "json of another": about | {"config": about["config"] | {"patch_size": 5}},
+            "json of a giant": about | {"config": about["config"] | {"num_layers": 10**9}},
+            "json of strange heads": about | {"config": about["config"] | {"num_heads": 7}},
+            "json without config": {},
+            "json of others' weights": about | {"sha256": "0"},
+            "json list": [1],
+            "json of wrong kinds": about | {"config": 3},
+            "json of wrong classes": about | {"data": {"classes": [1, 2]}},
+            "json of wrong numbers": about | {"data": {"mean": [0.5], "std": [0.0]}},
+        }
+        text = json.dumps(wrong[kind]).encode() if kind in wrong else {"json half": b'{"config":'}.get(kind, b"\xff{}")
+        path.with_suffix(".json").write_bytes(text)
+        return path
     bare = {
         "hostile": lambda: torch.save({"class_token": Bomb(folder / "ran")}, path),
         "hostile legacy": lambda: torch.save(
@@ -181,7 +190,9 @@ def damaged(kind: str, folder: Path) -> Path:
         "numbers": lambda: torch.save({"class_token": 3}, path),
         "numbered": lambda: torch.save({0: torch.zeros(3)}, path),
         "a checkpoint": lambda: torch.save({"model": vit_mnist(7).state_dict(), "history": []}, path),
-        "altered, without sha256": lambda: path.write_bytes(flipped),
+        "altered": lambda: path.write_bytes(flipped),
+        "CIFAR-10's": lambda: save_weights(MODELS["vit_cifar10"](), path),
+        **{kind: lambda kind=kind: torch.save(odd_state(kind), path) for kind in ODD},
         "zip bomb": lambda: path.write_bytes(claims_to_be_huge(content)),
         "too large": lambda: os.truncate(path, 10**9),  # a hole: no disk is used
     }
@@ -189,12 +200,24 @@ def damaged(kind: str, folder: Path) -> Path:
         return folder / "nothing.pth"
     if kind == "folder":
         return folder
-    if kind in json_is_there:
-        json_is_there[kind]()
-        return path
     bare[kind]()
     path.with_suffix(".json").unlink()
     return path
+
+
+ODD = {
+    "int8": lambda tensor: (tensor * 100).to(torch.int8),
+    "bool": lambda tensor: tensor > 0,
+    "complex": lambda tensor: tensor.to(torch.complex64),
+    "stride 0": lambda tensor: tensor.flatten()[:1].expand(tensor.numel()).view(tensor.shape),
+    "sparse": lambda tensor: tensor.to_sparse(),
+    "meta": lambda tensor: tensor.to("meta"),
+    "quantized": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
+}
+
+
+def odd_state(kind: str) -> dict[str, torch.Tensor]:
+    return {key: ODD[kind](value) for key, value in vit_mnist(7).state_dict().items()}
 
 
 def vit_mnist_of_3_layers() -> VisionTransformer:
@@ -238,18 +261,28 @@ KINDS = {
     "numbers": NO_STATE,
     "numbered": NO_STATE,
     "a checkpoint": NO_STATE,
-    "altered, without sha256": DAMAGE,
     "zip bomb": HUGE,
     "too large": HUGE,
-    "altered": r"w\.pth is not the file its \.json describes \(sha256 differs\): damaged or replaced",
-    "json half": r"w\.json cannot be read .*Get it again together with its \.pth file",
-    "json list": r"w\.json does not describe weights\. Get it again together with its \.pth file",
-    "json no text": r"w\.json cannot be read .*Get it again together with its \.pth file",
+    "altered": DAMAGE,
+    "int8": r"w\.pth holds no weights but torch\.int8 in 34 tensors",
+    "bool": r"w\.pth holds no weights but torch\.bool in 34 tensors",
+    "complex": r"w\.pth holds no weights but torch\.complex64",
+    "stride 0": r"w\.pth: its tensor .* repeats one number \(stride 0\)",
+    "sparse": r"w\.pth: its tensor .* is not dense",
+    "meta": r"w\.pth: its tensor .* holds no numbers",
+    "quantized": r"w\.pth: its tensor .* is quantized",
+    "json half": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
+    "json list": r"w\.json cannot be read .*it does not describe weights",
+    "json no text": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
+    "json of wrong kinds": r"w\.json cannot be read \(config is 3, and must be dict\)",
+    "json of wrong classes": r"w\.json cannot be read \(data\.classes and trained_on must be names\)",
+    "json of wrong numbers": r"w\.json cannot be read \(data\.mean and data\.std must .*std above 0\)",
+    "json of others' weights": r"w\.pth is not the file its \.json describes \(sha256 differs\): damaged or replaced",
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol", "ignore:.*could not be checked for damage")
 def test_damage_is_named_and_the_model_stays(kind: str, tmp_path: Path) -> None:
     model = vit_mnist(7)
     randomise(model)
@@ -274,13 +307,75 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("json of another", r"w\.json describes no model of ours \(image_size 28 must be a multiple"),
+        ("json of another", r"its description says (image|patch)_size \d+, its tensors have"),
+        ("json of a giant", r"its description says num_layers 1000000000, its tensors have 2\."),
+        ("json of strange heads", r"w\.pth describes no model of ours \(hidden_dim 64 must be a multiple of num_heads"),
         ("json without config", r"w\.pth has no description of its model in w\.json beside it"),
     ],
 )
 def test_a_json_that_builds_nothing(tmp_path: Path, kind: str, said: str) -> None:
     with pytest.raises(WeightsError, match=said):
         load_model(damaged(kind, tmp_path))
+
+
+def test_flipped_bits_of_an_old_file_cannot_be_seen_and_that_is_said(tmp_path: Path) -> None:
+    torch.save(vit_mnist(7).state_dict(), tmp_path / "w.pth", _use_new_zipfile_serialization=False)
+    with pytest.warns(UserWarning, match=r"w\.pth could not be checked for damage"):
+        load_weights(vit_mnist(7), tmp_path / "w.pth")
+
+
+# --- what is known of a model stays with it and its file ---
+
+
+def test_a_model_keeps_what_is_known_of_it(tmp_path: Path) -> None:
+    model = load_model("vit_cifar10")
+    assert model.about["trained_on"] == ["cifar10/train"]
+    again = load_model(save_weights(model, tmp_path / "w.pth"))
+    assert again.about == model.about
+    assert again.about["metrics"] == read_json("vit_cifar10")["metrics"]
+    with torch.no_grad():
+        again.heads.head.bias += 1  # a training of one's own
+    other = load_model(save_weights(again, tmp_path / "w.pth"))
+    assert other.about["data"] == model.about["data"]
+    assert not {"metrics", "history", "recipe"} & set(other.about), "that was true of other weights"
+    torch.save(model.state_dict(), tmp_path / "bare.pth")
+    load_weights(again, tmp_path / "bare.pth")
+    assert again.about == {"name": "bare"}, "what was known of the weights before is gone with them"
+
+
+def test_killed_between_two_renames_the_new_pair_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The .pth is renamed first; with the .json of the weights before it is still whole."""
+    path = save_weights(vit_mnist(7), tmp_path / "w.pth", note="old")
+    monkeypatch.setattr("mnist_vit.weights.write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        save_weights(vit_mnist(4), path, note="new")
+    assert json.loads((tmp_path / "w.json").read_text())["note"] == "old"
+    assert (load_model(path).patch_size, read_json(path)["note"]) == (4, "new")
+
+
+def test_recording_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
+    path = save_weights(load_model("vit_mnist_p7"), tmp_path / "w.pth")
+    before = torch.load(path, weights_only=True)
+    mnist_vit.evaluate(path, split="validation", record=True)
+    assert read_json(path)["metrics"]["embedded"]["total"] == 1000
+    assert read_json(path)["metrics"]["test"] == read_json("vit_mnist_p7")["metrics"]["test"]
+    after = torch.load(path, weights_only=True, mmap=True)
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert json.loads((tmp_path / "w.json").read_text()).items() >= read_json(path).items()
+
+
+@pytest.mark.parametrize("name", ["w.json", "vit.seed1", "w", "folder.pth"])
+def test_names_that_cannot_be_weights(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.pth").mkdir()
+    for call in (save_weights, lambda model, path: mnist_vit.train(model, "embedded", save=path, epochs=1)):
+        with pytest.raises(ValueError, match=r"must be called \.pth|is a folder"):
+            call(vit_mnist(7), tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.pth"]
+
+
+def test_the_home_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert save_weights(vit_mnist(7), "~/w.pth") == tmp_path / "w.pth"
 
 
 def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
