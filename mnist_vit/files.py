@@ -83,15 +83,14 @@ def _lock(folder: Path) -> int | None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those it lies in; OSError with a sentence where that cannot be."""
+    """Make a folder, and those it lies in; OSError, in a sentence, where that cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise not_written(folder, error) from error
+        raise _not_written(folder, error) from error
 
 
-def not_written(path: Path, error: OSError) -> OSError:
-    """What to tell of a file or folder that could not be written."""
+def _not_written(path: Path, error: OSError) -> OSError:
     return OSError(f"{path} could not be written ({error.strerror or error}); what was there before is whole. Make "
                    "room there, or name another place that can be written to")  # fmt: skip
 
@@ -122,7 +121,7 @@ def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Pat
         reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides a full disk so
         if not isinstance(reason, OSError):
             raise
-        raise not_written(path, reason) from error
+        raise _not_written(path, reason) from error
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

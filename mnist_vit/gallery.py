@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,94 +18,65 @@ from torch import Tensor, nn
 
 from .attention import attention_layers, attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
-from .files import PARTS, locked, make_folder, part_beside, sync_names, write_atomic, write_json, write_text
+from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json, write_text
 from .modes import eval_mode
 from .tokens import CLASS_TOKEN, PATCHES
 
 __all__ = ["replacing", "save_attention_images", "write_gallery"]
 
 OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"  # parts: of older versions
-WAIT = 60.0  # seconds until another one's swap is over, which takes a moment
 
 
 @contextmanager
 def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in; at the end of the ``with`` block its content takes the place of what is in ``folder``.
 
-    Image folders are swapped as a whole. A new page takes the image folders of the old one away with it, so that what
-    is there is of one model. Files that are not ours stay. If the block fails, or the process dies in it, all is as
-    before. Threads and processes may share a folder: the last one is seen.
+    Image folders are swapped as a whole, and a new page takes those it does not show away, so that what is there is of
+    one model. Files that are not ours stay. If the block fails, or the process dies in it, all is as before; if it dies
+    while it swaps, the next one ends that first. Threads and processes may share a folder: the last one is seen.
     """
     folder = Path(folder)
     part = part_beside(folder / "any")
-    with locked(folder, WAIT):
-        for left in folder.glob(PARTS):  # by a process that was killed: one that is at work has locked its own
-            if left.is_dir():
-                with suppress(BlockingIOError), locked(left) as dead:
+    with ExitStack() as stack:
+        with locked(folder, wait=60):
+            for left in filter(Path.is_dir, folder.glob(PARTS)):  # who is at work has locked its own
+                with suppress(OSError), locked(left) as dead:
                     if dead:
-                        shutil.rmtree(left / "new", ignore_errors=True)
-                        _settle(left, folder)
-        make_folder(part / "new")
-        work = locked(part)
-        work.__enter__()
-    try:
-        yield part / "new"
-        with locked(folder, WAIT):
-            try:
+                        _swap(left, folder)
+            stack.enter_context(locked(part))
+        (part / "new").mkdir()
+        try:
+            yield part / "new"
+            with locked(folder, wait=60):
+                os.replace(part / "new", part / "ready")
                 _swap(part, folder)
-            finally:
-                _settle(part, folder)
-    finally:
-        shutil.rmtree(part / "new", ignore_errors=True)
-        work.__exit__(None, None, None)
-        with suppress(OSError):
-            part.rmdir()
+        finally:
+            if (part / "new").exists():
+                shutil.rmtree(part, ignore_errors=True)
 
 
 def _swap(part: Path, folder: Path) -> None:
-    """The new in, the old out; the page comes last."""
-    new = sorted((part / "new").iterdir(), key=Path.is_file)
-    for path in new:
-        if path.is_dir() and (folder / path.name).is_file():
-            raise ValueError(f"{folder / path.name} is a file where a folder is needed: name another folder")
-    (part / "old").mkdir()
-    names = [path.name for path in new]
-    gone = [name for name in _names_of_page(folder) if "index.html" in names and name not in names]
-    for path in new:
-        if path.is_dir() and (folder / path.name).is_dir():
-            os.replace(folder / path.name, part / "old" / path.name)
-        os.replace(path, folder / path.name)
-    for name in gone:
-        if (folder / name / "attention.json").is_file():
-            os.replace(folder / name, part / "old" / name)
-    os.replace(part / "old", part / "done")
+    """What is ready goes in, the page last, and what it replaces goes. Cut short anywhere, it can be done again."""
+    names = [path.name for path in (part / "ready").glob("*")]
+    if "index.html" in names:  # none has gone in yet
+        for path in [path.parent for path in folder.glob("*/attention.json") if path.parent.name not in names]:
+            if not _not_ours(path):
+                os.replace(path, part_beside(part / "any"))
+    if names:
+        os.replace(part / "ready", part / "going in")
+    for new in sorted((part / "going in").glob("*"), key=Path.is_file):
+        path = folder / new.name
+        for file in _not_ours(path):
+            os.replace(file, new / file.name)
+        if path.is_dir():
+            os.replace(path, part_beside(part / "any"))
+        os.replace(new, path)
     sync_names(folder)
+    shutil.rmtree(part, ignore_errors=True)
 
 
-def _settle(part: Path, folder: Path) -> None:
-    """What was taken away comes back, if the swap was cut short before the new came; of the rest, what is not ours."""
-    for old in (part / "old").glob("*"):
-        if not (folder / old.name).exists():
-            os.replace(old, folder / old.name)
-    for old in [*(part / "old").glob("*"), *(part / "done").glob("*")]:
-        for path in old.iterdir():
-            if not re.fullmatch(OURS, path.name):
-                make_folder(folder / old.name)
-                os.replace(path, folder / old.name / path.name)
-        shutil.rmtree(old, ignore_errors=True)
-    for name in ("old", "done"):
-        shutil.rmtree(part / name, ignore_errors=True)
-    with suppress(OSError):
-        part.rmdir()
-
-
-def _names_of_page(folder: Path) -> list[str]:
-    """The image folders that belong to the page in a folder, if there is one of ours."""
-    try:
-        page = (folder / "index.html").read_text(encoding="utf-8")
-        return list(json.loads(html.unescape(re.findall(r'<meta name="images" content="(.*?)">', page)[0])))
-    except (OSError, ValueError, IndexError):
-        return []
+def _not_ours(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if not re.fullmatch(OURS, path.name)]
 
 
 def save_attention_images(
@@ -239,7 +210,6 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f'<meta name="images" content="{html.escape(json.dumps(names))}">'
         f"<title>{html.escape(title)}</title>\n<style>:root{{color-scheme:light dark}}"
         "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
         "div,nav{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"

@@ -123,14 +123,13 @@ def fit(
     averaged = copy.deepcopy(model)
     state = {"model": model, "averaged": averaged, "optimizer": optimizer, "scheduler": scheduler}
     history: list[dict[str, float]] = []
-    whole = True  # the newest checkpoint
 
     with locked(folder) if folder is not None and main else nullcontext(), keep_modes(model):
         if folder is not None and _checkpoint(folder):
             if not resume:
                 raise ValueError(f"{folder} already holds a run: resume=True (--resume) goes on with it, or name "
                                  "another folder")  # fmt: skip
-            history, whole = _resume(folder, state, settings)
+            history = _resume(folder, state, settings, main)
         elif resume and main:
             say(f"{folder} has no checkpoint yet: the run starts from its beginning")
         if folder is not None and main:
@@ -167,7 +166,7 @@ def fit(
                 history.append(row)
                 if main and folder is not None:
                     due = (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs
-                    whole = _save(folder, state | {"settings": settings} if due else {}, history, writer, whole)
+                    _save(folder, state | {"settings": settings} if due else {}, history, writer)
                 if main:
                     with tqdm.external_write_mode():
                         say(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
@@ -262,25 +261,19 @@ def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]])
     return float(right) / count, float(loss) / count
 
 
-def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], writer: Any, keep: bool) -> bool:
-    """Write how far the run has come; a disk that is full or read-only costs a warning, not the training.
-
-    With ``keep`` the last checkpoint becomes the previous one. Returns whether to keep the one that is there now.
-    """
+def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], writer: Any) -> None:
+    """Write how far the run has come; a disk that is full or read-only costs a warning, not the training."""
     content = {name: part.state_dict() if hasattr(part, "state_dict") else part for name, part in state.items()}
     content["history"] = history
     try:
         if state:
-            before = folder / PREVIOUS if keep else None
-            write_atomic(folder / CHECKPOINT, lambda file: torch.save(content, file), before)
-            keep = True
+            write_atomic(folder / CHECKPOINT, lambda file: torch.save(content, file), before=folder / PREVIOUS)
         _write_metrics(folder, history)
         if writer is not None:
             for name, value in history[-1].items():
                 writer.add_scalar(name, value, len(history))
     except OSError as error:
         warnings.warn(f"after epoch {len(history)}: {error}. Training goes on, and tries again", stacklevel=3)
-    return keep
 
 
 def _write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
@@ -312,12 +305,8 @@ def _checkpoint(folder: Path | None) -> Path | None:
     return found[0] if found else None
 
 
-def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any]) -> tuple[list[dict[str, float]], bool]:
-    """Load the newest checkpoint that is whole; where it does not fit, nothing is changed.
-
-    Returns:
-        The history, and whether the newest of all was whole.
-    """
+def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main: bool) -> list[dict[str, float]]:
+    """Load the newest checkpoint that is whole, and return its history; where it does not fit, nothing is changed."""
     problems = []
     for path in (folder / CHECKPOINT, folder / PREVIOUS):
         try:
@@ -346,7 +335,9 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any]) -> tu
                            "another model: delete it, or name another run folder") from error  # fmt: skip
     if problems:
         warnings.warn(f"{problems[0]}: going on from the one before it, after epoch {len(history)}", stacklevel=3)
-    return history, not problems
+        if main:  # so that it does not become the previous one
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+    return history
 
 
 def _read_checkpoint(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ import torch
 from helpers import randomise
 from matplotlib import colormaps
 from PIL import Image
+from survivor import toy_maps
 from torch import nn
 from torchvision import models
 
@@ -33,7 +35,7 @@ from mnist_vit.attention import (
 )
 from mnist_vit.data import load_embedded
 from mnist_vit.fast import FastVisionTransformer
-from mnist_vit.gallery import save_attention_images, write_gallery
+from mnist_vit.gallery import replacing, save_attention_images, write_gallery
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
 
 
@@ -494,13 +496,44 @@ def test_nonsense(call: object, error: type, said: str) -> None:
         call()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_kinds_of_numbers(dtype: torch.dtype, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_pictures_of_other_kinds_of_numbers_and_of_nan(dtype: torch.dtype, tmp_path: Path) -> None:
     model, images = build("ours")
-    expected = attention_weights(model, images)
-    got = attention_weights(model.to(dtype), images)
-    assert got.dtype == dtype
-    torch.testing.assert_close(got.float(), expected, atol=0.05, rtol=0.1)
     pictures = torch.zeros(2, 1, 12, 12, dtype=torch.uint8)
-    save_attention_images(model, images.to(dtype), pictures, ["a", "b"], tmp_path, tuple("01234"))
+    save_attention_images(model.to(dtype), images, pictures, ["a", "b"], tmp_path, tuple("01234"))
     assert (tmp_path / "b" / "layer_2_head_1.png").is_file()
+    model.encoder.layers[1].ln_1.weight.data[3] = torch.nan
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match="the model answers nan or infinity: its weights were spoilt"):
+        save_attention_images(model, images, pictures, ["c", "d"], tmp_path, tuple("01234"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_maps_of_a_model_that_reads_the_mean_are_the_mean_over_the_patches(tmp_path: Path) -> None:
+    model = VisionTransformer(12, 4, 3, 2, 16, 32, num_classes=5, in_channels=1, pool="mean")
+    randomise(model)
+    images, pictures = torch.randn(1, 1, 12, 12), torch.zeros(1, 1, 12, 12, dtype=torch.uint8)
+    (drawn,) = save_attention_images(model, images, pictures, ["a"], tmp_path, tuple("01234"))
+    weights = attention_weights(model, images)
+    expected = to_maps(weights[0, ..., 1:, :].mean(dim=-2))
+    np.testing.assert_allclose(drawn["layers_heads_rows_columns"], expected.numpy(), atol=1e-6)
+    np.testing.assert_allclose(drawn["rollout"], to_maps(rollout(weights)[0, 1:].mean(dim=0)).numpy(), atol=1e-6)
+    assert "where the mean over the patches looks" in write_gallery(tmp_path, ["a"], "title").read_text()
+
+
+def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
+    """Those of an earlier, deeper model go, with the images it alone had; files of the user stay."""
+    toy_maps(tmp_path, ["a", "b", "gone"], layers=3)
+    toy_maps(tmp_path, ["kept"], page=False)
+    for mine in (tmp_path / ".x.part", tmp_path / "a" / ".x.part", tmp_path / "kept" / "notes"):
+        mine.write_text("mine")
+    (tmp_path / "a" / ".image.png.123.part").write_text("an older version was killed")
+    toy_maps(tmp_path, ["a", "b"], layers=2)
+    own = {"image.png", "rollout.png", "attention.json"} | {f"layer_{i}_head_{j}.png" for i in (0, 1) for j in (0, 1)}
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "kept", ".x.part", "index.html"}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
+    assert {path.name for path in (tmp_path / "b").iterdir()} == own
+    with suppress(RuntimeError), replacing(tmp_path) as new:
+        (new / "a").mkdir()
+        raise RuntimeError
+    assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
