@@ -1,22 +1,29 @@
-"""Training runs that may be killed: torch is imported once, then each run is a fork of this process.
+"""Work that may be killed, or meet a full disk: torch is imported once, then each job is a fork of this process.
 
-A line of JSON on stdin asks for a run (the keywords of ``survive``); the line that answers holds its exit status, as
-``os.waitpid`` gives it (9 after SIGKILL), and its seconds.
+A line of JSON on stdin asks for a job (the keywords of ``work``); the line that answers holds its exit status, as
+``os.waitpid`` gives it (9 after SIGKILL), its seconds, and what it returned.
 """
 
+import errno
+import hashlib
 import json
 import os
 import signal
 import stat
 import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from mnist_vit import files
 from mnist_vit.data import ImageData, Loader
+from mnist_vit.gallery import replacing, save_attention_images, write_gallery
 from mnist_vit.model import VisionTransformer
 from mnist_vit.training import fit, make_optimizer
 from mnist_vit.weights import save_weights
@@ -34,25 +41,131 @@ def toy_data(n: int = 64) -> ImageData:
     return ImageData(images, labels, ("left", "right"), "toy", (0.5,), (0.25,))
 
 
-def toy_model(seed: int = 0) -> VisionTransformer:
+def toy_model(seed: int = 0, layers: int = 2) -> VisionTransformer:
     """A Vision Transformer with dropout that learns them in a blink."""
     torch.manual_seed(seed)
-    return VisionTransformer(8, 4, 2, 2, 16, 32, dropout=0.1, num_classes=2, in_channels=1)
+    return VisionTransformer(8, 4, layers, 2, 16, 32, dropout=0.1, num_classes=2, in_channels=1)
 
 
 def toy_fit(model: torch.nn.Module, epochs: int = 3, loader: Loader | None = None, **keywords: object) -> list[dict]:
     """Train on the two classes."""
     loader = loader or Loader(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
-    return fit(model, loader, Loader(toy_data(), 50), epochs=epochs, average=0.5, learning_rate=1e-2, **keywords)
+    keywords = {"average": 0.5, "learning_rate": 1e-2, **keywords}
+    return fit(model, loader, Loader(toy_data(), 50), epochs=epochs, **keywords)
 
 
-def survive(folder: Path, kill_at_write: int = 0, small_files: bool = False) -> None:
+def toy_maps(folder: Path, names: list[str], layers: int = 2, page: bool = True) -> None:
+    """Draw these images of the toy data, and the page."""
+    toy, n = toy_data(), len(names)
+    with replacing(folder) as new:
+        save_attention_images(
+            toy_model(layers=layers), toy.normalise(toy.images[:n]), toy.images[:n], names, new, toy.classes
+        )
+        if page:
+            write_gallery(new, names, f"{layers} layers")
+
+
+def digest(model: torch.nn.Module) -> str:
+    """Two models with the same digest have the same weights, to the last bit."""
+    return hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()
+
+
+def survive(folder: Path, epochs: int = EPOCHS, small_files: bool = False) -> str:
     """A whole run with its final save; resumes what it finds, as a user who reads the messages would.
 
+    With ``small_files`` the system refuses files of more than 4 KB from epoch 3 on, until epoch 5.
+    """
+
+    def before_epoch(epoch: int) -> None:
+        if small_files:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if 2 <= epoch < 4 else hard, hard))
+
+    model = toy_model()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        resume = (folder / "config.json").exists()
+        toy_fit(model, epochs, run_dir=folder, resume=resume, before_epoch=before_epoch)
+        save_weights(model, folder / "weights.pth")
+    (folder.parent / f"{folder.name}.warnings").write_text("\n".join(str(warning.message) for warning in caught))
+    return digest(model)
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "train": survive,
+    "draw": toy_maps,
+    "save": lambda folder, seed: save_weights(toy_model(seed), folder / "w.pth", name=f"seed {seed}").name,
+}
+
+
+def break_disk(at: int, how: str, lasting: bool = False) -> Callable[[], int]:
+    """Let the step ``at`` of all that touches the disk fail: each open, write, fsync, rename and new folder is one.
+
     Args:
-        folder: of the run.
-        kill_at_write: this write, counted from 1, is cut in half, and then the process is killed.
-        small_files: from epoch 3 on, until epoch 5, the system refuses files of more than 4 KB.
+        at: counted from 1; a write is done by half.
+        how: "kill", or the name of an error such as ENOSPC.
+        lasting: every step after it fails too.
+
+    Returns:
+        A function that gives the number of steps so far.
+    """
+    steps = 0
+
+    def due() -> bool:
+        nonlocal steps
+        steps += 1
+        return steps == at or (lasting and steps > at)
+
+    def fail() -> None:
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise OSError(getattr(errno, how), os.strerror(getattr(errno, how)))
+
+    class Disk:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def __enter__(self) -> "Disk":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def write(self, content: Any) -> int:
+            if due():
+                self.file.write(memoryview(content)[: len(content) // 2])
+                self.file.flush()
+                fail()
+            return self.file.write(content)
+
+    def breaking(function: Callable) -> Callable:
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            if due():
+                fail()
+            result = function(*arguments, **keywords)
+            return Disk(result) if function is open else result
+
+        return called
+
+    files.open = breaking(open)
+    for name in ("fsync", "replace", "mkdir"):
+        setattr(os, name, breaking(getattr(os, name)))
+    return lambda: steps
+
+
+def work(job: str, folder: str, kill_at_write: int = 0, fault: dict[str, Any] | None = None, **wish: Any) -> dict:
+    """Do a job in a disturbed world.
+
+    Args:
+        job: one of ``JOBS``; ``wish`` are its keywords.
+        folder: where.
+        kill_at_write: this fsync of a file, counted from 1, finds half of it written, and then the process is killed.
+        fault: keywords of ``break_disk``.
     """
     writes, fsync = 0, os.fsync
 
@@ -64,46 +177,48 @@ def survive(folder: Path, kill_at_write: int = 0, small_files: bool = False) -> 
             os.kill(os.getpid(), signal.SIGKILL)
         fsync(file)
 
-    def before_epoch(epoch: int) -> None:
-        if small_files:
-            import resource
-
-            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if 2 <= epoch < 4 else hard, hard))
-
-    os.fsync = fsync_or_die
     torch.set_num_threads(1)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = toy_model()
-        resume = (folder / "config.json").exists()
-        toy_fit(model, EPOCHS, run_dir=folder, resume=resume, before_epoch=before_epoch)
-        save_weights(model, folder / "weights.pth")
-    (folder.parent / f"{folder.name}.warnings").write_text("\n".join(str(warning.message) for warning in caught))
+    os.fsync, steps, answer, error = fsync_or_die, lambda: 0, None, None
+    if fault:
+        steps = break_disk(**fault)
+    try:
+        answer = JOBS[job](Path(folder), **wish)
+    except (OSError, ValueError) as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    return {"answer": answer, "error": error, "steps": steps()}
 
 
 def main() -> None:
     """Answer until stdin ends."""
-    make_optimizer(toy_model(), 0.1, 0.1)  # the first optimizer imports much of torch: here, once, not in each child
+    with tempfile.TemporaryDirectory() as folder:  # imports much: here, once, not in each child
+        make_optimizer(toy_model(), 0.1, 0.1)
+        toy_maps(Path(folder), ["a"])
     for line in sys.stdin:
-        wish = json.loads(line)
-        seconds = wish.pop("kill_after", 600)
+        wish = {"job": "train", **json.loads(line)}
+        seconds, number = wish.pop("after", 600), wish.pop("signal", signal.SIGKILL)
         start = time.perf_counter()
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             status = 1
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
                 with redirect_stdout(sys.stderr):
-                    survive(Path(wish.pop("folder")), **wish)
+                    said = work(**wish)
+                os.write(writer, json.dumps(said).encode())
                 status = 0
             finally:
                 sys.stderr.flush()
                 os._exit(status)
+        os.close(writer)
         while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
             if time.perf_counter() - start > seconds:
-                os.kill(child, signal.SIGKILL)
+                os.kill(child, number)
+                seconds = 600
             time.sleep(0.002)
-        print(json.dumps({"status": ended[1], "seconds": time.perf_counter() - start}), flush=True)
+        with open(reader, "rb") as pipe:
+            said = json.loads(pipe.read() or b"{}")
+        print(json.dumps({"status": ended[1], "seconds": time.perf_counter() - start, **said}), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,9 @@ def same(a: dict, b: dict) -> bool:
 # --- SIGKILL ---
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Callable[..., dict]]:
-    """Ask for a run, see survivor.py, and get its status and seconds."""
+@contextmanager
+def survivors() -> Iterator[Callable[..., dict]]:
+    """A process that forks for each job it is asked for (``survivor.work``); the answer has its status and seconds."""
     if not hasattr(os, "fork"):
         pytest.skip("runs are killed where processes can be forked, not on Windows")
     command = [sys.executable, str(Path(__file__).with_name("survivor.py"))]
@@ -67,6 +68,12 @@ def run() -> Iterator[Callable[..., dict]]:
 
         yield ask
         process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[..., dict]]:
+    with survivors() as ask:
+        yield ask
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +105,14 @@ def kill_and_resume(run: Callable, whole: dict, folder: Path, **how: object) -> 
 
 @pytest.mark.parametrize(
     "how",
-    [{"kill_at_write": 3 + 2 * 2}, {"kill_at_write": WRITES - 1}, {"kill_after": 0.5}],
+    [{"kill_at_write": 3 + 2 * 2}, {"kill_at_write": WRITES - 1}, {"after": 0.5}],
     ids=["in the third checkpoint", "in the final save", "half way"],
 )
 def test_killed_and_resumed_is_as_if_never_killed(run: Callable, whole: dict, tmp_path: Path, how: dict) -> None:
-    if "kill_after" in how:
-        how = {"kill_after": how["kill_after"] * whole["seconds"]}
+    if "after" in how:
+        how = {"after": how["after"] * whole["seconds"]}
     killed = kill_and_resume(run, whole, tmp_path / "run", **how)
-    assert killed or "kill_after" in how
+    assert killed or "after" in how
 
 
 @pytest.mark.slow
@@ -115,7 +122,7 @@ def test_20_runs_killed_at_random_moments(run: Callable, whole: dict, tmp_path: 
         tried += 1
         assert tried <= 40, f"only {killed} of {tried} runs were killed before their end"
         seconds = moments.uniform(0.05, latest)
-        if kill_and_resume(run, whole, tmp_path / f"run{tried}", kill_after=seconds):
+        if kill_and_resume(run, whole, tmp_path / f"run{tried}", after=seconds):
             killed += 1
         else:
             latest = seconds  # the machine has become faster: it had more to do when the whole run was timed
@@ -240,11 +247,97 @@ def test_digits_seen_before_the_stop_are_not_called_held_out(tmp_path: Path, mon
     model = toy_model()
     with pytest.raises(KeyboardInterrupt):
         recipes.train(model, toy_data(), run_dir=tmp_path)
-    assert model.trained_on == "toy"
+    assert model.about["trained_on"] == ["toy"]
     with pytest.raises(ValueError, match=r"resume=True \(--resume\) needs run_dir \(--run-dir\)"):
         recipes.train(model, toy_data(), resume=True)
     with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
         toy_fit(model, resume=True)
+
+
+# --- what is there before is looked at before anything is written ---
+
+
+def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
+    data = {"data": "toy", "seed": 0}
+    toy_fit(toy_model(), 2, run_dir=tmp_path, config=data)
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    few = Loader(toy_data(32), 16, shuffle=True)
+    for said, changed in {
+        "learning_rate was 0.01, is 0.02": {"learning_rate": 0.02},
+        "weight_decay was 0.05, is 0.5": {"weight_decay": 0.5},
+        "seed was 0, is 3": {"config": {**data, "seed": 3}},
+        "data was toy, is digits": {"config": {**data, "data": "digits"}},
+        "data was toy, is None": {"config": {"seed": 0}},
+        "batches was 4, is 2": {"loader": few},
+    }.items():
+        with pytest.raises(ValueError, match=rf"holds a run with other settings \({said}\)"):
+            toy_fit(toy_model(), **{"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True, **changed})
+        assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True, config=data, checkpoint_every=2)) == 3
+
+
+def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (tmp_path / "mistyped", tmp_path):
+        with pytest.raises(ValueError, match="there is no run to go on with in"):
+            toy_fit(toy_model(), 2, run_dir=folder, resume=True)
+    assert files(tmp_path) == []
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(toy_model(), 2, StopButton(0, 2), run_dir=tmp_path)
+    toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
+    assert "has no checkpoint yet: the run starts from its beginning" in capsys.readouterr().out
+    (tmp_path / "folder" / "checkpoint.pth").mkdir(parents=True)
+    for resume, said in (
+        (True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"),
+        (False, "already holds a run"),
+    ):
+        with pytest.raises((WeightsError, ValueError), match=said):
+            toy_fit(toy_model(), 2, run_dir=tmp_path / "folder", resume=resume)
+
+
+@pytest.mark.parametrize("kind", ["half", "altered", "gone"])
+def test_a_damaged_checkpoint_costs_one_epoch(tmp_path: Path, kind: str) -> None:
+    """It is said, the run ends as if nothing had been, and the good checkpoint is never put in danger."""
+    whole, model, path = toy_model(), toy_model(seed=9), tmp_path / "checkpoint.pth"
+    toy_fit(whole, 4)
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(toy_model(), 4, StopButton(3, 0), run_dir=tmp_path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 64
+    path.write_bytes(content if kind == "altered" else content[:999])
+    if kind == "gone":
+        path.unlink()
+    good = (tmp_path / "checkpoint_previous.pth").read_bytes()
+
+    def before_epoch(epoch: int) -> None:
+        assert epoch >= 2
+        assert epoch == 3 or (tmp_path / "checkpoint_previous.pth").read_bytes() == good
+
+    with pytest.warns(UserWarning, match=r"checkpoint\.pth cannot be resumed from .*the one before it, after epoch 2"):
+        toy_fit(model, 4, run_dir=tmp_path, resume=True, before_epoch=before_epoch)
+    assert same(model.state_dict(), whole.state_dict())
+    kept = [len(torch.load(tmp_path / name, weights_only=True)["history"]) for name in FILES[:2]]
+    assert kept == [4, 3]
+
+
+# --- the log ---
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "full"), ValueError("closed file")])
+def test_a_log_that_cannot_be_written_does_not_end_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    class Log:
+        encoding = "utf-8"
+
+        def write(self, text: str) -> int:
+            raise error
+
+        flush = write
+
+    monkeypatch.setattr("sys.stdout", Log())
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(toy_model(), 3, StopButton(2, 1), run_dir=tmp_path)
+    assert len(rows(tmp_path)) == 2
 
 
 # --- the disk ---
