@@ -3,16 +3,17 @@
     python benchmarks/seeds.py vit_mnist 1 2  # 45 CPU minutes each; can be stopped, the same command goes on
 
 Trains as the .json of the weights says, but for the seed, and reads the test images once, at the end. Validation and
-test accuracy of every seed, the shipped one included, are stored under "seeds" in that .json; the weights go to runs/.
+test accuracy of every seed, the shipped one included, are stored under "seeds" in the weights file and its .json; the
+new weights go to runs/.
 """
 
 import argparse
 
 import torch
 
-from mnist_vit.files import out_dir, write_json
+from mnist_vit.files import out_dir
 from mnist_vit.recipes import MODELS, evaluate, train
-from mnist_vit.weights import find_weights, read_json
+from mnist_vit.weights import find_weights, read_json, update_about
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
         result = evaluate(folder / "weights.pth", data, split="test")
         seeds[str(seed)] = {"validation": round(history[-1]["validation_accuracy"], 5), "test": result.accuracy}
         about["seeds"] = dict(sorted(seeds.items()))
-        path = write_json(find_weights(options.name).with_suffix(".json"), about)
+        path = update_about(find_weights(options.name), seeds=about["seeds"])
         print(f"seed {seed}: {seeds[str(seed)]}, stored in {path}")
 
 

@@ -45,12 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (DataError, WeightsError, ValueError, IndexError, ImportError, OSError) as error:
         say(f"mnist-vit: {error}", sys.stderr)
         return 2
-    except (MemoryError, RuntimeError) as error:
-        first = (str(error).splitlines() or [""])[0]
-        if not isinstance(error, MemoryError | OutOfMemoryError) and "allocate memory" not in first:
+    except (MemoryError, RuntimeError) as error:  # on a CPU torch raises the latter
+        if not isinstance(error, MemoryError | OutOfMemoryError) and "allocate memory" not in str(error):
             raise
         smaller = "a smaller --batch-size" if "batch_size" in options else "a model with larger patches"
-        say(f"mnist-vit: out of memory: try {smaller} ({first})", sys.stderr)
+        say(f"mnist-vit: out of memory: try {smaller} ({str(error).partition(chr(10))[0]})", sys.stderr)
         return 2
     return 0
 

@@ -220,7 +220,8 @@ def load_data(
             return load_folder(data, split, image_size, channels, prepare)
         raise DataError(f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images")
     known = DATA_SETS[str(data)]
-    known.check_split(split)
+    if split not in known.splits:
+        raise ValueError(unknown("split", split, known.splits))
     images, labels, name = known.read(split, data_dir(root))
     return ImageData(images, labels, known.classes, name, known.mean, known.std, f"{data}/{split}")
 
@@ -253,18 +254,12 @@ def load_embedded(split: str = "all") -> ImageData:
 
 
 def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
-    """MNIST, from torchvision's layout ``root/MNIST/raw``; downloaded there if missing and allowed.
-
-    ``split`` is "train" (55,000), "validation" (the first 500 training images of each digit) or "test" (10,000).
-    """
+    """MNIST: "train" (55,000), "validation" (the first 500 training images of each digit) or "test" (10,000)."""
     return load_data("mnist", split, root)
 
 
 def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
-    """CIFAR-10, from torchvision's layout or from ``cifar10.zip`` (``cifar10/<train or test>/<class>/<index>.png``).
-
-    ``split`` is "train" (45,000), "validation" (the first 500 training images of each class) or "test".
-    """
+    """CIFAR-10: "train" (45,000), "validation" (the first 500 training images of each class) or "test"."""
     return load_data("cifar10", split, root)
 
 

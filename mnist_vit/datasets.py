@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .errors import DataError, unknown
+from .errors import DataError
 
 __all__ = ["DATA_SETS", "DataSet"]
 
@@ -44,11 +44,6 @@ class DataSet:
     size: int
     read: Callable[[str, Path], Read]
     splits: tuple[str, ...] = ("train", "validation", "test")
-
-    def check_split(self, split: str) -> None:
-        """Raise ValueError for a split that there is not."""
-        if split not in self.splits:
-            raise ValueError(unknown("split", split, self.splits))
 
 
 def _read_idx(
@@ -195,39 +190,35 @@ CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
 )  # fmt: skip
 
-_mnist = partial(
-    _read_idx,
-    kind="MNIST",
-    title="MNIST",
-    noun="digit",
-    md5={  # of the official files, unpacked
-        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-    },
-    counts={
-        "train": [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
-        "t10k": [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
-    },
-)
-_fashion_mnist = partial(
-    _read_idx,
-    kind="FashionMNIST",
-    title="Fashion-MNIST",
-    noun="class",
-    md5={
-        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-    },
-    counts={"train": [6000] * 10, "t10k": [1000] * 10},
-    mirrors=("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",),
-)
+MNIST = {  # md5 of the official files, unpacked, and how many images of each class they hold
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+}
+MNIST_COUNTS = {
+    "train": [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+    "t10k": [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+}
+FASHION = {
+    "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+    "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+    "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+    "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+}
+FASHION_COUNTS = {"train": [6000] * 10, "t10k": [1000] * 10}
+FASHION_MIRROR = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
+
 DATA_SETS: dict[str, DataSet] = {
-    "mnist": DataSet(DIGITS, (0.1307,), (0.3081,), 28, _mnist),
+    "mnist": DataSet(
+        DIGITS, (0.1307,), (0.3081,), 28,
+        partial(_read_idx, kind="MNIST", title="MNIST", noun="digit", md5=MNIST, counts=MNIST_COUNTS),
+    ),
     "embedded": DataSet(DIGITS, (0.1307,), (0.3081,), 28, _read_embedded, ("all", "train", "validation")),
     "cifar10": DataSet(CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), 32, _read_cifar10),
-    "fashion_mnist": DataSet(CLOTHES, (0.2860,), (0.3530,), 28, _fashion_mnist),
-}
+    "fashion_mnist": DataSet(
+        CLOTHES, (0.2860,), (0.3530,), 28,
+        partial(_read_idx, kind="FashionMNIST", title="Fashion-MNIST", noun="class", md5=FASHION, counts=FASHION_COUNTS,
+                mirrors=(FASHION_MIRROR,)),
+    ),
+}  # fmt: skip

@@ -26,13 +26,8 @@ def find_device(name: str | None) -> torch.device:
 
 
 def start_processes() -> tuple[int, int]:
-    """This process's number and how many there are: more than one where ``torchrun`` has started them.
-
-    Raises ValueError where RANK, WORLD_SIZE and the rest are not those of such a group.
-    """
+    """This process's number, and how many ``torchrun`` has started; ValueError if variables of theirs are left over."""
     distributed = torch.distributed
-    if not distributed.is_available():
-        return 0, 1
     if not distributed.is_initialized() and os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
         try:
             if torch.cuda.is_available():

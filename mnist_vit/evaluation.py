@@ -15,9 +15,6 @@ from .modes import eval_mode
 __all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]
 
 
-MANY = 25  # classes: above that a matrix is too large to look at, and the most frequent confusions are shown
-
-
 @dataclass(frozen=True, repr=False)
 class Evaluation:
     """What a model said about a set of images.
@@ -68,22 +65,11 @@ class Evaluation:
         """Of the images called by a class's name, the share that are of it, (k,); nan for a class never named."""
         return self.matrix.diagonal() / self.matrix.sum(dim=0)
 
-    @property
-    def confusions(self) -> list[tuple[str, str, int]]:
-        """True class, prediction and how often, the most frequent first; right predictions are left out."""
-        wrong = self.matrix.clone().fill_diagonal_(0)
-        order = wrong.flatten().argsort(descending=True, stable=True)[: int((wrong > 0).sum())]
-        k = len(self.classes)
-        return [(self.classes[i // k], self.classes[i % k], int(wrong.flatten()[i])) for i in order.tolist()]
-
     def __repr__(self) -> str:
         return f"Evaluation({self._summary()}; {self.data})"
 
     def __str__(self) -> str:
         lines = [self.data, self._summary()]
-        if len(self.classes) > MANY:
-            lines.append("most frequent confusions: true class, prediction, count")
-            return "\n".join(lines + [f"  {truth}, {said}, {count}" for truth, said, count in self.confusions[:10]])
         width = max(4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1)
         lines.append("confusion matrix: each row is a true class, each column a prediction")
         lines.append(" " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall")
@@ -92,17 +78,10 @@ class Evaluation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        text = f"<p>{html.escape(self._summary())}<br>{html.escape(self.data)}</p>"
-        if len(self.classes) > MANY:
-            head, rows = ["true class", "prediction", "count"], [list(map(str, row)) for row in self.confusions[:10]]
-        else:
-            head = ["truth \\ prediction", *self.classes]
-            rows = [[name, *map(str, row)] for name, row in zip(self.classes, self.matrix.tolist(), strict=True)]
-        table = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        for first, *cells in rows:
-            cells = [f"<td>{html.escape(cell)}</td>" for cell in cells]
-            table += f"</tr><tr><th>{html.escape(first)}</th>{''.join(cells)}"
-        return f"{text}<table><tr>{table}</tr></table>"
+        rows = [["truth \\ prediction", *self.classes]]
+        rows += [[name, *map(str, row)] for name, row in zip(self.classes, self.matrix.tolist(), strict=True)]
+        table = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        return f"<p>{html.escape(self._summary())}<br>{html.escape(self.data)}</p><table>{table}</table>"
 
     def _summary(self) -> str:
         low, high = self.interval

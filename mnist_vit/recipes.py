@@ -28,16 +28,7 @@ from .pictures import digit_to_tensor, open_picture
 from .results import History, Page
 from .tokens import sincos_positions
 from .training import fit
-from .weights import (
-    about_of,
-    build_model,
-    load_weights,
-    model_config,
-    read_json,
-    save_weights,
-    update_about,
-    weights_path,
-)
+from .weights import about_of, load_weights, model_config, read_json, save_weights, update_about, weights_path
 
 __all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]
 
@@ -327,7 +318,7 @@ def predict(
         weights: as in evaluate.
         transform: as in visualize_attention.
         classes: as in visualize_attention.
-        out: the folder for the maps; default: runs/attention/.
+        out: the folder for the maps; default: runs/predictions/.
         device: where a model given by name is put; default: GPU if available.
 
     Returns:
@@ -346,7 +337,7 @@ def predict(
         ready = normalise(pixels, data["mean"], data["std"]).to(**place(model))
     attention_layers(model)
     try_once(model, ready, len(named))
-    folder, target = out_dir("runs/attention", out), Path(picture).stem
+    folder, target = out_dir("runs/predictions", out), Path(picture).stem
     (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
     probabilities = torch.tensor(result["probabilities"])
     print(f"{printable(str(picture))}: {result['prediction']}")
@@ -377,7 +368,7 @@ def _build(name: str, seed: int, classes: int | None = None) -> VisionTransforme
     if classes in (None, model.num_classes):
         return model
     torch.manual_seed(seed)
-    return build_model(model_config(model) | {"num_classes": classes})
+    return VisionTransformer(**{**model_config(model), "num_classes": classes})
 
 
 def _command(name: str, settings: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ import copy
 import hashlib
 import io
 import json
-import math
 import warnings
 import zipfile
 from contextlib import suppress
@@ -23,27 +22,14 @@ from .errors import WeightsError, nearest, printable
 from .files import shipped, write_atomic, write_json
 from .model import VisionTransformer
 
-__all__ = [
-    "about_of",
-    "build_model",
-    "find_weights",
-    "load_model",
-    "load_weights",
-    "model_config",
-    "read_json",
-    "save_weights",
-    "update_about",
-    "weights_path",
-]
+__all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]
 
 ABOUT = "archive/extra/about.json"  # an entry of the .pth file, which is a zip archive; torch.load passes it over
 OF_THE_TENSORS = ("recipe", "seed", "metrics", "seconds", "threads", "date", "command", "history", "seeds")
-KINDS: dict[str, type] = {  # what an about may hold, as far as it is used
-    "name": str, "config": dict, "parameters": int, "data": dict, "trained_on": list, "recipe": dict, "metrics": dict,
-    "history": list, "sha256": str, "tensors": str,
-    "data.name": str, "data.source": str, "data.classes": list, "data.mean": list, "data.std": list, "data.size": int,
-    "data.channels": int, "data.resize": int, "data.interpolation": str,
+KINDS = {  # what an about may hold, as far as it is used
+    "name": str, "config": dict, "data": dict, "trained_on": list, "metrics": dict, "sha256": str, "tensors": str
 }  # fmt: skip
+IN_DATA = {"name": str, "source": str, "classes": list, "mean": list, "std": list, "size": int, "interpolation": str}
 
 
 def about_of(model: nn.Module) -> dict[str, Any]:
@@ -189,13 +175,10 @@ def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransfor
     if "config" not in about:
         raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it, nor "
                            "in itself. Build the model yourself and use load_weights(model, path)")  # fmt: skip
-    for size, found in _sizes(path, state).items():
-        if (told := about["config"].get(size)) != found:
-            raise WeightsError(f"{path}: its description says {size} {told!r}, its tensors have {found!r}. Get the "
-                               "file and its .json again")  # fmt: skip
     try:
+        _check_sizes(about["config"], state)
         model = build_model(about["config"], **options)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, KeyError) as error:
         raise WeightsError(f"{path} describes no model of ours ({error})") from error
     _fill(model, path, state, about)
     return model.eval()
@@ -213,31 +196,22 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
              and not state[name].is_floating_point()]  # fmt: skip
     if whole:
         raise WeightsError(f"{path} holds no weights but {state[whole[0]].dtype} in {len(whole)} tensors, such as "
-                           f"{whole[0]}. Save the float weights, not a rounded or masked copy")  # fmt: skip
+                           f"{whole[0]}. Save the floating-point weights")  # fmt: skip
     model.load_state_dict(state, strict=True)
     model.about = {"name": path.stem, **about}
 
 
-def _sizes(path: Path, state: dict[str, Tensor]) -> dict[str, int | None]:
-    """The sizes of a Vision Transformer that its tensors tell."""
-    try:
-        hidden_dim, in_channels, patch_size, _ = state["conv_proj.weight"].shape
-        blocks = {name.split(".")[2] for name in state if name.startswith("encoder.layers.")}
-        patches = state["encoder.pos_embedding"].shape[1] - 1
-        between = state.get("heads.pre_logits.weight")
-        return {
-            "image_size": math.isqrt(patches) * patch_size,
-            "patch_size": patch_size,
-            "in_channels": in_channels,
-            "hidden_dim": hidden_dim,
-            "num_layers": len(blocks),
-            "mlp_dim": state[f"encoder.layers.{min(blocks)}.mlp.0.weight"].shape[0],
-            "representation_size": None if between is None else between.shape[0],
-            "num_classes": state["heads.head.weight"].shape[0],
-        }
-    except (KeyError, ValueError, IndexError) as error:
-        raise WeightsError(f"{path} holds no weights of our Vision Transformer. Build the model they were made for and "
-                           "use load_weights(model, path)") from error  # fmt: skip
+def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
+    """ValueError for sizes that no tensor has: a wrong one could ask for all memory there is."""
+    sizes = {None} | {size for tensor in state.values() for size in tensor.shape}
+    names = ("patch_size", "hidden_dim", "mlp_dim", "num_classes", "representation_size", "in_channels")
+    given = {name: config[name] for name in names}
+    given["image_size, in patches,"] = (config["image_size"] // config["patch_size"]) ** 2 + 1
+    for name, size in given.items():
+        if size not in sizes:
+            raise ValueError(f"{name} is {size!r}, which no tensor has")
+    if not config["num_layers"] <= len(state):
+        raise ValueError(f"num_layers is {config['num_layers']}, and there are {len(state)} tensors")
 
 
 def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -279,21 +253,17 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise WeightsError(f"{path} holds no state_dict (names and tensors). Save torch.save(model.state_dict(), path)")
-    for name, tensor in state.items():
-        if odd := _oddity(tensor):
-            raise WeightsError(f"{path}: its tensor {name} {odd}. Save plain tensors: "
-                               "torch.save(model.state_dict(), path)")  # fmt: skip
+    if odd := [name for name, tensor in state.items() if not _is_plain(tensor)]:
+        raise WeightsError(f"{path}: {odd[0]} is sparse, quantized, on the device meta or repeats one number. Save "
+                           "plain tensors: torch.save(model.state_dict(), path)")  # fmt: skip
     return state, about
 
 
-def _oddity(tensor: Tensor) -> str:
-    """What keeps a tensor from being weights, in words; nothing if it is plain."""
-    if tensor.is_meta:
-        return "holds no numbers (device meta)"
-    if tensor.is_quantized or tensor.layout != torch.strided:
-        return "is quantized" if tensor.is_quantized else f"is not dense ({tensor.layout})"
-    repeated = any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
-    return "repeats one number (stride 0)" if repeated else ""
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor has a number of its own for each of its places."""
+    if tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided:
+        return False
+    return all(step > 0 or size == 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
 def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
@@ -316,22 +286,19 @@ def _check_about(about: Any) -> dict[str, Any]:
     """The one place where it is checked; ValueError says what is wrong. Names become printable."""
     if not isinstance(about, dict):
         raise ValueError("it does not describe weights")
-    for key, kind in KINDS.items():
-        holder, _, inner = key.rpartition(".")
-        value = (about.get(holder, {}) if holder else about).get(inner, kind())
-        if type(value) is not kind:
-            raise ValueError(f"{key} is {json.dumps(value)[:40]}, and must be {kind.__name__}")
     data = about.setdefault("data", {})
-    classes, mean, std = (data.get(key, []) for key in ("classes", "mean", "std"))
-    if not all(isinstance(name, str) for name in [*classes, *about.get("trained_on", [])]):
-        raise ValueError("data.classes and trained_on must be names")
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in mean + std):
-        raise ValueError("data.mean and data.std must be numbers")
+    for kinds, values in ((KINDS, about), (IN_DATA, data)):
+        for key, kind in kinds.items():
+            if type(values.get(key, kind())) is not kind:
+                raise ValueError(f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}")
+    mean, std = data.get("mean", []), data.get("std", [])
+    if not all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std):
+        raise ValueError("mean and std must be numbers")
     if len(mean) != len(std) or not all(value > 0 for value in std):
-        raise ValueError("data.mean and data.std must have a number for each channel, std above 0")
-    about["data"] = data | {"classes": [printable(name) for name in classes]} if classes else data
-    if "name" in data:
-        about.setdefault("trained_on", [data["name"]])  # older files say it there alone
+        raise ValueError("mean and std must have a number for each channel, std above 0")
+    if "classes" in data:
+        data["classes"] = [printable(str(name)) for name in data["classes"]]
+    about["trained_on"] = [str(used) for used in about.get("trained_on", [data["name"]] if "name" in data else [])]
     return about
 
 
