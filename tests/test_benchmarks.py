@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import re
+import shutil
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from torchvision.models import vit_b_16
 from mnist_vit import recipes
 from mnist_vit.data import ImageData
 from mnist_vit.model import vit_mnist
-from mnist_vit.weights import read_json
+from mnist_vit.weights import find_weights, read_json
 
 PAGE = ROOT / "docs" / "scaling.md"
 
@@ -105,17 +106,22 @@ def test_the_class_tokens_rows_need_a_small_part_of_the_memory(scripts: dict[str
 def test_seeds_differ_in_nothing_but_the_seed(
     scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, about = [], read_json("vit_mnist_p7") | {"seeds": {}}
-    replaced = {
-        "train": lambda name, data, **keywords: asked.append(keywords) or [{"validation_accuracy": 0.75}],
-        "evaluate": lambda path, data, split: SimpleNamespace(accuracy={"test": 0.7}[split]),
-        "read_json": lambda name: about,
-        "find_weights": lambda name: tmp_path / f"{name}.pth",
-    }
-    for name, stand_in in replaced.items():
-        monkeypatch.setattr(scripts["seeds"], name, stand_in)
-    scripts["seeds"].main(["vit_mnist_p7", "2"])
-    assert {key: asked[0][key] for key in about["recipe"]} == about["recipe"] | {"seed": 2}
+    script, asked, about = scripts["seeds"], [], read_json("vit_mnist_p7") | {"seeds": {}}
+
+    def train(name: str, data: str, **keywords: object) -> list[dict[str, float]]:
+        asked.append((name, data, keywords))
+        return [{"validation_accuracy": 0.5}, {"validation_accuracy": 0.75}]
+
+    monkeypatch.setattr(script, "train", train)
+    monkeypatch.setattr(script, "evaluate", lambda path, data, split: SimpleNamespace(accuracy={"test": 0.7}[split]))
+    monkeypatch.setattr(script, "read_json", lambda name: about)
+    copied = shutil.copy(find_weights("vit_mnist_p7"), tmp_path)
+    monkeypatch.setattr(script, "find_weights", lambda name: Path(copied))
+    script.main(["vit_mnist_p7", "2", "1"])
+    for (name, data, keywords), seed in zip(asked, (2, 1), strict=True):
+        assert (name, data, keywords["resume"]) == ("vit_mnist_p7", "mnist", False)
+        assert {key: keywords[key] for key in about["recipe"]} == about["recipe"] | {"seed": seed}
+    stored = scripts["measure"].read(tmp_path / "vit_mnist_p7.json")["seeds"]
     shipped = {part: about["metrics"][part]["accuracy"] for part in ("validation", "test")}
     stored = scripts["measure"].read(tmp_path / "vit_mnist_p7.json")["seeds"]
     assert stored == {"0": shipped, "2": {"validation": 0.75, "test": 0.7}}

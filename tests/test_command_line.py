@@ -87,39 +87,6 @@ def test_predict_returns_probabilities(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            "evaluate vit_minst",
-            "there are no weights at vit_minst (did you mean vit_mnist?). Give the path of a .pth file, or one of: ",
-        ),
-        ("evaluate vit_mnist --data mars", 'there is no data called "mars"'),
-        ("evaluate vit_mnist --split half", 'there is no split "half": name one of all, train, validation'),
-        ("evaluate vit_mnist --data mnist --root /nowhere", "Ways to get it"),
-        ("evaluate vit_mnist --batch-size 0", "batch_size must be a whole number of at least 1, got 0"),
-        ("predict no_such_file.png", "no_such_file.png cannot be read as a picture"),
-        ("train vit_huge", 'there is no model called "vit_huge": name one of vit_mnist'),
-        ("train vit_mnist_p7 --data embedded --epochs 0", "epochs"),
-        ("attention /", "is a folder"),
-    ],
-)
-def test_mistakes_end_in_a_sentence_and_code_2(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words.split()) == 2
-    captured = capsys.readouterr()
-    assert said in captured.err
-    assert captured.err.startswith("mnist-vit: ")
-    assert "Traceback" not in captured.err
-
-
-@pytest.mark.parametrize("words", ["", "fly", "train", "train vit_mnist --epochs many", "evaluate --what"])
-def test_wrong_words_end_with_usage_and_code_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(words.split())
-    assert stopped.value.code == 2
-    assert "usage: mnist-vit" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("words", "variables", "lines"),
     [
         ("evaluate vit_mnist_p7", {}, 0),

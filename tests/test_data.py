@@ -281,23 +281,6 @@ def test_folder_with_its_own_splits(tmp_path: Path) -> None:
             load_folder(tmp_path, split)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "said"),
-    [
-        (lambda p: load_data("minst", "train"), DataError, r'there is no data called "minst" \(did you mean mnist'),
-        (lambda p: load_mnist("valid"), ValueError, r'split "valid" .*name one of train, validation, test'),
-        (lambda p: load_folder(p / "no"), DataError, "is not a folder"),
-        (lambda p: load_folder(p), DataError, "It needs one subfolder of images per class"),
-        (lambda p: Loader(toy(), 0), ValueError, "batch_size must be a positive multiple"),
-        (lambda p: Loader(toy(), 5, world_size=2), ValueError, "multiple of the 2 processes, got 5"),
-        (lambda p: Loader(toy(0), 5), DataError, "toy: there are no images in it"),
-    ],
-)
-def test_nonsense(tmp_path: Path, call: object, error: type, said: str) -> None:
-    with pytest.raises(error, match=said):
-        call(tmp_path)
-
-
 def draw_seven(background: int, ink: int, size: int = 300) -> Image.Image:
     picture = Image.new("L", (size, size), background)
     pen = ImageDraw.Draw(picture)

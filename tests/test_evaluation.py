@@ -37,27 +37,12 @@ def test_a_known_matrix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "predictions"),
-    [([0, 1], [0]), ([0, 3], [0, 1]), ([0, -1], [0, 1]), ([0, 1], [0, 9]), ([0.0, 1.0], [0.0, 1.0])],
-)
-def test_matrix_nonsense(labels: list, predictions: list) -> None:
-    with pytest.raises(ValueError, match=r"labels|predictions"):
-        confusion_matrix(torch.tensor(labels), torch.tensor(predictions), 3)
-
-
-@pytest.mark.parametrize(
     ("correct", "total", "low", "high"),
     [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662), (989, 1000, 0.9804, 0.9939)],
 )
 def test_wilson_interval(correct: int, total: int, low: float, high: float) -> None:
     """81 of 263 is the example of Newcombe 1998, table I."""
     assert wilson_interval(correct, total) == pytest.approx((low, high), abs=1e-4)
-
-
-@pytest.mark.parametrize(("correct", "total"), [(1, 0), (5, 4), (-1, 4)])
-def test_interval_nonsense(correct: int, total: int) -> None:
-    with pytest.raises(ValueError, match="need 0 <= correct <= total"):
-        wilson_interval(correct, total)
 
 
 def test_result_is_right_and_says_what_it_is_about() -> None:
@@ -169,21 +154,14 @@ def test_models_of_other_numbers(dtype: torch.dtype) -> None:
 
 
 def test_what_a_notebook_shows() -> None:
-    """A line and a small table instead of tensors; of a thousand classes, what is confused most."""
+    """A line and a small table instead of tensors, and the curves of a training."""
     result = mnist_vit.evaluate("vit_mnist_p7", load_embedded("validation"))
     assert len(repr(result)) < 200
     assert f"{result.accuracy:.2%}" in repr(result)
     assert result._repr_html_().count("<tr>") == 11
-    labels = torch.arange(1000)
-    said = labels.clone()
-    said[[3, 4]] = 5
-    many = Evaluation("toy", tuple(map(str, labels.tolist())), labels, said, torch.zeros(1000, 1000),
-                      confusion_matrix(labels, said, 1000))  # fmt: skip
-    assert many.confusions == [("3", "5", 1), ("4", "5", 1)]
-    assert max(len(str(many)), len(many._repr_html_())) < 1000
     history = mnist_vit.train(vit_mnist(7), wrong(), epochs=2, batch_size=2)
     assert "2 epochs" in repr(history)
-    assert history._repr_html_().count("<svg") == 2
+    assert history._repr_png_()[1:4] == b"PNG"
     assert json.loads(json.dumps(history)) == history
     assert len(history.plot().axes) == 2
 
