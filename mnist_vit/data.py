@@ -85,8 +85,8 @@ class ImageData:
 
     def sha256(self) -> str:
         """A checksum of all pixels and labels: the same images, or others of the same name?"""
-        together = hashlib.sha256(self.images.cpu().contiguous().numpy())
-        together.update(self.labels.cpu().contiguous().numpy())
+        together = hashlib.sha256(self.images.cpu().contiguous().numpy().data)
+        together.update(self.labels.cpu().contiguous().numpy().data)
         return together.hexdigest()
 
     def normalise(self, images: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def get_ready(
     return model, about
 
 
-def _describe(weights: Any) -> dict[str, Any]:
+def _describe(weights: Any) -> Any:
     """What a torchvision weights enum knows."""
     how = weights.transforms()
     data = {"name": weights.name, "classes": list(weights.meta["categories"]), "channels": len(how.mean)}

@@ -146,11 +146,11 @@ def train(
         say(f"training on {train_data.name}\nvalidation on {validation_data.name}\nrun folder {folder}")
 
     augmentation = {"degrees": degrees, "scale": scale, "shift": shift, "flip": flip}
-    share = {"rank": rank, "world_size": world_size}
+    share: dict[str, Any] = {"rank": rank, "world_size": world_size}
     train_loader = Loader(train_data, batch_size, **where, **share, shuffle=True, augmentation=augmentation, seed=seed)
     validation_loader = Loader(validation_data, 250, **where)
     trained_on = list(dict.fromkeys([*about_of(model).get("trained_on", []), train_data.source or train_data.name]))
-    about = {"name": name, "data": train_data.about(), "trained_on": trained_on, "recipe": settings}
+    about: Any = {"name": name, "data": train_data.about(), "trained_on": trained_on, "recipe": settings}
 
     def before_epoch(epoch: int) -> None:
         fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]

@@ -80,8 +80,9 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     fresh = {"parameters": sum(p.numel() for p in model.parameters()), "tensors": tensors}
     versions = {"versions": {"torch": torch.__version__.split("+")[0]}}
     known = {key: value for key, value in known.items() if key != "config"}
-    _write(path, state, content := {**config, **known, **about, **fresh, **versions})
-    model.about = content
+    everything: Any = {**config, **known, **about, **fresh, **versions}
+    _write(path, state, everything)
+    model.about = everything
     return path
 
 
@@ -109,7 +110,7 @@ def _checksum(state: dict[str, Tensor]) -> str:
     total = hashlib.sha256()
     for name, tensor in state.items():
         total.update(name.encode())
-        total.update(tensor.contiguous().flatten().view(torch.uint8).numpy() if tensor.numel() else b"")
+        total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data if tensor.numel() else b"")
     return total.hexdigest()[:16]
 
 
@@ -198,7 +199,8 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
         raise WeightsError(f"{path} holds no weights but {state[whole[0]].dtype} in {len(whole)} tensors, such as "
                            f"{whole[0]}. Save the floating-point weights")  # fmt: skip
     model.load_state_dict(state, strict=True)
-    model.about = {"name": path.stem, **about}
+    known: Any = {"name": path.stem, **about}
+    model.about = known
 
 
 def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
