@@ -537,3 +537,10 @@ def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
         (new / "a").mkdir()
         raise RuntimeError
     assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
+
+
+def test_a_page_of_many_images_shows_some_of_them_and_says_so(tmp_path: Path) -> None:
+    toy_maps(tmp_path, ["a"])
+    page = write_gallery(tmp_path, ["a"] * 1200, "title").read_text()
+    assert page.count("<section") == 400
+    assert "<h1>title, 400 of 1200 images: all are in the folders</h1>" in page

@@ -119,5 +119,20 @@ def test_a_bar_in_a_terminal_and_none_elsewhere(
         stream = io.StringIO()
         stream.isatty = lambda: terminal
         monkeypatch.setattr(sys, "stderr", stream)
-        job()
-        assert ("%|" in stream.getvalue()) is terminal
+        JOBS_WITH_A_BAR[name](tmp_path)
+        assert ("%|" in stream.getvalue()) is seen
+
+
+def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def draw(model, images, pictures, names, folder, classes, labels):
+        sizes.append(len(images))
+
+    shown = []
+    monkeypatch.setattr(mnist_vit.recipes, "save_attention_images", draw)
+    monkeypatch.setattr(mnist_vit.recipes, "write_gallery", lambda folder, names, title: shown.extend(names))
+    mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
+    assert sum(sizes) == 1200
+    assert max(sizes) <= 50, "the weights of all images at once would not fit in memory"
+    assert len(shown) == 1200

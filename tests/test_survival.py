@@ -240,7 +240,8 @@ def test_stopped_before_the_first_checkpoint(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_digits_seen_before_the_stop_are_not_called_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object, **__: object) -> None:
+    def stop(*_: object, before_epoch: Callable[[int], None], **__: object) -> None:
+        before_epoch(0)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(recipes, "fit", stop)
