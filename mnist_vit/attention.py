@@ -64,7 +64,7 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
             raise ValueError(f"{type(module).__name__} gave no weights of each head: asked with need_weights=True, "
                              "average_attn_weights=False, forward must return its output and the weights, "
                              "(n, num_heads, seq_length, seq_length)")  # fmt: skip
-        if module.training and getattr(module, "dropout", 0.0):
+        if module.training and getattr(module, "dropout", False):
             warnings.warn("recorded in train mode, after attention dropout: rows do not sum to 1. Call model.eval() "
                           "before, or use attention_weights", stacklevel=2)  # fmt: skip
         calls[module] += 1

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import signal
-import stat
 import sys
 import tempfile
 import time
@@ -29,7 +28,6 @@ from mnist_vit.training import fit, make_optimizer
 from mnist_vit.weights import save_weights
 
 EPOCHS = 6
-WRITES = 2 + 2 * EPOCHS + 2  # config and metrics; checkpoint and metrics of each epoch; weights.pth and weights.json
 
 
 def toy_data(n: int = 64) -> ImageData:
@@ -158,29 +156,10 @@ def break_disk(at: int, how: str, lasting: bool = False) -> Callable[[], int]:
     return lambda: steps
 
 
-def work(job: str, folder: str, kill_at_write: int = 0, fault: dict[str, Any] | None = None, **wish: Any) -> dict:
-    """Do a job in a disturbed world.
-
-    Args:
-        job: one of ``JOBS``; ``wish`` are its keywords.
-        folder: where.
-        kill_at_write: this fsync of a file, counted from 1, finds half of it written, and then the process is killed.
-        fault: keywords of ``break_disk``.
-    """
-    writes, fsync = 0, os.fsync
-
-    def fsync_or_die(file: int) -> None:
-        nonlocal writes
-        writes += stat.S_ISREG(os.fstat(file).st_mode)  # not the folder's names
-        if writes == kill_at_write:
-            os.ftruncate(file, os.fstat(file).st_size // 2)
-            os.kill(os.getpid(), signal.SIGKILL)
-        fsync(file)
-
+def work(job: str, folder: str, fault: dict[str, Any] | None = None, **wish: Any) -> dict:
+    """Do one of ``JOBS``, with its keywords, on a disk that is broken by the keywords of ``break_disk``."""
     torch.set_num_threads(1)
-    os.fsync, steps, answer, error = fsync_or_die, lambda: 0, None, None
-    if fault:
-        steps = break_disk(**fault)
+    answer, error, steps = None, None, break_disk(**fault) if fault else lambda: 0
     try:
         answer = JOBS[job](Path(folder), **wish)
     except (OSError, ValueError) as failure:

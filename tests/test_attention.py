@@ -111,31 +111,11 @@ def test_recording_changes_nothing_and_leaves_nothing(name: str) -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-def test_mode_and_weights_stay() -> None:
-    model, images = build("ours")
-    model.train()
-    model.encoder.layers[1].eval()
-    modes = [module.training for module in model.modules()]
-    state = copy.deepcopy(model.state_dict())
-    attention_weights(model, images)
-    head_contributions(model, images, 1)
-    assert [module.training for module in model.modules()] == modes
-    assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
-
-
-def test_vit_b_16_unmodified() -> None:
-    model = models.vit_b_16()
-    weights = attention_weights(model, torch.randn(1, 3, 224, 224))
-    assert weights.shape == (1, 12, 12, 197, 197)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 12, 12, 197))
-    assert to_maps(weights[..., 0, :]).shape == (1, 12, 12, 14, 14)
-
-
 @pytest.mark.parametrize(
     ("name", "images", "shape"),
     [
-        ("vit_b_32", 2, (2, 12, 12, 50, 50)),
-        pytest.param("vit_b_16", 3, (3, 12, 12, 197, 197), marks=pytest.mark.slow),
+        ("vit_b_16", 1, (1, 12, 12, 197, 197)),
+        pytest.param("vit_b_32", 2, (2, 12, 12, 50, 50), marks=pytest.mark.slow),
         pytest.param("vit_l_32", 1, (1, 24, 16, 50, 50), marks=pytest.mark.slow),
         pytest.param("vit_l_16", 2, (2, 24, 16, 197, 197), marks=pytest.mark.slow),
     ],

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import environment
-from survivor import EPOCHS, WRITES, toy_data, toy_fit, toy_model
+from survivor import EPOCHS, toy_data, toy_fit, toy_model
 from torch import nn
 from tqdm import tqdm
 
@@ -80,11 +79,11 @@ def run() -> Iterator[Callable[..., dict]]:
 def whole(run: Callable, tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The run that nobody disturbs."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    done = run(folder)
+    done = run(folder, fault={"at": 10**9, "how": "kill"})
     assert done["status"] == 0
     assert files(folder) == [*FILES, "weights.json", "weights.pth"]
     weights = torch.load(folder / "weights.pth", weights_only=True)
-    return {"weights": weights, "history": timeless(rows(folder)), "seconds": done["seconds"]}
+    return {"weights": weights, "history": timeless(rows(folder)), **done}
 
 
 def kill_and_resume(run: Callable, whole: dict, folder: Path, **how: object) -> bool:
@@ -103,36 +102,15 @@ def kill_and_resume(run: Callable, whole: dict, folder: Path, **how: object) -> 
     return status == signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{"kill_at_write": 3 + 2 * 2}, {"kill_at_write": WRITES - 1}, {"after": 0.5}],
-    ids=["in the third checkpoint", "in the final save", "half way"],
-)
-def test_killed_and_resumed_is_as_if_never_killed(run: Callable, whole: dict, tmp_path: Path, how: dict) -> None:
-    if "after" in how:
-        how = {"after": how["after"] * whole["seconds"]}
-    killed = kill_and_resume(run, whole, tmp_path / "run", **how)
-    assert killed or "after" in how
-
-
-@pytest.mark.slow
-def test_20_runs_killed_at_random_moments(run: Callable, whole: dict, tmp_path: Path) -> None:
-    moments, killed, tried, latest = random.Random(0), 0, 0, whole["seconds"]
-    while killed < 20:  # a run that was at its end before its moment came does not count
-        tried += 1
-        assert tried <= 40, f"only {killed} of {tried} runs were killed before their end"
-        seconds = moments.uniform(0.05, latest)
-        if kill_and_resume(run, whole, tmp_path / f"run{tried}", after=seconds):
-            killed += 1
-        else:
-            latest = seconds  # the machine has become faster: it had more to do when the whole run was timed
-    print(f"{killed} of {tried} runs were killed before their end")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("write", range(1, WRITES + 1))
-def test_killed_in_the_middle_of_each_write(run: Callable, whole: dict, tmp_path: Path, write: int) -> None:
-    assert kill_and_resume(run, whole, tmp_path / "run", kill_at_write=write)
+@pytest.mark.parametrize("moment", [0.4, 0.999, None], ids=["in a checkpoint", "in the final save", "half way"])
+def test_killed_and_resumed_is_as_if_never_killed(
+    run: Callable, whole: dict, tmp_path: Path, moment: float | None
+) -> None:
+    """In the middle of a write, and whenever it comes; each write and many moments: test_faults.py."""
+    if moment is None:
+        kill_and_resume(run, whole, tmp_path / "run", after=0.5 * whole["seconds"])
+    else:
+        assert kill_and_resume(run, whole, tmp_path / "run", fault={"at": int(moment * whole["steps"]), "how": "kill"})
 
 
 def test_a_torn_line_of_metrics_does_no_harm(tmp_path: Path) -> None:
