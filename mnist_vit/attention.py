@@ -22,15 +22,8 @@ from .errors import check_sizes
 from .modes import eval_mode
 from .tokens import PATCHES
 
-__all__ = [
-    "attention_weights",
-    "head_contributions",
-    "ink_share",
-    "mean_attention_distance",
-    "record_attention",
-    "rollout",
-    "to_maps",
-]
+__all__ = ["attention_weights", "head_contributions", "ink_share", "mean_attention_distance", "record_attention",
+           "rollout", "to_maps"]  # fmt: skip
 
 
 @contextmanager
@@ -52,9 +45,8 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
     thread = threading.get_ident()  # hooks are called for all of them
 
     def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
-        if kwargs is None or threading.get_ident() != thread:  # None: removed while another thread was about to call
-            return None
-        return args, kwargs | {"need_weights": True, "average_attn_weights": False}
+        if kwargs is not None and threading.get_ident() == thread:  # None: removed while another thread is in the call
+            return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
     def keep(module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
         if threading.get_ident() != thread:
@@ -76,8 +68,7 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
     layers = attention_layers(model)
     handles = [model.register_forward_hook(count)]
     for module in layers:
-        handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
-        handles.append(module.register_forward_hook(keep))
+        handles += module.register_forward_pre_hook(ask, with_kwargs=True), module.register_forward_hook(keep)
     try:
         yield record
     finally:
@@ -104,17 +95,13 @@ def attention_weights(
     Returns:
         (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension if ``query`` is given.
     """
-    if not isinstance(images, Tensor) or images.dim() != 4 or len(images) == 0:
-        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise ValueError(f"images must be a tensor (n, c, h, w), n at least 1, got {got}; for one image: images[None]")
-    if not images.is_floating_point():
-        raise ValueError(f"images must be floats, normalised as the model wants them, got {images.dtype}: "
-                         "data.normalise(images) makes them so")  # fmt: skip
-    parameter = next(attention_layers(model)[0].parameters())
-    if images.is_meta and not parameter.is_meta:
-        raise ValueError("images must hold numbers, but they are on the device meta: make them on cpu")
-    if not images.is_meta and not images.isfinite().all():
+    if not isinstance(images, Tensor) or images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError("images must be floats (n, c, h, w), n at least 1, normalised as the model wants them "
+                         f"(data.normalise), got {got}; for one image: images[None]")  # fmt: skip
+    if not images.isfinite().all():
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
+    parameter = next(attention_layers(model)[0].parameters())
     if batch_size is not None:
         check_sizes(batch_size=batch_size)
     if query is not None and not isinstance(query, int):
@@ -246,9 +233,8 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
         handle.remove()
     heads, width = attention.num_heads, attention.embed_dim
     x = inputs[0] if getattr(attention, "batch_first", True) else inputs[0].transpose(0, 1)
-    bias = None if attention.in_proj_bias is None else attention.in_proj_bias[2 * width :]
     # (n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)
-    values = nn.functional.linear(x, attention.in_proj_weight[2 * width :], bias)
+    values = nn.functional.linear(x, attention.in_proj_weight, attention.in_proj_bias)[..., 2 * width :]
     values = values.unflatten(-1, (heads, width // heads)).transpose(1, 2)
     # (hidden_dim, hidden_dim) -> (num_heads, head_dim, hidden_dim)
     projection = attention.out_proj.weight.T.unflatten(0, (heads, width // heads))
@@ -274,24 +260,19 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
     others = [m for m in parts if any(isinstance(getattr(m, name, None), nn.Module) for name in _KEYS)]
     if layers and not others:
         return layers
-    name, config = type(model).__name__, getattr(model, "config", None)
-    problem = f"{name} has no nn.MultiheadAttention to ask for its weights"
+    problem = "has no nn.MultiheadAttention to ask for its weights"
     if layers:
-        problem = f"{name} has {len(others)} attention layers of another kind ({type(others[0]).__name__}) beside the "
-        problem += f"{len(layers)} that can be asked for weights"
-    if hasattr(config, "output_attentions"):
-        switch = 'In Hugging Face: load it with attn_implementation="eager" and call it with output_attentions=True'
-    elif any(hasattr(m, "fused_attn") for m in parts):
-        switch = "In timm: set fused_attn = False in the attention layers and hook attn_drop, whose input they are"
-    elif any(hasattr(m, "relative_position_bias_table") for m in parts):
-        switch = "It attends within small windows, as Swin and MaxViT do: no weights reach over the whole picture"
-    else:
-        switch = (
-            "torchvision's vit_* and this course's models have; Hugging Face models give theirs with "
-            "output_attentions=True; convolutional networks have none, and windowed ones such as Swin none over the "
-            "whole picture"
-        )
-    raise ValueError(f"{problem}. {switch}")
+        problem = (f"has {len(others)} attention layers of another kind ({type(others[0]).__name__}) beside the "
+                   f"{len(layers)} that can be asked for weights")  # fmt: skip
+    marks = {name for part in (*parts, getattr(model, "config", None)) for name in _SWITCHES if hasattr(part, name)}
+    switch = next((text for name, text in _SWITCHES.items() if name in marks), _NO_SWITCH)
+    raise ValueError(f"{type(model).__name__} {problem}. {switch}")
 
 
 _KEYS = ("qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn")  # what others call the layer that makes keys
+_SWITCHES = {  # what the models of others are known by, and how they give their weights
+    "output_attentions": 'In Hugging Face: load with attn_implementation="eager" and call with output_attentions=True',
+    "fused_attn": "In timm: set fused_attn = False in the attention layers and hook attn_drop, whose input they are",
+    "relative_position_bias_table": "It attends within small windows: no weights reach over the whole picture",
+}
+_NO_SWITCH = "torchvision's vit_* and this course's models have; convolutional networks have none"

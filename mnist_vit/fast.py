@@ -33,9 +33,8 @@ class FastVisionTransformer(nn.Module):
     def __init__(self, model: nn.Module, keep_patches: int | None = None) -> None:
         super().__init__()
         if keep_patches is not None and (not isinstance(keep_patches, int) or not 1 <= keep_patches < model.seq_length):
-            raise ValueError(
-                f"keep_patches must be a whole number from 1 to {model.seq_length - 1}, got {keep_patches}"
-            )
+            most = model.seq_length - 1
+            raise ValueError(f"keep_patches must be a whole number from 1 to {most}, got {keep_patches}")
         self.patch_size = model.patch_size
         self.pool = getattr(model, "pool", "token")
         self.keep_patches = keep_patches

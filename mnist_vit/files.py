@@ -154,9 +154,6 @@ def copy_notebooks(folder: str | Path) -> Path:
 
     Args:
         folder: where to; nothing that is there is overwritten.
-
-    Returns:
-        The folder, with the notebooks, the glossary and the solutions in it.
     """
     source, target = shipped("notebooks"), Path(folder).expanduser()
     files = sorted([*source.glob("*.ipynb"), *source.glob("glossary.md"), *source.glob("solutions/*.py")])

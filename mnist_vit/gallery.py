@@ -111,11 +111,9 @@ def save_attention_images(
             model answers nan.
     """
     attention_layers(model)
-    counts = [len(images), len(pictures), len(names), len(names if labels is None else labels)]
-    if len(set(counts)) != 1:
-        raise ValueError(
-            "there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*counts)
-        )
+    n = len(images), len(pictures), len(names), len(names if labels is None else labels)
+    if len(set(n)) != 1:
+        raise ValueError("there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*n))
     if pictures.dtype != torch.uint8 or pictures.dim() != 4:
         raise ValueError(f"pictures must be uint8 (n, c, h, w), got {pictures.dtype} {tuple(pictures.shape)}")
     for name in names:
@@ -128,11 +126,11 @@ def save_attention_images(
     probabilities = logits.softmax(dim=1).cpu()
     weights = attention_weights(model, images).float().cpu()
     if getattr(model, "pool", "token") == "mean":
-        query, rows, rolled = "mean over the patches", weights[..., PATCHES, :], rollout(weights)[:, PATCHES]
-        maps, rolled = to_maps(rows.mean(dim=-2)), to_maps(rolled.mean(dim=1))
+        query, tokens = "mean over the patches", PATCHES
     else:
-        query = "class token"
-        maps, rolled = to_maps(weights[..., CLASS_TOKEN, :]), to_maps(rollout(weights)[:, CLASS_TOKEN])
+        query, tokens = "class token", slice(CLASS_TOKEN, CLASS_TOKEN + 1)
+    maps = to_maps(weights[..., tokens, :].mean(dim=-2))
+    rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1))
     shares, chance = ink_share(maps, pictures.cpu())
 
     results = []
@@ -177,14 +175,11 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
         title: the heading of the page.
     """
     folder = Path(folder)
-    sections: list[str] = []
-    links: list[str] = []
-    query = "class token"
+    sections, links, query = [], [], "class token"
     part = names[:: len(names) // 501 + 1]
     title += f", {len(part)} of {len(names)} images: all are in the folders" if len(part) < len(names) else ""
     for name in part:
-        target = folder / name
-        drawn = json.loads((target / "attention.json").read_text(encoding="utf-8"))
+        drawn = json.loads((folder / name / "attention.json").read_text(encoding="utf-8"))
         query = drawn["query"]
         truth = "" if drawn["label"] is None else f", truth {drawn['label']}"
         head = f"{name}: read as {drawn['prediction']} with probability {drawn['probability']:.3f}{truth}"
@@ -197,7 +192,7 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
         text = f"rollout: {_brightest(drawn['rollout'])}"
         shown.append(("rollout.png", f"attention of the {query} over all layers, {text}", text))
         figures = "".join(
-            f'<figure><img src="data:image/png;base64,{base64.b64encode((target / file).read_bytes()).decode()}" '
+            f'<figure><img src="data:image/png;base64,{_base64(folder / name / file)}" '
             f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
             for file, alt, text in shown
         )
@@ -229,30 +224,29 @@ def _brightest(one_map: list[list[float]]) -> str:
     return f"most in row {-row}, column {-column}"
 
 
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
 def _picture(picture: Tensor) -> Any:
-    """uint8 (c, h, w) -> a Pillow image, enlarged without smoothing."""
+    """uint8 (c, h, w) -> a Pillow image."""
     from PIL import Image
 
-    array = picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy()
-    return _enlarge(Image.fromarray(array))
+    return Image.fromarray(picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy())
 
 
 def _heat(values: Tensor, low: float, high: float) -> Any:
-    """(rows, columns) -> a Pillow image in the colours of viridis, enlarged without smoothing."""
+    """(rows, columns) -> a Pillow image in the colours of viridis."""
     from matplotlib import colormaps
     from PIL import Image
 
     scaled = ((values - low) / max(high - low, 1e-12)).clamp(0, 1)
-    return _enlarge(Image.fromarray(colormaps["viridis"](scaled.numpy(), bytes=True)[..., :3].copy()))
-
-
-def _enlarge(image: Any) -> Any:
-    """At least 224 pixels, by a whole factor, each patch a square."""
-    factor = max(1, math.ceil(224 / max(image.size)))
-    return image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
+    return Image.fromarray(colormaps["viridis"](scaled.numpy(), bytes=True)[..., :3].copy())
 
 
 def _write_png(path: Path, image: Any) -> None:
-    buffer = io.BytesIO()
+    """Enlarged without smoothing: at least 224 pixels, by a whole factor, each patch a square."""
+    factor, buffer = max(1, math.ceil(224 / max(image.size))), io.BytesIO()
+    image = image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
     image.save(buffer, format="PNG", optimize=True)
     write_atomic(path, lambda file: file.write(buffer.getvalue()))

@@ -1,29 +1,37 @@
-"""Train mode and eval mode, put back."""
+"""What surrounds a pass over the data: the bar that shows how far it is, and the modes that are put back."""
 
+import os
+import sys
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import nn
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # without ipywidgets a notebook's bar is text
+    from tqdm.auto import tqdm
 
 _LOCK = threading.Lock()
 _EVALUATED: dict[nn.Module, list] = {}  # the mode of each module before, and how many evaluate it right now
 
 
-@contextmanager
-def keep_modes(model: nn.Module) -> Iterator[None]:
-    """Put every module's mode, train or eval, back at the end of the ``with`` block, however it ends."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+def progress(iterable: Iterable, shown: bool = True, **options: Any) -> tqdm:
+    """A bar of tqdm in a terminal or a notebook (Jupyter, Colab); none elsewhere, and none with TQDM_DISABLE=1."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
+    hidden = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
+    return tqdm(iterable, leave=False, disable=hidden or not (seen and shown), **options)
 
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside the ``with`` block; of several threads with one model, the last puts the modes back."""
+    """Eval mode in the ``with`` block; then, however it ends, each module's mode is as it was.
+
+    Of several threads with one model, the last puts the modes back.
+    """
     modules = list(model.modules())
     with _LOCK:
         for module in modules:

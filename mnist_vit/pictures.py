@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from .errors import DataError, printable
+from .modes import progress
 
 __all__ = ["digit_to_tensor", "open_picture", "picture_to_tensor", "read_folder"]
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # of what Pillow knows; for EPS it would start Ghostscript
-MOST = 89_478_485  # pixels, Pillow's own limit
 
 
 def read_folder(
@@ -29,7 +28,7 @@ def read_folder(
         uint8 (n, channels, image_size, image_size); int64 (n,); the names of the classes; which pictures, in words.
 
     Raises:
-        DataError: no such folder or split, fewer than two classes, nothing that can be read, or more than fits.
+        DataError: no such folder or split, fewer than two classes, or nothing that can be read.
     """
     folder = Path(folder).expanduser()
     source, held_out = _find_split(folder, split)
@@ -46,12 +45,10 @@ def read_folder(
     if not paths and held_out is not None:
         raise DataError(f"{source} has too few pictures for the split {split}: every tenth of a class is for "
                         "validation. Add pictures, or name the split all")  # fmt: skip
-    _check_memory(source, len(paths), image_size, channels)
-
     images = torch.empty(len(paths), channels, image_size, image_size, dtype=torch.uint8)
     labels = torch.empty(len(paths), dtype=torch.long)
     count = 0
-    for path, label in tqdm(paths, desc="reading", unit=" pictures", leave=False, disable=None):
+    for path, label in progress(paths, desc="reading", unit=" pictures"):
         try:
             picture = open_picture(path)
             images[count] = prepare(picture) if prepare else picture_to_tensor(picture, image_size, channels)
@@ -79,11 +76,9 @@ def open_picture(path: str | Path) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(path, formats=FORMATS)
         with picture:
-            if picture.width * picture.height > MOST:
-                raise Image.DecompressionBombError
             frames = getattr(picture, "n_frames", 1)
             if frames > 1 and picture.format != "MPO":  # a JPEG of a telephone, with previews behind it
                 raise DataError(f"{path} is an animation of {frames} frames: give one picture")
@@ -91,8 +86,8 @@ def open_picture(path: str | Path) -> Any:
             return _eight_bits(ImageOps.exif_transpose(picture))
     except DataError:
         raise
-    except Image.DecompressionBombError as error:
-        raise DataError(f"{path} has more than {MOST // 1_000_000} million pixels: make it smaller") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller") from error
     except Exception as error:  # whatever a broken file makes Pillow raise
         reason = getattr(error, "strerror", None) or "empty, damaged or no PNG, JPEG, WebP or BMP picture"
         raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
@@ -141,9 +136,8 @@ def digit_to_tensor(picture: Any) -> Tensor:
     ink = transforms.resize(ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True)
 
     height, width = ink.shape[1:]
-    weight = ink[0] / ink.sum()
-    middle_y = float((weight.sum(dim=1) * torch.arange(height)).sum())
-    middle_x = float((weight.sum(dim=0) * torch.arange(width)).sum())
+    places = torch.cartesian_prod(torch.arange(height), torch.arange(width))
+    middle_y, middle_x = (ink.flatten() / ink.sum() @ places.float()).tolist()
     top = min(max(0, round(13.5 - middle_y)), 28 - height)
     left = min(max(0, round(13.5 - middle_x)), 28 - width)
     digit = torch.zeros(1, 28, 28, dtype=torch.uint8)
@@ -208,21 +202,3 @@ def _files(folder: Path, held_out: bool | None = None) -> list[Path]:
     """The files of a folder, hidden ones aside; every tenth (True), all others (False) or all (None)."""
     files = sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != ".") if folder.is_dir() else []
     return [p for i, p in enumerate(files) if held_out is None or (i % 10 == 9) == held_out]
-
-
-def _check_memory(source: Path, count: int, image_size: int, channels: int) -> None:
-    """Raise DataError, before a picture is read, where the tensor would not fit."""
-    needed, free = count * channels * image_size**2, _free_memory()
-    if free is not None and needed > 0.8 * free:
-        raise DataError(f"{source}: {count:,} images of {channels} x {image_size} x {image_size} need "
-                        f"{needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. "
-                        "Use a part of them, or smaller ones")  # fmt: skip
-
-
-def _free_memory() -> int | None:
-    """Bytes of memory that may still be used; None where the system does not tell."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return None

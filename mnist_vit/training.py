@@ -15,11 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
-from tqdm import tqdm
 
-from .errors import WeightsError
+from .errors import WeightsError, check_sizes
 from .files import PARTS, locked, say, write_atomic, write_json, write_text
-from .modes import eval_mode, keep_modes
+from .modes import eval_mode, progress
 
 __all__ = ["accuracy_and_loss", "fit"]
 
@@ -98,8 +97,7 @@ def fit(
     Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101); under ``torchrun`` the model is
     wrapped in PyTorch's DistributedDataParallel and the loader gives each process its share of a batch.
     """
-    if epochs < 1 or checkpoint_every < 1:
-        raise ValueError(f"epochs and checkpoint_every must be at least 1, got {epochs} and {checkpoint_every}")
+    check_sizes(epochs=epochs, checkpoint_every=checkpoint_every)
     if run_dir is None and (resume or tensorboard):
         raise ValueError("resume=True and tensorboard=True need a run_dir, the folder of the run")
     kind = next(model.parameters()).dtype
@@ -109,10 +107,10 @@ def fit(
     world = torch.distributed.is_available() and torch.distributed.is_initialized()
     parallel = nn.parallel.DistributedDataParallel(model) if world and torch.distributed.get_world_size() > 1 else model
     main = not world or torch.distributed.get_rank() == 0  # it alone writes and prints
-    folder = Path(run_dir) if run_dir is not None else None
+    folder = None if run_dir is None else Path(run_dir)
     settings = {"batches": len(train_loader), "learning_rate": learning_rate, "weight_decay": weight_decay,
-                "warmup": warmup, "clip": clip, "average": average, "seed": seed}  # fmt: skip
-    settings = json.loads(json.dumps(settings | (config or {}) | {"epochs": epochs}))
+                "warmup": warmup, "clip": clip, "average": average, "seed": seed, **(config or {})}  # fmt: skip
+    settings = json.loads(json.dumps(settings | {"epochs": epochs}))  # as they will be read
     if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
         raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out resume "
                          "(--resume) to start a new one there")  # fmt: skip
@@ -124,7 +122,7 @@ def fit(
     state = {"model": model, "averaged": averaged, "optimizer": optimizer, "scheduler": scheduler}
     history: list[dict[str, float]] = []
 
-    with locked(folder) if folder is not None and main else nullcontext(), keep_modes(model):
+    with locked(folder) if folder is not None and main else nullcontext(), eval_mode(model):
         if folder is not None and _checkpoint(folder):
             if not resume:
                 raise ValueError(f"{folder} already holds a run: resume=True (--resume) goes on with it, or name "
@@ -138,42 +136,48 @@ def fit(
                     part.unlink()
             write_json(folder / "config.json", settings)
             _write_metrics(folder, history)
-        writer = _summary_writer(folder) if folder is not None and main and tensorboard else None
+        writer = None
+        if main and tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # which says it where TensorBoard is not installed
+
+            writer = SummaryWriter(str(folder))
         try:
             for epoch in range(len(history), epochs):
                 torch.manual_seed(seed * 1_000_003 + epoch)
                 train_loader.set_epoch(epoch)
                 before_epoch(epoch)
                 start = time.perf_counter()
-                hidden = None if main else True  # None: shown where there is a terminal
-                with tqdm(train_loader, desc=f"epoch {epoch + 1}/{epochs}", leave=False, disable=hidden) as batches:
+                with progress(train_loader, main, desc=f"epoch {epoch + 1}/{epochs}") as batches:
                     total = _train_epoch(parallel, batches, optimizer, scheduler, averaged, average, clip)
                 if parallel is not model:
                     torch.distributed.all_reduce(total)
                 loss, right, count = total.tolist()
                 validation_accuracy, validation_loss = accuracy_and_loss(averaged, validation_loader)
-                row = {
-                    "epoch": epoch + 1,
-                    "loss": loss / count,
-                    "accuracy": right / count,
-                    "validation_loss": validation_loss,
-                    "validation_accuracy": validation_accuracy,
-                    "learning_rate": optimizer.param_groups[0]["lr"],
-                    "seconds": time.perf_counter() - start,
-                }
+                row = {"epoch": epoch + 1, "loss": loss / count, "accuracy": right / count,
+                       "validation_loss": validation_loss, "validation_accuracy": validation_accuracy,
+                       "learning_rate": optimizer.param_groups[0]["lr"],
+                       "seconds": time.perf_counter() - start}  # fmt: skip
                 if not math.isfinite(loss + validation_loss):
-                    raise ValueError(_not_finite(row, learning_rate, folder))
+                    kept = f". {_checkpoint(folder)} still holds the epochs before" if _checkpoint(folder) else ""
+                    raise ValueError(f"epoch {epoch + 1}: the loss is {row['loss']}, the validation loss "
+                                     f"{validation_loss}, and such weights are of no use. Likely causes: learning_rate "
+                                     f"{learning_rate} is too large (try a tenth), or pixels that are nan or infinite. "
+                                     f"Begin again, with a new model{kept}")  # fmt: skip
                 history.append(row)
                 if main and folder is not None:
                     due = (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs
                     _save(folder, state | {"settings": settings} if due else {}, history, writer)
                 if main:
-                    with tqdm.external_write_mode():
-                        say(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
-                            f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
+                    say(f"epoch {epoch + 1:3d}/{epochs}  loss {row['loss']:.4f}  "
+                        f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
         except KeyboardInterrupt:
             if main:
-                say(f"stopped after {len(history)} of {epochs} epochs. {_how_to_go_on(folder)}")
+                again = "There is no checkpoint: calling again starts a new run, from the weights that it is given"
+                if _checkpoint(folder):
+                    again = (f'To go on from the last checkpoint, call again with run_dir="{folder}", resume=True '
+                             f"(command line: --run-dir {folder} --resume)")  # fmt: skip
+                say(f"stopped after {len(history)} of {epochs} epochs. The model holds the averaged weights so far. "
+                    f"{again}")  # fmt: skip
             raise
         finally:
             model.load_state_dict(averaged.state_dict())
@@ -184,14 +188,9 @@ def fit(
 
 
 def _train_epoch(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LRScheduler,
-    averaged: nn.Module,
-    average: float,
-    clip: float,
-) -> Tensor:
+    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer,
+    scheduler: torch.optim.lr_scheduler.LRScheduler, averaged: nn.Module, average: float, clip: float,
+) -> Tensor:  # fmt: skip
     """One pass over the images, one step per batch.
 
     Returns:
@@ -280,29 +279,10 @@ def _write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
     write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in history))
 
 
-def _not_finite(row: dict[str, float], learning_rate: float, folder: Path | None) -> str:
-    """What to tell when a loss is nan or infinite."""
-    kept = f". {checkpoint} still holds the epochs before" if (checkpoint := _checkpoint(folder)) else ""
-    return (
-        f"epoch {row['epoch']}: the loss is {row['loss']}, the validation loss {row['validation_loss']}, and such "
-        f"weights are of no use. Likely causes: learning_rate {learning_rate} is too large (try a tenth), or pixels "
-        f"that are nan or infinite. Begin again, with a new model{kept}"
-    )
-
-
-def _how_to_go_on(folder: Path | None) -> str:
-    """What to tell somebody who has pressed stop."""
-    text = "The model holds the averaged weights so far. "
-    if not _checkpoint(folder):
-        return text + "There is no checkpoint: calling again starts a new run, from the weights that it is given"
-    again = f'To go on from the last checkpoint, call again with run_dir="{folder}", resume=True'
-    return f"{text}{again} (command line: --run-dir {folder} --resume)"
-
-
 def _checkpoint(folder: Path | None) -> Path | None:
     """The newest checkpoint in a folder, if there is one."""
-    found = [folder / name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()] if folder is not None else []
-    return found[0] if found else None
+    paths = [folder / name for name in (CHECKPOINT, PREVIOUS)] if folder else []
+    return next(filter(Path.exists, paths), None)
 
 
 def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main: bool) -> list[dict[str, float]]:
@@ -310,14 +290,18 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
     problems = []
     for path in (folder / CHECKPOINT, folder / PREVIOUS):
         try:
-            content = _read_checkpoint(path)
+            with zipfile.ZipFile(path) as archive:  # torch.save writes checksums, torch.load does not look at them
+                if archive.testzip() is not None:
+                    raise zipfile.BadZipFile("a checksum is wrong")
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            history = list(content["history"])
             break
         except Exception as error:  # torch.load raises many kinds
             if path.exists() or path.name == CHECKPOINT:
-                problems.append(f"{path} cannot be resumed from ({type(error).__name__}: {_first_line(error)})")
+                problems.append(_not_resumed(path, error))
     else:
         raise WeightsError(f"{'; '.join(problems)}. Damaged, or no checkpoint: delete it, or name another run folder")
-    history, stored = content["history"], content.get("settings", settings)
+    stored = content.get("settings", settings)
     changed = [f"{key} was {stored.get(key)}, is {settings.get(key)}" for key in sorted(stored | settings)
                if key not in FREE and stored.get(key) != settings.get(key)]  # fmt: skip
     if changed:
@@ -331,8 +315,8 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
             part.load_state_dict(content[name])
     except Exception as error:
         state["model"].load_state_dict(before)
-        raise WeightsError(f"{path} cannot be resumed from ({type(error).__name__}: {_first_line(error)}). It is of "
-                           "another model: delete it, or name another run folder") from error  # fmt: skip
+        raise WeightsError(f"{_not_resumed(path, error)}. It is of another model: delete it, or name another run "
+                           "folder") from error  # fmt: skip
     if problems:
         warnings.warn(f"{problems[0]}: going on from the one before it, after epoch {len(history)}", stacklevel=3)
         if main:  # so that it does not become the previous one
@@ -340,21 +324,5 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
     return history
 
 
-def _read_checkpoint(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as archive:  # torch.save writes checksums, torch.load does not look at them
-        if archive.testzip() is not None:
-            raise zipfile.BadZipFile("a checksum is wrong")
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    return content | {"history": list(content["history"])}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _summary_writer(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ImportError("TensorBoard is not installed: pip install tensorboard") from error
-    return SummaryWriter(str(folder))
+def _not_resumed(path: Path, error: Exception) -> str:
+    return f"{path} cannot be resumed from ({type(error).__name__}: {str(error).partition(chr(10))[0]})"

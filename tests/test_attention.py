@@ -260,7 +260,7 @@ class LikeTimm(nn.Module):
         (lambda: models.swin_t(), "SwinTransformer has no nn.MultiheadAttention.*within small windows"),
         (lambda: models.maxvit_t(), "MaxVit has no nn.MultiheadAttention.*within small windows"),
         (lambda: models.convnext_tiny(), "ConvNeXt has no nn.MultiheadAttention.*convolutional networks have none"),
-        (LikeHuggingFace, 'attn_implementation="eager" and call it with output_attentions=True'),
+        (LikeHuggingFace, 'attn_implementation="eager" and call with output_attentions=True'),
         (LikeTimm, "set fused_attn = False in the attention layers and hook attn_drop"),
         (lambda: nn.Sequential(LikeTimm()), "set fused_attn = False"),
     ],
@@ -464,7 +464,7 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
     ("call", "error", "said"),
     [
         (lambda: attention_weights(models.resnet18(), torch.zeros(1, 3, 64, 64)), ValueError,
-         "ResNet has no nn.MultiheadAttention.*output_attentions=True"),
+         "ResNet has no nn.MultiheadAttention.*networks have none"),
         (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 28, 28)), ValueError, r"for one image: images\[None\]"),
         (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 1, 28, 28), query=17), IndexError, "0 to 16, got 17"),
         (lambda: head_contributions(vit_mnist(7), torch.zeros(1, 1, 28, 28), 2), IndexError,

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import environment
 from PIL import Image
+from survivor import toy_fit, toy_model
 
 import mnist_vit
 from mnist_vit.data import ImageData, load_folder
@@ -103,36 +105,41 @@ def test_ctrl_c(what: str, tmp_path: Path) -> None:
                 json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_bar_in_a_terminal_and_none_elsewhere(
-    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def digits(n: int) -> ImageData:
+    images = torch.zeros(n, 1, 28, 28, dtype=torch.uint8)
+    return ImageData(images, torch.arange(n) % 10, tuple("0123456789"), "toy", (0.5,), (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("where", "disabled", "seen"),
+    [("terminal", "0", True), ("notebook", "0", True), ("log", "0", False), ("terminal", "1", False)],
+)
+def test_a_bar_in_a_terminal_and_a_notebook_and_none_elsewhere(
+    where: str, disabled: str, seen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many_files(tmp_path / "pictures", 20)
     model = mnist_vit.vit_mnist(7)
-    images = torch.zeros(20, 1, 28, 28, dtype=torch.uint8)
-    digits = ImageData(images, torch.arange(20) % 10, tuple("0123456789"), "toy", (0.5,), (0.5,))
+    monkeypatch.setenv("TQDM_DISABLE", disabled)
+    if where == "notebook":
+        monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel="ipykernel, or Colab's"))
     for job in (
-        lambda: mnist_vit.evaluate(model, digits, batch_size=5),
-        lambda: mnist_vit.visualize_attention(model, digits, out=tmp_path / "maps"),
+        lambda: mnist_vit.evaluate(model, digits(20), batch_size=5),
+        lambda: mnist_vit.visualize_attention(model, digits(20), out=tmp_path / "maps"),
         lambda: load_folder(tmp_path / "pictures"),
+        lambda: toy_fit(toy_model(), 1),
     ):
         stream = io.StringIO()
-        stream.isatty = lambda: terminal
+        stream.isatty = lambda: where == "terminal"
         monkeypatch.setattr(sys, "stderr", stream)
-        JOBS_WITH_A_BAR[name](tmp_path)
+        job()
         assert ("%|" in stream.getvalue()) is seen
 
 
 def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-
-    def draw(model, images, pictures, names, folder, classes, labels):
-        sizes.append(len(images))
-
-    shown = []
-    monkeypatch.setattr(mnist_vit.recipes, "save_attention_images", draw)
+    sizes: list[int] = []
+    shown: list[str] = []
+    monkeypatch.setattr(mnist_vit.recipes, "save_attention_images", lambda model, images, *_: sizes.append(len(images)))
     monkeypatch.setattr(mnist_vit.recipes, "write_gallery", lambda folder, names, title: shown.extend(names))
     mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
-    assert sum(sizes) == 1200
+    assert sum(sizes) == len(shown) == 1200
     assert max(sizes) <= 50, "the weights of all images at once would not fit in memory"
-    assert len(shown) == 1200

@@ -15,7 +15,7 @@ import torch
 from helpers import environment
 from survivor import EPOCHS, toy_data, toy_fit, toy_model
 from torch import nn
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from mnist_vit import recipes, training
 from mnist_vit.attention import attention_weights
@@ -174,7 +174,7 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
             self.closed = True
             super().close()
 
-    monkeypatch.setattr(training, "tqdm", Bar)
+    monkeypatch.setattr("mnist_vit.modes.tqdm", Bar)
     model = toy_model().eval()
     model.encoder.dropout.train()
     modes = [module.training for module in model.modules()]

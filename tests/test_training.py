@@ -131,7 +131,7 @@ def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     other = VisionTransformer(8, 4, 1, 2, 16, 32, num_classes=2, in_channels=1)
     with pytest.raises(WeightsError, match=r"(?s)checkpoint\.pth cannot be resumed from.*delete it, or name another"):
         toy_fit(other, 2, run_dir=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="epochs and checkpoint_every must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="epochs must be a whole number of at least 1, got 0"):
         toy_fit(toy_model(), 0, run_dir=tmp_path, resume=True)
 
 
