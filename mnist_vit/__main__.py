@@ -81,8 +81,8 @@ def _add_option(command: argparse.ArgumentParser, key: str, parameter: inspect.P
     if parameter.annotation is bool:
         command.add_argument(f"--{key.replace('_', '-')}", action="store_true", help=help_text)
         return
-    kinds = [kind for kind in typing.get_args(parameter.annotation) or [parameter.annotation] if kind in (int, float)]
-    kind = kinds[0] if kinds else str
+    kinds = typing.get_args(parameter.annotation) or [parameter.annotation]
+    kind = next((kind for kind in kinds if kind in (int, float)), str)
     if parameter.default is inspect.Parameter.empty:
         command.add_argument(key, type=kind, help=help_text)
     elif key == "model":

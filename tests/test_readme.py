@@ -218,7 +218,7 @@ def test_the_library_is_a_star() -> None:
         {"errors", "files", "modes", "tokens"},
         {
             "data": {"datasets", "pictures"},
-            "facts": {"data", "datasets", "devices", "pictures", "weights"},
+            "facts": {"data", "datasets", "pictures", "weights"},
             "gallery": {"attention"},
             "weights": {"model"},
         },

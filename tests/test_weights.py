@@ -3,14 +3,12 @@
 import copy
 import errno
 import hashlib
-import io
 import json
 import os
 import pickle
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from helpers import randomise
@@ -22,7 +20,6 @@ import mnist_vit
 from mnist_vit.errors import WeightsError
 from mnist_vit.files import shipped
 from mnist_vit.model import VisionTransformer, vit_mnist
-from mnist_vit.recipes import MODELS
 from mnist_vit.weights import build_model, load_model, load_weights, model_config, read_json, save_weights
 
 SHIPPED = {"vit_mnist": "55,000", "vit_mnist_p4": "55,000", "vit_mnist_p7": "55,000", "vit_cifar10": "45,000"}
@@ -41,10 +38,7 @@ def test_shipped_weights(name: str) -> None:
         assert key in about, key
     assert {path.suffix for path in shipped("weights").glob(f"{name}.*")} == {".pth", ".json"}
     assert model_config(model) == about["config"]
-
-
-def test_the_courses_model_has_115498_parameters() -> None:
-    assert read_json("vit_mnist")["parameters"] == 115_498
+    assert name != "vit_mnist" or about["parameters"] == 115_498
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -163,13 +157,13 @@ def damaged(kind: str, folder: Path) -> Path:
         text = json.dumps(wrong[kind]).encode() if kind in wrong else {"json half": b'{"config":'}.get(kind, b"\xff{}")
         path.with_suffix(".json").write_bytes(text)
         return path
+    deep = VisionTransformer(28, 7, 3, 2, 64, 256, num_classes=10, in_channels=1)
     bare = {
         "hostile": lambda: torch.save({"class_token": Bomb(folder / "ran")}, path),
         "hostile legacy": lambda: torch.save(
             {"class_token": Bomb(folder / "ran")}, path, _use_new_zipfile_serialization=False
         ),
         "hostile plain pickle": lambda: path.write_bytes(pickle.dumps(Bomb(folder / "ran"))),
-        "hostile plain pickle, protocol 2": lambda: path.write_bytes(pickle.dumps(Bomb(folder / "ran"), protocol=2)),
         "whole model": lambda: torch.save(vit_mnist(7), path),
         "half": lambda: path.write_bytes(content[: len(content) // 2]),
         "without its end": lambda: path.write_bytes(content[:-100]),
@@ -179,11 +173,9 @@ def damaged(kind: str, folder: Path) -> Path:
         ),
         "empty": lambda: path.write_bytes(b""),
         "text": lambda: path.write_text("<html>not found</html>"),
-        "more text": lambda: path.write_text("hello"),
         "a picture": lambda: Image.new("L", (9, 9)).save(path, format="PNG"),
-        "numpy's": lambda: path.write_bytes(numpy_file()),
         "another architecture": lambda: torch.save(vit_mnist(4).state_dict(), path),
-        "deeper": lambda: torch.save(vit_mnist_of_3_layers().state_dict(), path),
+        "deeper": lambda: torch.save(deep.state_dict(), path),
         "one name less": lambda: torch.save(dict(list(vit_mnist(7).state_dict().items())[:-1]), path),
         "one name more": lambda: torch.save({**vit_mnist(7).state_dict(), "extra": torch.zeros(3)}, path),
         "a list": lambda: torch.save([torch.zeros(3)], path),
@@ -191,15 +183,12 @@ def damaged(kind: str, folder: Path) -> Path:
         "numbered": lambda: torch.save({0: torch.zeros(3)}, path),
         "a checkpoint": lambda: torch.save({"model": vit_mnist(7).state_dict(), "history": []}, path),
         "altered": lambda: path.write_bytes(flipped),
-        "CIFAR-10's": lambda: save_weights(MODELS["vit_cifar10"](), path),
         **{kind: lambda kind=kind: torch.save(odd_state(kind), path) for kind in ODD},
         "zip bomb": lambda: path.write_bytes(claims_to_be_huge(content)),
         "too large": lambda: os.truncate(path, 10**9),  # a hole: no disk is used
     }
     if kind == "missing":
         return folder / "nothing.pth"
-    if kind == "folder":
-        return folder
     bare[kind]()
     path.with_suffix(".json").unlink()
     return path
@@ -207,12 +196,8 @@ def damaged(kind: str, folder: Path) -> Path:
 
 ODD = {
     "int8": lambda tensor: (tensor * 100).to(torch.int8),
-    "bool": lambda tensor: tensor > 0,
     "complex": lambda tensor: tensor.to(torch.complex64),
-    "stride 0": lambda tensor: tensor.flatten()[:1].expand(tensor.numel()).view(tensor.shape),
     "sparse": lambda tensor: tensor.to_sparse(),
-    "meta": lambda tensor: tensor.to("meta"),
-    "quantized": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
 }
 
 
@@ -220,44 +205,28 @@ def odd_state(kind: str) -> dict[str, torch.Tensor]:
     return {key: ODD[kind](value) for key, value in vit_mnist(7).state_dict().items()}
 
 
-def vit_mnist_of_3_layers() -> VisionTransformer:
-    return VisionTransformer(28, 7, 3, 2, 64, 256, num_classes=10, in_channels=1)
-
-
-def numpy_file() -> bytes:
-    file = io.BytesIO()
-    np.savez(file, class_token=np.zeros(3))
-    return file.getvalue()
-
-
 CODE = r"w\.pth: it holds more than plain tensors, which could run code, so nothing of it was used\. Get the file again"
 DAMAGE = r"w\.pth: it is cut short, damaged or no weights file\. Get the file again"
 NO_STATE = r"w\.pth holds no state_dict \(names and tensors\)\. Save torch\.save"
 HUGE = r"w\.pth holds [\d,]+ bytes or more once unpacked, and the model has 427,432: .* Get the file again"
-PLAIN = r"w\.pth: class_token is sparse, quantized, on the device meta or repeats one number\. Save plain tensors"
 KINDS = {
     "missing": r"there are no weights at .*nothing\.pth. Give the path of a \.pth file, or one of: vit_cifar10",
-    "folder": "is a folder; name the .pth file in it",
     "hostile": CODE,
     "hostile legacy": CODE,
     "hostile plain pickle": DAMAGE,
-    "hostile plain pickle, protocol 2": CODE,
     "whole model": CODE,
     "half": DAMAGE,
     "without its end": DAMAGE,
     "half legacy": DAMAGE,
     "empty": DAMAGE,
     "text": DAMAGE,
-    "more text": DAMAGE,
     "a picture": DAMAGE,
-    "numpy's": DAMAGE,
     "another architecture": r"w\.pth holds weights of another architecture: .*conv_proj\.weight: \(64, 1, 4, 4\) in "
     r"the file, \(64, 1, 7, 7\) in the model\. Build the model they were made for",
     "deeper": r"w\.pth holds weights of another architecture: .*are missing, such as heads\.pre_logits.*not in the "
     "model, such as .*layer_2.*Build the model",
     "one name less": r"w\.pth holds weights of another architecture: .*are missing, such as heads\.head\.bias",
     "one name more": r"w\.pth holds weights of another architecture: .*not in the model, such as extra",
-    "CIFAR-10's": r"w\.pth holds weights of another architecture: .*Build the model they were made for",
     "a list": NO_STATE,
     "numbers": NO_STATE,
     "numbered": NO_STATE,
@@ -266,12 +235,8 @@ KINDS = {
     "too large": HUGE,
     "altered": DAMAGE,
     "int8": r"w\.pth holds no weights but torch\.int8 in 34 tensors",
-    "bool": r"w\.pth holds no weights but torch\.bool in 34 tensors",
     "complex": r"w\.pth holds no weights but torch\.complex64",
-    "stride 0": PLAIN,
-    "sparse": PLAIN,
-    "meta": PLAIN,
-    "quantized": PLAIN,
+    "sparse": r"w\.pth holds weights of another architecture: its tensors are no plain ones\. Build",
     "json half": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
     "json list": r"w\.json cannot be read .*it does not describe weights",
     "json no text": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
@@ -283,7 +248,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol", "ignore:.*could not be checked for damage")
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_damage_is_named_and_the_model_stays(kind: str, tmp_path: Path) -> None:
     model = vit_mnist(7)
     randomise(model)
@@ -317,12 +282,6 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_json_that_builds_nothing(tmp_path: Path, kind: str, said: str) -> None:
     with pytest.raises(WeightsError, match=said):
         load_model(damaged(kind, tmp_path))
-
-
-def test_flipped_bits_of_an_old_file_cannot_be_seen_and_that_is_said(tmp_path: Path) -> None:
-    torch.save(vit_mnist(7).state_dict(), tmp_path / "w.pth", _use_new_zipfile_serialization=False)
-    with pytest.warns(UserWarning, match=r"w\.pth could not be checked for damage"):
-        load_weights(vit_mnist(7), tmp_path / "w.pth")
 
 
 # --- what is known of a model stays with it and its file ---
@@ -369,7 +328,7 @@ def test_recording_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
 def test_names_that_cannot_be_weights(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder.pth").mkdir()
     for call in (save_weights, lambda model, path: mnist_vit.train(model, "embedded", save=path, epochs=1)):
-        with pytest.raises(ValueError, match=r"must be called \.pth|is a folder"):
+        with pytest.raises(ValueError, match=r"is a folder or no \.pth"):
             call(vit_mnist(7), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.pth"]
 
