@@ -3,14 +3,12 @@
 Four different things are called attention; here they keep their names:
 score: q kᵀ / √d;  weight: the softmax of the scores, rows sum to 1;  head output: A_h V_h, before the output
 projection;  layer output: after it. A slice of the layer output belongs to no head.
-
 Which token is which: ``tokens``.
 """
 
 import math
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,7 +39,7 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
         ValueError: a layer cannot be asked, gives no weights, or was not called when the model was.
     """
     record: list[Tensor] = []
-    calls: Counter[nn.Module] = Counter()
+    called: set[nn.Module] = set()
     thread = threading.get_ident()  # hooks are called for all of them
 
     def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
@@ -53,20 +51,16 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
             return
         weights = output[1] if isinstance(output, tuple) and len(output) == 2 else None
         if not isinstance(weights, Tensor) or weights.dim() != 4:
-            raise ValueError(f"{type(module).__name__} gave no weights of each head: asked with need_weights=True, "
-                             "average_attn_weights=False, forward must return its output and the weights, "
-                             "(n, num_heads, seq_length, seq_length)")  # fmt: skip
+            raise ValueError(f"{type(module).__name__} gave no weights of each head: asked with need_weights=True, its "
+                             "forward must return (output, weights of shape (n, num_heads, s, s))")  # fmt: skip
         if module.training and getattr(module, "dropout", False):
             warnings.warn("recorded in train mode, after attention dropout: rows do not sum to 1. Call model.eval() "
                           "before, or use attention_weights", stacklevel=2)  # fmt: skip
-        calls[module] += 1
+        called.add(module)
         record.append(weights.detach())
 
-    def count(module: nn.Module, *_: Any) -> None:
-        calls[module] += threading.get_ident() == thread
-
     layers = attention_layers(model)
-    handles = [model.register_forward_hook(count)]
+    handles = [model.register_forward_hook(lambda *_: called.update([model] * (threading.get_ident() == thread)))]
     for module in layers:
         handles += module.register_forward_pre_hook(ask, with_kwargs=True), module.register_forward_hook(keep)
     try:
@@ -74,9 +68,9 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
-    called = sum(calls[module] > 0 for module in layers)
-    if calls[model] and called < len(layers):
-        raise ValueError(f"{type(model).__name__} was called, but only {called} of its {len(layers)} attention layers: "
+    seen = len(called.intersection(layers))
+    if model in called and seen < len(layers):
+        raise ValueError(f"{type(model).__name__} was called, but only {seen} of its {len(layers)} attention layers: "
                          "FastVisionTransformer, for one, computes without them; give the plain model")  # fmt: skip
 
 
@@ -102,8 +96,7 @@ def attention_weights(
     if not images.isfinite().all():
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
     parameter = next(attention_layers(model)[0].parameters())
-    if batch_size is not None:
-        check_sizes(batch_size=batch_size)
+    check_sizes(batch_size=len(images) if batch_size is None else batch_size)
     if query is not None and not isinstance(query, int):
         raise TypeError(f"query must be the number of a token, or None for all, got {query!r}")
     result, done = torch.empty(0), 0

@@ -163,7 +163,6 @@ def copy_notebooks(folder: str | Path) -> Path:
         if (taken := target / file.relative_to(source)).exists():
             raise ValueError(f"{taken} is there already, and may hold your work: name another folder")
     for file in files:
-        content = file.read_bytes()
-        write_atomic(target / file.relative_to(source), lambda copy, content=content: copy.write(content))  # type: ignore[misc]
+        write_text(target / file.relative_to(source), file.read_text("utf-8"))
     print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
     return target

@@ -80,14 +80,9 @@ def _not_ours(folder: Path) -> list[Path]:
 
 
 def save_attention_images(
-    model: nn.Module,
-    images: Tensor,
-    pictures: Tensor,
-    names: list[str],
-    folder: str | Path,
-    classes: tuple[str, ...],
+    model: nn.Module, images: Tensor, pictures: Tensor, names: list[str], folder: str | Path, classes: tuple[str, ...],
     labels: list[int] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Write one folder per image: the image, a map of what the model's head reads in each layer and head, the rollout.
 
     ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
@@ -125,10 +120,8 @@ def save_attention_images(
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()
     weights = attention_weights(model, images).float().cpu()
-    if getattr(model, "pool", "token") == "mean":
-        query, tokens = "mean over the patches", PATCHES
-    else:
-        query, tokens = "class token", slice(CLASS_TOKEN, CLASS_TOKEN + 1)
+    mean = getattr(model, "pool", "token") == "mean"
+    query, tokens = ("mean over the patches", PATCHES) if mean else ("class token", [CLASS_TOKEN])
     maps = to_maps(weights[..., tokens, :].mean(dim=-2))
     rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1))
     shares, chance = ink_share(maps, pictures.cpu())
@@ -151,15 +144,13 @@ def save_attention_images(
                 "label": None if labels is None else classes[labels[i]],
                 "prediction": classes[best],
                 "probability": round(float(probabilities[i, best]), 4),
-                "probabilities": [round(v, 4) for v in probabilities[i].tolist()],
+                "probabilities": _rounded(probabilities[i], 4),
                 "query": query,
                 "colour_scale_per_layer": scales,
                 "share_of_patches_with_ink": round(float(chance[i]), 4),
-                "share_of_attention_on_ink": [[round(v, 4) for v in row] for row in shares[i].tolist()],
-                "layers_heads_rows_columns": [
-                    [[[round(v, 6) for v in row] for row in head] for head in layer] for layer in maps[i].tolist()
-                ],
-                "rollout": [[round(v, 6) for v in row] for row in rolled[i].tolist()],
+                "share_of_attention_on_ink": _rounded(shares[i], 4),
+                "layers_heads_rows_columns": _rounded(maps[i], 6),
+                "rollout": _rounded(rolled[i], 6),
             }
             write_json(target / "attention.json", content)
             results.append(content)
@@ -192,16 +183,15 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
         text = f"rollout: {_brightest(drawn['rollout'])}"
         shown.append(("rollout.png", f"attention of the {query} over all layers, {text}", text))
         figures = "".join(
-            f'<figure><img src="data:image/png;base64,{_base64(folder / name / file)}" '
+            '<figure><img src="data:image/png;base64,'
+            f'{base64.b64encode((folder / name / file).read_bytes()).decode()}" '
             f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
             for file, alt, text in shown
         )
-        note = f"{drawn['share_of_patches_with_ink']:.0%} of the patches hold ink"
-        anchor = f"image-{len(sections)}"
-        links.append(f'<a href="#{anchor}">{html.escape(name)}</a>')
-        sections.append(
-            f'<section id="{anchor}"><h2>{html.escape(head)}</h2><p>{note}.</p><div>{figures}</div></section>\n'
-        )
+        note = f"{drawn['share_of_patches_with_ink']:.0%} of the patches hold ink."
+        links.append(f'<a href="#image-{len(links)}">{html.escape(name)}</a>')
+        sections.append(f'<section id="image-{len(sections)}"><h2>{html.escape(head)}</h2><p>{note}</p>'
+                        f"<div>{figures}</div></section>\n")  # fmt: skip
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -224,8 +214,8 @@ def _brightest(one_map: list[list[float]]) -> str:
     return f"most in row {-row}, column {-column}"
 
 
-def _base64(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
+def _rounded(numbers: Tensor, decimals: int) -> list:
+    return numbers.double().round(decimals=decimals).tolist()
 
 
 def _picture(picture: Tensor) -> Any:

@@ -42,7 +42,6 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
     finally:
         with _LOCK:
             for module in modules:
-                mode_and_count = _EVALUATED[module]
-                mode_and_count[1] -= 1
-                if mode_and_count[1] == 0:
+                _EVALUATED[module][1] -= 1
+                if _EVALUATED[module][1] == 0:
                     module.training = _EVALUATED.pop(module)[0]

@@ -62,8 +62,8 @@ def read_folder(
         warnings.warn(printable(f"{source}: left out: {'; '.join(notes[:5])}{more}"), stacklevel=3)
     if count == 0:
         raise DataError(f"{source} holds no image that can be read: it needs one subfolder of images per class")
-    names = tuple(printable(name) for name in classes)
-    return images[:count], labels[:count], names, f"{count:,} images of {printable(str(source))} ({split})"
+    which = f"{count:,} images of {printable(str(source))} ({split})"
+    return images[:count], labels[:count], tuple(map(printable, classes)), which
 
 
 def open_picture(path: str | Path) -> Any:
@@ -79,18 +79,17 @@ def open_picture(path: str | Path) -> Any:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(path, formats=FORMATS)
         with picture:
-            frames = getattr(picture, "n_frames", 1)
-            if frames > 1 and picture.format != "MPO":  # a JPEG of a telephone, with previews behind it
-                raise DataError(f"{path} is an animation of {frames} frames: give one picture")
+            frames = 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)  # MPO: a telephone's previews
             picture.load()
-            return _eight_bits(ImageOps.exif_transpose(picture))
-    except DataError:
-        raise
+            picture = _eight_bits(ImageOps.exif_transpose(picture))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller") from error
     except Exception as error:  # whatever a broken file makes Pillow raise
         reason = getattr(error, "strerror", None) or "empty, damaged or no PNG, JPEG, WebP or BMP picture"
         raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
+    if frames > 1:
+        raise DataError(f"{path} is an animation of {frames} frames: give one picture")
+    return picture
 
 
 def picture_to_tensor(
@@ -168,25 +167,21 @@ def _find_split(folder: Path, split: str) -> tuple[Path, bool | None]:
         return folder, None if split == "all" else split == "validation"
     if split == "all":
         raise DataError(f"{folder} has splits of its own: name the split train, validation or test")
-    if split == "test" or (folder / "validation").is_dir():
-        if not (folder / split).is_dir():
-            raise DataError(f"{folder} has no folder {split}/: name the split train or validation")
-        return folder / split, None
-    return folder / "train", split == "validation"
+    if split != "test" and not (folder / "validation").is_dir():
+        return folder / "train", split == "validation"
+    if not (folder / split).is_dir():
+        raise DataError(f"{folder} has no folder {split}/: name the split train or validation")
+    return folder / split, None
 
 
 def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     """The names of the subfolders that hold files; what else lies there is noted."""
-    loose, classes = len(_files(source)), []
-    for path in _subfolders(source):
-        files, nested = _files(path), len(_subfolders(path))
-        if files:
-            classes.append(path.name)
-        else:
-            notes.append(f"{path.name}/ (no picture in it)")
-        if nested:
-            notes.append(f"{nested} folders inside {path.name}/ (only one level of folders is read)")
-    if loose:
+    folders = _subfolders(source)
+    classes = [path.name for path in folders if _files(path)]
+    notes += [f"{path.name}/ (no picture in it)" for path in folders if not _files(path)]
+    notes += [f"{nested} folders inside {path.name}/ (only one level of folders is read)"
+              for path in folders if (nested := len(_subfolders(path)))]  # fmt: skip
+    if loose := len(_files(source)):
         notes.append(f"{loose} files outside the folders of the classes")
     if len(classes) < 2:
         raise DataError(f"{source} has pictures in {len(classes)} subfolders{': ' if classes else ''}"

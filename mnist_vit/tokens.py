@@ -29,8 +29,7 @@ def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
     frequency = 1 / 10_000 ** (torch.arange(width) / width)
     row, column = torch.meshgrid(torch.arange(grid), torch.arange(grid), indexing="ij")
     angles = torch.stack([row.flatten(), column.flatten()])[..., None] * frequency  # (2, patches, width)
-    waves = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (2, patches, 2 * width)
-    waves = torch.cat([waves[0], waves[1]], dim=-1)
+    waves = torch.cat([angles.sin(), angles.cos()], dim=-1).transpose(0, 1).flatten(1)  # (patches, 4 * width)
     waves = (waves - waves.mean()) / waves.std() * size
     embedding = model.encoder.pos_embedding
     embedding.zero_()

@@ -6,16 +6,17 @@ import math
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from .data import Loader
 from .errors import WeightsError, check_sizes
 from .files import PARTS, locked, say, write_atomic, write_json, write_text
 from .modes import eval_mode, progress
@@ -26,40 +27,18 @@ CHECKPOINT, PREVIOUS = "checkpoint.pth", "checkpoint_previous.pth"
 FREE = ("epochs", "checkpoint_every", "tensorboard")  # a run may go on with other values of these
 
 
-class Batches(Protocol):
-    """What ``fit`` needs of a loader (``data.Loader`` is one)."""
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
-
-    def __len__(self) -> int: ...
-
-    def set_epoch(self, epoch: int) -> None: ...
-
-
 def fit(
-    model: nn.Module,
-    train_loader: Batches,
-    validation_loader: Iterable[tuple[Tensor, Tensor]],
-    *,
-    epochs: int,
-    learning_rate: float = 3e-3,
-    weight_decay: float = 0.05,
-    warmup: float = 0.15,
-    clip: float = 1.0,
-    average: float = 0.999,
-    seed: int = 0,
-    before_epoch: Callable[[int], None] = lambda epoch: None,
-    run_dir: str | Path | None = None,
-    checkpoint_every: int = 1,
-    resume: bool = False,
-    tensorboard: bool = False,
+    model: nn.Module, train_loader: Loader, validation_loader: Iterable[tuple[Tensor, Tensor]], *, epochs: int,
+    learning_rate: float = 3e-3, weight_decay: float = 0.05, warmup: float = 0.15, clip: float = 1.0,
+    average: float = 0.999, seed: int = 0, before_epoch: Callable[[int], None] = lambda epoch: None,
+    run_dir: str | Path | None = None, checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False,
     config: dict[str, Any] | None = None,
-) -> list[dict[str, float]]:
+) -> list[dict[str, float]]:  # fmt: skip
     """Train ``model`` in place; at the end it holds the averaged weights.
 
     Args:
         model: on its device, float32 or float64; anything from images to logits.
-        train_loader: batches of (images, labels) on that device, with ``len`` and ``set_epoch`` (see ``data.Loader``).
+        train_loader: a ``data.Loader``, or what else has batches of (images, labels), ``len`` and ``set_epoch``.
         validation_loader: the images that the accuracy after each epoch is measured on.
         epochs: passes over the training images.
         learning_rate: the largest one; it rises over the first ``warmup`` share of the steps, then falls as a cosine.
@@ -86,16 +65,14 @@ def fit(
         WeightsError: the checkpoints are damaged or of another model.
         KeyboardInterrupt: Ctrl-C or a notebook's stop button; what can be gone on with is printed first.
 
-    However it ends, the model holds the averaged weights of the steps that were done, and all modules are in the mode
-    they were in. A checkpoint that cannot be written is a warning; the one before it stays. A damaged one is a warning
-    too, and the run goes on from the one before it.
+    However it ends, the model holds the averaged weights of the steps that were done, in the modes it was in. Where a
+    checkpoint cannot be written, or read, a warning says so, and the one before it stays, or is gone on from.
 
-    The same seed gives the same weights and the same history, to the last bit, on the same machine with the same
-    versions and number of threads. Other threads or another processor add the same numbers in another order, and some
-    sums on a GPU change from run to run: there the results agree only roughly.
+    The same seed gives the same weights and history, to the last bit, on the same processor with the same versions and
+    number of threads. Elsewhere, and on a GPU from run to run, sums are in another order: results agree only roughly.
 
-    Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101); under ``torchrun`` the model is
-    wrapped in PyTorch's DistributedDataParallel and the loader gives each process its share of a batch.
+    Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101). ``torchrun``: each process trains on
+    its share of a batch, in PyTorch's DistributedDataParallel.
     """
     check_sizes(epochs=epochs, checkpoint_every=checkpoint_every)
     if run_dir is None and (resume or tensorboard):
@@ -131,9 +108,8 @@ def fit(
         elif resume and main:
             say(f"{folder} has no checkpoint yet: the run starts from its beginning")
         if folder is not None and main:
-            for part in folder.glob(PARTS):  # of a run that was killed
-                if part.is_file():
-                    part.unlink()
+            for part in filter(Path.is_file, folder.glob(PARTS)):  # of a run that was killed
+                part.unlink()
             write_json(folder / "config.json", settings)
             _write_metrics(folder, history)
         writer = None
@@ -191,11 +167,7 @@ def _train_epoch(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer,
     scheduler: torch.optim.lr_scheduler.LRScheduler, averaged: nn.Module, average: float, clip: float,
 ) -> Tensor:  # fmt: skip
-    """One pass over the images, one step per batch.
-
-    Returns:
-        Loss times images, right predictions, images: (3,), still on the device, so that no step has to wait for it.
-    """
+    """One step per batch: loss times images, right predictions, images, (3,), on the device, so that no step waits."""
     model.train()
     parameter = next(model.parameters())
     total = torch.zeros(3, device=parameter.device)

@@ -12,7 +12,6 @@ import signal
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -68,26 +67,11 @@ def digest(model: torch.nn.Module) -> str:
     return hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()
 
 
-def survive(folder: Path, epochs: int = EPOCHS, small_files: bool = False) -> str:
-    """A whole run with its final save; resumes what it finds, as a user who reads the messages would.
-
-    With ``small_files`` the system refuses files of more than 4 KB from epoch 3 on, until epoch 5.
-    """
-
-    def before_epoch(epoch: int) -> None:
-        if small_files:
-            import resource
-
-            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if 2 <= epoch < 4 else hard, hard))
-
+def survive(folder: Path, epochs: int = EPOCHS) -> str:
+    """A whole run with its final save; resumes what it finds, as a user who reads the messages would."""
     model = toy_model()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        resume = (folder / "config.json").exists()
-        toy_fit(model, epochs, run_dir=folder, resume=resume, before_epoch=before_epoch)
-        save_weights(model, folder / "weights.pth")
-    (folder.parent / f"{folder.name}.warnings").write_text("\n".join(str(warning.message) for warning in caught))
+    toy_fit(model, epochs, run_dir=folder, resume=(folder / "config.json").exists())
+    save_weights(model, folder / "weights.pth")
     return digest(model)
 
 

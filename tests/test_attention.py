@@ -35,6 +35,7 @@ from mnist_vit.attention import (
 )
 from mnist_vit.data import load_embedded
 from mnist_vit.fast import FastVisionTransformer
+from mnist_vit.files import shipped
 from mnist_vit.gallery import replacing, save_attention_images, write_gallery
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
 
@@ -218,10 +219,7 @@ def fewer_layers(how: str) -> nn.Module:
     ("how", "said"),
     [
         ("like SiglipVisionModel", r"1 attention layers of another kind \(LikeTimm\) beside the 2 that can be asked"),
-        (
-            "compiled",
-            "was compiled, and torch.compile leaves out the hooks that record. Give the model it was made from",
-        ),
+        ("compiled", "was compiled, and torch.compile leaves out the hooks that record. Give the model it was made"),
         ("compiled in place", "was compiled"),
         ("a part compiled", "was compiled"),
         ("no weights", "Stingy gave no weights of each head: asked with need_weights=True"),
@@ -259,6 +257,7 @@ class LikeTimm(nn.Module):
     [
         (lambda: models.swin_t(), "SwinTransformer has no nn.MultiheadAttention.*within small windows"),
         (lambda: models.maxvit_t(), "MaxVit has no nn.MultiheadAttention.*within small windows"),
+        (models.resnet18, "ResNet has no nn.MultiheadAttention.*convolutional networks have none"),
         (lambda: models.convnext_tiny(), "ConvNeXt has no nn.MultiheadAttention.*convolutional networks have none"),
         (LikeHuggingFace, 'attn_implementation="eager" and call with output_attentions=True'),
         (LikeTimm, "set fused_attn = False in the attention layers and hook attn_drop"),
@@ -280,10 +279,8 @@ def test_two_blank_patches_are_not_identical_maps() -> None:
     digits = load_embedded()
     image = digits.normalise(digits.images[:1])
     weights = attention_weights(model, image)[0]
-    blank = (
-        to_maps(torch.arange(17.0))[torch.nn.functional.max_pool2d(digits.images[:1].float(), 7)[0, 0] == 0]
-    ).long()
-    first, second = blank[:2].tolist()
+    blank = nn.functional.max_pool2d(digits.images[:1].float(), 7)[0, 0] == 0
+    first, second = to_maps(torch.arange(17))[blank][:2].tolist()
     assert (weights[0, :, first] - weights[0, :, second]).abs().max() > 1e-3
 
 
@@ -321,8 +318,6 @@ def test_heads_add_up_to_the_layers_output(name: str) -> None:
 def test_to_maps_puts_patches_back() -> None:
     row = torch.arange(10.0)
     assert to_maps(row).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    with pytest.raises(ValueError, match="need 1 \\+ a square number of tokens, got 6"):
-        to_maps(torch.zeros(6))
 
 
 def test_rollout() -> None:
@@ -439,8 +434,6 @@ def test_colours_can_be_read_in_grey_and_by_the_colour_blind() -> None:
 
 
 def test_shipped_gallery_is_two_of_each_digit() -> None:
-    from mnist_vit.files import shipped
-
     folder = shipped("attention")
     names = sorted(path.name for path in folder.iterdir() if path.is_dir())
     assert names == sorted(f"{digit}_{500 * digit + i}" for digit in range(10) for i in (0, 1))
@@ -458,22 +451,6 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
     assert len(found.images) == 20 * 6
     assert all("most in row" in image["alt"] for i, image in enumerate(found.images) if i % 6)
     assert len([address for address in found.addresses if address.startswith("#")]) == 20
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "said"),
-    [
-        (lambda: attention_weights(models.resnet18(), torch.zeros(1, 3, 64, 64)), ValueError,
-         "ResNet has no nn.MultiheadAttention.*networks have none"),
-        (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 28, 28)), ValueError, r"for one image: images\[None\]"),
-        (lambda: attention_weights(vit_mnist(7), torch.zeros(1, 1, 28, 28), query=17), IndexError, "0 to 16, got 17"),
-        (lambda: head_contributions(vit_mnist(7), torch.zeros(1, 1, 28, 28), 2), IndexError,
-         "layer must be 0 to 1, got 2"),
-    ],
-)  # fmt: skip
-def test_nonsense(call: object, error: type, said: str) -> None:
-    with pytest.raises(error, match=said):
-        call()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])

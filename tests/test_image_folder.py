@@ -29,10 +29,6 @@ def plain_folder(folder: Path, classes: tuple[str, ...] = ("a", "b"), n: int = 2
     return folder
 
 
-def sixteen_bits(path: Path) -> None:
-    Image.fromarray(np.asarray(ramp()).astype(np.uint16) * 257).save(path)
-
-
 def palette(path: Path) -> None:
     ramp("RGB").quantize(64).save(path)
 
@@ -53,7 +49,7 @@ def turned(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("16 bits.png", sixteen_bits),
+        ("16 bits.png", lambda path: Image.fromarray(np.asarray(ramp()).astype(np.uint16) * 257).save(path)),
         ("palette.png", palette),
         ("grey with alpha.png", lambda path: ramp("LA").save(path)),
         ("see through.png", see_through),
@@ -93,23 +89,12 @@ def test_black_and_white(tmp_path: Path) -> None:
 
 
 NOTHING = "cannot be read as a picture (empty, damaged or no PNG, JPEG, WebP or BMP picture)"
-
-
-def animation(path: Path) -> None:
-    ramp().save(path, save_all=True, append_images=[ramp().rotate(90), ramp().rotate(180)])
+MORE = [ramp().rotate(90), ramp().rotate(180)]  # frames of an animation
 
 
 def half(path: Path) -> None:
     Image.effect_noise((200, 200), 50).save(path)
     path.write_bytes(path.read_bytes()[:5000])
-
-
-def huge(path: Path) -> None:
-    Image.new("1", (20_000, 20_000)).save(path)
-
-
-def large(path: Path) -> None:  # Pillow only warns of this one
-    Image.new("1", (20_000, 5_000)).save(path)
 
 
 def strange_palette(path: Path) -> None:
@@ -122,11 +107,6 @@ def strange_palette(path: Path) -> None:
     path.write_bytes(content[:at] + chunk + content[at:])
 
 
-def postscript(path: Path) -> None:
-    """Pillow knows it whatever it is called, and starts a program for it."""
-    ramp("RGB").save(path, format="EPS")
-
-
 def code(path: Path) -> None:
     path.write_text(f"import pathlib\npathlib.Path({str(path)!r}).with_suffix('.ran').touch()\n")
 
@@ -137,23 +117,25 @@ def code(path: Path) -> None:
         ("words.png", lambda p: p.write_text("no picture"), NOTHING),
         ("empty.jpg", lambda p: p.touch(), NOTHING),
         ("half.png", half, NOTHING),
-        ("moves.png", animation, "is an animation of 3 frames"),
-        ("moves.webp", animation, "is an animation of 3 frames"),
-        ("huge.png", huge, "has more than 89,478,485 pixels"),
-        ("large.png", large, "has more than 89,478,485 pixels"),
+        ("moves.png", lambda p: ramp().save(p, save_all=True, append_images=MORE), "is an animation of 3 frames"),
+        ("moves.webp", lambda p: ramp().save(p, save_all=True, append_images=MORE), "is an animation of 3 frames"),
+        ("huge.png", lambda p: Image.new("1", (20_000, 20_000)).save(p), "has more than 89,478,485 pixels"),
+        # Pillow only warns of this one
+        ("large.png", lambda p: Image.new("1", (20_000, 5_000)).save(p), "has more than 89,478,485 pixels"),
         ("palette that is none.png", strange_palette, NOTHING),
         ("a.tiff", lambda p: ramp().save(p), NOTHING),
         ("a.gif", palette, NOTHING),
         ("run.py", code, NOTHING),
-        ("post\x1b[31mscript.png", postscript, NOTHING),
+        # Pillow knows it whatever it is called, and starts a program for it
+        ("post\x1b[31mscript.png", lambda p: ramp("RGB").save(p, format="EPS"), NOTHING),
     ],
 )
 def test_what_is_no_picture_is_left_out_and_named_and_starts_no_program(
     name: str,
-    write: Callable[[Path], None],
+    write: Callable,
     reason: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("subprocess.Popen.__init__", lambda *_, **__: pytest.fail("a program was started"))

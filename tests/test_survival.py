@@ -134,6 +134,7 @@ def test_the_same_seed_gives_the_same_bits_twice_and_in_another_process(whole: d
             model = toy_model()
             assert timeless(toy_fit(model, EPOCHS)) == whole["history"]
             assert same(model.state_dict(), whole["weights"])
+        assert timeless(toy_fit(toy_model(), EPOCHS, seed=1)) != whole["history"], "another seed, another result"
     finally:
         torch.set_num_threads(threads)
 
@@ -199,9 +200,7 @@ def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, 
     with pytest.raises(KeyboardInterrupt):
         toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in FIRST}
-    with pytest.raises(
-        ValueError, match=r"already holds a run: resume=True \(--resume\) goes on with it, or name another"
-    ):
+    with pytest.raises(ValueError, match=r"already holds a run: resume=True \(--resume\) goes on with it, or name an"):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
     assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     again = toy_model(seed=9)
@@ -265,10 +264,7 @@ def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
     assert "has no checkpoint yet: the run starts from its beginning" in capsys.readouterr().out
     (tmp_path / "folder" / "checkpoint.pth").mkdir(parents=True)
-    for resume, said in (
-        (True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"),
-        (False, "already holds a run"),
-    ):
+    for resume, said in ((True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"), (False, "already holds a run")):
         with pytest.raises((WeightsError, ValueError), match=said):
             toy_fit(toy_model(), 2, run_dir=tmp_path / "folder", resume=resume)
 
@@ -348,9 +344,8 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: 
             assert files(tmp_path) == FIRST, "nothing half written is left"
 
     model, whole = toy_model(), toy_model()
-    with pytest.warns(
-        UserWarning, match=rf"after epoch 2: .*checkpoint\.pth could not be written \({said}\)"
-    ) as caught:
+    match = rf"after epoch 2: .*checkpoint\.pth could not be written \({said}\)"
+    with pytest.warns(UserWarning, match=match) as caught:
         history = toy_fit(model, 3, run_dir=tmp_path, before_epoch=before_epoch)
     assert "Make room there, or name another place" in str(caught[0].message)
     assert len(caught) == 1
@@ -370,16 +365,6 @@ def test_curves_that_cannot_be_written_are_a_warning(tmp_path: Path, monkeypatch
         assert len(toy_fit(toy_model(), 2, run_dir=tmp_path, tensorboard=True)) == 2
 
 
-def test_a_limit_of_the_system_itself(run: Callable, whole: dict, tmp_path: Path) -> None:
-    """``ulimit -f``: real writes of checkpoints fail half way, twice; the end is as if nothing had been."""
-    assert run(tmp_path / "run", small_files=True)["status"] == 0
-    said = (tmp_path / "run.warnings").read_text().splitlines()
-    assert [line.partition(":")[0] for line in said] == ["after epoch 3", "after epoch 4"]
-    assert all("checkpoint.pth could not be written (File too large)" in line for line in said)
-    assert files(tmp_path / "run") == [*FILES, "weights.json", "weights.pth"]
-    assert same(torch.load(tmp_path / "run" / "weights.pth", weights_only=True), whole["weights"])
-
-
 # --- nan ---
 
 
@@ -394,9 +379,7 @@ def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(tmp_path:
         return gradient * float("nan") if steps == (9 if where == "in the first step" else 12) else gradient
 
     model.heads.head.weight.register_hook(spoil)
-    with pytest.raises(
-        ValueError, match=r"epoch 3: the loss is .*nan.*learning_rate 0\.01 is too large.*pixels"
-    ) as said:
+    with pytest.raises(ValueError, match=r"epoch 3: the loss is .*nan.*learning_rate 0\.01 is too large") as said:
         toy_fit(model, 9, run_dir=tmp_path)
     assert steps == 12, "no step of the next epoch"
     assert f"{tmp_path / 'checkpoint.pth'} still holds the epochs before" in str(said.value)
@@ -432,16 +415,7 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, monkeypatc
 @pytest.mark.slow
 def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
     """torchrun ends the other processes when one gives up; only process 0 writes and locks."""
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "mnist_vit",
-    ]
+    torchrun = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit".split()
     command = [*torchrun, "train", "vit_mnist_p7", "--data", "embedded", "--device", "cpu", "--run-dir", str(tmp_path)]
     with locked(tmp_path):
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)

@@ -16,9 +16,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import mnist_vit
-from mnist_vit.data import ImageData, Loader, load_embedded
-from mnist_vit.errors import WeightsError
-from mnist_vit.model import VisionTransformer, vit_mnist
+from mnist_vit.data import Loader, load_embedded
+from mnist_vit.model import vit_mnist
 from mnist_vit.tokens import sincos_positions
 from mnist_vit.training import accuracy_and_loss, follow, make_optimizer, schedule
 
@@ -28,10 +27,8 @@ def test_it_learns_and_tells(tmp_path: Path) -> None:
     history = toy_fit(model, 20, run_dir=tmp_path, config={"a": 1})
     assert history[0]["loss"] == pytest.approx(0.693, abs=0.1)
     assert history[-1]["validation_accuracy"] == 1.0
-    assert accuracy_and_loss(model, Loader(toy_data(), 64))[0] == 1.0
-    assert accuracy_and_loss(model, Loader(toy_data(), 64))[1] == pytest.approx(
-        history[-1]["validation_loss"], abs=1e-5
-    )
+    loss = pytest.approx(history[-1]["validation_loss"], abs=1e-5)
+    assert accuracy_and_loss(model, Loader(toy_data(), 64)) == (1.0, loss)
     config = json.loads((tmp_path / "config.json").read_text())
     assert {"a": 1, "learning_rate": 0.01, "average": 0.5, "epochs": 20}.items() <= config.items(), "what ran"
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -51,35 +48,19 @@ def test_resume_is_as_if_never_stopped(tmp_path: Path, stop_after: int, every: i
     history = toy_fit(whole, 4)
     folder = tmp_path / "run"
 
-    class Stop(Exception):
-        pass
-
     def stop(epoch: int) -> None:
         if epoch == stop_after:
-            raise Stop
+            raise InterruptedError
 
-    with pytest.raises(Stop):
+    with pytest.raises(InterruptedError):
         toy_fit(toy_model(), 4, run_dir=folder, before_epoch=stop, checkpoint_every=every)
     torch.manual_seed(1234)  # a new process has another random state
-    resumed = toy_model(seed=9)  # and another start, which the checkpoint replaces, if there is one yet
-    if stop_after < every:
-        resumed = toy_model()
+    resumed = toy_model(seed=0 if stop_after < every else 9)  # and another start, which a checkpoint replaces
     rows = toy_fit(resumed, 4, run_dir=folder, resume=True, checkpoint_every=every)
     for (key, a), (_, b) in zip(whole.state_dict().items(), resumed.state_dict().items(), strict=True):
         assert torch.equal(a, b), key
-    plain = [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-    assert plain == [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+    assert [{**row, "seconds": 0} for row in rows] == [{**row, "seconds": 0} for row in history]
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
-
-
-def test_same_seed_same_result_and_another_seed_another() -> None:
-    results = []
-    for seed in (0, 0, 1):
-        model = toy_model()
-        toy_fit(model, 2, seed=seed)
-        results.append(model.heads.head.weight.detach())
-    assert torch.equal(results[0], results[1])
-    assert not torch.equal(results[0], results[2])
 
 
 def test_the_model_ends_with_the_averaged_weights() -> None:
@@ -126,15 +107,6 @@ def test_the_average_is_torchs() -> None:
     assert torch.equal(ours[1].running_mean, model[1].running_mean)
 
 
-def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
-    toy_fit(toy_model(), 1, run_dir=tmp_path)
-    other = VisionTransformer(8, 4, 1, 2, 16, 32, num_classes=2, in_channels=1)
-    with pytest.raises(WeightsError, match=r"(?s)checkpoint\.pth cannot be resumed from.*delete it, or name another"):
-        toy_fit(other, 2, run_dir=tmp_path, resume=True)
-    with pytest.raises(ValueError, match="epochs must be a whole number of at least 1, got 0"):
-        toy_fit(toy_model(), 0, run_dir=tmp_path, resume=True)
-
-
 def test_schedule_rises_and_falls() -> None:
     shares = [schedule(step, 100, 0.15) for step in range(101)]
     assert shares[0] == pytest.approx(1 / 15)
@@ -178,11 +150,6 @@ def test_tensorboard_writes_curves(tmp_path: Path) -> None:
 # --- recipes.train ---
 
 
-def few_digits() -> ImageData:
-    digits = load_embedded()
-    return digits.select(torch.arange(0, 5000, 20), "250 digits")
-
-
 def test_train_with_one_argument_keeps_device_mode_and_shipped_weights(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,13 +176,7 @@ def test_train_with_one_argument_keeps_device_mode_and_shipped_weights(
     result = mnist_vit.evaluate(model)
     assert result.total == 1000, "the digits it was trained on are not held out"
     assert result.accuracy == pytest.approx(history[-1]["validation_accuracy"])
-
-
-def test_a_second_run_into_the_folder_needs_resume(tmp_path: Path) -> None:
-    mnist_vit.train(vit_mnist(7), few_digits(), epochs=1, run_dir=tmp_path)
-    with pytest.raises(ValueError, match="already holds a run: resume=True"):
-        mnist_vit.train(vit_mnist(7), few_digits(), epochs=1, run_dir=tmp_path)
-    assert len(mnist_vit.train(vit_mnist(7), few_digits(), epochs=2, run_dir=tmp_path, resume=True)) == 2
+    assert len(mnist_vit.train(model, epochs=2, run_dir=run, resume=True)) == 2
 
 
 def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
@@ -223,21 +184,10 @@ def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
     about = json.loads((tmp_path / "w.json").read_text())
     assert about["recipe"]["position_start"] == "sincos"
     assert about["seed"] == 3
-    assert "train vit_mnist_p7" in about["command"]
-    assert "--epochs 1" in about["command"]
-    assert "--seed 3" in about["command"]
+    assert all(words in about["command"] for words in ("train vit_mnist_p7", "--epochs 1", "--seed 3"))
     assert "--degrees" not in about["command"]
     assert len(about["history"]) == 1
-    again = mnist_vit.load_model(tmp_path / "w.pth")
-    assert again.patch_size == 7
-
-
-@pytest.mark.parametrize(
-    "keywords", [{"position_start": "sinus"}, {"batch_size": 0}, {"epochs": 0}, {"keep_patches": 99}]
-)
-def test_train_nonsense(keywords: dict) -> None:
-    with pytest.raises(ValueError, match=next(iter(keywords))):
-        mnist_vit.train(vit_mnist(7), few_digits(), **{"epochs": 1, **keywords})
+    assert mnist_vit.load_model(tmp_path / "w.pth").patch_size == 7
 
 
 def test_two_processes_train_like_one(tmp_path: Path) -> None:
