@@ -68,9 +68,8 @@ class Evaluation:
         return f"Evaluation({self._summary()}; {self.data})"
 
     def __str__(self) -> str:
-        lines = [self.data, self._summary()]
+        lines = [self.data, self._summary(), "confusion matrix: each row is a true class, each column a prediction"]
         width = max(4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1)
-        lines.append("confusion matrix: each row is a true class, each column a prediction")
         lines.append(" " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall")
         for name, row, recall in zip(self.classes, self.matrix.tolist(), self.recall.tolist(), strict=True):
             lines.append(f"{name:>{width}}" + "".join(f"{count:>{width}}" for count in row) + f"  {recall:6.1%}")

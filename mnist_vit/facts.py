@@ -1,7 +1,4 @@
-"""What is known of a model, put to use: its name and classes, how pictures are prepared, what it was trained on.
-
-And where it is and computes: its device, its kind of numbers, and how many processes train it.
-"""
+"""What is known of a model, put to use: name, classes, preparation, training images; and its device and processes."""
 
 import os
 import warnings
@@ -49,8 +46,7 @@ def _describe(weights: Any) -> Any:  # what a torchvision weights enum knows
     data = {"name": weights.name, "classes": list(weights.meta["categories"]), "channels": len(how.mean)}
     data |= {"mean": list(how.mean), "std": list(how.std), "size": how.crop_size[0], "resize": how.resize_size[0]}
     data["interpolation"] = how.interpolation.value
-    name = type(weights).__name__.removesuffix("_Weights").lower()
-    return {"name": name, "data": data, "trained_on": [weights.name]}
+    return {"name": type(weights).__name__.removesuffix("_Weights").lower(), "data": data, "trained_on": [weights.name]}
 
 
 def name_of(model: nn.Module, about: dict[str, Any]) -> str:  # what to call it

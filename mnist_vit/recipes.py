@@ -355,10 +355,10 @@ def _build(name: str, seed: int, classes: int | None = None) -> VisionTransforme
         raise ValueError(unknown("model called", name, MODELS))
     torch.manual_seed(seed)
     model = MODELS[name]()
-    if classes in (None, model.num_classes):
-        return model
-    torch.manual_seed(seed)
-    return VisionTransformer(**{**model_config(model), "num_classes": classes})
+    if classes not in (None, model.num_classes):
+        torch.manual_seed(seed)
+        model = VisionTransformer(**{**model_config(model), "num_classes": classes})
+    return model
 
 
 def _command(name: str, settings: dict[str, Any]) -> str:

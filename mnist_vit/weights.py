@@ -54,9 +54,7 @@ def weights_path(path: str | Path) -> Path:
     """The path of a file to write weights to; ValueError for a folder, or a name that does not end in .pth."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix != ".pth":  # .json is the copy's; and w.1 and w.2 would share w.json
-        raise ValueError(
-            f"{path} is a folder or no .pth: name the file to write, such as {path.name.split('.')[0]}.pth"
-        )
+        raise ValueError(f"{path} is a folder or no .pth: name the file to write, say {path.name.split('.')[0]}.pth")
     return path
 
 
@@ -217,9 +215,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     about = _read_about(path, io.BytesIO(content))
     sha256 = about.pop("sha256", None)  # of a file that does not carry its about
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise WeightsError(
-            f"{path} is not the file its .json describes (sha256 differs): damaged or replaced. {remedy}"
-        )
+        raise WeightsError(f"{path} is not the file its .json describes (sha256 differs): damaged or replaced")
     try:
         if zipfile.is_zipfile(io.BytesIO(content)):  # torch.save writes checksums, torch.load does not look at them
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
