@@ -148,7 +148,9 @@ def find_device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        return torch.empty(0, device=name).device
+        number = torch.zeros((), device=name)
+        number.item()  # meta has no numbers
+        return number.device
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f'there is no device "{name}" here: use cpu, or leave it out') from error
 

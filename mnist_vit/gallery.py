@@ -166,7 +166,9 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
         title: the heading of the page.
     """
     folder = Path(folder)
-    sections, links, query = [], [], "class token"
+    sections: list[str] = []
+    links: list[str] = []
+    query = "class token"
     part = names[:: len(names) // 501 + 1]
     title += f", {len(part)} of {len(names)} images: all are in the folders" if len(part) < len(names) else ""
     for name in part:

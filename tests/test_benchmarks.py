@@ -4,22 +4,19 @@ import ast
 import doctest
 import importlib
 import re
-import shutil
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from helpers import ROOT, randomise
+from helpers import ROOT
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models import vit_b_16
 
 from mnist_vit import recipes
 from mnist_vit.data import ImageData
-from mnist_vit.model import vit_mnist
-from mnist_vit.weights import find_weights, read_json
 
 PAGE = ROOT / "docs" / "scaling.md"
 
@@ -95,48 +92,6 @@ def test_time_to_accuracy_stores_both_sides(
     assert results["ours_by_plain"] == pytest.approx(ratio, abs=1e-3)
 
 
-def test_the_class_tokens_rows_need_a_small_part_of_the_memory(scripts: dict[str, ModuleType]) -> None:
-    """200 digits: all maps are 124 MB, the rows 0.6 MB and a batch of ten 6 MB."""
-    everything = scripts["speed"].peak_memory("all", 200, 10)
-    if everything is None:
-        pytest.skip("the size of a process is asked for on Linux only")
-    assert scripts["speed"].peak_memory("rows", 200, 10) < 60 < 124 <= everything
-
-
-def test_seeds_differ_in_nothing_but_the_seed(
-    scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script, asked, about = scripts["seeds"], [], read_json("vit_mnist_p7") | {"seeds": {}}
-
-    def train(name: str, data: str, **keywords: object) -> list[dict[str, float]]:
-        asked.append((name, data, keywords))
-        return [{"validation_accuracy": 0.5}, {"validation_accuracy": 0.75}]
-
-    monkeypatch.setattr(script, "train", train)
-    monkeypatch.setattr(script, "evaluate", lambda path, data, split: SimpleNamespace(accuracy={"test": 0.7}[split]))
-    monkeypatch.setattr(script, "read_json", lambda name: about)
-    copied = shutil.copy(find_weights("vit_mnist_p7"), tmp_path)
-    monkeypatch.setattr(script, "find_weights", lambda name: Path(copied))
-    script.main(["vit_mnist_p7", "2", "1"])
-    for (name, data, keywords), seed in zip(asked, (2, 1), strict=True):
-        assert (name, data, keywords["resume"]) == ("vit_mnist_p7", "mnist", False)
-        assert {key: keywords[key] for key in about["recipe"]} == about["recipe"] | {"seed": seed}
-    stored = scripts["measure"].read(tmp_path / "vit_mnist_p7.json")["seeds"]
-    shipped = {part: about["metrics"][part]["accuracy"] for part in ("validation", "test")}
-    stored = scripts["measure"].read(tmp_path / "vit_mnist_p7.json")["seeds"]
-    assert stored == {"0": shipped, "2": {"validation": 0.75, "test": 0.7}}
-
-
-@pytest.mark.slow
-def test_two_processes_and_the_start_are_really_run(scripts: dict[str, ModuleType], tmp_path: Path) -> None:
-    out = tmp_path / "processes.json"
-    scripts["processes"].main(["--model", "vit_mnist_p7", "--epochs", "2", "--rounds", "1", "--out", str(out)])
-    loss = scripts["measure"].read(out)["validation_loss"]
-    assert loss["1"] == pytest.approx(loss["2"], abs=0.02)
-    scripts["speed"].main(["startup", "--tiny", "--rounds", "1", "--out", str(tmp_path / "speed.json")])
-    assert [row["name"] for row in scripts["measure"].read(tmp_path / "speed.json")["startup"]["figures"]] == ["import"]
-
-
 # ---- what is stored ----
 
 
@@ -179,23 +134,3 @@ def test_the_pages_formula_is_pytorchs_count() -> None:
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(image)
     assert counter.get_total_flops() == names["forward"]
-
-
-def test_the_pages_fsdp_lines_shard_the_courses_model() -> None:
-    """One process on the CPU: the logits are the plain model's within what bf16 rounds off, and gradients arrive."""
-    if torch.cuda.is_available():
-        pytest.skip("with a GPU the lines shard over GPUs, and this test has none to share")
-    model = vit_mnist(7)
-    randomise(model)
-    images = torch.randn(2, 1, 28, 28)
-    expected = model(images).detach()
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        exec(code, {"torch": torch, "model": model})
-        logits = model(images)
-        logits.sum().backward()
-    finally:
-        torch.distributed.destroy_process_group()
-    assert (logits - expected).abs().max() < 0.05
-    assert all(type(p).__name__ == "DTensor" and p.grad is not None for p in model.parameters())

@@ -6,10 +6,8 @@ The long rounds (``pytest -m slow``) measure the peak memory of each job in a pr
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,34 +73,6 @@ def test_peak_memory(job: str, tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("*_*/attention.json"))) == count
     else:
         assert told["found"] == count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["attention", "evaluate", "reading"])
-def test_ctrl_c(what: str, tmp_path: Path) -> None:
-    """At three moments each: exit code 130, one sentence, and only whole files."""
-    many_files(tmp_path / "pictures", 20_000)
-    arguments = {
-        "attention": ["attention", "vit_mnist", "--per-class", "500", "--out", str(tmp_path / "maps")],
-        "evaluate": ["evaluate", "vit_mnist", "--batch-size", "50"],
-        "reading": ["train", "vit_cifar10", "--data", str(tmp_path / "pictures")],
-    }[what]
-    code = f"import sys, mnist_vit.__main__ as m; print('ready', flush=True); sys.exit(m.main({arguments}))"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
-    pipes["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's "&" lets children ignore it
-    for wait in (0.5, 1.0, 3.0):
-        process = subprocess.Popen([sys.executable, "-c", code], **pipes)
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(wait)
-        process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=120)[1]
-        assert (process.returncode, told.count("\n")) == (130, 1), told
-        for path in (path for path in (tmp_path / "maps").rglob("*") if path.is_file()):
-            if path.suffix == ".png":
-                with Image.open(path) as picture:
-                    picture.load()
-            elif path.suffix == ".json":
-                json.loads(path.read_text())
 
 
 def digits(n: int) -> ImageData:

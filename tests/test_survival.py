@@ -113,16 +113,6 @@ def test_killed_and_resumed_is_as_if_never_killed(
         assert kill_and_resume(run, whole, tmp_path / "run", fault={"at": int(moment * whole["steps"]), "how": "kill"})
 
 
-def test_a_torn_line_of_metrics_does_no_harm(tmp_path: Path) -> None:
-    """As an older version could leave it; and rows beyond the checkpoint are cut back to it."""
-    toy_fit(toy_model(), 2, run_dir=tmp_path)
-    with open(tmp_path / "metrics.jsonl", "a") as file:
-        file.write('{"epoch": 3, "loss": 0.1}\n{"epoch": 4, "lo')
-    history = toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)
-    assert rows(tmp_path) == history
-    assert len(history) == 3
-
-
 # --- determinism ---
 
 
@@ -353,16 +343,6 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: 
     assert len(torch.load(tmp_path / "checkpoint.pth", weights_only=True)["history"]) == 3
     toy_fit(whole, 3)
     assert same(model.state_dict(), whole.state_dict())
-
-
-def test_curves_that_cannot_be_written_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for name in ("add_scalar", "close"):
-        monkeypatch.setattr(f"torch.utils.tensorboard.SummaryWriter.{name}", fail)
-    with pytest.warns(UserWarning, match=r"after epoch \d: .*No space left on device"):
-        assert len(toy_fit(toy_model(), 2, run_dir=tmp_path, tensorboard=True)) == 2
 
 
 # --- nan ---
