@@ -61,6 +61,10 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     answer(linear)
     spread = rounded(linear.weight.detach().double().std() / bound * math.sqrt(3), 2)
     yield "the spread of the weights from 20,000 to 20 (as a share of the right one)", spread, 1.0
+    again = nn.Linear(20_000, 20)
+    answer(again)
+    if torch.equal(again.weight, linear.weight):
+        raise Mistake("two layers get the same numbers: a seed is set inside, and every layer would begin alike.")
 
 
 SUM, ROOT = "(fan_in + fan_out)", "math.sqrt(6 / (fan_in + fan_out))"
