@@ -83,7 +83,7 @@ def test_time_to_accuracy_stores_both_sides(
 ) -> None:
     script, out = scripts["time_to_accuracy"], tmp_path / "out.json"
     for module in (script, recipes):
-        monkeypatch.setattr(module, "load_data", lambda *arguments: few)
+        monkeypatch.setattr(module, "load_data", lambda *arguments, **sizes: few)
     options = ["--goal", "-1", "--out", str(out), "--state", str(tmp_path / "state.pth")]
     script.main(["ours", *options, "--epochs", "1"])
     script.main(["plain", *options, "--steps", "1"])

@@ -81,6 +81,7 @@ def test_other_ways_to_write_the_solution_are_right(exercise: Exercise) -> None:
 
 @each_exercise
 def test_stub_fails_kindly(exercise: Exercise) -> None:
+    assert exercise.answer.__name__.lower().replace("_", "") == f"my{exercise.name}".replace("_", ""), "one rule"
     assert "not solved yet" in fails(exercise, stub(exercise))
 
 

@@ -30,7 +30,7 @@ class MyMLPBlock(nn.ModuleDict):
 
 
 # exercise: mlp_parameters
-def my_count(in_channels: int, hidden_channels: list[int]) -> int:
+def my_mlp_parameters(in_channels: int, hidden_channels: list[int]) -> int:
     widths = [in_channels, *hidden_channels]
     total = 0
     for a, b in pairwise(widths):  # a layer from a to b numbers
@@ -41,7 +41,7 @@ def my_count(in_channels: int, hidden_channels: list[int]) -> int:
 
 
 # exercise: xavier
-def my_start(linear: nn.Linear) -> None:
+def my_xavier(linear: nn.Linear) -> None:
     fan_in = linear.in_features
     fan_out = linear.out_features
     bound = math.sqrt(6 / (fan_in + fan_out))

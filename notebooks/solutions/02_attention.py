@@ -28,7 +28,7 @@ def my_entropy(weights: Tensor) -> Tensor:
     return -terms.sum(dim=-1)
 
 
-# exercise: head_forward
+# exercise: head
 class MyHead(nn.Module):
     """(n, seq_length, hidden_dim) -> output, weights.
 
@@ -53,7 +53,7 @@ class MyHead(nn.Module):
 
 
 # exercise: softmax_rows
-def my_softmax(scores: Tensor) -> Tensor:
+def my_softmax_rows(scores: Tensor) -> Tensor:
     """(..., queries, keys) -> the same shape, rows sum to 1; scores of 1000 are no trouble."""
     largest = scores.amax(dim=-1, keepdim=True)
     e = torch.exp(scores - largest)  # the largest exponent of a row is 0

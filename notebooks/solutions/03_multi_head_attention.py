@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 # exercise: head_contribution
-def head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+def my_head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
     """What one head adds to the layer output: (n, seq_length, hidden_dim).
 
     weights: (n, num_heads, seq_length, seq_length), values: (n, num_heads, seq_length, head_dim).
@@ -50,7 +50,7 @@ class MyMultiHeadAttention(nn.Module):
 
 
 # exercise: split_heads
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
+def my_split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)."""
     n, seq_length, hidden_dim = x.shape
     head_dim = hidden_dim // num_heads

@@ -7,7 +7,7 @@ from mnist_vit.model import MLPBlock
 
 
 # exercise: count_block
-def count_block(hidden_dim, mlp_dim):
+def my_count_block(hidden_dim, mlp_dim):
     norms = 2 * (hidden_dim + hidden_dim)  # weight and bias
     attention = 4 * (hidden_dim * hidden_dim + hidden_dim)  # query, key, value, output
     widen = hidden_dim * mlp_dim + mlp_dim
@@ -43,7 +43,7 @@ class MyEncoderBlock(nn.Module):
 
 
 # exercise: layer_norm
-def layer_norm(x, weight, bias, eps):
+def my_layer_norm(x, weight, bias, eps):
     """(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)."""
     # keepdim leaves (n, seq_length, 1), which broadcasts over the numbers of each token.
     mean = x.mean(dim=-1, keepdim=True)
@@ -54,7 +54,7 @@ def layer_norm(x, weight, bias, eps):
 
 
 # exercise: silence
-def silence(part):
+def my_silence(part):
     # The last layer of each branch has the last word; with weight and bias at zero it says nothing.
     with torch.no_grad():
         for layer in (part.self_attention.out_proj, part.mlp[3]):

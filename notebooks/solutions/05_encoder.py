@@ -41,7 +41,7 @@ class MyEncoder(nn.Module):
 
 
 # exercise: resize_positions
-def resize_positions(pos_embedding, grid):
+def my_resize_positions(pos_embedding, grid):
     """(1, 1 + g * g, hidden_dim) -> (1, 1 + grid * grid, hidden_dim)."""
     class_token, patches = pos_embedding[:, :1], pos_embedding[:, 1:]
     d, g = patches.shape[2], math.isqrt(patches.shape[1])
@@ -54,7 +54,7 @@ def resize_positions(pos_embedding, grid):
 
 
 # exercise: shuffle_patches
-def shuffle_patches(tokens, order):
+def my_shuffle_patches(tokens, order):
     """tokens (n, 1 + N, hidden_dim), order (N,) -> (n, 1 + N, hidden_dim)."""
     class_token, patches = tokens[:, :1], tokens[:, 1:]
     patches = patches[:, order]  # patch order[i] comes to place i

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 # exercise: cosine_schedule
-def my_schedule(step: int, steps: int, warmup: int) -> float:
+def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
     """The share of the largest learning rate at a step: warmup steps of rise, the rest half a cosine."""
     if step < warmup:
         return (step + 1) / warmup
@@ -25,7 +25,7 @@ def my_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 # exercise: diagnose
-def my_diagnosis() -> dict[str, str]:
+def my_diagnose() -> dict[str, str]:
     """The illness of each curve, by its letter."""
     return {
         "A": "other normalisation",  # the training is healthy, what is measured is wrong, always in the same way
@@ -36,7 +36,7 @@ def my_diagnosis() -> dict[str, str]:
 
 
 # exercise: weight_average
-def my_average(weights: Tensor, average: float) -> Tensor:
+def my_weight_average(weights: Tensor, average: float) -> Tensor:
     """(steps, ...) -> (...), the weight average after the last step."""
     kept = weights[0]
     for new in weights[1:]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 # exercise: attention_distance
-def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+def my_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
     """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
     grid = math.isqrt(weights.shape[-1] - 1)
     number = torch.arange(grid)
@@ -22,7 +22,7 @@ def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
 
 
 # exercise: class_token_map
-def class_token_map(weights: Tensor) -> Tensor:
+def my_class_token_map(weights: Tensor) -> Tensor:
     """(n, num_heads, seq_length, seq_length) -> (n, num_heads, n_h, n_w), of a square grid of patches."""
     grid = math.isqrt(weights.shape[-1] - 1)
     # Row 0 is what the class token looks at; its first number is what it keeps for itself, and no patch.
@@ -32,8 +32,8 @@ def class_token_map(weights: Tensor) -> Tensor:
 
 # exercise: record
 @contextmanager
-def record(model: nn.Module) -> Iterator[list[Tensor]]:
-    """with record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
+def my_record(model: nn.Module) -> Iterator[list[Tensor]]:
+    """with my_record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
     kept, handles = [], []
 
     def ask_for_weights(module, args, kwargs):

@@ -6,7 +6,7 @@ from mnist_vit.model import EncoderBlock, VisionTransformer
 
 
 # exercise: compare_runs
-def compare_runs(base: list[float], variant: list[float]) -> str:
+def my_compare_runs(base: list[float], variant: list[float]) -> str:
     "Returns better, worse or unclear: how the variant does, compared with the base."
     difference = sum(variant) / len(variant) - sum(base) / len(base)
     # How far apart runs are that differ in nothing but the seed.
@@ -17,7 +17,7 @@ def compare_runs(base: list[float], variant: list[float]) -> str:
 
 
 # exercise: count_input
-def count_input(image_size: int, patch_size: int, channels: int, hidden_dim: int) -> int:
+def my_count_input(image_size: int, patch_size: int, channels: int, hidden_dim: int) -> int:
     patches = (image_size // patch_size) ** 2
     weight = channels * patch_size * patch_size * hidden_dim  # of the convolution, shared by all patches
     bias = hidden_dim
@@ -27,7 +27,7 @@ def count_input(image_size: int, patch_size: int, channels: int, hidden_dim: int
 
 
 # exercise: post_norm
-def post_norm(block: EncoderBlock, z: Tensor) -> Tensor:
+def my_post_norm(block: EncoderBlock, z: Tensor) -> Tensor:
     "(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)"
     attended, _ = block.self_attention(z, z, z, need_weights=False)
     x = block.ln_1(z + attended)  # the norm takes the sum, so the residual connection goes through it
@@ -36,7 +36,7 @@ def post_norm(block: EncoderBlock, z: Tensor) -> Tensor:
 
 
 # exercise: remove_positions
-def remove_positions(model: VisionTransformer) -> None:
+def my_remove_positions(model: VisionTransformer) -> None:
     "Changes the model that it is given."
     position = model.encoder.pos_embedding
     # Adding zeros changes nothing; without a gradient they stay zeros.

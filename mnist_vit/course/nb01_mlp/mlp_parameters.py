@@ -7,7 +7,7 @@ from typing import Any
 from ..checking import Exercise, Mistake
 
 
-def my_count(in_channels: int, hidden_channels: list[int]) -> int:
+def my_mlp_parameters(in_channels: int, hidden_channels: list[int]) -> int:
     widths = [in_channels, *hidden_channels]
     total = 0
     for a, b in pairwise(widths):  # a layer from a to b numbers
@@ -52,7 +52,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=my_count,
+    answer=my_mlp_parameters,
     compare=compare,
     stars=1,
     slips=SLIPS,

@@ -11,7 +11,7 @@ from ..checking import Exercise, Mistake
 from .mlp_block import as_one, rounded
 
 
-def my_start(linear: nn.Linear) -> None:
+def my_xavier(linear: nn.Linear) -> None:
     fan_in = linear.in_features
     fan_out = linear.out_features
     bound = math.sqrt(6 / (fan_in + fan_out))
@@ -92,7 +92,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=my_start,
+    answer=my_xavier,
     compare=compare,
     stars=2,
     slips=SLIPS,

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..checking import Exercise, gradients, random
 
 
-def my_softmax(scores: Tensor) -> Tensor:
+def my_softmax_rows(scores: Tensor) -> Tensor:
     """(..., queries, keys) -> the same shape, rows sum to 1; scores of 1000 are no trouble."""
     largest = scores.amax(dim=-1, keepdim=True)
     e = torch.exp(scores - largest)  # the largest exponent of a row is 0
@@ -23,7 +23,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     weights = answer(scores)
     yield "matrix of weights", weights
     yield from gradients(weights, scores=scores)
-    if not near(weights, my_softmax(scores)):
+    if not near(weights, my_softmax_rows(scores)):
         return
     # in the tensor above the last axis is axis 2, too
     yield "matrix of weights for scores with 4 axes", answer(random(2, 2, 3, 4, seed=22))
@@ -100,7 +100,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=my_softmax,
+    answer=my_softmax_rows,
     compare=compare,
     stars=1,
     slips=SLIPS,

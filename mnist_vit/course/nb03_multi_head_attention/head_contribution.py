@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..checking import Exercise, gradients, random, randomise
 
 
-def head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+def my_head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
     """What one head adds to the layer output: (n, seq_length, hidden_dim).
 
     weights: (n, num_heads, seq_length, seq_length), values: (n, num_heads, seq_length, head_dim).
@@ -64,7 +64,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=head_contribution,
+    answer=my_head_contribution,
     compare=compare,
     stars=2,
     slips=SLIPS,

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..checking import Exercise, gradients, random
 
 
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
+def my_split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)."""
     n, seq_length, hidden_dim = x.shape
     head_dim = hidden_dim // num_heads
@@ -44,7 +44,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=split_heads,
+    answer=my_split_heads,
     compare=compare,
     stars=1,
     slips=SLIPS,

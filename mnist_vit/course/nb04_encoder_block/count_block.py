@@ -6,7 +6,7 @@ from typing import Any
 from ..checking import Exercise
 
 
-def count_block(hidden_dim, mlp_dim):
+def my_count_block(hidden_dim, mlp_dim):
     norms = 2 * (hidden_dim + hidden_dim)  # weight and bias
     attention = 4 * (hidden_dim * hidden_dim + hidden_dim)  # query, key, value, output
     widen = hidden_dim * mlp_dim + mlp_dim
@@ -44,7 +44,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=count_block,
+    answer=my_count_block,
     compare=compare,
     stars=1,
     slips=SLIPS,

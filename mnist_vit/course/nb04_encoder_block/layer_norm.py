@@ -8,7 +8,7 @@ import torch
 from ..checking import Exercise, gradients, random
 
 
-def layer_norm(x, weight, bias, eps):
+def my_layer_norm(x, weight, bias, eps):
     """(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)."""
     # keepdim leaves (n, seq_length, 1), which broadcasts over the numbers of each token.
     mean = x.mean(dim=-1, keepdim=True)
@@ -65,7 +65,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=layer_norm,
+    answer=my_layer_norm,
     compare=compare,
     stars=2,
     slips=SLIPS,

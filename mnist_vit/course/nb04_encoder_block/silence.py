@@ -11,7 +11,7 @@ from mnist_vit.model import EncoderBlock
 from ..checking import Exercise, Mistake, random, randomise
 
 
-def silence(part):
+def my_silence(part):
     # The last layer of each branch has the last word; with weight and bias at zero it says nothing.
     with torch.no_grad():
         for layer in (part.self_attention.out_proj, part.mlp[3]):
@@ -54,14 +54,14 @@ SLIPS = (
     ({LAYERS: "(part.self_attention.out_proj,)"}, "silence the attention only: the MLP still adds to every token"),
     ({LAYERS: "(part.mlp[3],)"}, "silence the MLP only: the attention still adds to every token"),
     ({LAYERS: "(part.ln_1, part.ln_2)"},
-     "set both norms to zero: what comes after them still adds its biases; silence the last layer of a branch"),
+     "set both norms to zero: what comes after them still adds its biases; my_silence the last layer of a branch"),
     ({LAYERS: "(part.ln_1, part.ln_2)", BIAS: ""},
-     "set the weights of both norms to zero: the biases behind them still go through; silence the last layer of a "
+     "set the weights of both norms to zero: the biases behind them still go through; my_silence the last layer of a "
      "branch"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=silence,
+    answer=my_silence,
     compare=compare,
     stars=2,
     slips=SLIPS,

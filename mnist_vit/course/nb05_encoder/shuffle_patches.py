@@ -8,7 +8,7 @@ import torch
 from ..checking import Exercise, gradients, random
 
 
-def shuffle_patches(tokens, order):
+def my_shuffle_patches(tokens, order):
     """tokens (n, 1 + N, hidden_dim), order (N,) -> (n, 1 + N, hidden_dim)."""
     class_token, patches = tokens[:, :1], tokens[:, 1:]
     patches = patches[:, order]  # patch order[i] comes to place i
@@ -43,7 +43,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=shuffle_patches,
+    answer=my_shuffle_patches,
     compare=compare,
     stars=2,
     slips=SLIPS,

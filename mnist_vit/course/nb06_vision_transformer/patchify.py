@@ -6,7 +6,7 @@ from typing import Any
 from ..checking import Exercise, gradients, random
 
 
-def patchify(images, p):
+def my_patchify(images, p):
     """(n, c, h, w) -> (n, h // p * (w // p), c * p * p)."""
     n, c, h, w = images.shape
     # every side in two axes: (n, c, patch row, row inside, patch column, column inside)
@@ -52,7 +52,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=patchify,
+    answer=my_patchify,
     compare=compare,
     stars=2,
     slips=SLIPS,

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..checking import Exercise, Mistake
 
 
-def my_schedule(step: int, steps: int, warmup: int) -> float:
+def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
     """The share of the largest learning rate at a step: warmup steps of rise, the rest half a cosine."""
     if step < warmup:
         return (step + 1) / warmup
@@ -74,7 +74,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=my_schedule,
+    answer=my_cosine_schedule,
     compare=compare,
     stars=2,
     slips=SLIPS,

@@ -6,7 +6,7 @@ from typing import Any
 from ..checking import Exercise, Mistake
 
 
-def my_diagnosis() -> dict[str, str]:
+def my_diagnose() -> dict[str, str]:
     """The illness of each curve, by its letter."""
     return {
         "A": "other normalisation",  # the training is healthy, what is measured is wrong, always in the same way
@@ -16,7 +16,7 @@ def my_diagnosis() -> dict[str, str]:
     }
 
 
-HIDDEN = my_diagnosis()  # the notebook makes its curves by it
+HIDDEN = my_diagnose()  # the notebook makes its curves by it
 WOULD = {
     "no zero_grad": "Without zero_grad every step follows the sum of all gradients so far: the training loss falls at "
     "first and then climbs again and wanders",
@@ -59,7 +59,7 @@ def _called(letter: str, name: str) -> tuple[dict[str, str], str]:
 
 
 EXERCISE = Exercise(
-    answer=my_diagnosis,
+    answer=my_diagnose,
     compare=compare,
     stars=2,
     slips=tuple(_called(letter, name) for letter in HIDDEN for name in WOULD if name != HIDDEN[letter]),

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..checking import Exercise, random
 
 
-def my_average(weights: Tensor, average: float) -> Tensor:
+def my_weight_average(weights: Tensor, average: float) -> Tensor:
     """(steps, ...) -> (...), the weight average after the last step."""
     kept = weights[0]
     for new in weights[1:]:
@@ -51,7 +51,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=my_average,
+    answer=my_weight_average,
     compare=compare,
     stars=2,
     slips=SLIPS,

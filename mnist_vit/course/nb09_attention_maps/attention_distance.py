@@ -10,7 +10,7 @@ from torch import Tensor, nn  # noqa: F401, one slip takes nn
 from ..checking import Exercise, random
 
 
-def attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+def my_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
     """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
     grid = math.isqrt(weights.shape[-1] - 1)
     number = torch.arange(grid)
@@ -61,7 +61,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=attention_distance,
+    answer=my_attention_distance,
     compare=compare,
     stars=2,
     slips=SLIPS,

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..checking import Exercise, random
 
 
-def class_token_map(weights: Tensor) -> Tensor:
+def my_class_token_map(weights: Tensor) -> Tensor:
     """(n, num_heads, seq_length, seq_length) -> (n, num_heads, n_h, n_w), of a square grid of patches."""
     grid = math.isqrt(weights.shape[-1] - 1)
     # Row 0 is what the class token looks at; its first number is what it keeps for itself, and no patch.
@@ -45,7 +45,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=class_token_map,
+    answer=my_class_token_map,
     compare=compare,
     stars=1,
     slips=SLIPS,

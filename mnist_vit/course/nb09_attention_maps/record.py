@@ -14,8 +14,8 @@ from ..checking import Exercise, Mistake, random, randomise
 
 
 @contextmanager
-def record(model: nn.Module) -> Iterator[list[Tensor]]:
-    """with record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
+def my_record(model: nn.Module) -> Iterator[list[Tensor]]:
+    """with my_record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
     kept, handles = [], []
 
     def ask_for_weights(module, args, kwargs):
@@ -66,7 +66,7 @@ class _Recording:
         self.manager = answer(model)
         if not (hasattr(type(self.manager), "__enter__") and hasattr(type(self.manager), "__exit__")):
             raise Mistake(
-                "`with record(model) as kept:` does not work: what record(model) gives is no context manager. Put "
+                "`with my_record(model) as kept:` does not work: what comes back is no context manager. Put "
                 "@contextmanager above a function that yields, or write a class with __enter__ and __exit__."
             )
 
@@ -91,7 +91,7 @@ class _Recording:
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not callable(answer):
-        raise Mistake("give the function itself: check.record(record).")
+        raise Mistake("give the function itself: check.record(my_record).")
     model = randomise(models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3))  # torchvision's, as it is
     model.train()
     images = random(2, 3, 12, 12, seed=91)
@@ -212,7 +212,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=record,
+    answer=my_record,
     compare=compare,
     stars=3,
     slips=SLIPS,

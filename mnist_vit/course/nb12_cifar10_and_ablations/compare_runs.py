@@ -7,7 +7,7 @@ from typing import Any
 from ..checking import Exercise, Mistake
 
 
-def compare_runs(base: list[float], variant: list[float]) -> str:
+def my_compare_runs(base: list[float], variant: list[float]) -> str:
     "Returns better, worse or unclear: how the variant does, compared with the base."
     difference = sum(variant) / len(variant) - sum(base) / len(base)
     # How far apart runs are that differ in nothing but the seed.
@@ -95,7 +95,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=compare_runs,
+    answer=my_compare_runs,
     compare=compare,
     stars=2,
     slips=SLIPS,

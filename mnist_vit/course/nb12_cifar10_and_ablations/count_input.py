@@ -6,7 +6,7 @@ from typing import Any
 from ..checking import Exercise
 
 
-def count_input(image_size: int, patch_size: int, channels: int, hidden_dim: int) -> int:
+def my_count_input(image_size: int, patch_size: int, channels: int, hidden_dim: int) -> int:
     patches = (image_size // patch_size) ** 2
     weight = channels * patch_size * patch_size * hidden_dim  # of the convolution, shared by all patches
     bias = hidden_dim
@@ -47,7 +47,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=count_input,
+    answer=my_count_input,
     compare=compare,
     stars=1,
     slips=SLIPS,

@@ -11,7 +11,7 @@ from mnist_vit.model import EncoderBlock
 from ..checking import Exercise, gradients, parameter_gradients, random, randomise
 
 
-def post_norm(block: EncoderBlock, z: Tensor) -> Tensor:
+def my_post_norm(block: EncoderBlock, z: Tensor) -> Tensor:
     "(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)"
     attended, _ = block.self_attention(z, z, z, need_weights=False)
     x = block.ln_1(z + attended)  # the norm takes the sum, so the residual connection goes through it
@@ -62,7 +62,7 @@ SLIPS = (
 )  # fmt: skip
 
 EXERCISE = Exercise(
-    answer=post_norm,
+    answer=my_post_norm,
     compare=compare,
     stars=2,
     slips=SLIPS,
