@@ -9,6 +9,7 @@ import copy
 import hashlib
 import io
 import json
+import warnings
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -221,6 +222,9 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
+        elif sha256 is None:
+            warnings.warn(f"{path} could not be checked for damage: it is of the format before PyTorch 1.6, which has "
+                          "no checksums, and there is no .json with its sha256", stacklevel=4)  # fmt: skip
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
         reason = "it is cut short, damaged or no weights file"
@@ -230,6 +234,11 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise WeightsError(f"{path} holds no state_dict (names and tensors). Save torch.save(model.state_dict(), path)")
+    for name, tensor in state.items():
+        odd = tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
+        if odd or any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
+            raise WeightsError(f"{path}: {name} is sparse, quantized, on the device meta or repeats one number. Save "
+                               "plain tensors: torch.save(model.state_dict(), path)")  # fmt: skip
     return state, about
 
 

@@ -1,6 +1,5 @@
 """The benchmarks run; their stored results and the page on scaling say what is so."""
 
-import ast
 import doctest
 import importlib
 import re
@@ -11,9 +10,6 @@ from typing import Any
 import pytest
 import torch
 from helpers import ROOT
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
-from torchvision.models import vit_b_16
 
 from mnist_vit import recipes
 from mnist_vit.data import ImageData
@@ -119,18 +115,3 @@ def test_the_pages_numbers_are_what_its_formulas_give() -> None:
     printed = "\n".join(e.want for e in doctest.DocTestParser().get_examples(text))
     for number in re.findall(r"\*\*(\d[^*]*)\*\*", text):
         assert number in printed, f"{number} stands in the text and is computed nowhere"
-
-
-def test_the_pages_formula_is_pytorchs_count() -> None:
-    """On the meta device: shapes without numbers, so that a large model costs nothing."""
-    names: dict[str, float] = {}
-    _, large = PAGE.read_text(encoding="utf-8").split("## A model of 87 million parameters")
-    for example in doctest.DocTestParser().get_examples(large):
-        if isinstance(ast.parse(example.source).body[0], ast.Assign):
-            exec(example.source, names)
-    with torch.device("meta"):
-        model, image = vit_b_16(), torch.empty(1, 3, 224, 224)
-    assert sum(parameter.numel() for parameter in model.parameters()) == names["parameters"]
-    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-        model(image)
-    assert counter.get_total_flops() == names["forward"]

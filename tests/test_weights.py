@@ -198,6 +198,9 @@ ODD = {
     "int8": lambda tensor: (tensor * 100).to(torch.int8),
     "complex": lambda tensor: tensor.to(torch.complex64),
     "sparse": lambda tensor: tensor.to_sparse(),
+    "stride 0": lambda tensor: tensor.flatten()[:1].expand(tensor.numel()).view(tensor.shape),
+    "meta": lambda tensor: tensor.to("meta"),
+    "quantized": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
 }
 
 
@@ -236,7 +239,9 @@ KINDS = {
     "altered": DAMAGE,
     "int8": r"w\.pth holds no weights but torch\.int8 in 34 tensors",
     "complex": r"w\.pth holds no weights but torch\.complex64",
-    "sparse": r"w\.pth holds weights of another architecture: its tensors are no plain ones\. Build",
+    **dict.fromkeys(
+        ("sparse", "stride 0", "meta", "quantized"), r"class_token is sparse, quantized, on the device meta"
+    ),
     "json half": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
     "json list": r"w\.json cannot be read .*it does not describe weights",
     "json no text": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
@@ -248,7 +253,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol", "ignore:.*could not be checked", "ignore:.*deprecated")
 def test_damage_is_named_and_the_model_stays(kind: str, tmp_path: Path) -> None:
     model = vit_mnist(7)
     randomise(model)
@@ -258,6 +263,12 @@ def test_damage_is_named_and_the_model_stays(kind: str, tmp_path: Path) -> None:
         load_weights(model, path)
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     assert not (tmp_path / "ran").exists(), "code of the file was run"
+
+
+def test_a_file_without_checksums_is_said_to_be_unchecked(tmp_path: Path) -> None:
+    torch.save(vit_mnist(7).state_dict(), tmp_path / "w.pth", _use_new_zipfile_serialization=False)
+    with pytest.warns(UserWarning, match=r"w\.pth could not be checked for damage"):
+        load_weights(vit_mnist(7), tmp_path / "w.pth")
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
