@@ -38,6 +38,7 @@ MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_mnist_p7": lambda: vit_mnist(7),
     "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
 }
+PLACES = ("model", "data", "run_dir", "resume", "save", "root", "device")  # of a run; all else is its recipe
 
 
 class Page(type(Path())):  # type: ignore[misc]
@@ -58,6 +59,7 @@ def train(
     learning_rate: float = 3e-3,
     weight_decay: float = 0.1,
     average: float = 0.999,
+    optimizer: str = "adamw",
     degrees: float = 10.0,
     scale: float = 0.1,
     shift: float = 1.0,
@@ -85,6 +87,7 @@ def train(
         learning_rate: the largest one, after the warm-up.
         weight_decay: of the matrices.
         average: weight average, share of the old weights kept at each step.
+        optimizer: adamw, or muon for the matrices of the encoder, with AdamW for the rest.
         degrees: augmentation: turn by up to this much either way.
         scale: augmentation: stretch or shrink by up to this share.
         shift: augmentation: move by up to this many pixels.
@@ -103,9 +106,8 @@ def train(
     Returns one dict per epoch, see ``training.fit``. The model then holds the averaged weights. What the call needs is
     checked before the first epoch. ``model.about`` says from then on what it was trained on.
     """
-    settings = {
-        k: v for k, v in locals().items() if k not in ("model", "data", "run_dir", "resume", "save", "root", "device")
-    } | {"weights": None if weights is None else str(weights)}
+    settings = {key: value for key, value in locals().items() if key not in PLACES}
+    settings["weights"] = None if weights is None else str(weights)
     check_sizes(epochs=epochs, batch_size=batch_size, checkpoint_every=checkpoint_every)
     check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift)
     check_range(0, 0.999999, average=average, scale=scale)
@@ -163,10 +165,10 @@ def train(
         fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]
         model.about = about  # now, so that it is told also if training is stopped half way
 
-    of_fit = ("epochs", "learning_rate", "weight_decay", "average", "seed", "checkpoint_every", "tensorboard")
-    how: dict[str, Any] = {key: settings[key] for key in of_fit} | {"run_dir": folder, "resume": resume}
+    how: dict[str, Any] = {key: settings[key] for key in inspect.signature(fit).parameters if key in settings}
     config = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings}
-    history = fit(fast, train_loader, validation_loader, before_epoch=before_epoch, config=config, **how)
+    history = fit(fast, train_loader, validation_loader, before_epoch=before_epoch, run_dir=folder, resume=resume,
+                  config=config, **how)  # fmt: skip
     command = {"command": _command(name, settings | {"data": data, "save": save})} if built else {}
     model.about = about | {
         "seed": seed,

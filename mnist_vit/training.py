@@ -1,4 +1,4 @@
-"""The optimisation loop: AdamW, warm-up and cosine, weight average, checkpoints and resume."""
+"""The optimisation loop: AdamW or Muon, warm-up and cosine, weight average, checkpoints and resume."""
 
 import copy
 import json
@@ -20,8 +20,9 @@ from .data import Loader
 from .errors import WeightsError, check_sizes
 from .files import PARTS, locked, say, write_atomic, write_json, write_text
 from .modes import eval_mode, progress
+from .optimizers import make_optimizer, make_optimizers
 
-__all__ = ["accuracy_and_loss", "fit"]
+__all__ = ["accuracy_and_loss", "fit", "make_optimizer"]
 
 CHECKPOINT, PREVIOUS = "checkpoint.pth", "checkpoint_previous.pth"
 FREE = ("epochs", "checkpoint_every", "tensorboard")  # a run may go on with other values of these
@@ -30,9 +31,9 @@ FREE = ("epochs", "checkpoint_every", "tensorboard")  # a run may go on with oth
 def fit(
     model: nn.Module, train_loader: Loader, validation_loader: Iterable[tuple[Tensor, Tensor]], *, epochs: int,
     learning_rate: float = 3e-3, weight_decay: float = 0.05, warmup: float = 0.15, clip: float = 1.0,
-    average: float = 0.999, seed: int = 0, before_epoch: Callable[[int], None] = lambda epoch: None,
-    run_dir: str | Path | None = None, checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False,
-    config: dict[str, Any] | None = None,
+    average: float = 0.999, optimizer: str = "adamw", seed: int = 0,
+    before_epoch: Callable[[int], None] = lambda epoch: None, run_dir: str | Path | None = None,
+    checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False, config: dict[str, Any] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Train ``model`` in place; at the end it holds the averaged weights.
 
@@ -45,6 +46,7 @@ def fit(
         weight_decay: of matrices; biases, norms, the class token and the position embedding have none.
         clip: largest length of the gradient.
         average: weight average, ``average * old + (1 - average) * new`` after each step.
+        optimizer: "adamw", or "muon" for the matrices of the encoder and AdamW for the rest; see ``make_optimizers``.
         seed: of everything random in an epoch, together with its number.
         before_epoch: called with the number of each epoch, from 0, before it starts.
         run_dir: folder for config.json, metrics.jsonl, the last two checkpoints and TensorBoard's files; None writes
@@ -71,8 +73,8 @@ def fit(
     The same seed gives the same weights and history, to the last bit, on the same processor with the same versions and
     number of threads. Elsewhere, and on a GPU from run to run, sums are in another order: results agree only roughly.
 
-    Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101). ``torchrun``: each process trains on
-    its share of a batch, in PyTorch's DistributedDataParallel.
+    Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101); Muon: see there. ``torchrun``: each
+    process trains on its share of a batch, in PyTorch's DistributedDataParallel.
     """
     check_sizes(epochs=epochs, checkpoint_every=checkpoint_every)
     if run_dir is None and (resume or tensorboard):
@@ -86,17 +88,17 @@ def fit(
     main = not world or torch.distributed.get_rank() == 0  # it alone writes and prints
     folder = None if run_dir is None else Path(run_dir)
     settings = {"batches": len(train_loader), "learning_rate": learning_rate, "weight_decay": weight_decay,
-                "warmup": warmup, "clip": clip, "average": average, "seed": seed, **(config or {})}  # fmt: skip
+                "warmup": warmup, "clip": clip, "average": average, "optimizer": optimizer, "seed": seed,
+                **(config or {})}  # fmt: skip
     settings = json.loads(json.dumps(settings | {"epochs": epochs}))  # as they will be read
     if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
         raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out resume "
                          "(--resume) to start a new one there")  # fmt: skip
 
     steps = epochs * len(train_loader)
-    optimizer = make_optimizer(model, learning_rate, weight_decay)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step, steps, warmup))
+    optimizers = make_optimizers(model, optimizer, learning_rate, weight_decay)
     averaged = copy.deepcopy(model)
-    state = {"model": model, "averaged": averaged, "optimizer": optimizer, "scheduler": scheduler}
+    state = {"model": model, "averaged": averaged, **optimizers}
     history: list[dict[str, float]] = []
 
     with locked(folder) if folder is not None and main else nullcontext(), eval_mode(model):
@@ -123,15 +125,18 @@ def fit(
                 train_loader.set_epoch(epoch)
                 before_epoch(epoch)
                 start = time.perf_counter()
+                first, last = (number * len(train_loader) for number in (epoch, epoch + 1))
+                pace = [(learning_rate * schedule(step, steps, warmup), average if step else 0.0)  # the first is copied
+                        for step in range(first, last)]  # fmt: skip
                 with progress(train_loader, main, desc=f"epoch {epoch + 1}/{epochs}") as batches:
-                    total = _train_epoch(parallel, batches, optimizer, scheduler, averaged, average, clip)
+                    total = _train_epoch(parallel, batches, optimizers, averaged, pace, clip)
                 if parallel is not model:
                     torch.distributed.all_reduce(total)
                 loss, right, count = total.tolist()
                 validation_accuracy, validation_loss = accuracy_and_loss(averaged, validation_loader)
                 row = {"epoch": epoch + 1, "loss": loss / count, "accuracy": right / count,
                        "validation_loss": validation_loss, "validation_accuracy": validation_accuracy,
-                       "learning_rate": optimizer.param_groups[0]["lr"],
+                       "learning_rate": learning_rate * schedule(last, steps, warmup),
                        "seconds": time.perf_counter() - start}  # fmt: skip
                 if not math.isfinite(loss + validation_loss):
                     kept = f". {_checkpoint(folder)} still holds the epochs before" if _checkpoint(folder) else ""
@@ -164,22 +169,27 @@ def fit(
 
 
 def _train_epoch(
-    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer,
-    scheduler: torch.optim.lr_scheduler.LRScheduler, averaged: nn.Module, average: float, clip: float,
+    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], optimizers: dict[str, torch.optim.Optimizer],
+    averaged: nn.Module, pace: list[tuple[float, float]], clip: float,
 ) -> Tensor:  # fmt: skip
-    """One step per batch: loss times images, right predictions, images, (3,), on the device, so that no step waits."""
+    """One step per batch, each with its learning rate and share of the old average (``pace``).
+
+    Returns loss times images, right predictions, images: (3,), still on the device, so that no step waits for it.
+    """
     model.train()
     parameter = next(model.parameters())
     total = torch.zeros(3, device=parameter.device)
-    for images, labels in batches:
+    for (images, labels), (rate, average) in zip(batches, pace, strict=True):
         logits = model(images.to(parameter.dtype))
         loss = F.cross_entropy(logits, labels)
-        optimizer.zero_grad()
+        model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        scheduler.step()
-        follow(averaged, model, average if scheduler.last_epoch > 1 else 0.0)  # it counts steps; the first is copied
+        for optimizer in optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+        follow(averaged, model, average)
         with torch.no_grad():
             right = (logits.argmax(dim=1) == labels).sum()
             total += torch.stack([loss.detach() * len(labels), right, right.new_full((), len(labels))])
@@ -203,18 +213,6 @@ def schedule(step: int, steps: int, warmup: float) -> float:
     if step < rise:
         return (step + 1) / rise
     return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
-
-
-def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    """AdamW that shrinks matrices and leaves biases, norms, class token and position embedding alone."""
-    decayed: list[Tensor] = []
-    free: list[Tensor] = []
-    for name, parameter in model.named_parameters():
-        plain = parameter.dim() < 2 or "class_token" in name or "pos_embedding" in name
-        (free if plain else decayed).append(parameter)
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
-    on_gpu = next(model.parameters()).is_cuda  # there, all parameters in one launch instead of many
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.99), fused=True if on_gpu else None)
 
 
 @torch.no_grad()

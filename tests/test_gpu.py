@@ -14,6 +14,7 @@ from mnist_vit import training
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.fast import speed_up
 from mnist_vit.model import vit_mnist
+from mnist_vit.optimizers import make_optimizers
 
 SHAPE = (512, 1, 28, 28)
 
@@ -69,11 +70,9 @@ def test_no_step_waits(
                     module._parameters[name] = nn.Parameter(torch.empty(value.shape, device="cuda"))
         vars(loader.data).update(images=torch.empty(SHAPE, dtype=torch.uint8, device="cuda"),
                                  labels=torch.empty(512, dtype=torch.long, device="cuda"))  # fmt: skip
-        optimizer = training.make_optimizer(model, 1e-3, 0.1)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-        assert optimizer.defaults["fused"]
+        optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
+        assert optimizers["adamw"].defaults["fused"]
         with Copies() as copies:
-            total = training._train_epoch(model, loader, optimizer, scheduler, averaged, 0.9, 1.0)
-    assert scheduler.last_epoch == 4
+            total = training._train_epoch(model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0)
     assert total.device.type == "cuda"
     assert copies.count == 1
