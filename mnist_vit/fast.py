@@ -3,7 +3,9 @@
 1. One matrix product makes queries, keys and values, and ``F.scaled_dot_product_attention`` uses them as they lie.
 2. The head reads one token of the last block. So that block computes the query, the projections, the second norm and
    the MLP of the class token only, and for one query no token needs a key or a value of its own (``_attend_once``).
-3. While training, patches may be left out (``keep_patches``): blank paper teaches little and costs as much as ink.
+3. While training, patches may be left out (``keep_patches``): blank paper teaches little and costs as much as ink. A
+   blank patch that is kept is attended to as if it were as many as it stands for, so that the model learns what it
+   will see in evaluation, where all are there.
 """
 
 import math
@@ -48,29 +50,39 @@ class FastVisionTransformer(nn.Module):
         encoder = self.encoder
         # (n, c, h, w) -> (n, n_h * n_w, hidden_dim)
         patches = self._process_input(images) + encoder.pos_embedding[:, PATCHES]
+        bias = None
         if self.training and self.keep_patches is not None:
-            patches = self._choose_patches(images, patches)
+            patches, bias = self._choose_patches(images, patches)
         class_token = (self.class_token + encoder.pos_embedding[:, CLASS_TOKEN]).expand(len(patches), -1, -1)
         x = encoder.dropout(torch.cat([class_token, patches], dim=1))
 
         *blocks, last = encoder.layers
         for block in blocks:
-            x = _apply_block(block, x)
+            x = _apply_block(block, x, bias)
         if self.pool == "token":
-            x = encoder.ln(_apply_block(last, x, _attend_once)).squeeze(1)
+            x = encoder.ln(_apply_block(last, x, bias, _attend_once)).squeeze(1)
         else:
-            x = encoder.ln(_apply_block(last, x))[:, PATCHES].mean(dim=1)
+            x = encoder.ln(_apply_block(last, x, bias))[:, PATCHES]
+            x = x.mean(dim=1) if bias is None else (bias[:, 0, 0, PATCHES, None].softmax(dim=1) * x).sum(dim=1)
         return self.heads(x)
 
-    def _choose_patches(self, images: Tensor, patches: Tensor) -> Tensor:
-        """Those with ink first, then a random choice of the blank ones, the same places in the whole batch."""
+    def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
+        """Those with ink first, then a random choice of the blank ones, the same places in the whole batch.
+
+        Returns:
+            The patches chosen, (n, keep_patches, hidden_dim), and what is added to the score of each token, class token
+            first, (n, 1, 1, 1 + keep_patches): the logarithm of how many of its kind, ink or blank, it stands for.
+        """
         # (n, c, h, w) -> (n, n_h * n_w): a patch has ink where its largest and smallest pixels differ, rounding aside
         p = self.patch_size
         spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
         has_ink = (spread.amax(dim=1).flatten(1) > 1e-3).float()
         noise = torch.rand(patches.shape[1], device=patches.device)
         chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices  # type: ignore[arg-type]
-        return patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))
+        inked = has_ink.gather(1, chosen)
+        ink, blank = ((kind.sum(1) / kept.sum(1)).log() for kind, kept in ((has_ink, inked), (1 - has_ink, 1 - inked)))
+        bias = F.pad(torch.where(inked > 0, ink[:, None], blank[:, None]), (1, 0))
+        return patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2])), bias[:, None, None]
 
 
 def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
@@ -97,20 +109,20 @@ def _is_known(module: nn.Module) -> bool:
     return original and usual and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
-def _attend(attention: nn.Module, x: Tensor) -> Tensor:
-    """Self-attention with packed projections: (n, s, width) -> the same."""
+def _attend(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
+    """Self-attention with packed projections, ``bias`` added to the scores: (n, s, width) -> the same."""
     n, s, width = x.shape
     heads = attention.num_heads
     # (n, s, 3 * width) -> three times (n, heads, s, head_dim), all of them views
     qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias).view(n, s, 3, heads, width // heads)
     q, k, v = qkv.permute(2, 0, 3, 1, 4)
     dropout = attention.dropout if attention.training else 0.0
-    x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+    x = F.scaled_dot_product_attention(q, k, v, bias, dropout)
     # (n, heads, s, head_dim) -> (n, s, width)
     return attention.out_proj(x.transpose(1, 2).flatten(2))
 
 
-def _attend_once(attention: nn.Module, x: Tensor) -> Tensor:
+def _attend_once(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
     """Self-attention in which the class token alone asks: (n, s, width) -> (n, 1, width).
 
     A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k. The last term is the same for every token, so softmax takes
@@ -122,15 +134,21 @@ def _attend_once(attention: nn.Module, x: Tensor) -> Tensor:
     b_q, _, b_v = attention.in_proj_bias.view(3, heads, width // heads)
     q = torch.einsum("nw,hdw->nhd", x[:, CLASS_TOKEN], w_q) + b_q
     looked_for = torch.einsum("nhd,hdw->nhw", q, w_k) / math.sqrt(width // heads)
-    weights = (looked_for @ x.transpose(1, 2)).softmax(dim=-1)  # (n, heads, s)
+    scores = looked_for @ x.transpose(1, 2)  # (n, heads, s)
+    weights = (scores if bias is None else scores + bias[:, 0]).softmax(dim=-1)
     weights = F.dropout(weights, attention.dropout, attention.training)
     found = weights @ x  # (n, heads, width)
     values = torch.einsum("nhw,hdw->nhd", found, w_v) + weights.sum(dim=-1, keepdim=True) * b_v
     return attention.out_proj(values.flatten(1)).unsqueeze(1)
 
 
-def _apply_block(block: nn.Module, x: Tensor, attend: Callable[[nn.Module, Tensor], Tensor] = _attend) -> Tensor:
+def _apply_block(
+    block: nn.Module,
+    x: Tensor,
+    bias: Tensor | None,
+    attend: Callable[[nn.Module, Tensor, Tensor | None], Tensor] = _attend,
+) -> Tensor:
     """An encoder block for the tokens that ask: (n, s, hidden_dim) -> (n, s or 1, hidden_dim)."""
-    y = attend(block.self_attention, block.ln_1(x))
+    y = attend(block.self_attention, block.ln_1(x), bias)
     x = x[:, : y.shape[1]] + block.dropout(y)
     return x + block.mlp(block.ln_2(x))
