@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from .augmentation import augment
 from .datasets import DATA_SETS
-from .errors import DataError, check_range, check_sizes, unknown
+from .errors import DataError, check_sizes, unknown
 from .files import data_dir
 from .pictures import digit_to_tensor, read_folder
 
@@ -149,37 +149,6 @@ class Loader:
                 images = augment(images.float() / 255, generator, **self.augmentation)  # type: ignore[arg-type]
             share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
-
-
-def augment(
-    images: Tensor,
-    generator: torch.Generator,
-    degrees: float = 0.0,
-    scale: float = 0.0,
-    shift: float = 0.0,
-    flip: bool = False,
-) -> Tensor:
-    """Turn, stretch and shift every image of a batch a little, each in its own way.
-
-    Args:
-        images, generator: float, (n, c, h, w), around which is 0; and random numbers, on the CPU.
-        degrees, scale, shift: turn, stretch (0.1 for 10 %) and move (in pixels) by up to this much either way.
-        flip: mirror every second image, left and right.
-    """
-    if images.dim() != 4 or not images.is_floating_point():
-        raise ValueError(f"images must be floats (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
-    check_range(0, 1000, degrees=degrees, scale=scale, shift=shift)
-    n, _, height, width = images.shape
-    angle, stretch, dx, dy = (torch.rand(4, n, generator=generator) * 2 - 1).unbind()
-    angle, stretch = angle * math.radians(degrees), 1 + stretch * scale
-    mirror = torch.where(torch.rand(n, generator=generator) < 0.5, -1.0, 1.0) if flip else 1.0
-    cos, sin = stretch * angle.cos(), stretch * angle.sin()
-    rows = [cos * mirror, -sin, dx * 2 * shift / width, sin * mirror, cos, dy * 2 * shift / height]
-    theta = torch.stack(rows).view(2, 3, n, 1, 1).to(images.device, non_blocking=True)
-    x = torch.linspace(-1, 1, width, device=images.device) * (width - 1) / width  # the pixels' middles
-    y = torch.linspace(-1, 1, height, device=images.device).view(-1, 1) * (height - 1) / height
-    grid = torch.stack([a * x + b * y + c for a, b, c in theta]).permute(1, 2, 3, 0)  # what F.affine_grid gives, sooner
-    return F.grid_sample(images, grid, align_corners=False)
 
 
 def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None, **folder: Any) -> ImageData:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from . import facts
 from .attention import attention_layers
-from .data import ImageData, Loader, check_fit, load_data, normalise
+from .data import ImageData, Loader, augment, check_fit, load_data, normalise
 from .datasets import DATA_SETS
 from .errors import check_range, check_sizes, printable, unknown
 from .evaluation import Evaluation, History, evaluate_model
@@ -60,10 +60,14 @@ def train(
     weight_decay: float = 0.1,
     average: float = 0.999,
     optimizer: str = "adamw",
+    label_smoothing: float = 0.0,
     degrees: float = 10.0,
     scale: float = 0.1,
     shift: float = 1.0,
     flip: bool = False,
+    shear: float = 0.0,
+    elastic: float = 0.0,
+    colour: float = 0.0,
     keep_patches: int | None = None,
     position_start: str | None = None,
     seed: int = 0,
@@ -88,10 +92,14 @@ def train(
         weight_decay: of the matrices.
         average: weight average, share of the old weights kept at each step.
         optimizer: adamw, or muon for the matrices of the encoder, with AdamW for the rest.
+        label_smoothing: share of each label that is spread over all classes.
         degrees: augmentation: turn by up to this much either way.
         scale: augmentation: stretch or shrink by up to this share.
         shift: augmentation: move by up to this many pixels.
         flip: augmentation: mirror every second image (not for digits).
+        shear: augmentation: slant by up to this share.
+        elastic: augmentation: bend the picture; its points move by about this many pixels.
+        colour: augmentation: change brightness, contrast and saturation by up to this share.
         keep_patches: patches used of each image in the first three quarters of the epochs, those with ink first.
         position_start: sincos starts the position embedding as sines and cosines; left out keeps the model's.
         seed: of everything random.
@@ -109,8 +117,8 @@ def train(
     settings = {key: value for key, value in locals().items() if key not in PLACES}
     settings["weights"] = None if weights is None else str(weights)
     check_sizes(epochs=epochs, batch_size=batch_size, checkpoint_every=checkpoint_every)
-    check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift)
-    check_range(0, 0.999999, average=average, scale=scale)
+    check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift, elastic=elastic)
+    check_range(0, 0.999999, average=average, scale=scale, shear=shear, colour=colour, label_smoothing=label_smoothing)
     check_range(0, 360, degrees=degrees)
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
@@ -154,7 +162,7 @@ def train(
     if main:
         say(f"training on {train_data.name}\nvalidation on {validation_data.name}\nrun folder {folder}")
 
-    augmentation = {"degrees": degrees, "scale": scale, "shift": shift, "flip": flip}
+    augmentation = {key: settings[key] for key in inspect.signature(augment).parameters if key in settings}
     share: dict[str, Any] = {"rank": rank, "world_size": world_size}
     train_loader = Loader(train_data, batch_size, **where, **share, shuffle=True, augmentation=augmentation, seed=seed)
     validation_loader = Loader(validation_data, 250, **where)

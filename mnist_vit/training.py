@@ -31,7 +31,7 @@ FREE = ("epochs", "checkpoint_every", "tensorboard")  # a run may go on with oth
 def fit(
     model: nn.Module, train_loader: Loader, validation_loader: Iterable[tuple[Tensor, Tensor]], *, epochs: int,
     learning_rate: float = 3e-3, weight_decay: float = 0.05, warmup: float = 0.15, clip: float = 1.0,
-    average: float = 0.999, optimizer: str = "adamw", seed: int = 0,
+    average: float = 0.999, optimizer: str = "adamw", label_smoothing: float = 0.0, seed: int = 0,
     before_epoch: Callable[[int], None] = lambda epoch: None, run_dir: str | Path | None = None,
     checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False, config: dict[str, Any] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
@@ -47,6 +47,7 @@ def fit(
         clip: largest length of the gradient.
         average: weight average, ``average * old + (1 - average) * new`` after each step.
         optimizer: "adamw", or "muon" for the matrices of the encoder and AdamW for the rest; see ``make_optimizers``.
+        label_smoothing: share of each label that is spread over all classes.
         seed: of everything random in an epoch, together with its number.
         before_epoch: called with the number of each epoch, from 0, before it starts.
         run_dir: folder for config.json, metrics.jsonl, the last two checkpoints and TensorBoard's files; None writes
@@ -88,8 +89,8 @@ def fit(
     main = not world or torch.distributed.get_rank() == 0  # it alone writes and prints
     folder = None if run_dir is None else Path(run_dir)
     settings = {"batches": len(train_loader), "learning_rate": learning_rate, "weight_decay": weight_decay,
-                "warmup": warmup, "clip": clip, "average": average, "optimizer": optimizer, "seed": seed,
-                **(config or {})}  # fmt: skip
+                "warmup": warmup, "clip": clip, "average": average, "optimizer": optimizer,
+                "label_smoothing": label_smoothing, "seed": seed, **(config or {})}  # fmt: skip
     settings = json.loads(json.dumps(settings | {"epochs": epochs}))  # as they will be read
     if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
         raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out resume "
@@ -129,7 +130,7 @@ def fit(
                 pace = [(learning_rate * schedule(step, steps, warmup), average if step else 0.0)  # the first is copied
                         for step in range(first, last)]  # fmt: skip
                 with progress(train_loader, main, desc=f"epoch {epoch + 1}/{epochs}") as batches:
-                    total = _train_epoch(parallel, batches, optimizers, averaged, pace, clip)
+                    total = _train_epoch(parallel, batches, optimizers, averaged, pace, clip, label_smoothing)
                 if parallel is not model:
                     torch.distributed.all_reduce(total)
                 loss, right, count = total.tolist()
@@ -170,7 +171,7 @@ def fit(
 
 def _train_epoch(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], optimizers: dict[str, torch.optim.Optimizer],
-    averaged: nn.Module, pace: list[tuple[float, float]], clip: float,
+    averaged: nn.Module, pace: list[tuple[float, float]], clip: float, label_smoothing: float,
 ) -> Tensor:  # fmt: skip
     """One step per batch, each with its learning rate and share of the old average (``pace``).
 
@@ -181,7 +182,7 @@ def _train_epoch(
     total = torch.zeros(3, device=parameter.device)
     for (images, labels), (rate, average) in zip(batches, pace, strict=True):
         logits = model(images.to(parameter.dtype))
-        loss = F.cross_entropy(logits, labels)
+        loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), clip)

@@ -220,6 +220,24 @@ def test_augment_turns_shifts_and_mirrors() -> None:
     assert 0.3 < left < 0.7
     shifted = augment(images, generator, shift=2)
     assert (shifted.flatten(1).argmax(1) != 40).any()
+    slanted = augment(images, generator, shear=0.5)
+    torch.testing.assert_close(slanted[:, :, 4], images[:, :, 4], atol=1e-4, rtol=0)  # the middle row stays
+
+
+def test_augment_bends_and_changes_colours() -> None:
+    generator = torch.Generator().manual_seed(0)
+    slope = torch.arange(28.0).expand(200, 1, 28, 28)  # a pixel's value is its column, so a change is a way
+    ways = (augment(slope, generator, elastic=0.7) - slope)[..., 4:-4, 4:-4]
+    assert ways.std() == pytest.approx(0.7, rel=0.1)
+    assert (ways[..., 1:] - ways[..., :-1]).std() < 0.3, "neighbours move alike"
+    colours = torch.tensor([0.2, 0.4, 0.6]).view(1, 3, 1, 1).expand(200, 3, 4, 4)
+    changed = augment(colours, generator, colour=0.5)[..., 2, 2]
+    grey = augment(colours[:, 1:2].expand(-1, 3, -1, -1), generator, colour=0.5)[..., 2, 2]
+    assert changed.mean(dim=0).tolist() == pytest.approx([0.2, 0.4, 0.6], abs=0.03)
+    spread = changed[:, 2] - changed[:, 0]
+    assert spread.max() > 0.6
+    assert spread.min() < 0.2
+    torch.testing.assert_close(grey[:, 0], grey[:, 2])
 
 
 @pytest.mark.parametrize(("height", "width"), [(28, 28), (5, 9)])

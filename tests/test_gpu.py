@@ -54,7 +54,9 @@ def test_no_step_waits(
     """There is one copy in an epoch, the order of the images, however many steps it has."""
     digits = ImageData(torch.zeros(SHAPE, dtype=torch.uint8), torch.zeros(512, dtype=torch.long),
                        tuple("0123456789"), "digits", (0.1307,), (0.3081,))  # fmt: skip
-    loader = Loader(digits, 128, "cpu", True, {"degrees": 10.0, "scale": 0.1, "shift": 1.0, "flip": True})
+    loader = Loader(
+        digits, 128, "cpu", True, {"degrees": 10.0, "flip": True, "shear": 0.1, "elastic": 0.7, "colour": 0.1}
+    )
     model, averaged = prepare(vit_mnist(4)), prepare(vit_mnist(4))
 
     def backward(loss: Tensor) -> None:  # autograd's engine asks for a real device, so only its result is made
@@ -73,6 +75,6 @@ def test_no_step_waits(
         optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
         assert optimizers["adamw"].defaults["fused"]
         with Copies() as copies:
-            total = training._train_epoch(model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0)
+            total = training._train_epoch(model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0, 0.1)
     assert total.device.type == "cuda"
     assert copies.count == 1

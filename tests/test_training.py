@@ -219,7 +219,7 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
     """torchrun, gloo, DistributedDataParallel: same global batch, same curve within rounding."""
     arguments = ["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1", "--device", "cpu",
                  "--position-start", "sincos", "--keep-patches", "12", "--learning-rate", "5e-4",
-                 "--optimizer", "muon"]  # fmt: skip
+                 "--optimizer", "muon", "--elastic", "0.5", "--label-smoothing", "0.1"]  # fmt: skip
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     for processes in ("1", "2"):
         command = [*torchrun, processes, "-m", "mnist_vit", *arguments, "--run-dir", str(tmp_path / processes)]
