@@ -69,6 +69,7 @@ def train(
     elastic: float = 0.0,
     colour: float = 0.0,
     keep_patches: int | None = None,
+    full_epochs: int | None = None,
     position_start: str | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -100,7 +101,8 @@ def train(
         shear: augmentation: slant by up to this share.
         elastic: augmentation: bend the picture; its points move by about this many pixels.
         colour: augmentation: change brightness, contrast and saturation by up to this share.
-        keep_patches: patches used of each image in the first three quarters of the epochs, those with ink first.
+        keep_patches: patches used of each image in training, those with ink first; all of them in the last epochs.
+        full_epochs: how many of the last epochs use all patches; default: a quarter of them.
         position_start: sincos starts the position embedding as sines and cosines; left out keeps the model's.
         seed: of everything random.
         run_dir: folder of the run; left out makes a new one under runs/.
@@ -120,6 +122,7 @@ def train(
     check_range(0, 1000, learning_rate=learning_rate, weight_decay=weight_decay, shift=shift, elastic=elastic)
     check_range(0, 0.999999, average=average, scale=scale, shear=shear, colour=colour, label_smoothing=label_smoothing)
     check_range(0, 360, degrees=degrees)
+    check_range(0, epochs, full_epochs=(full := epochs // 4 if full_epochs is None else full_epochs))
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
     save = None if save is None else weights_path(save)
@@ -170,7 +173,7 @@ def train(
     about: Any = {"name": name, "data": train_data.about(), "trained_on": trained_on, "recipe": settings}
 
     def before_epoch(epoch: int) -> None:
-        fast.keep_patches = keep_patches if epoch < 0.75 * epochs else None  # type: ignore[assignment]
+        fast.keep_patches = keep_patches if epoch < epochs - full else None  # type: ignore[assignment]
         model.about = about  # now, so that it is told also if training is stopped half way
 
     how: dict[str, Any] = {key: settings[key] for key in inspect.signature(fit).parameters if key in settings}

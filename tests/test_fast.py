@@ -197,8 +197,11 @@ def test_known_models_are_sped_up_and_others_are_not() -> None:
         speed_up(changed("subclass"), keep_patches=4)
 
 
-def test_the_last_quarter_of_a_training_uses_all_patches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the model ends on pictures of the kind it will read."""
+@pytest.mark.parametrize(("full_epochs", "last"), [(None, 2), (0, 0), (1, 1)])
+def test_the_last_epochs_of_a_training_use_all_patches(
+    full_epochs: int | None, last: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of them if nothing is said, so that the model ends on pictures of the kind it will read."""
     seen = []
 
     def fit(fast: nn.Module, *loaders: Loader, before_epoch: Callable[[int], None], **keywords: object) -> list:
@@ -211,5 +214,5 @@ def test_the_last_quarter_of_a_training_uses_all_patches(monkeypatch: pytest.Mon
     images, labels = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10)
     toy = ImageData(images, labels, tuple("0123456789"), "toy", (0.5,), (0.5,))
     with pytest.raises(KeyboardInterrupt):
-        recipes.train(vit_mnist(7), toy, epochs=8, keep_patches=5)
-    assert seen == [5] * 6 + [None] * 2
+        recipes.train(vit_mnist(7), toy, epochs=8, keep_patches=5, full_epochs=full_epochs)
+    assert seen == [5] * (8 - last) + [None] * last
