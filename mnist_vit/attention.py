@@ -28,15 +28,12 @@ __all__ = ["attention_weights", "head_contributions", "ink_share", "mean_attenti
 def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
     """Keep the attention weights of every forward pass that this thread makes inside the ``with`` block.
 
-    The model computes what it always computes; hooks only ask each attention layer for its weights and keep them.
-    They are gone when the block ends, however it ends. In train mode, torch's attention layers give the weights as
-    attention dropout has left them: rows do not sum to 1, and a warning says so.
+    The model computes what it always computes; hooks, which go when the block ends, only ask each attention layer for
+    its weights. In train mode, torch's layers give them after attention dropout: rows do not sum to 1, and a warning
+    says so.
 
-    Yields:
-        A list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each attention layer passed.
-
-    Raises:
-        ValueError: a layer cannot be asked, gives no weights, or was not called when the model was.
+    Yields a list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each attention layer passed.
+    ValueError: a layer cannot be asked, gives no weights, or was not called when the model was.
     """
     record: list[Tensor] = []
     called: set[nn.Module] = set()
@@ -78,16 +75,14 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
 def attention_weights(
     model: nn.Module, images: Tensor, query: int | None = None, batch_size: int | None = None
 ) -> Tensor:
-    """The attention weights of all layers and heads, in one forward pass, in eval mode.
+    """The attention weights of all layers and heads, in one forward pass, in eval mode; the modes are put back.
 
     Args:
-        model: a Vision Transformer; its modes are put back.
         images: (n, c, h, w), normalised as the model wants them; moved to its device and kind of number.
         query: keep the row of this token only (0: what the class token looks at); None keeps all rows.
         batch_size: images per forward pass, so that many images fit in memory; None takes all at once.
 
-    Returns:
-        (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension if ``query`` is given.
+    Returns (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension for one ``query``.
     """
     if not isinstance(images, Tensor) or images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
         got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
@@ -97,8 +92,6 @@ def attention_weights(
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
     parameter = next(attention_layers(model)[0].parameters())
     check_sizes(batch_size=len(images) if batch_size is None else batch_size)
-    if query is not None and not isinstance(query, int):
-        raise TypeError(f"query must be the number of a token, or None for all, got {query!r}")
     result, done = torch.empty(0), 0
     with eval_mode(model):
         for batch in images.split(batch_size or len(images)):
@@ -116,13 +109,9 @@ def attention_weights(
 
 
 def to_maps(rows: Tensor) -> Tensor:
-    """Rows of weights as little images: the class token left out, patches back in their places.
+    """Rows of weights, such as ``weights[..., 0, :]``, as little images: the patches in their places, no class token.
 
-    Args:
-        rows: (..., seq_length), such as ``weights[..., 0, :]``, what the class token looks at.
-
-    Returns:
-        (..., n_h, n_w) of a square grid of patches.
+    Shape: (..., seq_length) -> (..., n_h, n_w) of a square grid of patches.
     """
     grid = math.isqrt(rows.shape[-1] - 1)
     if grid * grid != rows.shape[-1] - 1:
@@ -136,12 +125,7 @@ def rollout(weights: Tensor) -> Tensor:
     Heads are averaged, the identity is added for the residual connection, rows are made to sum to 1 again, and the
     layers are multiplied. MLPs and values are left out, so this is a summary, not a proof.
 
-    Args:
-        weights: (n, num_layers, num_heads, seq_length, seq_length).
-
-    Returns:
-        (n, seq_length, seq_length); rows sum to 1.
-
+    Shape: (n, num_layers, num_heads, seq_length, seq_length) -> (n, seq_length, seq_length); rows sum to 1.
     Source: Abnar & Zuidema 2020, https://arxiv.org/abs/2005.00928.
     """
     _check_weights(weights)
@@ -156,15 +140,10 @@ def rollout(weights: Tensor) -> Tensor:
 def mean_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
     """How far a head looks: distance in pixels between a patch and those it attends to, weighted by attention.
 
-    The class token is left out, and the rest of each row is made to sum to 1.
+    The class token is left out, and the rest of each row is made to sum to 1. The result is the mean over images and
+    query patches. ``patch_size``: pixels from one patch to the next.
 
-    Args:
-        weights: (n, num_layers, num_heads, seq_length, seq_length).
-        patch_size: pixels from one patch to the next.
-
-    Returns:
-        (num_layers, num_heads), the mean over images and query patches, in pixels.
-
+    Shape: (n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads).
     Source: Dosovitskiy et al. 2020, section 4.5 and figure 7.
     """
     _check_weights(weights)
@@ -180,12 +159,9 @@ def mean_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
 def ink_share(maps: Tensor, pictures: Tensor) -> tuple[Tensor, Tensor]:
     """Share of the attention on patches that hold ink, and the share of patches that do (what chance would give).
 
-    Args:
-        maps: (n, ..., n_h, n_w), see ``to_maps``; each map is made to sum to 1.
-        pictures: (n, c, h, w); a patch holds ink where its largest pixel is above the picture's smallest.
+    A patch holds ink where its largest pixel is above the picture's smallest. Each map is made to sum to 1.
 
-    Returns:
-        (n, ...) and (n,).
+    Shape: maps (n, ..., n_h, n_w), see ``to_maps``, and pictures (n, c, h, w) -> (n, ...) and (n,).
     """
     if maps.dim() < 3 or pictures.dim() != 4 or len(maps) != len(pictures):
         raise ValueError("maps must be (n, ..., n_h, n_w) and pictures (n, c, h, w) of the same n images, got "
@@ -200,14 +176,11 @@ def ink_share(maps: Tensor, pictures: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-    """What each head adds to the output of an attention layer, exactly, in eval mode.
+    """What each head adds to the output of an attention layer, exactly, in eval mode; and the layer's bias.
 
     The output projection is linear, so it can be applied to each head alone: A_h V_h times the columns of the
-    projection that belong to head h.
-
-    Returns:
-        Contributions, (n, num_heads, seq_length, hidden_dim), and the bias, (hidden_dim,): their sum over heads
-        plus the bias is the layer's output.
+    projection that belong to head h. (n, num_heads, seq_length, hidden_dim), summed over heads, plus the bias,
+    (hidden_dim,), is the layer's output.
     """
     layers = attention_layers(model)
     if not 0 <= layer < len(layers):
@@ -257,15 +230,12 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
     if layers:
         problem = (f"has {len(others)} attention layers of another kind ({type(others[0]).__name__}) beside the "
                    f"{len(layers)} that can be asked for weights")  # fmt: skip
-    marks = {name for part in (*parts, getattr(model, "config", None)) for name in _SWITCHES if hasattr(part, name)}
-    switch = next((text for name, text in _SWITCHES.items() if name in marks), _NO_SWITCH)
-    raise ValueError(f"{type(model).__name__} {problem}. {switch}")
+    raise ValueError(f"{type(model).__name__} {problem}. {OTHERS}")
 
 
+OTHERS = (
+    "torchvision's vit_* and this course's models can be asked. Hugging Face: load with "
+    'attn_implementation="eager" and call with output_attentions=True. timm: set fused_attn = False in the attention '
+    "layers and hook attn_drop, whose input they are. Convolutions have none, windows (Swin) none over all the picture"
+)
 _KEYS = ("qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn")  # what others call the layer that makes keys
-_SWITCHES = {  # what the models of others are known by, and how they give their weights
-    "output_attentions": 'In Hugging Face: load with attn_implementation="eager" and call with output_attentions=True',
-    "fused_attn": "In timm: set fused_attn = False in the attention layers and hook attn_drop, whose input they are",
-    "relative_position_bias_table": "It attends within small windows: no weights reach over the whole picture",
-}
-_NO_SWITCH = "torchvision's vit_* and this course's models have; convolutional networks have none"

@@ -255,10 +255,10 @@ class LikeTimm(nn.Module):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: models.swin_t(), "SwinTransformer has no nn.MultiheadAttention.*within small windows"),
-        (lambda: models.maxvit_t(), "MaxVit has no nn.MultiheadAttention.*within small windows"),
-        (models.resnet18, "ResNet has no nn.MultiheadAttention.*convolutional networks have none"),
-        (lambda: models.convnext_tiny(), "ConvNeXt has no nn.MultiheadAttention.*convolutional networks have none"),
+        (lambda: models.swin_t(), "SwinTransformer has no nn.MultiheadAttention.*windows"),
+        (lambda: models.maxvit_t(), "MaxVit has no nn.MultiheadAttention.*windows"),
+        (models.resnet18, "ResNet has no nn.MultiheadAttention.*Convolutions have none"),
+        (lambda: models.convnext_tiny(), "ConvNeXt has no nn.MultiheadAttention.*Convolutions have none"),
         (LikeHuggingFace, 'attn_implementation="eager" and call with output_attentions=True'),
         (LikeTimm, "set fused_attn = False in the attention layers and hook attn_drop"),
         (lambda: nn.Sequential(LikeTimm()), "set fused_attn = False"),
