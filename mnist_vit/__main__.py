@@ -18,13 +18,9 @@ from .errors import DataError, WeightsError
 from .files import say
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": recipes.demo,
-    "notebooks": recipes.copy_notebooks,
-    "evaluate": recipes.evaluate,
-    "attention": recipes.visualize_attention,
-    "predict": recipes.predict,
-    "train": recipes.train,
-}
+    "demo": recipes.demo, "notebooks": recipes.copy_notebooks, "evaluate": recipes.evaluate,
+    "attention": recipes.visualize_attention, "predict": recipes.predict, "train": recipes.train,
+}  # fmt: skip
 IN_PYTHON_ONLY = ("transform", "classes")  # for models that no file describes
 
 
@@ -59,11 +55,12 @@ def _parser() -> argparse.ArgumentParser:
                                      "it, measure it, and see what its attention heads look at.")  # fmt: skip
     parser.add_argument("--version", action="version", version=f"mnist-vit {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    described: dict[str, str] = {}  # what a recipe does not describe is as in the one before it
     for name, function in COMMANDS.items():
         text = inspect.getdoc(function) or ""
         first = text.partition("\n")[0]
-        command = commands.add_parser(name, help=first, description=text.partition("\nArgs:")[0])
-        described = dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE))
+        command = commands.add_parser(name, help=first, description=text.partition("\nArgs")[0])
+        described |= dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE))
         for key, parameter in inspect.signature(function, eval_str=True).parameters.items():
             help_text = re.sub(r"\s+", " ", described[key]).replace("%", "%%")
             if key == "data":

@@ -109,17 +109,10 @@ class Loader:
     """
 
     def __init__(
-        self,
-        data: ImageData,
-        batch_size: int,
-        device: torch.device | str = "cpu",
-        shuffle: bool = False,
-        augmentation: dict[str, float] | None = None,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        self, data: ImageData, batch_size: int, device: torch.device | str = "cpu", shuffle: bool = False,
+        augmentation: dict[str, float] | None = None, seed: int = 0, rank: int = 0, world_size: int = 1,
         dtype: torch.dtype = torch.float32,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if not isinstance(batch_size, int) or batch_size < 1 or batch_size % world_size != 0:
             raise ValueError(f"batch_size must be a positive multiple of the {world_size} processes, got {batch_size}")
         if len(data) == 0:
@@ -151,18 +144,16 @@ class Loader:
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
 
 
-def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None, **folder: Any) -> ImageData:
-    """Load a data set by its name (see ``datasets.DATA_SETS``), or a folder of images with keywords of ``load_folder``.
+def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None, *folder: Any) -> ImageData:
+    """Load a data set by its name (see ``datasets.DATA_SETS``), or a folder of images with options of ``load_folder``.
 
     Raises DataError if there is no such data, or if it is damaged, or missing and not to be had.
     """
     if isinstance(data, ImageData):
         return data
-    if not isinstance(data, str | Path):
-        raise TypeError(f"data must be a name, the path of a folder or ImageData, got {type(data).__name__}")
     if data not in DATA_SETS:
         if Path(data).expanduser().is_dir():
-            return load_folder(data, split, **folder)
+            return load_folder(data, split, *folder)
         raise DataError(f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images")
     known = DATA_SETS[str(data)]
     if split not in known.splits:
@@ -173,16 +164,17 @@ def load_data(data: str | Path | ImageData, split: str, root: str | Path | None 
 
 def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) -> None:
     """Raise DataError where a Vision Transformer does not take these images or, if labelled, not as many classes."""
-    channels, height, width = data.images.shape[1:]
-    size, classes = getattr(model, "image_size", None), getattr(model, "num_classes", None) if labelled else None
-    for what, has, needs in (
-        ("pixels in a column", height, size),
-        ("pixels in a row", width, size),
-        ("channels", channels, getattr(getattr(model, "conv_proj", None), "in_channels", None)),
-        ("classes", len(data.classes), classes),
-    ):
+    size, channels = pixels_of(model, None, None)
+    needed = (channels, size, size, getattr(model, "num_classes", None) if labelled else None)
+    names = ("channels", "pixels in a column", "pixels in a row", "classes")
+    for name, has, needs in zip(names, (*data.images.shape[1:], len(data.classes)), needed, strict=True):
         if isinstance(needs, int) and has != needs:
-            raise DataError(f"{data.name}: {has} {what}, the model needs {needs}")
+            raise DataError(f"{data.name}: {has} {name}, the model needs {needs}")
+
+
+def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:
+    """Height and width of the images that a model takes, and their channels; these where it does not say."""
+    return getattr(model, "image_size", size), getattr(getattr(model, "conv_proj", None), "in_channels", channels)
 
 
 def load_embedded(split: str = "all") -> ImageData:
@@ -214,8 +206,6 @@ def load_folder(
     be read is skipped and named in a warning, with the reasons. Loose pictures are one class, if the split is "all".
     DataError: no such split, fewer than two classes, nothing that can be read, or more than fits in memory.
     """
-    if split not in (known := ("all", "train", "validation", "test")):
-        raise ValueError(unknown("split", split, known))
     check_sizes(image_size=image_size)
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 for grey or 3 for colour, got {channels!r}")

@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .data import ImageData, Prepare, load_data, load_folder
+from .data import ImageData, Prepare, load_data, load_folder, pixels_of
 from .datasets import DATA_SETS
-from .errors import NOT_FINITE
 from .modes import eval_mode
 from .pictures import picture_to_tensor
 from .weights import about_of, load_model, load_weights
 
-__all__ = ["as_picture", "find_device", "get_ready", "load_for", "name_of", "picture_form", "place", "start_processes",
-           "try_once", "unseen_split", "warn_of"]  # fmt: skip
+__all__ = ["as_picture", "find_device", "get_ready", "load_for", "picture_form", "place", "start_processes", "try_once",
+           "unseen_split", "warn_of"]  # fmt: skip
 
 
 def get_ready(
@@ -35,7 +34,7 @@ def get_ready(
         model.about = _describe(weights)
     elif weights is not None:
         load_weights(model, weights)
-    about = about_of(model)
+    about = {"name": type(model).__name__} | about_of(model)
     if classes is not None:
         about = about | {"data": about.get("data", {}) | {"classes": list(classes)}}
     return model, about
@@ -47,10 +46,6 @@ def _describe(weights: Any) -> Any:  # what a torchvision weights enum knows
     data |= {"mean": list(how.mean), "std": list(how.std), "size": how.crop_size[0], "resize": how.resize_size[0]}
     data["interpolation"] = how.interpolation.value
     return {"name": type(weights).__name__.removesuffix("_Weights").lower(), "data": data, "trained_on": [weights.name]}
-
-
-def name_of(model: nn.Module, about: dict[str, Any]) -> str:  # what to call it
-    return about.get("name") or type(model).__name__
 
 
 def load_for(
@@ -68,22 +63,20 @@ def load_for(
         images = load_folder(data, split, size, channels, form)
         return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
 
-    size, channels = getattr(model, "image_size", 224), getattr(getattr(model, "conv_proj", None), "in_channels", 3)
-
     def show(picture: Any) -> Tensor:
         one = transform(picture.convert("RGB"))
         if made is not None:
             made.append(one)
         return as_picture(one)
 
-    return load_folder(data, split, size, channels, show)
+    return load_folder(data, split, *pixels_of(model, 224), show)
 
 
 def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     """The function that brings a Pillow image into the model's form; ValueError if that is not known."""
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
-        raise ValueError(f"how pictures are prepared for this {name_of(model, about)}, and its classes, are not known: "
+        raise ValueError(f"how pictures are prepared for this {about['name']}, and its classes, are not known: "
                          "give what it was loaded from, a file or torchvision's enum (weights=ViT_B_16_Weights."
                          "IMAGENET1K_V1), or transform= and classes=")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
@@ -110,9 +103,9 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
     return "validation" if seen or (folder / "train").is_dir() else "all"
 
 
-def warn_of(model: nn.Module, about: dict[str, Any], images: ImageData) -> None:
+def warn_of(about: dict[str, Any], images: ImageData) -> None:
     """Warn where a result would not mean what it seems to: other classes, or images that the model was trained on."""
-    name, known = name_of(model, about), about.get("data", {}).get("classes", images.classes)
+    name, known = about["name"], about.get("data", {}).get("classes", images.classes)
     if tuple(known) != images.classes and len(known) == len(images.classes):
         theirs, ours = (", ".join(names[:4]) + (", …" if len(names) > 4 else "") for names in (known, images.classes))
         warnings.warn(f"{name} knows the classes {theirs}, and {images.name} have {ours}: equal numbers do not mean "
@@ -133,8 +126,6 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> None:
     if got != (len(images), classes):
         raise ValueError(f"the model must answer images (n, c, h, w) with logits (n, {classes}), one for each class: "
                          f"it answers {tuple(images.shape)} with {got}")  # fmt: skip
-    if not logits.isfinite().all():
-        raise ValueError(NOT_FINITE)
 
 
 def place(model: nn.Module) -> dict[str, Any]:
@@ -148,9 +139,7 @@ def find_device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        number = torch.zeros((), device=name)
-        number.item()  # meta has no numbers
-        return number.device
+        return torch.zeros((), device=name).device
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f'there is no device "{name}" here: use cpu, or leave it out') from error
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import DataError, printable
+from .errors import DataError, printable, unknown
 from .modes import progress
 
 __all__ = ["digit_to_tensor", "open_picture", "picture_to_tensor", "read_folder"]
@@ -22,13 +22,9 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # of what Pillow knows; for EPS it wou
 def read_folder(
     folder: str | Path, split: str, image_size: int, channels: int, prepare: Callable[[Any], Tensor] | None = None
 ) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
-    """Read one subfolder of pictures per class; see ``data.load_folder``.
+    """Read one subfolder of pictures per class; see ``data.load_folder``, also for its DataError.
 
-    Returns:
-        uint8 (n, channels, image_size, image_size); int64 (n,); the names of the classes; which pictures, in words.
-
-    Raises:
-        DataError: no such folder or split, fewer than two classes, or nothing that can be read.
+    Returns uint8 (n, channels, image_size, image_size); int64 (n,); the names of the classes; which pictures, in words.
     """
     folder = Path(folder).expanduser()
     source, held_out = _find_split(folder, split)
@@ -69,8 +65,7 @@ def read_folder(
 def open_picture(path: str | Path) -> Any:
     """A PNG, JPEG, WebP or BMP file as a Pillow image, 8 bits a channel, turned as its camera says, on white paper.
 
-    Raises:
-        DataError: with the reason, for everything else: other formats, animations, damage, far too many pixels.
+    DataError, with the reason, for everything else: other formats, animations, damage, far too many pixels.
     """
     from PIL import Image, ImageOps
 
@@ -161,17 +156,16 @@ def _find_split(folder: Path, split: str) -> tuple[Path, bool | None]:
     """Where a split lies, and whether to take every tenth picture (True), all others (False) or all (None)."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder")
-    if not _subfolders(folder / "train"):  # a folder called train that holds pictures is a class
-        if split == "test":
-            raise DataError(f"{folder} has no folder test/: name the split all, train or validation")
-        return folder, None if split == "all" else split == "validation"
-    if split == "all":
-        raise DataError(f"{folder} has splits of its own: name the split train, validation or test")
-    if split != "test" and not (folder / "validation").is_dir():
-        return folder / "train", split == "validation"
-    if not (folder / split).is_dir():
-        raise DataError(f"{folder} has no folder {split}/: name the split train or validation")
-    return folder / split, None
+    splits: dict[str, Any] = {"all": (folder, None), "train": (folder, False), "validation": (folder, True)}
+    if _subfolders(train := folder / "train"):  # a folder called train that holds pictures is a class
+        splits = {"train": (train, False), "validation": (train, True)}
+        if (folder / "validation").is_dir():
+            splits = {"train": (train, None), "validation": (folder / "validation", None)}
+        if (folder / "test").is_dir():
+            splits["test"] = folder / "test", None
+    if split not in splits:
+        raise DataError(f"{folder}: {unknown('split', split, splits)}")
+    return splits[split]
 
 
 def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from . import facts
 from .attention import attention_layers
-from .data import ImageData, Loader, augment, check_fit, load_data, normalise
+from .data import ImageData, Loader, augment, check_fit, load_data, normalise, pixels_of
 from .datasets import DATA_SETS
 from .errors import check_range, check_sizes, printable, unknown
 from .evaluation import Evaluation, History, evaluate_model
@@ -50,36 +50,15 @@ class Page(type(Path())):  # type: ignore[misc]
 
 
 def train(
-    model: nn.Module | str,
-    data: str | Path | ImageData = "auto",
-    *,
-    weights: str | Path | None = None,
-    epochs: int = 10,
-    batch_size: int = 64,
-    learning_rate: float = 3e-3,
-    weight_decay: float = 0.1,
-    average: float = 0.999,
-    optimizer: str = "adamw",
-    label_smoothing: float = 0.0,
-    degrees: float = 10.0,
-    scale: float = 0.1,
-    shift: float = 1.0,
-    flip: bool = False,
-    shear: float = 0.0,
-    elastic: float = 0.0,
-    colour: float = 0.0,
-    keep_patches: int | None = None,
-    full_epochs: int | None = None,
-    position_start: str | None = None,
-    seed: int = 0,
-    run_dir: str | Path | None = None,
-    checkpoint_every: int = 1,
-    resume: bool = False,
-    tensorboard: bool = False,
-    save: str | Path | None = None,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> History:
+    model: nn.Module | str, data: str | Path | ImageData = "auto", *, weights: str | Path | None = None,
+    epochs: int = 10, batch_size: int = 64, learning_rate: float = 3e-3, weight_decay: float = 0.1,
+    average: float = 0.999, optimizer: str = "adamw", label_smoothing: float = 0.0,
+    degrees: float = 10.0, scale: float = 0.1, shift: float = 1.0, flip: bool = False,
+    shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0,
+    keep_patches: int | None = None, full_epochs: int | None = None, position_start: str | None = None, seed: int = 0,
+    run_dir: str | Path | None = None, checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False,
+    save: str | Path | None = None, root: str | Path | None = None, device: str | None = None,
+) -> History:  # fmt: skip
     """Train a model and keep the run in a folder.
 
     Args:
@@ -135,16 +114,13 @@ def train(
         model = _build(model, seed)
     elif not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {name}")
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError(f"{name} has no parameters that could be trained")
     if position_start not in (None, "sincos"):
         raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
 
     if data == "auto":
         data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
-    size, channels = getattr(model, "image_size", 32), getattr(getattr(model, "conv_proj", None), "in_channels", 3)
-    form = {"image_size": size, "channels": channels}
-    train_data, validation_data = (load_data(data, split, root, **form) for split in ("train", "validation"))
+    form = pixels_of(model)
+    train_data, validation_data = (load_data(data, split, root, *form) for split in ("train", "validation"))
     if built:  # as many classes as there are; any folder of images can be learnt
         model = _build(name, seed, len(train_data.classes)).to(facts.find_device(device))
     where = facts.place(model)
@@ -154,10 +130,7 @@ def train(
         load_weights(model, weights)
     facts.try_once(model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes))
     if position_start == "sincos":
-        try:
-            sincos_positions(model)
-        except AttributeError as error:
-            raise ValueError(f"position_start needs the attributes of our VisionTransformer: {error}") from error
+        sincos_positions(model)
     fast = speed_up(model, keep_patches)
     folder = Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if save is not None and main:
@@ -180,16 +153,12 @@ def train(
     config = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings}
     history = fit(fast, train_loader, validation_loader, before_epoch=before_epoch, run_dir=folder, resume=resume,
                   config=config, **how)  # fmt: skip
-    command = {"command": _command(name, settings | {"data": data, "save": save})} if built else {}
-    model.about = about | {
-        "seed": seed,
+    told = built and isinstance(data, str | Path)
+    model.about = about | ({"command": _command(name, settings | {"data": data, "save": save})} if told else {}) | {
         "metrics": {"validation": {"on": validation_data.name, "accuracy": history[-1]["validation_accuracy"]}},
-        "seconds": round(sum(row["seconds"] for row in history)),
-        "threads": torch.get_num_threads(),
-        "date": time.strftime("%Y-%m-%d"),
-        **(command if isinstance(data, str | Path) else {}),
-        "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
-    }
+        "seed": seed, "seconds": round(sum(row["seconds"] for row in history)), "date": time.strftime("%Y-%m-%d"),
+        "threads": torch.get_num_threads(), "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
+    }  # fmt: skip
     if main:
         save_weights(model, folder / "weights.pth")
         if save is not None:
@@ -198,16 +167,10 @@ def train(
 
 
 def evaluate(
-    model: nn.Module | str = "vit_mnist",
-    data: str | Path | ImageData = "embedded",
-    *,
-    weights: str | Path | None = None,
-    split: str | None = None,
-    batch_size: int = 250,
-    record: bool = False,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> Evaluation:
+    model: nn.Module | str = "vit_mnist", data: str | Path | ImageData = "embedded", *,
+    weights: str | Path | None = None, split: str | None = None, batch_size: int = 250, record: bool = False,
+    root: str | Path | None = None, device: str | None = None,
+) -> Evaluation:  # fmt: skip
     """Classify images with a model, print accuracy and confusion matrix, and return all that was found.
 
     Args:
@@ -229,7 +192,7 @@ def evaluate(
     model, about = facts.get_ready(model, weights, device)
     images = facts.load_for(model, about, data, split, root)
     check_fit(model, images)
-    facts.warn_of(model, about, images)
+    facts.warn_of(about, images)
     loader = Loader(images, batch_size, **facts.place(model))
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
@@ -243,34 +206,22 @@ def evaluate(
 
 
 def visualize_attention(
-    model: nn.Module | str = "vit_mnist",
-    data: str | Path | ImageData = "embedded",
-    *,
-    weights: str | Path | None = None,
-    transform: Callable[[Any], Tensor] | None = None,
-    classes: Sequence[str] | None = None,
-    split: str | None = None,
-    per_class: int = 2,
-    batch_size: int = 50,
-    out: str | Path | None = None,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> Page:
+    model: nn.Module | str = "vit_mnist", data: str | Path | ImageData = "embedded", *,
+    weights: str | Path | None = None, transform: Callable[[Any], Tensor] | None = None,
+    classes: Sequence[str] | None = None, split: str | None = None, per_class: int = 2, batch_size: int = 50,
+    out: str | Path | None = None, root: str | Path | None = None, device: str | None = None,
+) -> Page:  # fmt: skip
     """Write the attention maps of some images of each class, and a page to browse them, whose path is returned.
 
-    Args:
+    Args, beside those of ``evaluate``:
         model: a Vision Transformer, used where it is; or weights by name or file.
         data: a data set, or a folder of images, which need no classes.
-        weights: as in evaluate.
         transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
             preparation is not known.
         classes: names of the model's classes, if they are not known.
-        split: which part; default: as in evaluate.
         per_class: images of each class.
         batch_size: images in a forward pass; fewer need less memory.
         out: the folder to write to, with a folder <class>_<index> for each image; default: runs/attention/.
-        root: where the data lies; default: MNIST_VIT_DATA, else data/.
-        device: where a model given by name is put; default: GPU if available.
     """
     check_sizes(per_class=per_class, batch_size=batch_size)
     model, about = facts.get_ready(model, weights, device, classes)
@@ -280,7 +231,7 @@ def visualize_attention(
     labelled = named == images.classes  # else there is no truth to compare with
     check_fit(model, images, labelled)
     if transform is None:
-        facts.warn_of(model, about, images)
+        facts.warn_of(about, images)
     chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
 
     def prepared(some: Tensor) -> Tensor:
@@ -297,35 +248,25 @@ def visualize_attention(
             truth = images.labels[some].tolist() if labelled else None
             called = names[part : part + batch_size]
             save_attention_images(model, prepared(some), images.images[some], called, new, named, truth)
-        write_gallery(new, names, f"Where {facts.name_of(model, about)} looks: {images.name}")
+        write_gallery(new, names, f"Where {about['name']} looks: {images.name}")
     page = Page(folder / "index.html")
     print(f"attention maps of {len(names)} images: {page}")
     return page
 
 
 def predict(
-    picture: str | Path,
-    model: nn.Module | str = "vit_mnist",
-    *,
-    weights: str | Path | None = None,
-    transform: Callable[[Any], Tensor] | None = None,
-    classes: Sequence[str] | None = None,
-    out: str | Path | None = None,
-    device: str | None = None,
-) -> Tensor:
+    picture: str | Path, model: nn.Module | str = "vit_mnist", *, weights: str | Path | None = None,
+    transform: Callable[[Any], Tensor] | None = None, classes: Sequence[str] | None = None,
+    out: str | Path | None = None, device: str | None = None,
+) -> Tensor:  # fmt: skip
     """Classify one picture file: print the five likeliest classes and write its attention maps.
 
     A drawn digit is brought into MNIST's form first: white on black, 20 pixels large, in the middle of 28. Returns the
     probability of each class, (k,).
 
-    Args:
+    Args, beside those of ``visualize_attention``:
         picture: an image file.
-        model: a Vision Transformer, used where it is; or weights by name or file.
-        weights: as in evaluate.
-        transform: as in visualize_attention.
-        classes: as in visualize_attention.
         out: the folder for the maps; default: runs/predictions/.
-        device: where a model given by name is put; default: GPU if available.
     """
     model, about = facts.get_ready(model, weights, device, classes)
     opened, data = open_picture(picture), about.get("data", {})

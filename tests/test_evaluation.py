@@ -253,9 +253,7 @@ def test_any_class_can_be_trained(tmp_path: Path) -> None:
     ("model", "how", "said"),
     [
         (OwnModel(9), {}, r"logits \(n, 10\), one for each class: it answers \(2, 1, 28, 28\) with \(2, 9\)"),
-        (OwnModel(), {"position_start": "sincos"}, "position_start"),
         (OwnModel(), {"keep_patches": 3}, "keep_patches works with the unchanged VisionTransformer"),
-        (nn.Flatten(), {}, "has no parameters"),
     ],
 )
 def test_what_a_training_needs_is_checked_before_the_first_epoch(

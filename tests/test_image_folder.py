@@ -198,7 +198,7 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
         (("one",), 3, "all", "has pictures in 1 subfolders: one. It needs"),
         (("a", "b"), 0, "all", "has pictures in 0 subfolders"),
         (("a", "b"), 9, "validation", "has too few pictures for the split validation: every tenth"),
-        (("a", "b"), 2, "test", "has no folder test/"),
+        (("a", "b"), 2, "test", 'there is no split "test".*: name one of all, train, validation'),
     ],
 )
 def test_folders_that_cannot_be_used(classes: tuple, n: int, split: str, said: str, tmp_path: Path) -> None:
