@@ -11,21 +11,6 @@ from .weights import load_model, load_weights, save_weights
 
 __version__ = "1.0.0"
 
-__all__ = [
-    "MLP",
-    "Encoder",
-    "EncoderBlock",
-    "MLPBlock",
-    "MultiHeadAttention",
-    "VisionTransformer",
-    "attention_weights",
-    "evaluate",
-    "load_model",
-    "load_weights",
-    "predict",
-    "record_attention",
-    "save_weights",
-    "train",
-    "visualize_attention",
-    "vit_mnist",
-]
+__all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "attention_weights",
+           "evaluate", "load_model", "load_weights", "predict", "record_attention", "save_weights", "train",
+           "visualize_attention", "vit_mnist"]  # fmt: skip

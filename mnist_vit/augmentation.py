@@ -12,23 +12,16 @@ __all__ = ["augment"]
 
 
 def augment(
-    images: Tensor,
-    generator: torch.Generator,
-    degrees: float = 0.0,
-    scale: float = 0.0,
-    shift: float = 0.0,
-    flip: bool = False,
-    shear: float = 0.0,
-    elastic: float = 0.0,
-    colour: float = 0.0,
-) -> Tensor:
+    images: Tensor, generator: torch.Generator, degrees: float = 0.0, scale: float = 0.0, shift: float = 0.0,
+    flip: bool = False, shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0,
+) -> Tensor:  # fmt: skip
     """Turn, stretch and shift every image of a batch a little, each in its own way.
 
     Args:
         images, generator: float, (n, c, h, w), around which is 0; and random numbers, on the CPU.
-        degrees, scale, shift: turn, stretch (0.1 for 10 %) and move (in pixels) by up to this much either way.
+        degrees, scale, shift, shear: turn, stretch (0.1 for 10 %), move (in pixels) and slant (0.1 for 10 %) by up to
+            this much either way.
         flip: mirror every second image, left and right.
-        shear: slant by up to this share either way.
         elastic: bend: each point of the picture moves on its own, like its neighbours, by about this many pixels.
         colour: brightness, contrast and saturation change by up to this share either way.
     """

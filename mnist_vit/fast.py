@@ -24,10 +24,8 @@ class FastVisionTransformer(nn.Module):
     The state_dict is the model's own: training the wrapper trains the model. Logits and gradients are equal to the
     plain model's within 1e-5 x max(1, largest logit), except while training with ``keep_patches``.
 
-    Args:
-        model: the model to run; it is not changed.
-        keep_patches: how many patches of each picture to use while training: those with ink first, the rest drawn
-            at random; None uses all. Evaluation always uses all.
+    ``keep_patches`` says how many patches of each picture to use while training: those with ink first, the rest drawn
+    at random; None uses all. Evaluation always uses all.
 
     Shape: (n, c, h, w) -> (n, num_classes).
     """
@@ -69,9 +67,8 @@ class FastVisionTransformer(nn.Module):
     def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
         """Those with ink first, then a random choice of the blank ones, the same places in the whole batch.
 
-        Returns:
-            The patches chosen, (n, keep_patches, hidden_dim), and what is added to the score of each token, class token
-            first, (n, 1, 1, 1 + keep_patches): the logarithm of how many of its kind, ink or blank, it stands for.
+        With the patches chosen, (n, keep_patches, hidden_dim), goes what is added to the score of each token, class
+        token first, (n, 1, 1, 1 + keep_patches): the logarithm of how many of its kind, ink or blank, it stands for.
         """
         # (n, c, h, w) -> (n, n_h * n_w): a patch has ink where its largest and smallest pixels differ, rounding aside
         p = self.patch_size
@@ -90,9 +87,7 @@ def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
 
     Known are Vision Transformers of this package and of torchvision, unchanged: no other class in the encoder, no
     other forward or kind of attention (its tokens in another dimension, no biases), no hook that wants to be called.
-
-    Raises:
-        ValueError: ``keep_patches`` is asked for, and the model is not known.
+    ValueError: ``keep_patches`` is asked for, and the model is not known.
     """
     known = type(model).__name__ == "VisionTransformer" and all(_is_known(module) for module in model.modules())
     if known and all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers):
@@ -142,12 +137,7 @@ def _attend_once(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor
     return attention.out_proj(values.flatten(1)).unsqueeze(1)
 
 
-def _apply_block(
-    block: nn.Module,
-    x: Tensor,
-    bias: Tensor | None,
-    attend: Callable[[nn.Module, Tensor, Tensor | None], Tensor] = _attend,
-) -> Tensor:
+def _apply_block(block: nn.Module, x: Tensor, bias: Tensor | None, attend: Callable[..., Tensor] = _attend) -> Tensor:
     """An encoder block for the tokens that ask: (n, s, hidden_dim) -> (n, s or 1, hidden_dim)."""
     y = attend(block.self_attention, block.ln_1(x), bias)
     x = x[:, : y.shape[1]] + block.dropout(y)

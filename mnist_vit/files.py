@@ -98,13 +98,9 @@ def _not_written(path: Path, error: OSError) -> OSError:
 def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Path | None = None) -> Path:
     """Write a file so that a crash leaves either the old file or the new one, never half of one.
 
-    Args:
-        path: the file; missing folders are made.
-        write: is given an open binary file and writes the content.
-        before: the old file gets this name; a crash just then leaves it under this name only.
-
-    Raises:
-        OSError: the disk is full, the folder is read-only, ...; nothing half written is left behind.
+    Missing folders are made; ``write`` is given an open binary file. The old file gets the name ``before``, if there is
+    one; a crash just then leaves it under this name only. OSError: the disk is full, the folder is read-only, ...;
+    nothing half written is left behind.
     """
     path = Path(path)
     part = part_beside(path)

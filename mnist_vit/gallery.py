@@ -31,9 +31,9 @@ OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.
 def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in; at the end of the ``with`` block its content takes the place of what is in ``folder``.
 
-    Image folders are swapped as a whole, and a new page takes those it does not show away, so that what is there is of
-    one model. Files that are not ours stay. If the block fails, or the process dies in it, all is as before; if it dies
-    while it swaps, the next one ends that first. Threads and processes may share a folder: the last one is seen.
+    Image folders are swapped as a whole, and a new page takes away those it does not show. Files that are not ours
+    stay. If the block fails, or the process dies in it, all is as before; if it dies while it swaps, the next one ends
+    that first. Threads and processes may share a folder: the last one is seen.
     """
     folder = Path(folder)
     part = part_beside(folder / "any")
@@ -89,31 +89,16 @@ def save_attention_images(
     and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The maps are the class
     token's rows; with ``pool="mean"``, the mean over the patches' rows. ``replacing`` says what becomes of older files.
 
-    Args:
-        model: a Vision Transformer.
-        images: (n, c, h, w), normalised as the model wants them.
-        pictures: uint8, (n, c, h, w), as a person should see them.
-        names: a folder name for each image.
-        folder: where the folders go.
-        classes: names of the classes.
-        labels: the truth, if it is known.
+    ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see them, both
+    (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth, if it is known.
 
-    Returns:
-        The content of each ``attention.json``.
-
-    Raises:
-        ValueError: images, pictures, names and labels do not belong together, a name is no plain folder name, or the
-            model answers nan.
+    Returns the content of each ``attention.json``. ValueError: images, pictures, names and labels do not belong
+    together, or the model answers nan.
     """
     attention_layers(model)
     n = len(images), len(pictures), len(names), len(names if labels is None else labels)
     if len(set(n)) != 1:
         raise ValueError("there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*n))
-    if pictures.dtype != torch.uint8 or pictures.dim() != 4:
-        raise ValueError(f"pictures must be uint8 (n, c, h, w), got {pictures.dtype} {tuple(pictures.shape)}")
-    for name in names:
-        if name in ("", "..") or name != Path(name).name:
-            raise ValueError(f"names must be plain folder names, got {name!r}")
     with torch.no_grad(), eval_mode(model):
         logits = model(images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():
@@ -126,11 +111,13 @@ def save_attention_images(
     rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1))
     shares, chance = ink_share(maps, pictures.cpu())
 
+    from torchvision.transforms.v2.functional import to_pil_image
+
     results = []
     with replacing(folder) as new:
         for i, name in enumerate(names):
             target = new / name
-            _write_png(target / "image.png", _picture(pictures[i].cpu()))
+            _write_png(target / "image.png", to_pil_image(pictures[i].cpu()))
             scales = []
             for layer, layer_maps in enumerate(maps[i]):
                 low, high = float(layer_maps.min()), float(layer_maps.max())
@@ -160,28 +147,24 @@ def save_attention_images(
 def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
     """Write ``index.html``: all pictures inside it, plain HTML, no network, readable by keyboard and in the dark.
 
-    Args:
-        folder: where ``save_attention_images`` has written a folder for each image.
-        names: those of the folders; of many, the page shows 500 at most, which a browser opens at once.
-        title: the heading of the page.
+    It shows what ``save_attention_images`` has written to the folders ``names`` in ``folder``; of many, 500 at most,
+    which a browser opens at once.
     """
-    folder = Path(folder)
-    sections: list[str] = []
-    links: list[str] = []
-    query = "class token"
+    folder, query = Path(folder), "class token"
+    sections, links = "", ""
     part = names[:: len(names) // 501 + 1]
     title += f", {len(part)} of {len(names)} images: all are in the folders" if len(part) < len(names) else ""
-    for name in part:
+    for number, name in enumerate(part):
         drawn = json.loads((folder / name / "attention.json").read_text(encoding="utf-8"))
         query = drawn["query"]
         truth = "" if drawn["label"] is None else f", truth {drawn['label']}"
-        head = f"{name}: read as {drawn['prediction']} with probability {drawn['probability']:.3f}{truth}"
+        said = f"{name}: read as {drawn['prediction']} with probability {drawn['probability']:.3f}{truth}"
         shown = [("image.png", f"the image {name}", "image")]
         for layer, heads in enumerate(drawn["share_of_attention_on_ink"]):
-            for number, share in enumerate(heads):
-                most = _brightest(drawn["layers_heads_rows_columns"][layer][number])
-                text = f"layer {layer}, head {number}: {share:.0%} on ink, {most}"
-                shown.append((f"layer_{layer}_head_{number}.png", f"attention of the {query}, {text}", text))
+            for head, share in enumerate(heads):
+                most = _brightest(drawn["layers_heads_rows_columns"][layer][head])
+                text = f"layer {layer}, head {head}: {share:.0%} on ink, {most}"
+                shown.append((f"layer_{layer}_head_{head}.png", f"attention of the {query}, {text}", text))
         text = f"rollout: {_brightest(drawn['rollout'])}"
         shown.append(("rollout.png", f"attention of the {query} over all layers, {text}", text))
         figures = "".join(
@@ -191,9 +174,9 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
             for file, alt, text in shown
         )
         note = f"{drawn['share_of_patches_with_ink']:.0%} of the patches hold ink."
-        links.append(f'<a href="#image-{len(links)}">{html.escape(name)}</a>')
-        sections.append(f'<section id="image-{len(sections)}"><h2>{html.escape(head)}</h2><p>{note}</p>'
-                        f"<div>{figures}</div></section>\n")  # fmt: skip
+        links += f'<a href="#image-{number}">{html.escape(name)}</a>'
+        sections += f'<section id="image-{number}"><h2>{html.escape(said)}</h2><p>{note}</p>'
+        sections += f"<div>{figures}</div></section>\n"
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -203,28 +186,20 @@ def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
         f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
         f"<p>Each map shows where the {query} looks: bright is much, dark little, one colour scale within a layer. "
         "The weights of a map, with that of the class token itself, sum to 1. Layers, heads, rows and columns count "
-        f'from 0.</p>\n<nav aria-label="images">{"".join(links)}</nav>\n'
-        f"<main>{''.join(sections)}</main></body></html>\n"
+        f'from 0.</p>\n<nav aria-label="images">{links}</nav>\n'
+        f"<main>{sections}</main></body></html>\n"
     )
     return write_text(folder / "index.html", page)
 
 
 def _brightest(one_map: list[list[float]]) -> str:
     """Where a map is brightest, for who does not see it; rows and columns of patches count from 0."""
-    cells = [(value, -row, -column) for row, line in enumerate(one_map) for column, value in enumerate(line)]
-    _, row, column = max(cells)  # the first of those that are equally bright
-    return f"most in row {-row}, column {-column}"
+    row, column = divmod(int(torch.tensor(one_map).argmax()), len(one_map[0]))
+    return f"most in row {row}, column {column}"
 
 
 def _rounded(numbers: Tensor, decimals: int) -> list:
     return numbers.double().round(decimals=decimals).tolist()
-
-
-def _picture(picture: Tensor) -> Any:
-    """uint8 (c, h, w) -> a Pillow image."""
-    from PIL import Image
-
-    return Image.fromarray(picture[0].numpy() if len(picture) == 1 else picture.permute(1, 2, 0).numpy())
 
 
 def _heat(values: Tensor, low: float, high: float) -> Any:

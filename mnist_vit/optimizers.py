@@ -16,19 +16,14 @@ def make_optimizers(
 ) -> dict[str, torch.optim.Optimizer]:
     """The optimizers of a model by name, each for its own parameters; one learning rate serves both.
 
-    Args:
-        model: on its device.
-        kind: "adamw", for all parameters; or "muon", for the matrices of the encoder's blocks, with AdamW for the rest.
-        learning_rate, weight_decay: of both.
-
-    Raises:
-        ValueError: there is no such optimizer, or the model has no matrix for Muon.
+    ``kind`` is "adamw", for all parameters; or "muon", for the matrices of the encoder's blocks, with AdamW for the
+    rest. ValueError: there is no such optimizer, or the model has no matrix for Muon.
     """
-    if kind not in ("adamw", "muon"):
-        raise ValueError(unknown("optimizer", kind, ("adamw", "muon")))
-    matrices = [p for name, p in model.named_parameters() if "encoder.layers." in name and p.dim() == 2]
     if kind == "adamw":
         return {"adamw": make_optimizer(model, learning_rate, weight_decay)}
+    if kind != "muon":
+        raise ValueError(unknown("optimizer", kind, ("adamw", "muon")))
+    matrices = [p for name, p in model.named_parameters() if "encoder.layers." in name and p.dim() == 2]
     if not matrices:
         raise ValueError('optimizer "muon" is for the matrices of encoder.layers, and this model has none: use "adamw"')
     muon = torch.optim.Muon if matrices[0].is_cuda else Muon

@@ -14,11 +14,8 @@ def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
     """Start the position embedding as sines and cosines of row and column instead of noise.
 
     Half of the numbers of a token tell its row and half its column, from fast waves to slow ones; the class token's
-    are 0. This is a start only: training goes on to change it.
-
-    Args:
-        model: a Vision Transformer whose hidden_dim is a multiple of 4.
-        size: standard deviation of the embedding; torchvision's random start has 0.02.
+    are 0. This is a start only: training goes on to change it. ``size`` is the standard deviation of the embedding;
+    torchvision's random start has 0.02.
 
     Source: Chen, Xie & He 2021, https://arxiv.org/abs/2104.02057; the waves are those of Vaswani et al. 2017, 3.5.
     """

@@ -57,16 +57,12 @@ def fit(
         tensorboard: write curves for ``tensorboard --logdir``.
         config: more about the run, such as the data; stored in config.json and compared when it is resumed.
 
-    Returns:
-        One dict per epoch: epoch (from 1), loss and accuracy on the training batches as they passed, validation_loss
-        and validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
+    Returns one dict per epoch: epoch (from 1), loss and accuracy on the training batches as they passed,
+    validation_loss and validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
 
-    Raises:
-        ValueError: the loss is no longer a finite number, an argument is wrong, run_dir holds a run already, or with
-            resume none, or one with other settings.
-        BlockingIOError: another run writes to run_dir.
-        WeightsError: the checkpoints are damaged or of another model.
-        KeyboardInterrupt: Ctrl-C or a notebook's stop button; what can be gone on with is printed first.
+    Raises ValueError where the loss is no longer a finite number, an argument is wrong, run_dir holds a run already, or
+    with resume none, or one with other settings; BlockingIOError where another run writes to run_dir; WeightsError
+    where the checkpoints are damaged or of another model. After Ctrl-C it first prints what can be gone on with.
 
     However it ends, the model holds the averaged weights of the steps that were done, in the modes it was in. Where a
     checkpoint cannot be written, or read, a warning says so, and the one before it stays, or is gone on from.
@@ -114,7 +110,7 @@ def fit(
             for part in filter(Path.is_file, folder.glob(PARTS)):  # of a run that was killed
                 part.unlink()
             write_json(folder / "config.json", settings)
-            _write_metrics(folder, history)
+            _save(folder, {}, history, None)
         writer = None
         if main and tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # which says it where TensorBoard is not installed
@@ -175,7 +171,7 @@ def _train_epoch(
 ) -> Tensor:  # fmt: skip
     """One step per batch, each with its learning rate and share of the old average (``pace``).
 
-    Returns loss times images, right predictions, images: (3,), still on the device, so that no step waits for it.
+    Returns loss times images, right predictions, images: (3,), on the device, so that no step waits for it.
     """
     model.train()
     parameter = next(model.parameters())
@@ -199,10 +195,7 @@ def _train_epoch(
 
 @torch.no_grad()
 def follow(averaged: nn.Module, model: nn.Module, average: float) -> None:
-    """Move the averaged weights: ``average * old + (1 - average) * new``; buffers are copied.
-
-    What torch's AveragedModel does, without its counter: that lies on the CPU, and a GPU would wait for it each step.
-    """
+    """Move the averaged weights as torch's AveragedModel does, without its counter, for which a GPU would wait."""
     get_ema_multi_avg_fn(average)(list(averaged.parameters()), list(model.parameters()), 0)
     for old, new in zip(averaged.buffers(), model.buffers(), strict=True):
         old.copy_(new)
@@ -238,16 +231,12 @@ def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], 
     try:
         if state:
             write_atomic(folder / CHECKPOINT, lambda file: torch.save(content, file), before=folder / PREVIOUS)
-        _write_metrics(folder, history)
+        write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in history))
         if writer is not None:
             for name, value in history[-1].items():
                 writer.add_scalar(name, value, len(history))
     except OSError as error:
         warnings.warn(f"after epoch {len(history)}: {error}. Training goes on, and tries again", stacklevel=3)
-
-
-def _write_metrics(folder: Path, history: list[dict[str, float]]) -> None:
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in history))
 
 
 def _checkpoint(folder: Path | None) -> Path | None:

@@ -42,13 +42,9 @@ def model_config(model: nn.Module) -> dict[str, Any]:
     """The keywords that build this Vision Transformer again, read off the model itself."""
     names = ("image_size", "patch_size", "hidden_dim", "mlp_dim", "dropout", "attention_dropout", "num_classes")
     config = {name: getattr(model, name) for name in names}
-    return config | {
-        "num_layers": len(model.encoder.layers),
-        "num_heads": model.encoder.layers[0].num_heads,
-        "representation_size": model.representation_size,
-        "in_channels": model.conv_proj.in_channels,
-        "pool": getattr(model, "pool", "token"),
-    }
+    config |= {"num_layers": len(model.encoder.layers), "num_heads": model.encoder.layers[0].num_heads}
+    config |= {"representation_size": model.representation_size, "in_channels": model.conv_proj.in_channels}
+    return config | {"pool": getattr(model, "pool", "token")}
 
 
 def weights_path(path: str | Path) -> Path:
@@ -143,7 +139,7 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
 
 def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
     """The model of a config dict, with the start weights of its class."""
-    return VisionTransformer(**{**config, **options})
+    return VisionTransformer(**config | options)
 
 
 def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransformer:
@@ -187,10 +183,9 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
 def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
     """ValueError for sizes that no tensor has: a wrong one could ask for all memory there is."""
     sizes = {None} | {size for tensor in state.values() for size in tensor.shape}
+    tokens = (config["image_size"] // config["patch_size"]) ** 2 + 1
     names = ("patch_size", "hidden_dim", "mlp_dim", "num_classes", "representation_size", "in_channels")
-    given = {name: config[name] for name in names}
-    given["image_size, in patches,"] = (config["image_size"] // config["patch_size"]) ** 2 + 1
-    for name, size in given.items():
+    for name, size in [*((name, config[name]) for name in names), ("the number of tokens", tokens)]:
         if size not in sizes:
             raise ValueError(f"{name} is {size!r}, which no tensor has")
     if not config["num_layers"] <= len(state):
