@@ -1,0 +1,98 @@
+"""Train one rung live, with the learner's own pieces in it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import rows
+from .models import WIDTH, OneHead
+from .rungs import RUNGS
+
+TOKENS, PIXELS = (2, 16, WIDTH), (2, 1, 28, 28)
+TRIED: dict[str, tuple[tuple[Any, ...], dict[str, int]]] = {  # how each kind of piece is made
+    "mlp": ((WIDTH, 4 * WIDTH, 0.0), {}),
+    "attention": ((WIDTH, 1), {}),
+    "block": ((1, WIDTH, 4 * WIDTH, 0.0, 0.0), {}),
+    "encoder": ((16, 2, 1, WIDTH, 4 * WIDTH, 0.0, 0.0), {}),
+    "model": ((28, 7, 2, 2, 64, 256), {"num_classes": 10, "in_channels": 1}),
+}
+INSIDE = {"block": ("attention", "mlp"), "encoder": ("attention", "mlp", "block")}
+
+
+class PieceError(ValueError):
+    """A piece cannot stand in this rung; notebooks show the sentence alone, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
+    """Train a rung, print one row ``title: 84 % (stored: 82 to 84)``, and return the model in eval mode.
+
+    Args:
+        rung: a name in ``RUNGS``.
+        seed: of start values and of the order of the digits.
+        pieces: classes by what they stand for: ``mlp=``, ``attention=`` (or a single head of notebook 02), ``block=``,
+            ``encoder=``, ``model=``; where none is given, or None, the package's class stands.
+
+    Raises:
+        ValueError: no such rung.
+        PieceError: a piece that does not fit, in a sentence.
+    """
+    about = rows.stored(rung)
+    pieces = {kind: piece for kind, piece in pieces.items() if piece is not None}
+    takes = RUNGS[rung].takes
+    if wrong := [kind for kind in pieces if kind not in takes]:
+        raise PieceError(f"the rung {rung!r} takes {' or '.join(f'{kind}=' for kind in takes) or 'no pieces'}, "
+                         f"not {wrong[0]}=.")  # fmt: skip
+    for whole, parts in INSIDE.items():
+        if whole in pieces and (part := next((part for part in parts if part in pieces), None)):
+            raise PieceError(f"{whole}= brings its own {part}: give one of the two.")
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)  # the stored numbers are those of one thread
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            pieces = {kind: tried(kind, piece) for kind, piece in pieces.items()}
+            model, reached, _ = RUNGS[rung].train(about["learning_rate"], seed, **pieces)
+    finally:
+        torch.set_num_threads(threads)
+    rows.LIVE[rung] = reached, sum(parameter.numel() for parameter in model.parameters())
+    print(f"{RUNGS[rung].title}: {rows.row(rung, reached)}")
+    return model
+
+
+def tried(kind: str, piece: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """The piece, tried on two small inputs; a single head is wrapped.
+
+    Raises:
+        PieceError: it cannot be made, cannot be called, or gives something else than this kind of piece does.
+    """
+    sizes, names = TRIED[kind]
+    name = getattr(piece, "__name__", type(piece).__name__)
+    call = f"{name}({', '.join([*map(str, sizes), *(f'{key}={value}' for key, value in names.items())])})"
+    x = torch.randn(PIXELS if kind == "model" else TOKENS)
+    try:
+        made = piece(*sizes, **names)
+        if kind == "attention" and hasattr(made, "w_q"):
+            made, piece = OneHead(piece, WIDTH), partial(_one_head, piece)
+        y = made(x, x, x) if kind == "attention" else made(x)
+    except NotImplementedError:
+        raise PieceError(f"{kind}: {name} is not solved yet. Finish its exercise first.") from None
+    except Exception as error:
+        raise PieceError(f"{kind}: {call} fails: {type(error).__name__}: {error}. Does its check pass?") from None
+    if kind == "attention":
+        if not isinstance(y, tuple | list) or len(y) != 2:
+            raise PieceError(f"attention: {name} must return a pair, the output and the weights.")
+        y = y[0]
+    shape = (2, 10) if kind == "model" else TOKENS
+    if not isinstance(y, Tensor) or tuple(y.shape) != shape:
+        got = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise PieceError(f"{kind}: {name} makes {got} of {list(x.shape)}; it must make {list(shape)}.")
+    return piece
+
+
+def _one_head(head: Callable[..., nn.Module], width: int, heads: int) -> nn.Module:
+    return OneHead(head, width)
