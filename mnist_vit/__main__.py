@@ -17,8 +17,21 @@ from .datasets import DATA_SETS
 from .errors import DataError, WeightsError
 from .files import say
 
+
+def progress(folder: str, run: bool = False) -> None:
+    """Print whose pieces are in the my_vit.py of each learner, a line for each file.
+
+    Args:
+        folder: with all files, or a folder for each.
+        run: run their checks too: each file in a process of its own, but with your rights.
+    """
+    from .check import progress
+
+    progress(folder, run)
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": recipes.demo, "notebooks": recipes.copy_notebooks, "evaluate": recipes.evaluate,
+    "demo": recipes.demo, "notebooks": recipes.copy_notebooks, "progress": progress, "evaluate": recipes.evaluate,
     "attention": recipes.visualize_attention, "predict": recipes.predict, "train": recipes.train,
 }  # fmt: skip
 IN_PYTHON_ONLY = ("transform", "classes")  # for models that no file describes

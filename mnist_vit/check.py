@@ -1,5 +1,8 @@
 """Checks of the exercises: ``check.<exercise>(answer)`` says "correct" or names the mistake; ``check.hint`` helps.
 
+A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py``; ``check.my_vit()`` gives the module,
+``check.progress()`` says what is solved, ``check.earlier("mlp_block")`` finds what was accepted before,
+``check.solved(answer, "gelu")`` gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
 ``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part.
 
 The one door from the library into ``course``, which holds the exercises themselves.
@@ -8,38 +11,15 @@ The one door from the library into ``course``, which holds the exercises themsel
 from collections.abc import Callable
 from typing import Any
 
-from .course import all_exercises
-from .course.checking import nearest_exercise, verdict
+from .course.asking import EXERCISES, check_of, hint, solved
 from .course.checking.whole import vit
+from .course.keeping import colab, download, earlier, my_vit, progress
 
-EXERCISES = all_exercises()
-
-__all__ = ["EXERCISES", "hint", "vit", *EXERCISES]
-
-
-def hint(name: str, step: int = 1) -> None:
-    """Print a hint for an exercise: step 1 is a nudge, step 2 the way, step 3 one solution."""
-    name = str(getattr(name, "__name__", name))  # check.hint(check.mlp) is meant kindly too
-    if name not in EXERCISES:
-        print(nearest_exercise(name, EXERCISES))
-    elif step not in (1, 2, 3):
-        print(f"there are hints 1, 2 and 3, and no hint {step}")
-    else:
-        print(f"hint {int(step)} of 3: {EXERCISES[name].hint(int(step))}")
+__all__ = ["EXERCISES", "colab", "download", "earlier", "hint", "my_vit", "progress", "solved", "vit", *EXERCISES]
 
 
 def __getattr__(name: str) -> Callable[[Any], None]:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    if name not in EXERCISES:
-        raise AttributeError(nearest_exercise(name, EXERCISES))
-
-    def check(answer: Any = None) -> None:
-        print(verdict(EXERCISES[name], answer)[1])
-
-    check.__name__ = name
-    check.__doc__ = f"Check the answer to the exercise {name}: prints one line."
-    return check
+    return check_of(name)
 
 
 def __dir__() -> list[str]:

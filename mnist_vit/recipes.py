@@ -25,6 +25,7 @@ from .files import copy_notebooks, data_dir, make_folder, out_dir, say
 from .gallery import replacing, save_attention_images, write_gallery
 from .model import VisionTransformer, vit_mnist
 from .modes import progress
+from .own import build_own
 from .pictures import digit_to_tensor, open_picture
 from .tokens import sincos_positions
 from .training import fit
@@ -38,7 +39,7 @@ MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_mnist_p7": lambda: vit_mnist(7),
     "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
 }
-PLACES = ("model", "data", "run_dir", "resume", "save", "root", "device")  # of a run; all else is its recipe
+PLACES = ("model", "data", "sizes", "run_dir", "resume", "save", "root", "device")  # of a run; all else is its recipe
 
 
 class Page(type(Path())):  # type: ignore[misc]
@@ -51,8 +52,8 @@ class Page(type(Path())):  # type: ignore[misc]
 
 def train(
     model: nn.Module | str, data: str | Path | ImageData = "auto", *, weights: str | Path | None = None,
-    epochs: int = 10, batch_size: int = 64, learning_rate: float = 3e-3, weight_decay: float = 0.1,
-    average: float = 0.999, optimizer: str = "adamw", label_smoothing: float = 0.0,
+    sizes: str = "vit_mnist", epochs: int = 10, batch_size: int = 64, learning_rate: float = 3e-3,
+    weight_decay: float = 0.1, average: float = 0.999, optimizer: str = "adamw", label_smoothing: float = 0.0,
     degrees: float = 10.0, scale: float = 0.1, shift: float = 1.0, flip: bool = False,
     shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0,
     keep_patches: int | None = None, full_epochs: int | None = None, position_start: str | None = None, seed: int = 0,
@@ -63,9 +64,10 @@ def train(
 
     Args:
         model: any model from images to logits, trained where it is; or a name: vit_mnist, vit_mnist_p4, vit_mnist_p7,
-            vit_cifar10.
+            vit_cifar10; or a .py file with a class MyVisionTransformer, such as my_vit.py.
         data: a data set, or a folder of images; auto is mnist where it is available, else embedded.
         weights: load these first: a shipped name or a file; otherwise training goes on from what the model holds.
+        sizes: the model whose sizes the class of a .py file is built with.
         epochs: passes over the training images.
         batch_size: images in a batch, over all processes together.
         learning_rate: the largest one, after the warm-up.
@@ -109,9 +111,10 @@ def train(
         raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
     rank, world_size = facts.start_processes()
     main = rank == 0
-    built, name = isinstance(model, str), model if isinstance(model, str) else type(model).__name__
+    built, name = model if isinstance(model, str) else "", type(model).__name__
     if isinstance(model, str):
-        model = _build(model, seed)
+        name = Path(model).name
+        model = _build(built, seed, None, sizes)
     elif not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {name}")
     if position_start not in (None, "sincos"):
@@ -122,7 +125,7 @@ def train(
     form = pixels_of(model)
     train_data, validation_data = (load_data(data, split, root, *form) for split in ("train", "validation"))
     if built:  # as many classes as there are; any folder of images can be learnt
-        model = _build(name, seed, len(train_data.classes)).to(facts.find_device(device))
+        model = _build(built, seed, len(train_data.classes), sizes).to(facts.find_device(device))
     where = facts.place(model)
     for part in (train_data, validation_data):
         check_fit(model, part)
@@ -153,8 +156,8 @@ def train(
     config = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings}
     history = fit(fast, train_loader, validation_loader, before_epoch=before_epoch, run_dir=folder, resume=resume,
                   config=config, **how)  # fmt: skip
-    told = built and isinstance(data, str | Path)
-    model.about = about | ({"command": _command(name, settings | {"data": data, "save": save})} if told else {}) | {
+    command = _command(built, settings | {"data": data, "sizes": sizes, "save": save})
+    model.about = about | ({"command": command} if built and isinstance(data, str | Path) else {}) | {
         "metrics": {"validation": {"on": validation_data.name, "accuracy": history[-1]["validation_accuracy"]}},
         "seed": seed, "seconds": round(sum(row["seconds"] for row in history)), "date": time.strftime("%Y-%m-%d"),
         "threads": torch.get_num_threads(), "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
@@ -174,7 +177,7 @@ def evaluate(
     """Classify images with a model, print accuracy and confusion matrix, and return all that was found.
 
     Args:
-        model: any model from images to logits, used where it is; or weights by name or file.
+        model: any model from images to logits, used where it is; or weights by name or file; or a my_vit.py.
         data: a data set, or a folder of images.
         weights: load these into the model first: a shipped name or a file. Or what it was loaded from, to know its
             preparation and classes: a torchvision enum such as ViT_B_16_Weights.IMAGENET1K_V1.
@@ -190,6 +193,9 @@ def evaluate(
     if record and file is None:
         raise ValueError("record needs weights by name or file, to write into the .json beside them")
     model, about = facts.get_ready(model, weights, device)
+    if own := getattr(model, "made_of", None):
+        held = "vit_mnist, shipped" if str(file).endswith(".py") else file or "it holds"
+        print(f"MyVisionTransformer of {own['code']}, with the weights {held}")
     images = facts.load_for(model, about, data, split, root)
     check_fit(model, images)
     facts.warn_of(about, images)
@@ -214,7 +220,7 @@ def visualize_attention(
     """Write the attention maps of some images of each class, and a page to browse them, whose path is returned.
 
     Args, beside those of ``evaluate``:
-        model: a Vision Transformer, used where it is; or weights by name or file.
+        model: a Vision Transformer, used where it is; or weights by name or file; or a my_vit.py.
         data: a data set, or a folder of images, which need no classes.
         transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
             preparation is not known.
@@ -304,15 +310,15 @@ def demo(out: str | Path | None = None) -> None:
     visualize_attention("vit_mnist", out=out)
 
 
-def _build(name: str, seed: int, classes: int | None = None) -> VisionTransformer:
-    if name not in MODELS:
-        raise ValueError(unknown("model called", name, MODELS))
+def _build(name: str, seed: int, classes: int | None, sizes: str) -> nn.Module:
+    """A known model, or that of a Python file in the sizes of a known one; with as many classes as there are."""
+    own = Path(name).suffix == ".py"
+    if (known := sizes if own else name) not in MODELS:
+        raise ValueError(unknown("model called", known, MODELS))
+    config = model_config(MODELS[known]())
+    config["num_classes"] = classes or config["num_classes"]
     torch.manual_seed(seed)
-    model = MODELS[name]()
-    if classes not in (None, model.num_classes):
-        torch.manual_seed(seed)
-        model = VisionTransformer(**{**model_config(model), "num_classes": classes})
-    return model
+    return build_own(name, config) if own else VisionTransformer(**config)
 
 
 def _command(name: str, settings: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from .errors import WeightsError, nearest, printable
 from .files import shipped, write_atomic, write_json
 from .model import VisionTransformer
+from .own import build_own
 
 __all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]
 
@@ -64,13 +65,14 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     """
     path = weights_path(path)
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    known: Any = {key: value for key, value in about_of(model).items() if key != "config"}
+    known: Any = {key: value for key, value in about_of(model).items() if key not in ("config", "code")}
     tensors = _checksum(state)
     if known.get("tensors", tensors) != tensors:
         known = {key: value for key, value in known.items() if key not in OF_THE_TENSORS}
     if type(model).__name__ == "VisionTransformer":  # of any other class, load_model could not know the forward
         with suppress(AttributeError, IndexError):
             known["config"] = model_config(model)
+    known |= getattr(model, "made_of", {})
     fresh = {"parameters": sum(p.numel() for p in model.parameters()), "tensors": tensors,
              "versions": {"torch": torch.__version__.split("+")[0]}}  # fmt: skip
     model.about = known | about | fresh
@@ -142,23 +144,28 @@ def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
     return VisionTransformer(**config | options)
 
 
-def load_model(name: str | Path = "vit_mnist", **options: Any) -> VisionTransformer:
+def load_model(name: str | Path = "vit_mnist", *, weights: str | Path | None = None, **options: Any) -> Any:
     """Build the model that a file describes, load its weights, and put it in eval mode, on the CPU.
 
-    ``name`` is a shipped name or the path of a .pth file; ``options`` are further keywords of ``VisionTransformer``,
-    such as ``print_shapes=True``. WeightsError: see ``load_weights``; or the file does not say what model to build.
+    ``name`` is a shipped name or the path of a .pth file; or of a my_vit.py, whose ``MyVisionTransformer`` gets
+    ``weights``, vit_mnist's if left out. ``options`` are further keywords of the class. WeightsError: see
+    ``load_weights``; or the file does not say what model to build.
     """
-    path = find_weights(name)
+    own = Path(name).suffix == ".py"
+    path = find_weights(weights or ("vit_mnist" if own else name))
     state, about = _read(path, None)
+    if "code" in about and not own:
+        raise WeightsError(f"{path} holds weights of the model in {about['code']}: name that file, with these weights "
+                           f"(mnist-vit evaluate {about['code']} --weights {path})")  # fmt: skip
     if "config" not in about:
         raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it, nor "
                            "in itself. Build the model yourself and use load_weights(model, path)")  # fmt: skip
     try:
         _check_sizes(about["config"], state)
-        model = build_model(about["config"], **options)
+        model = build_own(name, about["config"] | options) if own else build_model(about["config"], **options)
     except (TypeError, ValueError, KeyError) as error:
         raise WeightsError(f"{path} describes no model of ours ({error})") from error
-    _fill(model, path, state, about)
+    _fill(model, path, state, about | ({"name": Path(name).name} if own else {}))
     return model.eval()
 
 

@@ -13,17 +13,23 @@ import nbformat
 HERE = Path(__file__).resolve().parent
 BADGE = "https://colab.research.google.com/github/{owner_and_name}/blob/main/notebooks/{stem}.ipynb"
 BADGE_ANYWHERE = re.compile(r"https://colab\.research\.google\.com/github/[^\s)]+")
-SETUP = """# Setup: does nothing where the course is installed; in Colab it installs it.
+SETUP = """# @title Setup: installs the course in Colab; does nothing where it is installed
 import importlib.util
+import sys
 
 SOURCE = "git+{repository}"
+DRIVE = ""  # @param {{type: "string"}}
 if importlib.util.find_spec("mnist_vit") is None:
     if "no.home.yet" in SOURCE:
-        raise SystemExit("mnist_vit is not installed: run the first command of the course's README, then this again")
+        raise SystemExit("mnist_vit is not installed: run the first command of its README")
     %pip install -q "mnist-vit @ {{SOURCE}}"
     importlib.invalidate_caches()
     if importlib.util.find_spec("mnist_vit") is None:
-        raise SystemExit("mnist_vit could not be installed: is there a network? Then run this cell again")"""
+        raise SystemExit("mnist_vit could not be installed: is there a network?")
+if "google.colab" in sys.modules:  # where my_vit.py is kept: DRIVE names a folder of yours
+    from mnist_vit import check
+
+    check.colab(DRIVE)"""
 
 
 def repository() -> str:
@@ -39,6 +45,7 @@ def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
             cell.source = BADGE_ANYWHERE.sub(badge, cell.source)
         elif "setup" in cell.metadata.get("tags", []):
             cell.source = SETUP.format(repository=address)
+            cell.metadata.update(jupyter={"source_hidden": True}, cellView="form")
 
 
 def stamp_readme(text: str, address: str) -> str:

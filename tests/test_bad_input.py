@@ -332,6 +332,8 @@ COMMANDS: list[tuple[str, str]] = [
     ("train vit_mnist_p7 --checkpoint-every 0", "checkpoint_every must be a whole number of at least 1, got 0"),
     ("train vit_mnist_p7 --data PICTURES --run-dir FILE/run", "FILE"),
     ("train vit_mnist_p7 --save FOLDER", "FOLDER is a folder"),
+    ("train own.py --sizes vit_p7", 'there is no model called "vit_p7"'),
+    ("train own.py", "there is no file own.py"),
     ("trian vit_mnist", "invalid choice: 'trian'"),
     ("evaluate --nothing", "unrecognized arguments: --nothing"),
     ("", "the following arguments are required: command"),
@@ -363,7 +365,17 @@ def test_mistake_on_the_command_line(line: str, said: str, tmp_path: Path, capsy
 
 
 def test_every_option_has_a_mistake() -> None:
-    switches = {"record", "resume", "flip", "tensorboard", "transform", "classes"}  # yes or no; or for Python only
+    switches = {
+        "record",
+        "resume",
+        "flip",
+        "tensorboard",
+        "transform",
+        "classes",
+        "with_outputs",
+        "update",
+        "run",
+    }  # yes or no; or for Python only
     from mnist_vit.__main__ import COMMANDS as functions
 
     for name, function in functions.items():

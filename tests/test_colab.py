@@ -14,11 +14,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pytest
 from helpers import NOTEBOOKS, ROOT, code_cells, environment, from_file, notebooks
 from nbclient import NotebookClient
+
+from mnist_vit import check
+
+colab_module = sys.modules["mnist_vit.course.keeping.colab"]  # the package has a function of that name
 
 stamp = from_file(NOTEBOOKS / "stamp.py")
 THERE = ["torch", "torchvision", "numpy", "matplotlib", "scikit-learn", "pillow", "tqdm", "tensorboard", "pandas"]
@@ -115,7 +120,7 @@ def test_nothing_that_colab_has_not(path: Path) -> None:
     """In the usual run: no widgets, no magic but pip, no other module than Colab's, the standard library's and ours."""
     known = {name.replace("scikit-learn", "sklearn").replace("pillow", "PIL") for name in THERE}
     known |= {"scipy", "IPython"}  # which scikit-learn and the kernel bring
-    known |= {"mnist_vit", "torchinfo", "mlxtend", *sys.stdlib_module_names}
+    known |= {"mnist_vit", "my_vit", "torchinfo", "mlxtend", *sys.stdlib_module_names}
     for cell in code_cells(path):
         magics = re.findall(r"^\s*([%!]\w*)", cell.source, re.MULTILINE)
         assert magics in ([], ["%pip"]), cell.source
@@ -126,3 +131,90 @@ def test_nothing_that_colab_has_not(path: Path) -> None:
             for name in names:
                 assert name.partition(".")[0] in known, name
                 assert not re.search(r"widget|tqdm\.(auto|notebook)", name), name
+
+
+# ------------------------------------------------------------------- my_vit.py, with a google.colab that is made up
+
+SOLUTION = (NOTEBOOKS / "solutions" / "02_attention.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def in_colab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
+    """A google.colab whose Drive is a folder and which notes what was mounted and downloaded."""
+    done: dict[str, list] = {"mounted": [], "downloaded": []}
+    google, module = ModuleType("google"), ModuleType("google.colab")
+    google.colab = module
+    module.drive = SimpleNamespace(mount=done["mounted"].append)
+    module.files = SimpleNamespace(download=done["downloaded"].append)
+    monkeypatch.setitem(sys.modules, "google", google)
+    monkeypatch.setitem(sys.modules, "google.colab", module)
+    monkeypatch.setattr(colab_module, "DRIVE", tmp_path / "drive")
+    monkeypatch.setenv("MNIST_VIT_OUT", "")
+    content = tmp_path / "content"
+    content.mkdir()
+    monkeypatch.chdir(content)
+    monkeypatch.delitem(sys.modules, "my_vit", raising=False)
+    return done
+
+
+def setup(drive: str = "") -> None:
+    """Run the setup cell."""
+    text = stamp.SETUP.format(repository="https://example.org").replace('DRIVE = ""', f"DRIVE = {drive!r}")
+    exec(re.sub(r"^ +%pip.*$", "    pass", text, flags=re.MULTILINE), {})
+
+
+def answer(folder: Path) -> object:
+    """A right answer, from a file."""
+    (folder / "answers_of_mine.py").write_text(SOLUTION, encoding="utf-8")
+    return from_file(folder / "answers_of_mine.py").my_attention
+
+
+def test_setup_says_nothing_outside_colab(capsys: pytest.CaptureFixture) -> None:
+    setup()
+    assert capsys.readouterr().out == ""
+
+
+def test_two_machines_with_a_download_between(
+    in_colab: dict[str, list], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup()
+    out = capsys.readouterr().out
+    assert out.startswith("my_vit.py: none here yet; upload yours")
+    assert "This machine forgets its files when you close it" in out
+    assert out.count("\n") == 1
+    check.download()
+    assert "there is none in" in capsys.readouterr().out
+    check.attention(answer(tmp_path))
+    check.download()
+    (file,) = in_colab["downloaded"]
+    assert Path(file) == tmp_path / "content" / "my_vit.py"
+
+    (tmp_path / "next").mkdir()
+    (tmp_path / "next" / "my_vit.py").write_text(Path(file).read_text())
+    monkeypatch.chdir(tmp_path / "next")
+    setup()
+    assert "my_vit.py: the one you uploaded is used" in capsys.readouterr().out
+    check.my_vit()
+    assert capsys.readouterr().out.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
+
+
+def test_a_folder_of_drive_lasts(in_colab: dict[str, list], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    setup("/courses/vit/")
+    place = tmp_path / "drive" / "MyDrive" / "courses" / "vit"
+    assert in_colab["mounted"] == [str(tmp_path / "drive")]
+    assert capsys.readouterr().out == f"my_vit.py: will be kept in {place}, which lasts\n"
+    check.attention(answer(tmp_path))
+    assert "def my_attention" in (place / "my_vit.py").read_text()
+    setup("courses/vit")
+    assert capsys.readouterr().out.endswith(f"my_vit.py: used from {place}, which lasts\n")
+
+
+def test_drive_refused(in_colab: dict[str, list], capsys: pytest.CaptureFixture) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("mount failed")
+
+    sys.modules["google.colab"].drive.mount = refuse
+    setup("vit")
+    out = capsys.readouterr().out
+    assert out.startswith("my_vit.py: Drive cannot be used (mount failed); none here yet")
+    assert os.environ["MNIST_VIT_OUT"] == ""

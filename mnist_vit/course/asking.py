@@ -1,0 +1,46 @@
+"""What ``mnist_vit.check`` offers: the check of an exercise by its name, hints, and ours where answers are missing."""
+
+from collections.abc import Callable
+from typing import Any
+
+from . import all_exercises
+from .checking import nearest_exercise, verdict
+from .keeping import keep
+
+EXERCISES = all_exercises()
+
+
+def check_of(name: str) -> Callable[[Any], None]:
+    """The function ``check.<name>``; AttributeError, with the nearest name, if there is no such exercise."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    if name not in EXERCISES:
+        raise AttributeError(nearest_exercise(name, EXERCISES))
+
+    def check(answer: Any = None) -> None:
+        passed, sentence = verdict(EXERCISES[name], answer)
+        print(sentence)
+        if passed and (line := keep(name, answer)):
+            print(line)
+
+    check.__name__ = name
+    check.__doc__ = f"Check the answer to the exercise {name}: prints what is wrong; a right answer is kept."
+    return check
+
+
+def hint(name: str, step: int = 1) -> None:
+    """Print a hint for an exercise: step 1 is a nudge, step 2 the way, step 3 one solution."""
+    name = str(getattr(name, "__name__", name))  # check.hint(check.mlp) is meant kindly too
+    if name not in EXERCISES:
+        print(nearest_exercise(name, EXERCISES))
+    elif step not in (1, 2, 3):
+        print(f"there are hints 1, 2 and 3, and no hint {step}")
+    else:
+        print(f"hint {int(step)} of 3: {EXERCISES[name].hint(int(step))}")
+
+
+def solved(answer: Any, name: str) -> Any:
+    """The answer, if it is right; else our solution. Prints nothing."""
+    if name not in EXERCISES:
+        raise ValueError(nearest_exercise(name, EXERCISES))
+    return answer if verdict(EXERCISES[name], answer)[0] else EXERCISES[name].answer

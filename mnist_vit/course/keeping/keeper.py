@@ -1,0 +1,185 @@
+"""Puts right answers into ``my_vit.py``, and gives the module of it."""
+
+import ast
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...files import locked, out_dir, write_text
+from .answers import FOLDER, alone, store, stored, whole, without_imports
+from .extracting import Taken, extract
+from .layout import Layout, chunks, imported, parse, put
+from .pieces import BY_EXERCISE, PIECES, NotKept
+from .trying import mended, problem_of, run
+
+FILE = "my_vit.py"
+_unwritten: dict[Path, str] = {}  # what could not be written lasts as long as the kernel
+
+
+def path() -> Path:
+    """Where the file is: under MNIST_VIT_OUT, else in the current folder."""
+    return out_dir(FILE).absolute()
+
+
+def read(file: Path) -> str:
+    """The text of the file; empty if there is none. NotKept if it cannot be read."""
+    if file in _unwritten:
+        return _unwritten[file]
+    try:
+        return file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotKept(f"{file} cannot be read ({error})") from error
+
+
+def keep(exercise: str, answer: Any) -> str | None:
+    """Keep a right answer; returns the line to print where it is a piece, and so goes into the file.
+
+    The same answer gives the same line, whatever the file holds.
+    """
+    file, piece = path(), BY_EXERCISE.get(exercise)
+    try:
+        taken = extract(answer, piece.name if piece else getattr(answer, "__name__", ""))
+        if piece:
+            return _put(file, piece.name, taken)
+        with suppress(OSError):  # it is told where a piece is kept
+            store(file, exercise, whole(taken.imports, taken.texts))
+        return None
+    except NotKept as reason:
+        return f"{FILE}: {piece.name} is not kept: {reason}" if piece else None
+    except Exception as error:  # something nobody thought of; the answer is right all the same
+        return f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}" if piece else None
+
+
+def _put(file: Path, name: str, taken: Taken) -> str:
+    waiting = _unwritten.get(file)
+    try:
+        with locked(file.parent, wait=20):
+            _write(file, with_answer(read(file), name, taken, file))
+    except OSError as error:
+        _unwritten[file] = with_answer(waiting or read(file), name, taken, file)
+        return f"{FILE}: {name} is kept until this kernel ends, but not in the file: {error}"
+    return f"{FILE}: {name} is kept"
+
+
+def with_answer(text: str, name: str, taken: Taken, file: Path) -> str:
+    """The text of the file with an answer in it; NotKept unless it, and every piece after it, passes there."""
+    new = put(parsed(text), name, taken)
+    trial, failing = mended(new, file, but=name)
+    if problem := problem_of(trial, name):
+        raise NotKept(f"by itself, away from the notebook, it does not pass its check: {problem}")
+    for other in failing.keys() - (mended(parsed(text), file)[1].keys() if failing else set()):
+        raise NotKept(f"{other}, which is in the file, does not pass its check together with it")
+    return str(new)
+
+
+def parsed(text: str) -> Layout:
+    """The parts of the file; of a head that is no Python only the imports (``_write`` keeps the whole text)."""
+    try:
+        return parse(text)
+    except SyntaxError:
+        head = re.split(r"^# ---- ", text, maxsplit=1, flags=re.MULTILINE)[0]
+        layout = parse(text[len(head) :])
+        for line in head.splitlines():
+            try:
+                nodes = ast.parse(line).body
+            except SyntaxError:
+                continue
+            for node in nodes:
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    layout.imports |= imported(node)
+        return layout
+
+
+def _write(file: Path, text: str) -> None:
+    """Write the file; what each of the learner's sections holds, and held, goes to the answers."""
+    old = read(file)
+    new, before = parse(text), parsed(old)
+    for layout in (before, new):
+        for name, piece in PIECES.items():
+            if not layout.is_ours(name):
+                store(file, piece.exercise, alone(layout, name))
+    if old and not _is_python(old):
+        store(file, "my_vit", old)
+    _unwritten.pop(file, None)
+    if not file.is_file() or read(file) != text:
+        write_text(file, text)
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def my_vit() -> ModuleType:
+    """The learner's pieces, by their names, as a module; ours stand in where one is missing or fails.
+
+    Prints whose pieces are in use, in one line. From then on ``from my_vit import MyMLPBlock`` works, with a file or
+    without one; call this again to get what was kept since.
+    """
+    file, sentences = path(), []
+    try:
+        text = read(file)
+    except NotKept as reason:
+        text, sentences = "", [str(reason)]
+    layout, failed = mended(parsed(text), file)
+    print("; ".join([f"{FILE}: {whose(layout, file)}", *sentences, *failed.values()]))
+    whole = str(layout)
+    module = sys.modules.get("my_vit")
+    if module is None or getattr(module, "__text__", None) != whole:
+        module = run(whole, file)
+        module.__text__ = whole  # type: ignore[attr-defined]
+        sys.modules["my_vit"] = module
+    return module
+
+
+def whose(layout: Layout, file: Path) -> str:
+    """Which pieces are the learner's, in a few words; and the name of the folder, where it holds no file yet."""
+    mine = [name for name in PIECES if not layout.is_ours(name)]
+    ours = [name for name in PIECES if name not in mine]
+    if not mine and not file.is_file():
+        return f"none in {file.parent.name}/ yet; all {len(PIECES)} pieces are ours"
+    if not mine or not ours:
+        return f"all {len(PIECES)} pieces are {'yours' if mine else 'ours so far'}"
+    return f"yours: {', '.join(mine)}; ours: {', '.join(ours)}"
+
+
+def earlier(exercise: str, number: int | None = None, restore: bool = False) -> None:
+    """Print how many answers to an exercise were kept, or one of them; or put that one back into ``my_vit.py``.
+
+    Args:
+        exercise: what follows ``check.``
+        number: which answer, from 1, the oldest; -1 is the last.
+        restore: put it back, if it is a piece and right.
+    """
+    exercise = str(getattr(exercise, "__name__", exercise))
+    file, piece = path(), BY_EXERCISE.get(exercise)
+    texts = stored(file, exercise)
+    if not texts:
+        print(f"{exercise}: no answer was kept in {file.parent / FOLDER}")
+    elif number is None:
+        many = f"{len(texts)} answers were kept" if len(texts) > 1 else "1 answer was kept"
+        back = f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back' if piece else ""
+        print(f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last one{back}')
+    elif number not in (*range(1, len(texts) + 1), -1):
+        print(f"{exercise}: there are answers 1 to {len(texts)}, and no answer {number}")
+    elif not restore or piece is None:
+        print(texts[number - (number > 0)].rstrip())
+    else:
+        text = texts[number - (number > 0)]
+        taken = Taken()
+        for node, _ in chunks(text):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                taken.imports |= imported(node)
+        taken.texts = [part.strip() for _, part in chunks(without_imports(text))]
+        try:
+            print(_put(file, piece.name, taken))
+        except NotKept as reason:
+            print(f"{FILE}: {piece.name} is not kept: {reason}")

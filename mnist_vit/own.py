@@ -1,0 +1,43 @@
+"""A Vision Transformer of one's own: the class ``MyVisionTransformer`` of a Python file, such as ``my_vit.py``."""
+
+import runpy
+import traceback
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from .errors import WeightsError
+
+CLASS = "MyVisionTransformer"
+
+
+def own_class(file: str | Path) -> type[nn.Module]:
+    """The class in a file, which is run as an import would; WeightsError if that cannot be."""
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise WeightsError(f"there is no file {path}: the checks of the course write it")
+    try:
+        found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
+    except (Exception, SystemExit) as error:  # whatever is in the file
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        at = f" (line {lines[-1]})" if lines else ""
+        raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise WeightsError(f"{path} has no class {CLASS}: notebook 06 builds it")
+    return found
+
+
+def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
+    """The file's model in these sizes, which it is told where it forgot them; WeightsError if it takes others."""
+    sizes = {key: value for key, value in config.items() if (key, value) != ("pool", "token")}
+    made: Any = own_class(file)
+    try:
+        model = made(**sizes)
+    except Exception as error:  # whatever its __init__ raises
+        raise WeightsError(f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}") from error
+    for key in (key for key in sizes if not hasattr(model, key)):
+        setattr(model, key, sizes[key])
+    if made.__name__ == CLASS:  # else ours stands in
+        model.made_of = {"code": Path(file).name, "config": config}
+    return model
