@@ -14,9 +14,11 @@ import pytest
 import torch
 from helpers import NOTEBOOKS, accept, code_cells, notebooks, reject, tagged, tree
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 from mnist_vit import check, course, model
 from mnist_vit.course.checking import Exercise, verdict
+from mnist_vit.course.checking.verdict import run
 
 ROOM = {exercise.name: room for room in course.rooms() for exercise in course.exercises(room)}
 EXERCISES = list(check.EXERCISES.values())
@@ -28,6 +30,7 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerci
 def stub(exercise: Exercise) -> Any:
     """The answer as it stands in the notebook, unsolved; what it needs are the notebook's imports and the model."""
     path = NOTEBOOKS / f"{ROOM[exercise.name]}.ipynb"
+    check.my_vit()  # cells import pieces from it
     names = {name: getattr(model, name) for name in model.__all__}
     for cell in code_cells(path):
         imports = [node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -62,14 +65,18 @@ def test_solutions_are_made_from_the_sources_of_the_checks(room: str) -> None:
     for exercise in course.exercises(room):
         passed, sentence = verdict(exercise, made[exercise.answer.__name__])
         assert passed, sentence
-        assert sentence.startswith(f"{exercise.name}: correct (")
+        assert sentence.startswith(f"{exercise.name}: correct (tested: ")
 
 
 @pytest.mark.parametrize(("exercise", "number"), SLIPS, ids=lambda value: getattr(value, "name", value))
 def test_slip_is_an_edit_and_fails_with_its_own_sentence(exercise: Exercise, number: int) -> None:
     mutant, does = exercise.mutants[number]  # each old text stands in the solution exactly once, or this raises
     assert does == does.strip().rstrip(".") != ""
-    assert fails(exercise, mutant).endswith(f" You get exactly this when you {does}.")
+    got = run(exercise, mutant, run(exercise, exercise.answer).values)
+    wrong = [value for (_, value), problem in zip(got.values, got.problems, strict=True) if problem]
+    words = {type(part) for value in wrong for part in tree_flatten(value)[0]} <= {str, bool, type(None)}
+    surely = "This happens, for instance, when you" if words else "You get exactly this when you"
+    assert fails(exercise, mutant).endswith(f" {surely} {does}{'' if does.endswith('?') else '.'}")
 
 
 @each_exercise
@@ -170,7 +177,7 @@ def a_little_more(value: Any, given: tuple) -> Any:
 @each_exercise
 def test_right_shape_is_not_enough(exercise: Exercise) -> None:
     accept(exercise.name, spoiled(exercise.answer, lambda value, given: value))  # the wrapping itself is right
-    for change in (zeros, the_input, wrong_dtype, a_little_more):
+    for change in (zeros, the_input, wrong_dtype, *([] if exercise.many else [a_little_more])):
         fails(exercise, spoiled(exercise.answer, change))
 
 
@@ -278,23 +285,76 @@ def unknown_step(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ v, weights
 
 
+class Averaging(model.MLPBlock):
+    """Each token gets something of the others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + x.sin().mean(dim=1, keepdim=True))
+
+
+def smeared(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return check.EXERCISES["attention"].answer(q + q.sin().mean(dim=-2, keepdim=True), k, v)
+
+
 OBSERVED: list[tuple[str, Any, str]] = [
-    ("attention", unknown_step, "`sharper = scores**3`"),
+    ("attention", unknown_step, "in none of our solutions; look there first: `sharper = scores**3`"),
     ("split_heads", lambda x, n: x.flip(0).unflatten(-1, (n, -1)).transpose(1, 2), "axis 0 runs backwards"),
-    ("count_block", lambda h, m: check.EXERCISES["count_block"].answer(h, m) - 7 * m, "− 7 · m"),
-    ("count_block", lambda h, m: 49984, "does not depend on anything given"),
+    ("patch_size", lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size, "− 7 · image_size"),
+    ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
+    ("silence", lambda part: part.state_dict().clear(), "nothing was changed in what was given"),
+    ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "first: `"),
     ("softmax_rows", lambda scores: 0.5 * scores.softmax(dim=-1), "Rows should sum to 1, and sum to 0.5"),
     ("gelu", lambda x: 3 * nn.functional.gelu(x), "ours times 3"),
     ("gelu", lambda x: nn.functional.gelu(x) + 0.25, "ours plus 0.25"),
     ("gelu", lambda x: nn.functional.gelu(x).round(), "rounded"),
     ("gelu", lambda x: nn.functional.gelu(x) * torch.rand(()), "another result each time"),
-    ("gelu", lambda x: nn.functional.gelu(x.mean(dim=0, keepdim=True) + x), "should not know of them"),
+    ("gelu", lambda x: nn.functional.gelu(x.mean(dim=0, keepdim=True) + x), "row 0 changes when the other rows change"),
+    ("mlp_block", Averaging, "token 0 changes when the other tokens change: it should not know of them"),
+    ("attention", smeared, "keys and values, the result for query 0 changes when the other queries change"),
 ]
 
 
 @pytest.mark.parametrize(("name", "answer", "words"), OBSERVED)
 def test_a_mistake_without_a_name_is_described(name: str, answer: Any, words: str) -> None:
     reject(name, answer, words)
+
+
+def test_what_is_observed_fits_what_is_given() -> None:
+    """A matrix of weights has no pictures; a token of self-attention knows of the others, whatever else is wrong."""
+
+    class Merged(check.EXERCISES["multi_head_attention"].answer):  # type: ignore[misc]
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            output, weights = super().forward(*args, **kwargs)
+            return output + output.roll(1, 1).sin(), weights
+
+    def heads_first(x: Tensor, heads: int) -> Tensor:
+        return x.unflatten(-1, (heads, -1)).permute(2, 1, 0, 3)
+
+    for name, answer in (
+        ("split_heads", heads_first),
+        ("merge", lambda W_1, b_1, W_2, b_2: (W_1 @ W_2 @ W_1, b_1)),
+        ("multi_head_attention", Merged),
+    ):
+        sentence = fails(check.EXERCISES[name], answer)
+        assert "picture" not in sentence
+        assert "token" not in sentence
+    answered = check.EXERCISES["find_what_is_missing"].answer
+    assert "copy" not in fails(
+        check.EXERCISES["find_what_is_missing"], lambda e: answered(e).replace("nothing", "") or None
+    )
+
+
+def test_a_line_of_a_piece_that_is_kept_is_not_quoted(tmp_path: Path) -> None:
+    """The line that calls it is; what stands in ``my_vit.py`` has passed its check."""
+    names = {}
+    piece = "def cubed(scores):\n    return scores**3\n"
+    answer = (
+        "def my_attention(q, k, v):\n    weights = cubed(q @ k.mT).softmax(dim=-1)\n    return weights @ v, weights\n"
+    )
+    for file, text in (("my_vit.py", piece), ("answer.py", answer)):
+        (tmp_path / file).write_text(text)
+        exec(compile(text, str(tmp_path / file), "exec"), names)
+    assert "first: `weights = cubed(" in fails(check.EXERCISES["attention"], names["my_attention"])
 
 
 # ---------------------------------------------------------------------------------------------- names and hints

@@ -22,10 +22,9 @@ def rooms() -> list[str]:
 
 
 def exercises(room: str) -> list[Exercise]:
-    """The exercises of a notebook, in the order of their names."""
-    stems = sorted(
-        path.stem for path in (HERE / f"nb{room}").glob("*.py") if path.stem not in ("__init__", "figures", "old")
-    )
+    """The exercises of a notebook, in the order of their names: the files of its room that hold an ``EXERCISE``."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((HERE / f"nb{room}").glob("*.py"))}
+    stems = [stem for stem, text in texts.items() if "\nEXERCISE = " in text]
     return [importlib.import_module(f"{__name__}.nb{room}.{stem}").EXERCISE for stem in stems]
 
 
@@ -51,7 +50,11 @@ def solutions(room: str) -> str:
                 imports.setdefault(begin, set()).update(kept)
         blocks.append(f"\n\n# exercise: {exercise.name}\n{exercise.source}\n")
     plain = [f"import {name}" for name in sorted(imports.pop("import", ()))]
-    lines = [*plain, *(f"{begin} {', '.join(sorted(names))}" for begin, names in sorted(imports.items()) if names)]
+    lines = [*plain]
+    for begin, names in sorted(imports.items()):
+        renamed = sorted(name for name in names if " as " in name)
+        together = ", ".join(sorted(names.difference(renamed)))
+        lines += [f"{begin} {name}" for name in (*renamed, together) if name]
     groups: dict[str, list[str]] = {"": [], "torch": [], "mnist_vit": []}
     for line in lines:
         groups[next((name for name in ("mnist_vit", "torch") if line.split()[1].startswith(name)), "")].append(line)

@@ -27,6 +27,9 @@ class Call:
     output: list[Any] = field(default_factory=list)  # every tensor and number that came back
     training: bool = False
     seconds: float = 0.0
+    written: set[int] = field(default_factory=set)  # places of the inputs that were written into, even if put back
+    changed: set[int] = field(default_factory=set)  # of those that are another afterwards
+    idle: bool = False  # given a module, it changed nothing and returned nothing
 
     @property
     def module(self) -> nn.Module | None:
@@ -51,9 +54,11 @@ class Call:
 
     def again(self, number: int | None = None, value: Any = None, seed: bool = True) -> list[Any]:
         """The results of the call made anew, with one input replaced."""
-        given = [copied(part) for part in self.before]
-        if number is not None:
-            given[number] = value
+        return self.again_with({} if number is None else {number: value}, seed)
+
+    def again_with(self, changed: dict[int, Any], seed: bool = True) -> list[Any]:
+        """The same with several inputs replaced, by their places."""
+        given = [changed[i] if i in changed else copied(part) for i, part in enumerate(self.before)]
         if seed:
             torch.default_generator.manual_seed(0)
         if self.module is not None:
@@ -75,6 +80,7 @@ def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
     """The answer, or a wrapped one that behaves alike, and the list of the outermost calls made in the block."""
     calls: list[Call] = []
     depth = [0]
+    found: list[Any] = []  # what the tensors of given modules were, and how often each input had been written into
 
     def begin(function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         depth[0] += 1
@@ -82,6 +88,7 @@ def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
             call = Call(function, [*args, *kwargs.values()], [*_names(function, len(args)), *kwargs])
             call.before = [copied(value) for value in call.given]
             call.training = getattr(function, "training", False)
+            found[:] = [_states(call), list(map(_version, call.given))]
             call.seconds = -time.perf_counter()
             calls.append(call)
 
@@ -89,8 +96,14 @@ def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
         depth[0] -= 1
         if depth[0] == 0 and calls:
             usual()
-            calls[-1].output = results(output)
-            calls[-1].seconds += time.perf_counter()
+            call = calls[-1]
+            call.seconds += time.perf_counter()
+            call.output = results(output)
+            states, versions = found
+            pairs = enumerate(zip(call.before, call.given, strict=True))
+            call.changed = {i for i, (was, now) in pairs if isinstance(was, Tensor | list) and not _equal(was, now)}
+            call.written = {i for i, value in enumerate(call.given) if _version(value) != versions[i]} | call.changed
+            call.idle = output is None and bool(states) and not call.written and _equal(states, _states(call))
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         begin(answer, args, kwargs)
@@ -109,6 +122,24 @@ def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
     finally:
         before.remove()
         after.remove()
+
+
+def _version(value: Any) -> int:
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
+
+
+def _states(call: Call) -> list[Any]:
+    """The tensors of the modules that a function was given."""
+    given = call.given if call.module is None else []
+    return [copied(t) for value in given if isinstance(value, nn.Module) for t in value.state_dict().values()]
+
+
+def _equal(was: Any, now: Any) -> bool:
+    if isinstance(was, list):
+        return isinstance(now, list) and len(was) == len(now) and all(map(_equal, was, now))
+    if not isinstance(was, Tensor):
+        return type(was) is type(now) and bool(was == now)
+    return isinstance(now, Tensor) and was.shape == now.shape and torch.equal(was, now.detach())
 
 
 def results(output: Any) -> list[Any]:

@@ -16,13 +16,13 @@ def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
     if got is None and what.startswith("gradient"):
         return f"{what}: none flows. Was .detach(), .item(), torch.no_grad() or a new tensor used on the way?"
     if not isinstance(got, Tensor):
-        return f"{what} must be a tensor of shape {tuple(expected.shape)}, and is {describe(got)}.".replace("?.", "?")
+        return f"{what} must be a tensor of shape {tuple(expected.shape)}, but is {describe(got)}."
     if got.shape != expected.shape:
-        return f"{what} must have shape {tuple(expected.shape)}, and has {tuple(got.shape)}."
+        return f"{what} must have shape {tuple(expected.shape)}, but has {tuple(got.shape)}."
     if got.dtype != expected.dtype:
-        return f"{what} must be {expected.dtype}, and is {got.dtype}."
+        return f"{what} must be {expected.dtype}, but is {got.dtype}."
     if got.device != expected.device:
-        return f"{what} must be on the device of the input, {expected.device}, and is on {got.device}."
+        return f"{what} must be on the device of the input, {expected.device}, but is on {got.device}."
     got, expected = got.detach(), expected.detach()
     if not expected.is_floating_point():
         wrong = got != expected
@@ -50,7 +50,7 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
         got = got.item()
     if isinstance(expected, list | tuple):
         if not isinstance(got, list | tuple) or len(got) != len(expected):
-            return f"{what} must be a list of {len(expected)}, and is {describe(got)}."
+            return f"{what} must be a list of {len(expected)}, but is {describe(got)}."
         for i, (a, b) in enumerate(zip(got, expected, strict=True)):
             place = f", number {i + 1} of {len(expected)}," if isinstance(expected, tuple) else ""
             if (problem := _compare_plain(what + place, a, b, tolerance)) is not None:
@@ -59,7 +59,7 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
     if isinstance(expected, bool) or not isinstance(expected, numbers.Number):
         return None if type(got) is type(expected) and got == expected else f"{what} is not {describe(got)}."
     if isinstance(got, bool) or not isinstance(got, numbers.Number):
-        return f"{what} must be a number, and is {describe(got)}."
+        return f"{what} must be a number, but is {describe(got)}."
     if abs(got - expected) <= (0 if isinstance(expected, int) else tolerance * max(1.0, abs(expected))):  # type: ignore[operator, arg-type]
         return None
     return f"{what} is not {describe(got)}."

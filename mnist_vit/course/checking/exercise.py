@@ -25,8 +25,10 @@ class Exercise:
         hints: a nudge and the way; the third hint is the solution.
         slips: the mistakes that have a name, (edit, what its author did). The edit makes the mistake out of the
             solution, ``{old text: new text}``; each old text stands there exactly once. Where no edit can tell it, a
-            wrong answer itself. What its author did follows "You get exactly this when you".
+            wrong answer itself. What its author did follows "You get exactly this when you"; where
+            no wrong number tells it, "This happens, for instance, when you".
         same: edits that leave the solution right: other ways to write it, whose steps are recognised too.
+        many: whether many answers are right, because what is compared is what they do; a small change is right, too.
         tolerance: largest difference, relative to the largest expected value (at least 1).
     """
 
@@ -36,6 +38,7 @@ class Exercise:
     hints: tuple[str, str]
     slips: tuple[tuple[Any, str], ...]
     same: tuple[dict[str, str], ...] = ()
+    many: bool = False
     tolerance: float = 1e-6
 
     @property

@@ -6,7 +6,9 @@ The observers here call the learner's code again with something changed, and com
 
 import itertools
 import math
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,9 +32,10 @@ def observe(ours: list[Call], theirs: list[Call], what: str, value: Any, expecte
         The sentence, and whether it says why; False if it only says where.
     """
     for call in theirs:
-        for name, was, now in zip(call.names, call.before, call.given, strict=False):
-            if isinstance(was, Tensor | list) and not _unchanged(was, now):
-                return f"Your code changes its input {name} in place: work on a copy.", True
+        for place in sorted(call.changed.difference(*(our.written for our in ours))):
+            return f"Your code changes its input {call.names[place]} in place: work on a copy.", True
+        if call.idle and what and ours and not (ours[0].idle or ours[0].output):
+            return "Nothing came back, and nothing was changed in what was given. Was it done to a copy?", True
     pair = next(((a, b) for a, b in zip(ours, theirs, strict=False) if not alike(a.output, b.output)), None)
     if pair is None and what.startswith("gradient") and len(ours) == len(theirs):
         return (
@@ -51,23 +54,24 @@ def observe(ours: list[Call], theirs: list[Call], what: str, value: Any, expecte
             if pair and (said := _random(*pair) or _returns_input(*pair)):
                 return said, True
         with suppress(Exception):  # code that raises on changed inputs tells nothing
-            if pair and (said := _independent(list(zip(ours, theirs, strict=False))[:8])):
+            if pair and (
+                said := _independent(
+                    [(a, b) for a, b in zip(ours, theirs, strict=False) if a.names == pair[0].names][:8]
+                )
+            ):
                 return said, True
         for observer in (_mixes, _count, _scaled):
             with suppress(Exception):
                 if pair and pair[1].seconds < SLOW and _finite(pair[1].output) and (said := observer(*pair)):
                     return said, True
-        for look in (transformed, scattered, partly) if tensors else ():
+        looks = [transformed, scattered, partly] if tensors and bool(value.isfinite().all()) else []
+        if looks and expected.dim() == 1 and not any(alike(part, expected) for our in ours for part in our.output):
+            looks.remove(partly)  # numbers that the check has made, and no places in what came back
+        for look in looks:
             with suppress(Exception):
                 if said := look(expected.detach().double(), value.detach().double(), pair):
                     return said, look is not partly
     return "", False
-
-
-def _unchanged(was: Any, now: Any) -> bool:
-    if not isinstance(was, Tensor):
-        return was == now
-    return isinstance(now, Tensor) and was.shape == now.shape and torch.equal(was, now.detach())
 
 
 def _finite(output: list[Any]) -> bool:
@@ -99,13 +103,16 @@ def _independent(pairs: list[tuple[Call, Call]]) -> str:
                 used[name] = used.get(name, False) or _reacts(their, number, changed)
     unused = [name for name in needed if needed[name] and not used[name]]
     extra = [name for name in used if used[name] and not needed[name]]
-    if unused:
+    if _in_steps(pairs[0][1].output):  # only what is always the same is told, as it may change elsewhere
+        if not extra and len(unused) == len(needed) and _one_result(their for _, their in pairs):
+            return f"The result stayed the same when we changed {_listed(unused)}."
+    elif unused:
         anything = "anything given: not on " if len(unused) == len(pairs[0][0].names) else ""
         return f"The result does not depend on {anything}{_listed(unused)}; it should."
     our, their = pairs[0]
     parameters = [name for name, _ in our.module.named_parameters()] if our.module else []
     moving = [name for name in parameters if _reacts_to_parameter(our, name)]
-    silent = [name for name in moving if not _reacts_to_parameter(their, name)]
+    silent = [name for name in moving if not _in_steps(their.output) and not _reacts_to_parameter(their, name)]
     if silent and len(silent) < len(moving):
         return f"The result does not depend on {_listed(silent)}; it should."
     return f"The result depends on {_listed(extra)}; it should not." if extra else ""
@@ -113,23 +120,61 @@ def _independent(pairs: list[tuple[Call, Call]]) -> str:
 
 def _mixes(our: Call, their: Call) -> str:
     """Pictures of a batch, or tokens, that should not know of each other and do; or that should and do not."""
-    given = our.before[0] if our.before else None
-    if not isinstance(given, Tensor) or given.dim() < 2 or not isinstance(our.output[0], Tensor):
-        return ""
-    of = f" of {our.names[0]}" if sum(isinstance(value, Tensor) for value in our.before) > 1 else ""
-    for axis, one, many in ((0, "picture 0", f"the other pictures{of}"), (1, "token 0", f"the other tokens{of}")):
-        if our.output[0].dim() <= axis or given.shape[axis] < 2 or given.shape[axis] != our.output[0].shape[axis]:
+    for probe in _probes(our):
+        given = our.before[probe.places[0]]
+        if not isinstance(our.output[0], Tensor) or our.output[0].dim() <= probe.axis or given.shape[probe.axis] < 2:
             continue
-        other, rest = given.clone(), [slice(None)] * axis + [slice(1, None)]
-        other[tuple(rest)] = variants(given)[0][tuple(rest)]
-        first = (*[slice(None)] * axis, 0)
-        mine = alike(our.again(0, other)[0][first], our.again()[0][first])
-        yours = alike(their.again(0, other)[0][first], their.again()[0][first])
+        if any(one.output[0].shape[: probe.axis + 1] != given.shape[: probe.axis + 1] for one in (our, their)):
+            continue
+        rest = (*[slice(None)] * probe.axis, slice(1, None))
+        changed = {}
+        for place in probe.places:
+            changed[place] = our.before[place].clone()
+            changed[place][rest] = variants(our.before[place])[0][rest]
+        first = (*[slice(None)] * probe.axis, 0)
+        mine = alike(our.again_with(changed)[0][first], our.again()[0][first])
+        yours = alike(their.again_with(changed)[0][first], their.again()[0][first])
         if mine and not yours:
-            return f"The result for {one} changes when {many} change: it should not know of them."
-        if yours and not mine:
-            return f"The result for {one} stays the same when {many} change: it should depend on them."
+            return f"{probe.start} {probe.one} changes when {probe.many} change: it should not know of them."
+        if yours and not mine and not _in_steps(their.output):
+            return f"{probe.start} {probe.one} stays the same when {probe.many} change: it should depend on them."
     return ""
+
+
+@dataclass
+class _Probe:
+    """An axis along which all but the first are changed, in the inputs of some places; and how that is called."""
+
+    axis: int
+    places: list[int]
+    one: str
+    many: str
+    start: str = "The result for"
+
+
+def _probes(call: Call) -> list[_Probe]:
+    """What the axes of the first input are is known by its name and their number; else they have no name."""
+    tensors = [i for i, value in enumerate(call.before) if isinstance(value, Tensor)]
+    if not tensors or tensors[0] != 0 or (dim := call.before[0].dim()) < 2:
+        return []
+    name, together = call.names[0], [i for i in tensors if call.before[i].dim() == dim]
+    if dim == 2:  # of several matrices, such as weights, none need be a batch
+        row, column = _Probe(0, [0], "row 0", "the other rows"), _Probe(1, [0], "column 0", "the other columns")
+        return [row, column] if len(tensors) == 1 else []
+    pictures = _Probe(0, together, "picture 0", "the other pictures")
+    if name in ("q", "query"):  # a token knows of all others, by their keys and values; a query of no other query
+        start = "With the same keys and values, the result for"
+        probes = [pictures, _Probe(dim - 2, [0], "query 0", "the other queries", start)]
+    elif name in ("x", "z", "input", "tokens", "images"):
+        probes = [pictures, *([_Probe(1, together, "token 0", "the other tokens")] if dim == 3 else [])]
+    else:
+        names = [call.names[i] for i in together]
+        probes = [
+            _Probe(axis, together, f"[{before}0]", _listed([f"{one}[{before}1:]" for one in names]), "The result at")
+            for axis, before in ((0, ""), (1, ":, "))
+        ]
+    sizes = [{call.before[i].shape[probe.axis] for i in probe.places} for probe in probes]
+    return [probe for probe, size in zip(probes, sizes, strict=True) if len(size) == 1]
 
 
 def _count(our: Call, their: Call) -> str:
@@ -184,6 +229,16 @@ def _scaled(our: Call, their: Call) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------- helpers
+
+
+def _in_steps(output: list[Any]) -> bool:
+    """Whether results may stay the same when an input changes a little: single numbers, and whole ones."""
+    return not any(isinstance(part, Tensor) and part.is_floating_point() and part.numel() > 1 for part in output)
+
+
+def _one_result(calls: Iterable[Call]) -> bool:
+    first, *more = [call.output for call in calls]
+    return bool(more) and all(alike(output, first) for output in more)
 
 
 def _reacts(call: Call, number: int, value: Any) -> bool:

@@ -18,7 +18,7 @@ def make(answer: Any, *args: Any, **kwargs: Any) -> Any:
 def copy_weights(source: nn.Module, target: Any) -> None:
     """Give the learner's module the check's weights, by name. Raises Mistake if the names or shapes differ."""
     if not isinstance(target, nn.Module):
-        raise Mistake(f"an nn.Module is needed, and this is a {type(target).__name__}.")
+        raise Mistake(f"an nn.Module is needed, but this is a {type(target).__name__}.")
     own, needed = target.state_dict(), source.state_dict()
     for what, keys in (("lacks", needed.keys() - own.keys()), ("has, but should not,", own.keys() - needed.keys())):
         if keys:
@@ -26,7 +26,7 @@ def copy_weights(source: nn.Module, target: Any) -> None:
             raise Mistake(f"the module {what} the parameters {some}. Keep the names of the stub.")
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
-            raise Mistake(f"{key} must have shape {tuple(tensor.shape)}, and has {tuple(own[key].shape)}.")
+            raise Mistake(f"{key} must have shape {tuple(tensor.shape)}, but has {tuple(own[key].shape)}.")
     target.load_state_dict(needed)
 
 
@@ -49,7 +49,7 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Te
 def gradients(output: Any, **inputs: Tensor) -> Iterator[tuple[str, Tensor | None]]:
     """(what, gradient) of a weighted sum of ``output`` with respect to each input, None where none flows."""
     if not isinstance(output, Tensor):
-        raise Mistake(f"a tensor is needed, and this is {describe(output)}.")
+        raise Mistake(f"a tensor is needed, but this is {describe(output)}.")
     if not output.requires_grad:
         yield from ((f"gradient of {name}", None) for name in inputs)
         return

@@ -10,7 +10,6 @@ import linecache
 import traceback
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,9 +20,7 @@ from .comparing import compare, compared
 from .exercise import Exercise, Mistake
 from .observing import observe
 from .settings import undisturbed
-from .tracing import Trace, first_unknown
-
-PACKAGE = str(Path(__file__).resolve().parent.parent.parent)
+from .tracing import Trace, first_unknown, is_theirs
 
 
 @dataclass
@@ -49,8 +46,8 @@ def verdict(exercise: Exercise, answer: Any) -> tuple[bool, str]:
         except Exception as error:  # what came back cannot even be looked at: sparse, meta, a broken __str__
             problem = f"what came back cannot be compared ({type(error).__name__})."
     if problem is not None:
-        return False, f"{exercise.name}: {problem}"
-    return True, f"{exercise.name}: correct ({compared([what for what, _ in _solution(exercise).values])})"
+        return False, f"{exercise.name}: {problem}".replace("?.", "?")
+    return True, f"{exercise.name}: correct (tested: {compared([what for what, _ in _solution(exercise).values])})"
 
 
 def nearest_exercise(name: str, known: Collection[str]) -> str:
@@ -125,7 +122,7 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> str:
     so_far = ""
     for theirs, does in _slips(exercise):
         if _same(exercise, theirs, got, len(got.values)) and _end(theirs) == _end(got):
-            return f" You get exactly this when you {does}."
+            return f" {_surely(got)} {does}."
         if _same_mistakes(exercise, theirs, got) > 1:
             so_far = so_far or f" So far this is what you get when you {does}; what comes later differs from that, too."
     what, value, expected = "", None, None
@@ -147,7 +144,7 @@ def _first_unknown_step(exercise: Exercise, answer: Any) -> str:
         with Trace() as trace:
             run(exercise, one)
         traces.append(trace.steps)
-    return first_unknown(traces[-1], [step for steps in traces[:-1] for step in steps])
+    return first_unknown(traces[-1], [step for steps in traces[:-1] for step in steps], exercise.source)
 
 
 def _same(exercise: Exercise, mutant: Outcome, got: Outcome, count: int) -> bool:
@@ -156,6 +153,19 @@ def _same(exercise: Exercise, mutant: Outcome, got: Outcome, count: int) -> bool
         return False
     pairs = zip(got.values[:count], mutant.values[:count], strict=True)
     return all(compare(what, mine, theirs, exercise.tolerance) is None for (what, mine), (_, theirs) in pairs)
+
+
+def _surely(got: Outcome) -> str:
+    """How a slip is named: many ways lead to the same wrong word or exception, but few to the same wrong numbers."""
+    wrong = [value for (_, value), problem in zip(got.values, got.problems, strict=True) if problem is not None]
+    numbers = any(map(_holds_numbers, wrong))
+    return "You get exactly this when you" if numbers else "This happens, for instance, when you"
+
+
+def _holds_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_numbers, value))
+    return isinstance(value, Tensor | int | float) and not isinstance(value, bool)
 
 
 def _end(outcome: Outcome) -> tuple[type, str]:
@@ -177,14 +187,15 @@ def told(error: BaseException) -> str:
     """A learner's exception in one sentence, with the line of theirs that raised it."""
     line = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        if not frame.filename.startswith(PACKAGE) and "-packages" not in frame.filename:
+        if is_theirs(frame.filename):
             code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
             line = f" in the line `{code}`" if code else ""
     first = (str(error).strip().splitlines() or [""])[0]
     if "leaf" in first and "in-place" in first:
         return (
-            f"a parameter or an input is changed in place{line}. Make a new tensor instead: x = x + … and not x += …, "
-            "or x.clone() before you write into it. Only start values are filled in place: nn.init.…_, or under with "
-            "torch.no_grad()."
+            f"a parameter or an input is changed in place{line}. Where you compute with it, make a new tensor: "
+            "x = x + … and not x += …, or x.clone() before you write into it. Where it is the parameter that is to "
+            "change, write into it under with torch.no_grad()."
         )
-    return f"your code raised {type(error).__name__}{line}: {first[:200]}"
+    said = f": {first[:200]}" if first else ""
+    return f"your code raised {type(error).__name__}{line}{said}{'' if said.endswith(('.', '!', '?')) else '.'}"
