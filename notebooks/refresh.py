@@ -1,28 +1,36 @@
 """Run notebooks from top to bottom and store their outputs: ``python notebooks/refresh.py [name.ipynb …]``.
 
 ``--solutions`` instead writes ``solutions/`` anew, from the sources of the checks, and runs nothing.
+``--count`` prints how much there is to read and to do in each notebook, and the minutes that follow from it;
+``--count --write`` also puts the minutes where they are told: in the notebooks, in 00's table and in the README's.
 
 The outputs are a CPU's, offline, with the embedded digits only (and CIFAR-10 for the notebook that needs it); nothing
-that depends on the machine is kept.
+that depends on the machine is kept. Of a cell's metadata its tags stay, and what collapses it; pictures are stored
+with the size at which they are shown and at most 256 colours.
 """
 
+import base64
+import io
 import os
 import re
 import sys
 import tempfile
 from pathlib import Path
 
+import counting
 import nbformat
 from conftest import NO_CIFAR10, cifar10_folder, kernel_environment, needs_cifar10
 from nbclient import NotebookClient
+from PIL import Image
 
 from mnist_vit.course import exercises, rooms, solutions
 
 HERE = Path(__file__).resolve().parent
+COLLAPSED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # in JupyterLab, in Colab
 
 
 def refresh(path: Path) -> None:
-    """Run one notebook in a fresh kernel and write it back, with outputs 1 … k and no other metadata than tags."""
+    """Run one notebook in a fresh kernel and write it back, with outputs 1 … k and no other metadata than ours."""
     notebook = nbformat.read(path, as_version=4)
     if any(needs_cifar10(cell) for cell in notebook.cells) and cifar10_folder() is None:
         raise SystemExit(f"{path.name}: {NO_CIFAR10}")
@@ -42,12 +50,39 @@ def clean(notebook: nbformat.NotebookNode, stem: str) -> None:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for number, cell in enumerate(notebook.cells):
         cell.id = f"{re.sub(r'[^a-z0-9]+', '-', stem.lower())}-{number:03d}"
-        tags = cell.metadata.get("tags")
-        cell.metadata = {"tags": tags} if tags else {}
+        cell.metadata = kept_metadata(cell.metadata)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
             for output in cell.outputs:
-                output.pop("metadata", None) if output.output_type == "stream" else output.update(metadata={})
+                if output.output_type == "stream":
+                    output.pop("metadata", None)
+                    continue
+                size = output.metadata.get("image/png", {})
+                size = {key: size[key] for key in ("width", "height") if key in size}
+                output.metadata = {"image/png": size} if size else {}
+                if "image/png" in output.data:
+                    output.data["image/png"] = smaller(output.data["image/png"])
+
+
+def kept_metadata(metadata: dict) -> dict:
+    """Tags, and what collapses a cell; nothing else, whatever an editor has put there."""
+    kept = {"tags": list(metadata["tags"])} if metadata.get("tags") else {}
+    hidden = metadata.get("jupyter", {}).get("source_hidden") or metadata.get("cellView") == "form"
+    return kept | (COLLAPSED if hidden else {})
+
+
+def smaller(stored: str) -> str:
+    """A PNG picture, base64, with a palette of at most 256 colours, on white; none of its colours moves far."""
+    image = Image.open(io.BytesIO(base64.b64decode(stored)))
+    if image.mode == "P":
+        return stored
+    image = image.convert("RGBA")
+    paper = Image.new("RGBA", image.size, "white")
+    paper.alpha_composite(image)
+    file = io.BytesIO()
+    flat = paper.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    flat.save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode()
 
 
 def write_solutions() -> None:
@@ -62,8 +97,12 @@ def main(names: list[str]) -> None:
     if names == ["--solutions"]:
         write_solutions()
         return
+    if names[:1] == ["--count"]:
+        counting.main(names[1:])
+        return
     with tempfile.TemporaryDirectory(prefix="mnist_vit_") as written:
-        os.environ.update(MNIST_VIT_OUT=written)
+        (folder := Path(written) / "notebooks").mkdir()  # the name that check.my_vit() prints
+        os.environ.update(MNIST_VIT_OUT=str(folder))
         os.environ.pop("MPLBACKEND", None)
         for path in [Path(name).resolve() for name in names] or sorted(HERE.glob("*.ipynb")):
             refresh(path)

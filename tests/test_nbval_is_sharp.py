@@ -18,13 +18,17 @@ from PIL import Image, ImageChops
 conftest = from_file(NOTEBOOKS / "conftest.py")
 
 NUMBERS, TRUE = "print('7 of 0.123')", "print('below 1e-06: True')"
+ROW = "print('two blocks: 86 % (stored: 84 to 87)  +5 points')"
 DRAW = """import matplotlib.pyplot as plt
+import mnist_vit.course.drawing
 plt.figure(figsize=(8, 3))
 plt.plot([1, 2, 3], [1, 3, {}])
 plt.show()"""
 ENVIRONMENT = """import os
 print([os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "MNIST_VIT_OFFLINE", "TQDM_DISABLE", "MPLBACKEND")])
 print(os.path.isdir(os.environ["MNIST_VIT_OUT"]))"""
+MINE = """import os
+print(os.path.isfile(os.path.join(os.environ["MNIST_VIT_OUT"], "my_vit.py")))"""
 
 
 def text(old: str, new: str) -> Callable[[list], None]:
@@ -64,8 +68,15 @@ def blank(stored: str) -> str:
 
 
 def nudged(pixels: int) -> Callable[[str], str]:
-    """The picture moved to the right, as another release of matplotlib may draw it."""
+    """The picture, two pixels for each that is shown, moved to the right as another release of matplotlib may."""
     return lambda stored: png(ImageChops.offset(opened(stored), pixels, 0))
+
+
+def plain(outputs: list) -> None:
+    """The picture as a display of plain density has it: half as many pixels each way, and not in a palette."""
+    image = opened(outputs[0].data["image/png"])
+    assert image.width == 2 * outputs[0].metadata["image/png"]["width"]
+    outputs[0].data["image/png"] = png(image.reduce(2))
 
 
 def unchanged(outputs: list) -> None:
@@ -96,25 +107,48 @@ CASES: list[tuple[str, str, Callable[[list], None], bool]] = [  # what, cell, wh
     ("a warning", "import warnings\nwarnings.warn('look')\nprint(1)", unchanged, True),
     ("a progress bar", "import sys\nprint('50 %', file=sys.stderr)", unchanged, True),
     ("the picture as stored", DRAW.format(2), unchanged, True),
-    ("the picture, a pixel beside its place", DRAW.format(2), picture(nudged(1)), True),
-    ("the picture elsewhere", DRAW.format(2), picture(nudged(8)), False),
+    ("the picture, a pixel beside its place", DRAW.format(2), picture(nudged(2)), True),
+    ("the picture elsewhere", DRAW.format(2), picture(nudged(16)), False),
     ("another line", DRAW.format(1.9), picture(lambda _: OTHER[0]), False),
     ("a blank picture", DRAW.format(2), picture(blank), False),
     ("no picture", DRAW.format(2), lambda outs: outs[0].data.pop("image/png"), False),
     ("a picture where none is stored", DRAW.format(2), list.clear, False),
+    ("the picture of half the density", DRAW.format(2), plain, True),
     ("the kernel's environment", ENVIRONMENT, unchanged, True),
+    ("the learner's file", MINE, text("False", "True"), True),
+    ("whose pieces are in use", "print('my_vit.py: all ours')\nprint(1)", text("all ours", "yours: some"), True),
+    ("only whose pieces are in use", "print('my_vit.py: all ours')", list.clear, True),
+    ("whose pieces, and something else", "print('my_vit.py: all ours')\nprint(1)", text("1", "2"), False),
+    ("my_vit.py named in a line", "print('this is my_vit.py: 1')", text("1", "2"), False),
+    ("a row of the ladder, another accuracy", ROW, text("86 %", "84 %"), True),
+    ("a row, one more digit", "print(f'{99:>3} % (stored: 98 to 100)')", text(" 99 %", "100 %"), True),
+    ("a row, another range", ROW, text("84 to 87", "83 to 87"), False),
+    ("a row, another gain", ROW, text("+5", "+6"), False),
+    ("a row, and another number", f"{ROW}\nprint(3)", text("3", "4"), False),
+    ("a row, and one unit of a last decimal", f"{ROW}\nprint(0.25)", text("0.25", "0.26"), True),
+    ("a row two points outside", ROW.replace("86 %", "89 %"), text("89 %", "84 %"), True),
+    ("a row far off", ROW.replace("86 %", "60 %"), text("60 %", "86 %"), False),
+    ("a row far off, stored so", ROW.replace("86 %", "60 %"), unchanged, False),
+    ("two rows, one far off", f"{ROW}\n{ROW.replace('86 %', '60 %')}", text("60 %", "86 %"), False),
+    ("percent without a range", "print('86 % correct')", text("86", "85"), False),
 ]
+LEFT_BY_EDITORS = {"collapsed": False, "scrolled": True, "id": "x", "tags": [], "execution": {"iopub.status.busy": ""}}
 
 
 def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
     shutil.copy(NOTEBOOKS / "conftest.py", tmp_path)
     path = tmp_path / "cases.ipynb"
-    cells = [nbformat.v4.new_code_cell(source) for _, source, _, _ in CASES]
+    cells = [nbformat.v4.new_code_cell(source, metadata=LEFT_BY_EDITORS) for _, source, _, _ in CASES]
+    cells[0].metadata.update(jupyter={"source_hidden": True, "outputs_hidden": True}, cellView="form", tags=["setup"])
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     command = [sys.executable, NOTEBOOKS / "refresh.py", path]
     subprocess.run(command, check=True, capture_output=True, env=environment(MPLBACKEND="Agg"), timeout=300)
 
     notebook = nbformat.read(path, as_version=4)
+    (tmp_path / "my_vit.py").write_text("")
+    collapsed = {"tags": ["setup"], "jupyter": {"source_hidden": True}, "cellView": "form"}
+    assert [cell.metadata for cell in notebook.cells] == [collapsed] + [{}] * (len(CASES) - 1)
+    assert all(Image.open(io.BytesIO(base64.b64decode(stored))).mode == "P" for _, stored in pictures(path))
     OTHER[:] = [stored for _, stored in pictures(path)]
     for cell, (_, _, edit, _) in zip(notebook.cells, CASES, strict=True):
         edit(cell.outputs)

@@ -16,7 +16,7 @@ from mnist_vit.__main__ import main
 from mnist_vit.course.checking import verdict
 from mnist_vit.recipes import copy_notebooks
 
-stamp = from_file(NOTEBOOKS / "stamp.py")
+stamp, counting = from_file(NOTEBOOKS / "stamp.py"), from_file(NOTEBOOKS / "counting.py")
 
 COURSE = [path.stem for path in notebooks()]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
@@ -24,8 +24,12 @@ MACHINE = re.compile(r"/root|/home/|/tmp|/work|/usr|/Users|[A-Z]:\\|-packages|ip
 TAGS = re.compile(r"setup|(exercise|check):\w+|raises-exception|nbval-ignore-output|needs-cifar10")
 BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 ELSEWHERE = "https://github.com/some-one/some-course"
+COLLAPSED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
+DESCRIBED = re.compile(r"<details>\s*<summary>The picture in words</summary>\s*(\S.{40,}?)\s*</details>", re.DOTALL)
+OLD_FORM = COURSE[7:]  # their form is to follow that of the first half
 
 each_notebook = pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+each_new_notebook = pytest.mark.parametrize("path", notebooks()[:7], ids=lambda path: path.stem)
 
 
 def text(path: Path) -> str:
@@ -209,7 +213,27 @@ def test_outputs_fit_every_machine(path: Path) -> None:
             assert computed == [], f"in the output of\n{cell.source}\n{stored}"
     assert not MACHINE.search("".join(cell.source for cell in read(path).cells))
     assert read(path).metadata.language_info == {"name": "python"}  # no version; refresh.py takes all else away
-    assert all(set(cell.metadata) <= {"tags"} and "attachments" not in cell for cell in read(path).cells)
+    for cell in read(path).cells:
+        rest = {key: value for key, value in cell.metadata.items() if key != "tags"}
+        assert rest in ({}, COLLAPSED), cell.source
+        assert "attachments" not in cell
+        for output in cell.get("outputs", []):
+            sizes = output.get("metadata", {})
+            assert set(sizes) == ({"image/png"} & set(output.get("data", {}))), "python notebooks/refresh.py"
+            assert all(set(size) == {"width", "height"} for size in sizes.values())
+
+
+# ------------------------------------------------------------------------------------------ what is read, and how long
+
+
+@each_notebook
+def test_setup_and_ours_are_collapsed_under_a_title_and_nothing_else_is(path: Path) -> None:
+    for cell in code_cells(path):
+        collapsed = cell.metadata.get("cellView") == "form"
+        titled = cell.source.startswith("# @title ")
+        assert collapsed == titled, cell.source
+        if path.stem not in OLD_FORM:
+            assert collapsed == (counting.kind(cell) in ("setup", "ours")), cell.source
 
 
 @each_notebook
@@ -217,9 +241,54 @@ def test_every_picture_is_described_beside_it(path: Path) -> None:
     cells = read(path).cells
     for number, cell in enumerate(cells):
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
-            beside = [cells[i].source for i in (number - 1, number + 1) if cells[i].cell_type == "markdown"]
-            described = re.search(r"^\*[^*\s].{20,}\*$", "\n\n".join(beside), re.MULTILINE | re.DOTALL)
-            assert described, f"no line *in italics* says what is to be seen, beside\n{cell.source}"
+            beside = [one.source for one in (cells[number - 1], cells[number + 1]) if one.cell_type == "markdown"]
+            if path.stem in OLD_FORM:
+                found = re.search(r"^\*[^*\s].{20,}\*$", "\n\n".join(beside), re.MULTILINE | re.DOTALL)
+            else:
+                found = DESCRIBED.match(beside[-1].lstrip())
+            assert found, f"no <details><summary>The picture in words</summary> follows\n{cell.source}"
+
+
+@each_new_notebook
+def test_code_is_short_and_fits_the_page(path: Path) -> None:
+    assert counting.count(path).code < 250, "lines of code to read, without setup, ours, stubs and checks"
+    for cell in code_cells(path):
+        wide = [line for line in cell.source.splitlines() if len(line) > 88]
+        assert wide == [] or cell.metadata.get("cellView") == "form"
+    assert not re.search(r"^\*The (picture|figure)\b", text(path), re.MULTILINE), "folded: The picture in words"
+
+
+def test_minutes_are_counted_not_guessed() -> None:
+    """``python notebooks/refresh.py --count --write`` puts them in."""
+    counts = {path.stem: counting.count(path) for path in notebooks()}
+    for path in notebooks():
+        assert len(counting.TIME.findall(text(path))) == 1, f"{path.stem}: **Time:** about … minutes"
+        for cell in read(path).cells:
+            if cell.cell_type == "markdown":
+                assert cell.source == counting.with_minutes(cell.source, counts, path.stem), (
+                    "refresh.py --count --write"
+                )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == counting.with_minutes(readme, counts)
+
+
+def test_counting() -> None:
+    prose = "Two *words*, [a link](glossary.md#link) and $x_1 + x_2$.\n$$y = 2$$\n| a table | `code` |\n"
+    assert counting.words_of(prose) == 8
+    folded = "<details><summary>The picture in words</summary>\n\nA line.\n\n</details>\n\nIt rises."
+    assert counting.words_of(folded) == 2
+    assert counting.words_of(folded.replace("The picture in words", "Why?")) == 5
+    one = counting.Count("04_x", words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3])
+    assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
+    two = counting.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
+    counts = {"04_x": one, "05_y": two}
+    old = "**Time:** about 7 minutes. **You need:** 03.\n\n### Exercise: so ★★ (8 minutes)\n\n### Exercise: and so ★"
+    new = "**Time:** about 5 minutes. **You need:** 03.\n\n### Exercise: so ★★ (10 minutes)\n\n"
+    assert counting.with_minutes(old, counts, "05_y") == f"{new}### Exercise: and so ★ (5 minutes)"
+    table = "| [04 · X](04_x.ipynb) | so | 1 | 2 |\n| [05 · Y](05_y.ipynb) | so | 1 | |"
+    assert counting.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace("1 | |", "5 | |")
+    row = "| [04 X](notebooks/04_x.ipynb) | so | [badge](there) | 1 |"
+    assert counting.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
 
 
 # ----------------------------------------------------------------------------------------------- the learner's copy
@@ -233,11 +302,21 @@ def test_learners_copy(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatc
     copied = tmp_path / "my course"
     assert main(["notebooks", str(copied)]) == 0
     assert str(copied) in capsys.readouterr().out
-    expected = {path.name for path in notebooks()} | {"glossary.md"}
-    assert names(copied) == expected | {f"solutions/{path.name}" for path in (NOTEBOOKS / "solutions").glob("*.py")}
-    for path in notebooks():
-        mine = nbformat.read(copied / path.name, as_version=4)
-        assert [cell.source for cell in mine.cells] == [cell.source for cell in read(path).cells]
+    expected = {path.name for path in notebooks()} | {"glossary.md", "conftest.py"}
+    expected |= {f"solutions/{path.name}" for path in (NOTEBOOKS / "solutions").glob("*.py")}
+    assert main(["notebooks", str(tmp_path / "with"), "--with-outputs"]) == 0
+    assert names(copied) == names(tmp_path / "with") == expected
+    for name in expected:
+        original, mine = (NOTEBOOKS / name).read_bytes(), (copied / name).read_bytes()
+        assert (tmp_path / "with" / name).read_bytes() == original
+        if name.endswith(".ipynb"):  # nothing answers a question before it is asked
+            notebook = nbformat.reads(original.decode(), as_version=4)
+            for cell in notebook.cells:
+                if cell.cell_type == "code":
+                    cell.outputs, cell.execution_count = [], None
+            original = (nbformat.writes(notebook) + "\n").encode()
+        assert mine == original
+    capsys.readouterr()
 
     work = tmp_path / "begun" / notebooks()[-1].name  # nothing is overwritten
     work.parent.mkdir()

@@ -51,6 +51,16 @@ def test_each_class_is_quoted_once_where_it_is_taught() -> None:
     assert set(HOME) == {name for name in model.__all__ if inspect.isclass(getattr(model, name))}
 
 
+def test_in_the_first_half_quotes_stand_collapsed_under_a_title_of_their_own() -> None:
+    for path in notebooks()[:7]:
+        for cell in read(path).cells:
+            if names := [name for name, *_ in quotes(cell)]:
+                assert cell.metadata.get("cellView") == "form"
+                assert cell.source.startswith("# @title Ours: " + names[0]), names
+                first = min(start for _, start, _ in quotes(cell))
+                assert not any(cell.source.split("\n")[1:first]), "the quote follows the title"
+
+
 def main() -> None:
     """Rewrite stale quotes in place; the stored outputs stay, so nbval or ``notebooks/refresh.py`` comes next."""
     for path in notebooks():

@@ -1,5 +1,9 @@
-"""What every figure shares: style, heat maps, pictures, and a diagram of boxes and arrows."""
+"""What every figure shares: style, heat maps, pictures, and a diagram of boxes and arrows.
 
+Importing it makes figures of a notebook crisp: twice as many pixels, shown at the same size.
+"""
+
+import sys
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -24,6 +28,22 @@ STYLE = {  # white paper under every figure, so that it reads the same in light 
     "axes.spines.right": False,
     "axes.grid": False,
 }
+
+
+def _crisp() -> None:
+    """What ``%config InlineBackend.figure_formats = ["retina"]`` does, unless another format was chosen."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None and hasattr(shell, "kernel"):  # a notebook's kernel, not a terminal
+        from matplotlib_inline.config import InlineBackend
+
+        backend = InlineBackend.instance(parent=shell)
+        if backend.figure_formats == {"png"}:
+            backend.shell = shell
+            backend.figure_formats = {"retina"}
+
+
+_crisp()
 
 
 def figure(rows: int = 1, columns: int = 1, width: float = 8, height: float = 3) -> tuple[Figure, list[Axes]]:
