@@ -1,5 +1,6 @@
-"""Figures of notebook 00: the map of the course, digits with what the model reads, one attention map."""
+"""Figures of notebook 00: the map of the course, classified digits, attention maps, templates, shuffled pixels."""
 
+import json
 import math
 
 from matplotlib.axes import Axes
@@ -7,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
+from ...files import shipped
 from ..drawing import BLUE, GREEN, ORANGE, PINK, RED, SKY, YELLOW, figure, picture
 
 LATER = (
@@ -21,25 +23,29 @@ def course_map(model: nn.Module) -> Figure:
     repeats = len(encoder.layers)
     drawn, (axes,) = figure(width=10.5, height=5.6)
     _part(axes, 0, 1.7, 12.4, 5.2, "06", model, "0.6")
-    _part(axes, 0.3, 2.2, 1.7, 3.6, "06", model.conv_proj, ORANGE, "patches\nto tokens")
+    tokens = f"06\n{type(model.conv_proj).__name__}\n{_count(model.conv_proj)}\n\npatches\nto tokens"
+    _box(axes, 0.3, 3.6, 1.7, 2.2, tokens, ORANGE)
+    _box(axes, 0.3, 2.2, 1.7, 1.2, f"06\nclass token\n{model.class_token.numel():,}", ORANGE)
     _part(axes, 2.4, 2.0, 7.7, 4.0, "05", encoder, SKY)
     _box(axes, 2.7, 2.5, 1.3, 2.4, f"05\nposition\nembedding\n{encoder.pos_embedding.numel():,}", GREEN)
     for k in range(repeats - 1, 0, -1):  # the blocks behind the first one
         _box(axes, 4.4 + 0.14 * k, 2.35 + 0.14 * k, 4.3, 2.6, "", BLUE)
     _part(axes, 4.4, 2.35, 4.3, 2.6, "04", block, BLUE, f"{repeats} of them, one after the other")
-    _part(axes, 4.6, 2.55, 2.1, 1.3, "02, 03", block.self_attention, PINK)
-    _part(axes, 6.95, 2.55, 1.55, 1.3, "01", block.mlp, YELLOW)
-    _box(axes, 9.1, 2.5, 0.75, 2.4, f"04\nnorm\n{_count(encoder.ln)}", GREEN)
+    _box(axes, 4.5, 2.55, 0.6, 1.3, f"04\nnorm\n{_count(block.ln_1)}", GREEN)
+    _part(axes, 5.2, 2.55, 1.7, 1.3, "02, 03", block.self_attention, PINK)
+    _box(axes, 7.0, 2.55, 0.6, 1.3, f"04\nnorm\n{_count(block.ln_2)}", GREEN)
+    _part(axes, 7.7, 2.55, 0.9, 1.3, "01", block.mlp, YELLOW)
+    _box(axes, 9.25, 2.5, 0.7, 2.4, f"04\nnorm\n{_count(encoder.ln)}", GREEN)
     _box(
         axes,
         10.5,
         2.2,
         1.6,
         3.6,
-        f"06\nheads\n{_count(model.heads)}\n\nclass token\nto {model.num_classes}\nnumbers",
+        f"06\nclass head\n{_count(model.heads)}\n\nclass token\nto {model.num_classes}\nnumbers",
         ORANGE,
     )
-    for start, end in ((2.06, 2.34), (4.06, 4.34), (8.9, 9.05), (10.16, 10.44)):
+    for start, end in ((2.06, 2.34), (4.06, 4.34), (8.88, 9.21), (10.16, 10.44)):
         axes.annotate("", (end, 3.6), (start, 3.6), arrowprops={"arrowstyle": "->"})
     for i, name in enumerate(LATER):
         _box(axes, 2.09 * i, 0.0, 1.95, 0.9, name, "white", 1.0, "--")
@@ -62,24 +68,59 @@ def readings(images: Tensor, truth: Tensor, probabilities: Tensor) -> Figure:
     for axes, image, label, values in zip(panels, images, truth.tolist(), probabilities, strict=False):
         best = int(values.argmax())
         mark = "" if best == label else f", but is {label}"
-        picture(axes, image, f"read as {best}{mark}\nprobability {values[best]:.2f}")
+        picture(axes, image, f"classified as {best}{mark}\nprobability {values[best]:.2f}")
         axes.title.set_color("black" if best == label else RED)
     return drawn
 
 
-def attention_beside(image: Tensor, weights: Tensor) -> Figure:
-    """A picture, uint8 (1, h, w), beside one attention map, (n_h, n_w), with the patches as squares."""
-    drawn, (left, right) = figure(columns=2, width=7.4, height=3.5)
-    picture(left, image, f"the digit, in {weights.shape[0]} × {weights.shape[1]} patches")
-    step = image.shape[-1] / weights.shape[-1]
-    for k in range(weights.shape[-1] + 1):
-        left.axhline(k * step - 0.5, color=ORANGE, lw=0.4)
-        left.axvline(k * step - 0.5, color=ORANGE, lw=0.4)
-    shown = right.imshow(weights.detach().cpu(), cmap="viridis", vmin=0, interpolation="nearest")
-    right.set_title("where the class token looks")
-    right.set_axis_off()
+def attention_beside(images: Tensor, maps: Tensor) -> Figure:
+    """Pictures, uint8 (n, 1, h, w), each beside an attention map, (n, n_h, n_w), with the patches as squares."""
+    drawn, panels = figure(columns=2 * len(images), width=4.6 * len(images), height=2.7)
+    for i, (image, weights) in enumerate(zip(images, maps, strict=True)):
+        left, right = panels[2 * i : 2 * i + 2]
+        picture(left, image, "in patches")
+        step = image.shape[-1] / weights.shape[-1]
+        for k in range(weights.shape[-1] + 1):
+            left.axhline(k * step - 0.5, color=ORANGE, lw=0.4)
+            left.axvline(k * step - 0.5, color=ORANGE, lw=0.4)
+        top = float(maps.max())  # one scale for all
+        shown = right.imshow(weights.detach().cpu(), cmap="viridis", vmin=0, vmax=top, interpolation="nearest")
+        right.set_title("attention")
+        right.set_axis_off()
     drawn.colorbar(shown, ax=right, label="attention weight", shrink=0.85)
     return drawn
+
+
+def templates(weight: Tensor) -> Figure:
+    """The weights of a linear layer on all pixels, (classes, h * w): one picture a class, for and against it."""
+    drawn, panels = figure(2, 5, width=8, height=3.6)
+    side, top = math.isqrt(weight.shape[1]), float(weight.abs().max())
+    for label, (axes, values) in enumerate(zip(panels, weight.detach().cpu(), strict=True)):
+        shown = axes.imshow(values.reshape(side, side), cmap="RdBu", vmin=-top, vmax=top, interpolation="nearest")
+        axes.set_title(f"for {label}")
+        axes.set_axis_off()
+    drawn.colorbar(shown, ax=panels, label="weight", shrink=0.8)
+    return drawn
+
+
+def pairs(images: Tensor, changed: Tensor) -> Figure:
+    """Pictures, uint8 (n, 1, h, w), each beside what became of it."""
+    drawn, panels = figure(columns=2 * len(images), width=2 * len(images) * 1.9, height=2.1)
+    for i, (image, other) in enumerate(zip(images, changed, strict=True)):
+        picture(panels[2 * i], image, "a digit")
+        picture(panels[2 * i + 1], other, "its pixels shuffled")
+    return drawn
+
+
+def trained_on_all() -> dict[str, float]:
+    """Accuracy, in percent, on the 5,000 held-out digits of three models of one size, by name: stored, not drawn."""
+    files = {
+        "larger MLP on all pixels": shipped("notebooks") / "results" / "mlp.json",
+        "Vision Transformer, patches of 2": shipped("weights") / "vit_mnist.json",
+        "convolutional network": shipped("notebooks") / "results" / "cnn.json",
+    }
+    read = {name: json.loads(path.read_text(encoding="utf-8"))["metrics"] for name, path in files.items()}
+    return {name: 100 * metrics["validation"]["accuracy"] for name, metrics in read.items()}
 
 
 def _count(module: nn.Module) -> str:
@@ -94,9 +135,9 @@ def _part(
     text = f"{number}  {type(module).__name__}" if w > 3 else f"{number}\n{type(module).__name__}"
     separator = ": " if w > 3 else "\n"
     lines = f"{text}{separator}{_count(module)}" + (" parameters" if w > 5 else "")
-    axes.text(x + w / 2, y + h - 0.12, lines, ha="center", va="top", fontsize=10)
+    axes.text(x + w / 2, y + h - 0.12, lines, ha="center", va="top", fontsize=10 if w > 3 else 8.5)
     if note:
-        axes.text(x + w / 2, y + h - (0.5 if w > 3 else 1.75), note, ha="center", va="top", fontsize=9)
+        axes.text(x + w / 2, y + h - 0.5, note, ha="center", va="top", fontsize=9)
 
 
 def _box(
