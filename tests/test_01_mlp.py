@@ -9,23 +9,32 @@ from helpers import judged
 from torch import Tensor, nn
 
 
+def started(weight: Tensor, bias: Tensor) -> None:
+    """Biases first: other random numbers than the solution's."""
+    nn.init.normal_(bias, 0, 1e-6)
+    nn.init.xavier_uniform_(weight)
+
+
 class Positional(nn.Sequential):
     """Written as torchvision does it."""
 
-    def __init__(self, d: int, m: int, p: float) -> None:
+    def __init__(self, d: int, m: int, p: float = 0.0) -> None:
         super().__init__(nn.Linear(d, m), nn.GELU(), nn.Dropout(p), nn.Linear(m, d), nn.Dropout(p))
+        for linear in (self[3], self[0]):
+            started(linear.weight, linear.bias)
 
 
 class Functional(nn.Module):
     """Bare parameters made in another order, einsum, F.dropout."""
 
-    def __init__(self, width: int, hidden: int, rate: float) -> None:
+    def __init__(self, width: int, hidden: int, rate: float = 0.0) -> None:
         super().__init__()
         self.rate = rate
         for name, a, b in (("3", hidden, width), ("0", width, hidden)):
             layer = nn.Module()
             layer.bias = nn.Parameter(torch.zeros(b))
             layer.weight = nn.Parameter(torch.zeros(b, a))
+            started(layer.weight, layer.bias)
             self.add_module(name, layer)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -38,8 +47,10 @@ class Functional(nn.Module):
 class OwnDropout(nn.ModuleDict):
     """Dropout by hand, so other random numbers than the solution's."""
 
-    def __init__(self, in_dim: int, mlp_dim: int, dropout: float) -> None:
+    def __init__(self, in_dim: int, mlp_dim: int, dropout: float = 0.0) -> None:
         super().__init__({"0": nn.Linear(in_dim, mlp_dim), "3": nn.Linear(mlp_dim, in_dim)})
+        for linear in list(self.values()):
+            started(linear.weight, linear.bias)
         self.keep = 1 - dropout
 
     def drop(self, x: Tensor) -> Tensor:
@@ -47,13 +58,6 @@ class OwnDropout(nn.ModuleDict):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.drop(self["3"](self.drop(F.gelu(self["0"](x)))))
-
-
-def count_by_popping(width: int, widths: list[int]) -> int:
-    total = 0
-    while widths:
-        total, width = total + (width + 1) * widths[0], widths.pop(0)
-    return total
 
 
 def xavier_by_torch(linear: nn.Linear) -> nn.Linear:
@@ -89,17 +93,84 @@ class WithoutDropout(Positional):
         return F.gelu(self[3](F.gelu(self[0](x))))
 
 
+class Unstarted(OwnDropout):
+    """With the start values of nn.Linear."""
+
+    def __init__(self, in_dim: int, mlp_dim: int, dropout: float = 0.0) -> None:
+        super().__init__(in_dim, mlp_dim, dropout)
+        for linear in self.values():
+            linear.reset_parameters()
+
+
+def by_rand(linear: nn.Linear, shift: float = 1.0) -> None:
+    bound = math.sqrt(6 / (linear.in_features + linear.out_features))
+    with torch.no_grad():
+        linear.weight.copy_(torch.rand(linear.weight.shape) * bound - shift * bound)
+        linear.bias.normal_(std=1e-6)
+
+
+def merged_by_three_points(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> list[Tensor]:
+    """What comes out for 0 is the bias; what comes out for each unit vector, less that, a column of the matrix."""
+
+    def both(x: Tensor) -> Tensor:
+        return F.linear(F.linear(x, W_1, b_1), W_2, b_2)
+
+    b = both(torch.zeros(W_1.shape[1]))
+    return [(both(torch.eye(W_1.shape[1])) - b).T, b]
+
+
+def hinges(scale: float, parts: int) -> tuple[Tensor, ...]:
+    """The absolute value, from more hidden numbers than are needed."""
+    signs = torch.tensor([1.0, -1.0]).repeat(parts)
+    return scale * signs[:, None], torch.zeros(2 * parts), signs.abs()[None] / scale / parts, torch.zeros(1)
+
+
+def shifted() -> tuple[Tensor, ...]:
+    """x, and twice its negative half taken away."""
+    W_1 = torch.tensor([[1.0], [-1000.0]])
+    return W_1, torch.tensor([100.0, 0.0]), torch.tensor([[1.0, 0.002]]), torch.tensor([-100.0])
+
+
+def patient(block: nn.Module, x: Tensor) -> str:
+    """Other experiments than the solution's: one token alone, three points of a line, dropped outputs counted."""
+    with torch.no_grad():
+        block.eval()
+        runs = torch.stack([block(x) for _ in range(3)])
+        if (runs - runs[0]).abs().amax() > 0:
+            return "drops in eval mode"
+        if not torch.allclose(block(x[:, 2:3]), runs[0][:, 2:3], atol=1e-4):
+            return "tokens mix"
+        middle = block((x + 2 * x.flip(0)) / 3)
+        if torch.allclose(middle, (runs[0] + 2 * runs[0].flip(0)) / 3, atol=1e-4):
+            return "no GELU"
+        block.train()
+        dropped = sum((block(x) == 0).double().mean() for _ in range(20)) / 20
+        return "right" if dropped > 0.25 else "no second dropout"
+
+
+def missing_means_no_zeros(block: nn.Module, x: Tensor) -> str:
+    """The last question the wrong way round."""
+    said = patient(block, x)
+    return {"right": "no second dropout", "no second dropout": "right"}.get(said, said)
+
+
 def xavier_without_biases(linear: nn.Linear) -> None:
     nn.init.uniform_(linear.weight, 0, math.sqrt(6 / (linear.in_features + linear.out_features)))
 
 
 RIGHT: list[tuple[str, Any]] = [
-    ("gelu", nn.GELU()),
+    ("gelu", lambda t: t * (torch.erfc(-t / 2**0.5) / 2)),
     ("gelu", lambda t: t * torch.distributions.Normal(0.0, 1.0).cdf(t)),
     ("mlp_block", Positional),
     ("mlp_block", Functional),
     ("mlp_block", OwnDropout),
     ("xavier", xavier_by_torch),
+    ("merge", merged_by_three_points),
+    ("absolute", lambda: hinges(100.0, 1)),
+    ("absolute", lambda: hinges(5000.0, 7)),
+    ("absolute", shifted),
+    ("absolute", hinges(300.0, 2)),
+    ("examine", patient),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("xavier", xavier_by_new_parameters, "fill them in place"),
@@ -108,8 +179,16 @@ WRONG: list[tuple[str, Any, str]] = [
     ("gelu", changing_its_input, "changed"),
     ("mlp_block", lambda d, m, p: Positional(d, m, p / 2), "variance"),
     ("mlp_block", Positional(3, 7, 0.5), "the class itself"),
-    ("mlp_parameters", lambda c, widths: 2 * c * sum(widths), ""),
-    ("mlp_parameters", count_by_popping, "work on a copy"),
+    ("gelu", nn.GELU(), "but F.gelu is what you are to write"),
+    ("gelu", F.gelu, "but F.gelu is what you are to write"),
+    ("merge", lambda *layers: layers[2] @ layers[0], "two things must come back"),
+    ("merge", lambda *layers: (layers[2] @ layers[0], layers[1] * 0 + layers[3]), ""),
+    ("absolute", lambda: hinges(20.0, 1), ""),
+    ("absolute", lambda: tuple(part.double() for part in hinges(100.0, 1)), "plain numbers"),
+    ("absolute", lambda: (torch.ones(1, 2), *hinges(100.0, 1)[1:]), "the shapes are (m, 1)"),
+    ("absolute", lambda: hinges(100.0, 1)[:3], "four tensors must come back"),
+    ("examine", lambda block, x: "broken", "none of the five names"),
+    ("examine", lambda block, x: block(x[0]) and "right", "(n, tokens, numbers)"),
     ("xavier", lambda linear: linear.requires_grad_(False) and xavier_by_torch(linear) and None, ""),
     ("xavier", lambda linear: linear.weight.uniform_(-1, 1), "no_grad()"),
 ]
@@ -119,5 +198,14 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("mlp_block", WithoutDropout, "apply GELU after the second linear layer too"),
     ("xavier", lambda linear: None, "the share of weights beyond the bound is not "),
     ("xavier", xavier_without_biases, "draw from 0 to the bound"),
+    ("xavier", by_rand, "as rand * bound - bound does"),
+    ("xavier", lambda linear: by_rand(linear, 0.5), "as (rand - 0.5) * bound does"),
+    ("mlp_block", Unstarted, "leave the start values of nn.Linear as they are"),
+    ("gelu", lambda x: x * 0.5 * (1 - torch.erf(x / 2**0.5)), "take 1 - erf"),
+    ("gelu", lambda x: x * 0.5 * (1 + torch.erf(x * 2**0.5)), "multiply x by √2 inside erf"),
+    ("gelu", lambda x: x * torch.erf(x / 2**0.5), "take erf(x / √2) for the share"),
+    ("gelu", nn.GELU("tanh"), "the tanh approximation"),
+    ("examine", lambda block, x: "right", 'miss "tokens mix"'),
+    ("examine", missing_means_no_zeros, 'call a right block "no second dropout"'),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)

@@ -1,11 +1,39 @@
 """Solutions of notebook 01, made from the sources of its checks by notebooks/refresh.py."""
 
 import math
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+# exercise: absolute
+def my_absolute() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    W_1 = torch.tensor([[100.0], [-100.0]])  # GELU is nearly ReLU where the numbers are large
+    b_1 = torch.tensor([0.0, 0.0])
+    W_2 = torch.tensor([[0.01, 0.01]])
+    b_2 = torch.tensor([0.0])
+    return W_1, b_1, W_2, b_2
+
+
+# exercise: examine
+def my_examine(block: nn.Module, x: Tensor) -> str:
+    block.eval()
+    with torch.no_grad():
+        y = block(x)
+        if not torch.equal(y, block(x)):
+            return "drops in eval mode"
+        other = x.clone()
+        other[:, 0] += 1.0
+        if (block(other) - y)[:, 1:].abs().max() > 1e-4:
+            return "tokens mix"
+        bend = block(x) + block(-x) - 2 * block(0 * x)
+        if bend.abs().max() < 1e-4:
+            return "no GELU"
+        zeros = (block.train()(x) == 0).sum()
+        if zeros == 0:
+            return "no second dropout"
+    return "right"
 
 
 # exercise: gelu
@@ -15,10 +43,21 @@ def my_gelu(x: Tensor) -> Tensor:
     return x * phi
 
 
+# exercise: merge
+def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+    W = W_2 @ W_1
+    b = W_2 @ b_1 + b_2
+    return W, b
+
+
 # exercise: mlp_block
 class MyMLPBlock(nn.ModuleDict):
-    def __init__(self, in_dim: int, mlp_dim: int, dropout: float) -> None:
-        super().__init__({"0": nn.Linear(in_dim, mlp_dim), "3": nn.Linear(mlp_dim, in_dim)})
+    def __init__(self, in_dim: int, mlp_dim: int, dropout: float = 0.0) -> None:
+        widen, narrow = nn.Linear(in_dim, mlp_dim), nn.Linear(mlp_dim, in_dim)
+        super().__init__({"0": widen, "3": narrow})
+        for linear in (widen, narrow):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.normal_(linear.bias, std=1e-6)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -27,17 +66,6 @@ class MyMLPBlock(nn.ModuleDict):
         x = self.dropout(x)
         x = self["3"](x)
         return self.dropout(x)
-
-
-# exercise: mlp_parameters
-def my_mlp_parameters(in_channels: int, hidden_channels: list[int]) -> int:
-    widths = [in_channels, *hidden_channels]
-    total = 0
-    for a, b in pairwise(widths):  # a layer from a to b numbers
-        weights = a * b
-        biases = b
-        total += weights + biases
-    return total
 
 
 # exercise: xavier

@@ -1,12 +1,13 @@
-"""Figures of notebook 01: the MLP block's layers, GELU, pieces of a digit, start values, mutants."""
+"""Figures of notebook 01: the MLP block's layers, GELU, pieces of a digit, curves, start values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from matplotlib.patches import FancyBboxPatch
 from torch import Tensor, nn
 
-from ..drawing import BLACK, BLUE, GREEN, ORANGE, RED, SKY, figure, heat, picture
+from ..drawing import BLACK, BLUE, ORANGE, RED, SKY, figure, heat, picture
 
 
 def layers(block: nn.Sequential, tokens: Tensor) -> None:
@@ -50,11 +51,11 @@ def activations(exact: Callable[[Tensor], Tensor], approximation: Callable[[Tens
     left.plot(x, approximation(x), color=RED, linestyle="--", label="GELU, tanh approximation")
     left.set_ylim(-0.6, 3)
     left.set_xlim(-4, 4)
-    left.set_title("the two curves")
+    left.set_title("GELU, its approximation, and ReLU")
     left.legend(frameon=False, loc="upper left")
     right.axhline(0, color=BLACK, linewidth=0.8)
     right.plot(x, 1e4 * (approximation(x) - exact(x)), color=BLUE)
-    right.set_title("tanh approximation minus exact, in ten-thousandths")
+    right.set_title("approximation minus exact, in ten-thousandths")
     for axes in (left, right):
         axes.set_xlabel("x")
 
@@ -87,11 +88,10 @@ def one_token(before: Tensor, after: Tensor, difference: Tensor, tokens: int) ->
     _tokens_by_numbers(three, difference, "number in the output")
 
 
-def start_values(block: nn.Sequential) -> None:
-    """The start weights of both linear layers, with Xavier's bound and the one nn.Linear would have taken."""
-    linears = [(place, layer) for place, layer in enumerate(block) if isinstance(layer, nn.Linear)]
+def start_values(linears: Sequence[nn.Linear]) -> None:
+    """The start weights of linear layers, with Xavier's bound and the one nn.Linear would have taken."""
     _, all_axes = figure(1, len(linears), width=9, height=3)
-    for axes, (place, layer) in zip(all_axes, linears, strict=True):
+    for axes, layer in zip(all_axes, linears, strict=True):
         out_dim, in_dim = layer.weight.shape
         xavier, default = (6 / (in_dim + out_dim)) ** 0.5, in_dim**-0.5
         values = layer.weight.detach().flatten()
@@ -99,23 +99,24 @@ def start_values(block: nn.Sequential) -> None:
         for sign in (-1, 1):
             axes.axvline(sign * xavier, color=BLUE, label="Xavier's bound" if sign > 0 else None)
             axes.axvline(sign * default, color=RED, linestyle="--", label="bound of nn.Linear" if sign > 0 else None)
-        axes.set_title(f"block[{place}].weight, {in_dim} → {out_dim}")
+        axes.set_title(f"weights of a layer {in_dim} → {out_dim}")
         axes.set_xlabel("start value")
         axes.set_ylabel("how many weights")
         axes.legend(framealpha=1, loc="lower center", fontsize=9)
 
 
-def against(right: list[Tensor], wrong: dict[str, Tensor]) -> None:
-    """Each output number of a mutant (upwards) against the right one (to the right): on the line they are equal."""
-    _, all_axes = figure(1, len(wrong), width=3.4 * len(wrong), height=3.5)
-    for axes, values, (name, other), colour in zip(all_axes, right, wrong.items(), (BLUE, RED, GREEN), strict=True):
-        values = values.detach().flatten()
-        ends = torch.stack([values.min(), values.max()])
-        axes.scatter(values, other.detach().flatten(), s=8, color=colour)
-        axes.plot(ends, ends, color=BLACK, linewidth=0.8)
-        axes.set_title(name)
-        axes.set_xlabel("the right number")
-        axes.set_ylabel("the mutant's number")
+def curves(x: Tensor, **lines: Tensor) -> None:
+    """Several functions of the same numbers in one plot: the first wide, the others dashed on top of it."""
+    _, (axes,) = figure(width=5.6, height=3.1)
+    styles: tuple[dict[str, Any], ...] = (
+        {"color": SKY, "linewidth": 6},
+        {"color": RED, "linestyle": "--"},
+        {"color": BLACK, "linestyle": ":"},
+    )
+    for (name, y), style in zip(lines.items(), styles, strict=False):
+        axes.plot(x.flatten(), y.detach().flatten(), label=name.replace("_", " "), **style)
+    axes.set_xlabel("x")
+    axes.legend(frameon=False, loc="upper center")
 
 
 def _numbered(axes, image: Tensor, tokens: int, title: str) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..checking import Exercise, Mistake, gradients, random
+from ..watching import Watch
 
 
 def my_gelu(x: Tensor) -> Tensor:
@@ -26,17 +27,27 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not torch.equal(x, before):
         raise Mistake("the x that came in is changed. Make a new tensor, and leave x as it is.")
     yield from gradients(output, x=x)
+    right = torch.allclose(output, my_gelu(x), atol=1e-6)
+    with Watch("gelu") as watch:
+        answer(random(3, dtype=torch.float64))
+    if right and watch.seen:  # another mistake is told first
+        raise Mistake("right, but F.gelu is what you are to write yourself. Use torch.erf.")
 
 
 PHI, END = "phi = 0.5 * (1 + torch.erf(inside))", "return x * phi"
 
 SLIPS = (
-    ({END: 'return torch.nn.functional.gelu(x, approximate="tanh")'},
+    ({PHI: "phi = 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"},
      "use the tanh approximation: the exact GELU, and torchvision's, needs torch.erf"),
     ({"x / math.sqrt(2)": "x"}, "give erf the x itself: divide it by the square root of 2 first"),
     ({"0.5 * ": ""}, "leave out the factor 1/2"),
     ({END: "return phi"}, "return Φ(x) alone: multiply it by x"),
-    ({"1 + ": ""}, "leave out the 1 + before erf"),
+    ({"1 + ": ""}, "leave out the 1 + before erf: a share lies between 0 and 1, erf between -1 and 1"),
+    ({PHI: "phi = torch.erf(inside)"},
+     "take erf(x / √2) for the share. It counts the numbers between -x and x, and Φ(x) counts all that are below x"),
+    ({"1 + ": "1 - "}, "take 1 - erf: that is the share of numbers above x, and Φ is the share of those below"),
+    ({"x / math.sqrt(2)": "x * math.sqrt(2)"},
+     "multiply x by √2 inside erf: the bell curve of erf is narrower than Φ's, so x is divided"),
     ({"math.sqrt(2)": "2"}, "divide x by 2 inside erf: it must be the square root of 2"),
     ({PHI: "phi = torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)"},
      "use the height of the bell curve at x: Φ(x) is the area to the left of x"),
@@ -45,21 +56,29 @@ SLIPS = (
     ({PHI: "phi = torch.sigmoid(x)"},
      "use SiLU, x sigmoid(x), which is another activation: take Φ in place of the sigmoid"),
     ({END: "return torch.relu(x)"}, "use ReLU: GELU lets a little of the negative numbers through"),
+    ({PHI: "phi = 0.5 + torch.erf(inside)"}, "add 1/2 to the whole of erf: it is halved, too"),
+    ({PHI: "phi = torch.erf(x)"},
+     "take erf(x) for the share: x is divided by √2 first, and Φ(x) counts all that are below x, not those between"),
+    ({PHI: "phi = 0.5 * (1 + torch.erf(x) / math.sqrt(2))"}, "divide erf by √2: it is x that is divided, inside erf"),
+    ({END: "return x * 0.5 * 1 + torch.erf(inside)"}, "leave out the brackets round 1 + erf"),
+    ({"torch.erf(inside)": "math.erf(inside)"}, "use math.erf, which takes one number: torch.erf takes a tensor"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
     answer=my_gelu,
     compare=compare,
-    stars=1,
+    stars=2,
     slips=SLIPS,
     hints=(
-        "GELU(x) = x Φ(x). You need Φ for every number of the tensor at once: torch.erf works number by number.",
-        "Φ(x) = (1 + erf(x / √2)) / 2. The root of a plain number is math.sqrt(2).",
+        "Draw the bell curve. erf counts from -z to z, Φ everything left of x. Which part is missing, and how large is "
+        "it? Then compare the spreads: z must be x on another scale.",
+        "Between -x and x lies erf(x / √2). What is left lies half to the left and half to the right of it. So Φ(x) is "
+        "the part between and one of the two halves.",
     ),
     same=(
         {"0.5 * ": "", END: "return 0.5 * x * phi"},
         {PHI: "phi = 0.5 * torch.erfc(-inside)"},
         {PHI: "phi = 0.5 + 0.5 * torch.erf(inside)"},
-        {END: "return torch.nn.functional.gelu(x)"},
+        {PHI: "phi = torch.special.ndtr(x)"},
     ),
 )

@@ -1,5 +1,6 @@
 """Exercise: the MLP block: linear, GELU, dropout, linear, dropout."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,12 @@ from ..checking import Exercise, Mistake, copy_weights, gradients, parameter_gra
 
 
 class MyMLPBlock(nn.ModuleDict):
-    def __init__(self, in_dim: int, mlp_dim: int, dropout: float) -> None:
-        super().__init__({"0": nn.Linear(in_dim, mlp_dim), "3": nn.Linear(mlp_dim, in_dim)})
+    def __init__(self, in_dim: int, mlp_dim: int, dropout: float = 0.0) -> None:
+        widen, narrow = nn.Linear(in_dim, mlp_dim), nn.Linear(mlp_dim, in_dim)
+        super().__init__({"0": widen, "3": narrow})
+        for linear in (widen, narrow):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.normal_(linear.bias, std=1e-6)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,6 +48,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     right = reference.eval()(x)
     if output.shape == right.shape and torch.allclose(output, right, atol=1e-3):
         yield _in_train_mode(answer, 0.3)  # not 0.5, which torch takes where nothing is said
+        yield _start_values(answer)
+
+
+def _start_values(answer: Any) -> tuple[str, list[float]]:
+    """Right answers may draw other random numbers, so the start values are looked at as a whole."""
+    torch.manual_seed(0)
+    figures = []
+    for name, parameter in sorted(answer(64, 256, 0.0).state_dict().items()):
+        bound = math.sqrt(6 / (64 + 256))
+        values = parameter.detach().double() / (bound / math.sqrt(3) if parameter.dim() == 2 else 1e-6)
+        spread = rounded(values.std().clamp(max=10), 1 if parameter.dim() == 2 else 0)  # there are few biases
+        figures.append((f"the spread of {name} (as a share of the right one; 10 is 10 or more)", spread, 1.0))
+    return as_one("start values", *figures)
 
 
 def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
@@ -100,6 +118,7 @@ def rounded(value: Tensor, digits: int) -> float:
 
 
 FIRST, GELU, DROP = 'x = self["0"](x)', "x = F.gelu(x)", "x = self.dropout(x)"
+XAVIER, NORMAL = "nn.init.xavier_uniform_(linear.weight)", "nn.init.normal_(linear.bias, std=1e-6)"
 SECOND, END = 'x = self["3"](x)', "return self.dropout(x)"
 
 SLIPS = (
@@ -125,12 +144,26 @@ SLIPS = (
     ({DROP: ""}, "leave out the first dropout: the hidden numbers are dropped too"),
     ({DROP: "", END: "return x"}, "leave out both dropouts: one follows each linear layer"),
     ({GELU: "x = F.gelu(self.dropout(x))", DROP: ""}, "drop before GELU: the first dropout comes after it"),
+    ({XAVIER: "", NORMAL: "pass"}, "leave the start values of nn.Linear as they are: keep the two lines of the stub"),
+    ({XAVIER: ""}, "leave the start weights of nn.Linear as they are: keep the line with xavier_uniform_"),
+    ({NORMAL: ""}, "leave the start biases of nn.Linear as they are: keep the line with normal_"),
+    ({NORMAL: "nn.init.zeros_(linear.bias)"}, "start the biases at zero: torchvision gives them the spread 1e-6"),
+    ({XAVIER: "nn.init.xavier_normal_(linear.weight)", NORMAL: "nn.init.zeros_(linear.bias)"},
+     "start the biases at zero: torchvision gives them the spread 1e-6"),
+    ({FIRST: 'x = self["0"](self.dropout(x))', DROP: ""},
+     "apply the first dropout to the input: it comes after GELU"),
+    ({FIRST: 'x = self["0"](self.dropout(x))'}, "apply dropout to the input, too: it comes after GELU and at the end"),
+    ({FIRST: "x = self[0](x)", SECOND: "x = self[3](x)"},
+     'write self[0] and self[3]: the names of the layers are texts, self["0"] and self["3"]'),
+    ({GELU: "x = nn.GELU(x)"}, "call nn.GELU with x: it makes a layer. nn.GELU()(x) or F.gelu(x) computes"),
+    ({FIRST: "x = self['3'](x)", SECOND: "x = self['0'](x)"},
+     'go through "3" first: "0" widens, "3" makes narrow again'),
 )  # fmt: skip
 
 EXERCISE = Exercise(
     answer=MyMLPBlock,
     compare=compare,
-    stars=2,
+    stars=1,
     slips=SLIPS,
     hints=(
         "Five steps in a row: linear, GELU, dropout, linear, dropout. Each takes what the one before it gave.",

@@ -43,12 +43,13 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     weight, bias = linear.weight.detach().double() / bound, linear.bias.detach().double() * 1e6
     # a number drawn evenly within ±a has the standard deviation a/√3
     beyond = [rounded((weight.abs() > share).double().mean(), 2) for share in (1.0001, 0.6)]
+    wide = weight.std() * math.sqrt(3)
     weights = as_one(
         "of the start values",
         ("the share of weights beyond the bound", beyond[0], 0.0),
         ("the share of weights beyond 0.6 of the bound", beyond[1], 0.4),
-        ("the spread of the weights (as a share of the right one)", rounded(weight.std() * math.sqrt(3), 2), 1.0),
-        ("the mean of the weights (the bound is 1)", rounded(weight.mean(), 2), 0.0),
+        ("the spread of the weights (as a share of the right one)", rounded(wide, 2 if wide > 0.1 else 4), 1.0),
+        ("the mean of the weights (the bound is 1)", rounded(weight.mean() / wide.clamp(min=1), 2), 0.0),
     )
     yield *weights, [0.0, 0.4, 1.0, 0.0]
     yield "the spread of the biases (in millionths)", rounded(bias.std(), 1), 1.0
@@ -71,7 +72,12 @@ SUM, ROOT = "(fan_in + fan_out)", "math.sqrt(6 / (fan_in + fan_out))"
 WEIGHT, BIAS = "nn.init.uniform_(linear.weight, -bound, bound)", "nn.init.normal_(linear.bias, std=1e-6)"
 
 SLIPS = (
-    ({WEIGHT: "", BIAS: ""}, "leave the start values of nn.Linear as they are: its bound is 1/√fan_in"),
+    ({WEIGHT: "", BIAS: ""}, "leave the weights of nn.Linear as they are: its bound is 1/√fan_in"),
+    ({WEIGHT: ""}, "leave the weights of nn.Linear as they are: its bound is 1/√fan_in"),
+    ({WEIGHT: "nn.init.uniform_(linear.weight)"},
+     "do not hand the bounds on: nn.init.uniform_(weight) draws from 0 to 1"),
+    ({ROOT: "2 / (fan_in + fan_out)"}, "take the variance, 2 / (fan_in + fan_out), for the bound"),
+    ({SUM: "(fan_in * fan_out)"}, "multiply fan_in and fan_out: they are added"),
     ({SUM: "fan_in"}, "divide by fan_in alone: the bound is √(6 / (fan_in + fan_out))"),
     ({SUM: "fan_out"}, "divide by fan_out alone: the bound is √(6 / (fan_in + fan_out))"),
     ({WEIGHT: "nn.init.xavier_normal_(linear.weight)"},
@@ -83,6 +89,14 @@ SLIPS = (
      "take √(2 / (fan_in + fan_out)) for the bound: that is the spread, and the bound is √3 times as large"),
     ({"6 / ": "3 / "}, "take √(3 / (fan_in + fan_out)) for the bound: it has a 6 in it"),
     ({"-bound, bound": "0, bound"}, "draw from 0 to the bound: half of the weights are below zero"),
+    ({"-bound, bound": "-bound, 0"},
+     "draw from minus the bound to 0, as rand * bound - bound does: the range is twice as wide, up to plus the bound"),
+    ({"-bound, bound": "-bound / 2, bound / 2"},
+     "draw within half the bound, as (rand - 0.5) * bound does: the range is 2 * bound wide"),
+    ({"6 / ": "12 / "}, "take √(12 / (fan_in + fan_out)) for the bound: numbers drawn evenly within ± bound have the "
+     "variance bound² / 3, and not bound² / 6"),
+    ({"6 / ": "24 / "}, "take the width of the range for the bound: the variance is width² / 12, and the width is "
+     "2 * bound"),
     ({BIAS: ""}, "leave the biases of nn.Linear as they are: theirs have spread 1e-6"),
     ({BIAS: "nn.init.zeros_(linear.bias)"}, "set the biases to zero: torchvision gives them the spread 1e-6"),
     ({"std=1e-6": "std=1e-3"}, "take 1e-6 for the variance of the biases: it is their standard deviation"),
@@ -97,9 +111,10 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Two lines after the bound: one fills linear.weight, one linear.bias. torch.nn.init has a function for each.",
-        "bound = math.sqrt(6 / (linear.in_features + linear.out_features)); nn.init.uniform_ takes two ends, "
-        "nn.init.normal_ takes std=.",
+        "Numbers drawn evenly from -bound to bound have a mean of 0. Their variance is the mean of their squares. What "
+        "is it, in terms of the bound? (Integrate, or draw a million and look.)",
+        "The variance is bound² / 3. Set it equal to 2 / (fan_in + fan_out) and solve for the bound. nn.init.uniform_ "
+        "takes two ends, nn.init.normal_ takes std=.",
     ),
     same=(
         {WEIGHT: "nn.init.xavier_uniform_(linear.weight)"},

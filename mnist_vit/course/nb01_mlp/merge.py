@@ -1,0 +1,72 @@
+"""Exercise: two linear layers in a row as one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from ..checking import Exercise, Mistake, random
+
+
+def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+    W = W_2 @ W_1
+    b = W_2 @ b_1 + b_2
+    return W, b
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    # First every layer is 4 wide: a wrong product has the right shape, and its mistake can be named. Then all differ.
+    for inside, middle, outside in ((4, 4, 4), (5, 7, 3)):
+        first = (random(middle, inside, seed=1), random(middle, seed=2))
+        layers = (*first, random(outside, middle, seed=3), random(outside, seed=4))
+        merged = answer(*layers)
+        what = f"of {inside} → {middle} → {outside} as one layer"
+        if not isinstance(merged, tuple | list):
+            yield f"the matrix {what}", merged
+            raise Mistake("two things must come back, the matrix and the bias: return W, b.")
+        if len(merged) != 2:
+            raise Mistake("two things must come back, the matrix and the bias: return W, b.")
+        yield f"the matrix {what}", merged[0]
+        yield f"the bias {what}", merged[1]
+
+
+W, B = "W = W_2 @ W_1", "b = W_2 @ b_1 + b_2"
+
+SLIPS = (
+    ({W: "W = W_1 @ W_2", B: "b = W_1 @ b_1 + b_2"},
+     "multiply in the order in which the layers stand: x comes from the right, so the first layer stands next to it"),
+    ({W: "W = W_1 @ W_2"},
+     "multiply the matrices in the order in which the layers stand: x comes from the right, so the first layer stands "
+     "next to it"),
+    ({W: "W = W_1 @ W_2", B: "b = b_1 + b_2"},
+     "multiply the matrices in the order in which the layers stand, and add the biases. x comes from the right, so W_1 "
+     "stands next to it; and the first bias goes through the second layer too"),
+    ({B: "b = b_1 + b_2"}, "add the two biases: the first one goes through the second layer too"),
+    ({B: "b = b_2"}, "forget the first bias: it goes through the second layer, and what comes out is added"),
+    ({B: "b = W_2 @ b_1"}, "forget the second bias"),
+    ({B: "b = W_1 @ b_1 + b_2"}, "send the first bias through the first layer: it goes through the second"),
+    ({B: "b = W_2 @ (b_1 + b_2)"}, "send both biases through the second layer: b_2 is added after it"),
+    ({B: "b = W_2.T @ b_1 + b_2"}, "turn W_2 round for the bias: PyTorch keeps one row for each number that comes out"),
+    ({W: "W = (W_2 @ W_1).T"}, "turn the product round: one row for each number that comes out, as W_1 and W_2 have"),
+    ({W: "W = W_1.T @ W_2.T"}, "turn the product round: one row for each number that comes out, as W_1 and W_2 have"),
+    ({W: "W = W_2 * W_1"}, "multiply number by number: layers in a row are a matrix product, @"),
+    ({W: "W = W_2 + W_1"}, "add the matrices: layers in a row are a matrix product"),
+    ({"return W, b": "return b, W"}, "return the bias first: the matrix comes first"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_merge,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Write the first layer down, h = W_1 x + b_1, with x as a column. Put that into the second, and multiply out.",
+        "W_2 (W_1 x + b_1) + b_2. What stands before x is the matrix; what does not hang on x is the bias.",
+    ),
+    same=(
+        {B: "b = b_1 @ W_2.T + b_2"},
+        {W: "W = (W_1.T @ W_2.T).T"},
+        {B: "b = (W_2 @ b_1[:, None] + b_2[:, None])[:, 0]"},
+    ),
+    tolerance=1e-5,
+)
