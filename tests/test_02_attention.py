@@ -8,20 +8,24 @@ import torch.nn.functional as F
 from helpers import judged
 from torch import Tensor, nn
 
+from mnist_vit.course import ladder
+from mnist_vit.course.nb02_attention.find_bug import three_heads
+from mnist_vit.course.nb02_attention.look_left import my_look_left
+
 
 def attention_einsum(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    weights = torch.einsum("nqd,nkd->nqk", q, k).div(q.size(2) ** 0.5).softmax(2)
-    return torch.einsum("nqk,nkd->nqd", weights, v), weights
+    weights = torch.einsum("...qd,...kd->...qk", q, k).div(q.size(-1) ** 0.5).softmax(-1)
+    return torch.einsum("...qk,...kd->...qd", weights, v), weights
 
 
 def attention_torch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    identity = torch.eye(k.shape[1]).expand(len(k), -1, -1)  # the mean of the rows of the identity is the weights
+    identity = torch.eye(k.shape[-2]).expand(*k.shape[:-1], -1)  # the mean of the rows of the identity is the weights
     return F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, identity)
 
 
 class AttentionModule(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        logits = torch.cdist(q, k).square() / -2 + k.square().sum(-1).unsqueeze(1) / 2  # q kᵀ, but for a row constant
+        logits = torch.cdist(q, k).square() / -2 + k.square().sum(-1).unsqueeze(-2) / 2  # q kᵀ, but for a row constant
         weights = torch.exp(torch.log_softmax(logits / q.shape[-1] ** 0.5, -1))
         return weights.matmul(v), weights
 
@@ -37,6 +41,29 @@ class HeadTorch(nn.Module):
         return attention_torch(self.w_q(tokens), self.w_k(tokens), self.w_v(tokens))
 
 
+def look_left_by_loops(side: int) -> tuple[Tensor, Tensor]:
+    """Each patch but those of the first column asks; those look anywhere."""
+    w_q, w_k = torch.zeros(side**2, side**2), torch.zeros(side**2, side**2)
+    for i in range(side**2):
+        w_k[i, i] = 6.0
+        if i % side:
+            w_q[i, i - 1] = 7.0
+    return w_q, w_k
+
+
+def find_bug_by_looking(head: nn.Module, x: Tensor) -> str:
+    """By what can be seen, one thing after the other."""
+    output, weights = head(x)
+    q, k, v = head.w_q(x), head.w_k(x), head.w_v(x)
+    if (weights.sum(-1) - 1).abs().max() > 1e-3:
+        return "softmax over queries"
+    if (output - weights @ v).abs().max() > 1e-4:
+        return "keys gathered"
+    if (attention_torch(q, k, v)[1] - weights).abs().max() < 1e-4:
+        return "no bug"
+    return "w_q twice" if (attention_torch(q, q, v)[1] - weights).abs().max() < 1e-4 else "no root"
+
+
 def plain(dim: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Softmax of the formula, with nothing subtracted."""
     return lambda s: s.exp() / s.exp().sum(dim, keepdim=True)
@@ -50,7 +77,9 @@ RIGHT: list[tuple[str, Any]] = [
     ("head", HeadTorch),
     ("head", lambda width, d: HeadTorch(width, d)),
     ("head", HeadTorch(6, 4)),
-    ("softmax_rows", nn.Softmax(dim=-1)),
+    ("look_left", look_left_by_loops),
+    ("look_left", lambda side: (100 * torch.eye(side**2), torch.eye(side**2).roll(1, 1))),
+    ("find_bug", find_bug_by_looking),
     ("softmax_rows", lambda s: (s - s.logsumexp(-1, keepdim=True)).exp()),
     ("softmax_rows", lambda s: 1 / torch.exp(s.unsqueeze(-2) - s.unsqueeze(-1)).sum(-1)),
     ("entropy", lambda w: -(w * (w + 1e-8).log()).sum(2)),
@@ -59,6 +88,15 @@ RIGHT: list[tuple[str, Any]] = [
 WRONG: list[tuple[str, Any, str]] = [
     ("attention", lambda q, k, v: attention_einsum(q.tanh(), k, v), "right shape, wrong numbers"),
     ("attention", F.scaled_dot_product_attention, "return output, weights"),
+    ("attention", lambda q, k, v: (*attention_einsum(q, k, v), None), "two things must come back"),
+    ("look_left", lambda side: torch.eye(side**2), "return w_q, w_k"),
+    ("look_left", lambda side: (torch.eye(side), torch.eye(side)), "W_Q must be a tensor of shape (16, 16)"),
+    ("look_left", lambda side: look_left_by_loops(4), "W_Q must be a tensor of shape (9, 9)"),
+    ("find_bug", lambda head, x: "no bug?", "is none of the five"),
+    ("softmax_rows", nn.Softmax(dim=-1), "what you are to write yourself"),
+    ("softmax_rows", lambda s: torch.softmax(s, -1), "what you are to write yourself"),
+    ("softmax_rows", lambda s: F.softmax(s, -1), "what you are to write yourself"),
+    ("softmax_rows", lambda s: s.softmax(-1), "what you are to write yourself"),
     ("softmax_rows", lambda s: (2 * s).softmax(-1), "right shape, wrong numbers"),
     ("softmax_rows", lambda s: plain(-1)(s).nan_to_num(1.0), "scores near 1000"),
     ("entropy", lambda w: (w * (1 - w)).sum(-1), "right shape, wrong numbers"),
@@ -68,7 +106,25 @@ NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores 
     ("softmax_rows", lambda s: s.flatten(1).softmax(1).view_as(s), "sum over the whole matrix"),
     ("softmax_rows", lambda s: s.softmax(2), "sum over axis 2"),
     ("softmax_rows", plain(2), "sum over axis 2"),
+    ("softmax_rows", lambda s: s.exp() / s.exp().sum(-1), "sum without keepdim"),
+    ("look_left", lambda side: [w.T for w in my_look_left(side)], "look one patch to the right"),
     ("entropy", lambda w: (w * w.log()).sum(-1), "leave out the minus sign"),
     ("entropy", lambda w: -w.clamp_min(1e-6).log().sum(-1), "sum the logarithms alone"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def test_the_three_heads_have_the_bugs_that_the_notebook_asks_for() -> None:
+    x = torch.randn(2, 9, 49, generator=torch.Generator().manual_seed(0))
+    named = [find_bug_by_looking(head, x) for head in three_heads().values()]
+    assert named == ["softmax over queries", "no root", "w_q twice"]
+
+
+def test_what_the_notebook_says_of_the_broken_heads_is_what_was_measured() -> None:
+    rungs = ladder.stored()
+    for name in ("relation", "relation_columns", "relation_one_matrix"):
+        assert min(rungs[name]["accuracy"]) > 97, "as well as the right head"
+    assert max(rungs["relation_no_root"]["accuracy"]) > 97, "some seeds reach the top"
+    assert min(rungs["relation_no_root"]["accuracy"]) < 60, "others stay at chance"
+    assert max(rungs["relation_mean"]["accuracy"]) < 75, "the mean of the tokens does not get far"
+    assert abs(sum(rungs["block"]["accuracy"]) - sum(rungs["block_mlp"]["accuracy"])) < 5 * ladder.rows.CONTRAST

@@ -7,12 +7,13 @@ from typing import Any
 from torch import Tensor
 
 from ..checking import Exercise, Mistake, gradients, make, random
+from .softmax_rows import near
 
 
 def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """(n, queries, d), (n, keys, d), (n, keys, d_v) -> output, weights.
+    """(…, queries, d), (…, keys, d), (…, keys, d_v) -> output, weights.
 
-    The output is (n, queries, d_v), the weights are (n, queries, keys).
+    The output is (…, queries, d_v), the weights are (…, queries, keys).
     """
     scores = q @ k.transpose(-2, -1)
     scores = scores / math.sqrt(q.shape[-1])
@@ -22,6 +23,7 @@ def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Ends before the inputs with four axes if three are wrong: a mistake there has the same name for any axes."""
     attend = make(answer) if isinstance(answer, type) else answer
     # First every axis is 4 long: a wrong axis has the right shape, and its mistake can be named. Then all differ.
     for sizes, (n, queries, keys, d, d_v) in (
@@ -34,6 +36,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"output for {sizes}", output
         yield f"matrix of weights for {sizes}", weights
     yield from gradients(output, q=q, k=k, v=v)
+    if near(output, my_attention(q, k, v)[0]):
+        q, k, v = random(2, 3, 4, 5, seed=29), random(2, 3, 6, 5, seed=30), random(2, 3, 6, 7, seed=31)
+        output, weights = pair(attend, q, k, v)
+        yield "output for inputs with 4 axes", output
+        yield "matrix of weights for inputs with 4 axes", weights
 
 
 def pair(answer: Any, *inputs: Tensor) -> tuple[Any, Any]:
@@ -58,6 +65,14 @@ SLIPS = (
      "divide by the root of the number of queries. d is how many numbers one query has: q.shape[-1]"),
     ({"q.shape[-1]": "k.shape[-2]"},
      "divide by the root of the number of keys. d is how many numbers one key has: k.shape[-1]"),
+    ({"q.shape[-1]": "v.shape[-1]"},
+     "divide by the root of how many numbers a value has. d is how many numbers a query has: q.shape[-1]"),
+    ({"q.shape[-1]": "len(q)"},
+     "divide by the root of len(q), the length of its first axis. d is how many numbers a query has: q.shape[-1]"),
+    ({ROOT: "math.sqrt(32)"},
+     "write the root as a number, √32. It holds for queries of 32 numbers only: math.sqrt(q.shape[-1]) fits all"),
+    ({ROOT: "math.sqrt(49)"},
+     "write the root as a number, √49. It holds for queries of 49 numbers only: math.sqrt(q.shape[-1]) fits all"),
     ({SCALED: "scores", SOFTMAX: "scores.softmax(dim=-1) / math.sqrt(q.shape[-1])"},
      "divide the weights by √d, after the softmax. The rows no longer sum to 1: divide the scores, before it"),
     ({"softmax(dim=-1)": "softmax(dim=-2)"},
@@ -66,9 +81,18 @@ SLIPS = (
     ({"softmax(dim=-1)": "softmax(dim=0)"},
      "take the softmax over the batch, so that pictures share out the attention among each other. Each query does, "
      "over the keys, the last axis: softmax(dim=-1)"),
+    ({"softmax(dim=-1)": "softmax(dim=2)"},
+     "take the softmax along axis 2. It is the last one of three axes only; from notebook 03 on there are four, and "
+     "dim=-1 is the last one of any"),
+    ({"k.transpose(-2, -1)": "k.transpose(1, 2)"},
+     "swap axes 1 and 2 of k. They are the last two of three axes only; from notebook 03 on there are four, and "
+     "transpose(-2, -1) swaps the last two of any"),
     ({SOFTMAX: "scores.new_ones(scores.shape) / scores.shape[-1]"},
      "take the plain mean of the values, the same for every query. The softmax of the scores says how much of each "
      "value a query takes"),
+    ({SOFTMAX: "scores.exp() / scores.exp().sum(dim=-1)"},
+     "sum without keepdim. The axis is gone, so the division takes the sums for a row of another matrix: "
+     "sum(dim=-1, keepdim=True)"),
     ({SOFTMAX: "scores"}, "use the scores as weights. The softmax is missing: scores.softmax(dim=-1)"),
     ({".softmax": ".log_softmax"}, "use the logarithm of the weights. Take softmax and not log_softmax"),
     ({SCORES: "k @ q.transpose(-2, -1)"},
@@ -104,12 +128,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Four steps: compare every query with every key, divide, softmax, weighted mean of the values. Write down the "
-        "shape after each, for 3 queries and 5 keys.",
-        "The scores are (n, queries, keys): q @ k.transpose(-2, -1), divided by the root of the last axis of q. Each "
+        "Four steps: compare every query with every key, divide, softmax, weighted mean of the values. You did them "
+        "for one query, with sums; a matrix product does all of them at once. Write down the shape after each step, "
+        "for 3 queries and 5 keys.",
+        "The scores are (…, queries, keys): q @ k.transpose(-2, -1), divided by the root of the last axis of q. Each "
         "query shares out 1 over the keys, so the softmax runs along the last axis.",
     ),
     same=(
+        {SCORES: "q @ k.mT"},
         {SCORES: "(q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)", SCALED: "scores"},
         {SCORES: "q @ (k / math.sqrt(k.shape[-1])).transpose(-2, -1)", SCALED: "scores"},
         {SOFTMAX: "scores.exp()\n    weights = weights / weights.sum(dim=-1, keepdim=True)"},

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, random
+from ..checking import Exercise, Mistake, random
 from .softmax_rows import near
 
 
@@ -27,7 +27,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "entropy of 3 rows of 5 weights", answer((2 * random(2, 3, 5, seed=32)).softmax(dim=-1))
     if near(entropy, my_entropy(weights)):
         with_zeros = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
-        yield "entropy of the rows (0, 1, 0) and (0.5, 0.5, 0)", answer(with_zeros)
+        yield "entropy of the rows (0, 1, 0) and (0.5, 0.5, 0)", answer(given := with_zeros.clone())
+        if not torch.equal(given, with_zeros):
+            raise Mistake("the weights that came in are changed. Make a new tensor, and leave them as they are: they "
+                          "are still needed.")  # fmt: skip
 
 
 CLAMPED, TERMS, END = "weights.clamp_min(1e-9).log()", "terms = weights * logarithms", "return -terms.sum(dim=-1)"

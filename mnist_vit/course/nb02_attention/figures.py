@@ -1,4 +1,4 @@
-"""Figures of notebook 02: one attention head as a diagram, tokens that look at each other, heat maps of weights."""
+"""Figures of notebook 02: nine patches and the question, one query by hand, a head as a diagram, trained maps."""
 
 import math
 
@@ -9,6 +9,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor, nn
 
 from ..drawing import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, YELLOW, figure, heat, picture
+from ..ladder import PATCH
 
 
 def one_head(tokens: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> Figure:
@@ -20,13 +21,13 @@ def one_head(tokens: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> 
 
     drawn, (axes,) = figure(width=10.5, height=4.1)
     boxes: tuple[tuple[str, str, Tensor, float, float, str], ...] = (
-        ("x", "tokens", tokens, 0, 1, YELLOW),
-        ("q", "queries: w_q(x)", q, 2, 2, SKY),
-        ("k", "keys: w_k(x)", k, 2, 1, SKY),
-        ("v", "values: w_v(x)", v, 2, 0, GREEN),
-        ("scores", "scores: q kᵀ / √d", scores, 4, 1.5, ORANGE),
-        ("weights", "weights: softmax", weights, 6, 1.5, PINK),
-        ("output", "output: weights @ v", output, 8, 0.75, GREEN),
+        ("x", "tokens x", tokens, 0, 1, YELLOW),
+        ("q", "queries q", q, 2, 2, SKY),
+        ("k", "keys k", k, 2, 1, SKY),
+        ("v", "values v", v, 2, 0, GREEN),
+        ("scores", "scores", scores, 4, 1.5, ORANGE),
+        ("weights", "weights", weights, 6, 1.5, PINK),
+        ("output", "output", output, 8, 0.75, GREEN),
     )
     middle = {name: (x + 0.75, y + 0.25) for name, _, _, x, y, _ in boxes}
     for _, label, tensor, x, y, colour in boxes:
@@ -46,55 +47,52 @@ def one_head(tokens: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> 
     return drawn
 
 
-def chosen_tokens(image: Tensor, patch_size: int, chosen: list[int]) -> Figure:
-    """A picture, uint8 (h, w), cut into patches, the chosen ones framed and counted; each of them large beside it."""
-    drawn, axes = figure(1, 1 + len(chosen), width=2.3 * (1 + len(chosen)), height=2.6)
-    picture(axes[0], image, "the digit, and our tokens")
-    _grid(axes[0], image.shape[-1], patch_size)
-    across = image.shape[-1] // patch_size
-    for number, patch in enumerate(chosen):
-        row, column = divmod(patch, across)
-        top, left = row * patch_size, column * patch_size
-        cut = image[top : top + patch_size, left : left + patch_size].float() / 255
-        frame = Rectangle((left - 0.1, top - 0.1), patch_size - 0.8, patch_size - 0.8, fill=False, ec=ORANGE, lw=2.5)
-        axes[0].add_patch(frame)
-        # the number stands in the darker half, so that it hides no ink
-        half = patch_size // 2
-        right = cut[:, half:].sum() < cut[:, :half].sum()
-        axes[0].text(
-            left + (patch_size - 1 if right else 0), top + 0.1, str(number), ha="right" if right else "left", va="top",
-            fontsize=9, weight="bold", color=BLACK, bbox={"facecolor": ORANGE, "edgecolor": "none", "pad": 1},
-        )  # fmt: skip
-        _patch(axes[1 + number], cut, f"token {number}")
+def question(images: Tensor, again: Tensor) -> Figure:
+    """Pictures of nine patches, normalised, (n, 1, 21, 21), the first patch framed, the right answer as title."""
+    drawn, axes = figure(1, len(images), width=2.3 * len(images), height=2.6)
+    for part, image, yes in zip(axes, images, again.tolist(), strict=True):
+        _nine(part, image, "yes" if yes else "no")
     return drawn
 
 
-def mixed_tokens(tokens: Tensor, weights: Tensor, output: Tensor) -> Figure:
-    """Weights of a few tokens that are patches: who looks (rows), at whom (columns), and the mean that comes out.
+def one_query(patches: Tensor, scores: Tensor, weights: Tensor, output: Tensor | None = None) -> Figure:
+    """Nine patches, (9, 49), from 0 to 1, each with the score and the weight that the first one gives it.
 
-    Args:
-        tokens, output: (tokens, pixels), pixels of a square patch from 0 to 1.
-        weights: (tokens, tokens), rows sum to 1.
+    ``output``, (49,), is drawn at the right end: the weighted mean of the patches.
     """
-    count, size = len(tokens), math.isqrt(tokens.shape[-1])
-    drawn, axes = figure(count + 1, count + 2, width=1.3 * (count + 2), height=1.25 * (count + 1))
-    for cell in axes:
-        cell.set_axis_off()
+    count = len(patches)
+    drawn, axes = figure(1, count + (output is not None), width=1.15 * (count + (output is not None)), height=1.9)
+    best = int(weights.argmax())
+    for i, part in enumerate(axes[:count]):
+        _patch(part, patches[i], f"patch {i}" + (", query" if i == 0 else ""), ORANGE if i == 0 else SKY)
+        told = f"score {scores[i]:.1f}\n{100 * weights[i]:.0f} %"
+        part.text(3, 7.1, told, ha="center", va="top", fontsize=10, weight="bold" if i == best else "normal")
+    if output is not None:
+        _patch(axes[-1], output, "output", GREEN)
+    return drawn
 
-    def at(row: int, column: int) -> Axes:
-        return axes[row * (count + 2) + column]
 
-    at(0, 0).text(1, 0, "looks at →", ha="right", va="bottom", fontsize=10, transform=at(0, 0).transAxes)
-    at(0, count + 1).text(0.5, 0.05, "output", ha="center", fontsize=11, transform=at(0, count + 1).transAxes)
-    for i in range(count):
-        _patch(at(0, i + 1), tokens[i].reshape(size, size), f"token {i}")
-        _patch(at(i + 1, 0), tokens[i].reshape(size, size), f"token {i}")
-        _patch(at(i + 1, count + 1), output[i].reshape(size, size))
-        for j in range(count):
-            cell, weight = at(i + 1, j + 1), weights[i, j].item()
-            heat(cell, weights[i : i + 1, j : j + 1], low=0, high=1)
-            colour = "black" if weight > 0.5 else "white"
-            cell.text(0, 0, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=12)
+def moved(image: Tensor, output: Tensor) -> Figure:
+    """A picture (h, w) cut into patches, and what a head gathered for each of its patches, (patches, pixels)."""
+    size = math.isqrt(output.shape[-1])
+    across = image.shape[-1] // size
+    # (patches, p * p) -> (n_h, n_w, p, p) -> (n_h, p, n_w, p) -> (h, w)
+    gathered = output.reshape(across, across, size, size).transpose(1, 2).reshape(image.shape)
+    drawn, axes = figure(1, 2, width=5.4, height=2.9)
+    for part, shown, title in ((axes[0], image, "the patches"), (axes[1], gathered.detach(), "what each one gathers")):
+        picture(part, shown, title)
+        _grid(part, image.shape[-1], size)
+    return drawn
+
+
+def looks(images: Tensor, weights: Tensor, again: Tensor, entropy: Tensor) -> Figure:
+    """Where the first patch looks: pictures of nine patches above, the weights of the first one, (n, 9), below."""
+    drawn, axes = figure(2, len(images), width=2.3 * len(images), height=5.2)
+    for i, (image, row) in enumerate(zip(images, weights, strict=True)):
+        _nine(axes[i], image, "it is there again" if again[i] else "it is not")
+        below = axes[len(images) + i]
+        heat(below, 100 * row.reshape(3, 3), f"weights in %\nentropy {entropy[i]:.1f}", low=0, high=100, digits=0)
+        below.add_patch(Rectangle((-0.47, -0.47), 0.94, 0.94, fill=False, edgecolor=ORANGE, lw=3))
     return drawn
 
 
@@ -131,7 +129,8 @@ def why_root_d(
     axes[0].set_yticks(sizes, [str(size) for size in sizes])
     axes[0].legend(frameon=False)
     axes[1].axhline(largest, color=BLACK, linestyle=":", lw=1)
-    axes[1].text(sizes[0], largest, "all weights equal", va="bottom", fontsize=9)
+    above = {"xytext": (0, 3), "textcoords": "offset points"}
+    axes[1].annotate("all weights equal", (sizes[0], largest), **above, va="bottom", fontsize=9)
     axes[1].set_ylim(0, 1.15 * largest)
     for name, row, (colour, _), shift, hatch in zip(names, rows, looks, (-0.2, 0.2), ("", "//"), strict=True):
         places = [i + shift for i in range(len(row))]
@@ -144,33 +143,18 @@ def why_root_d(
     return drawn
 
 
-def shuffled(image: Tensor, patch_size: int, order: Tensor, weights: Tensor, weights_shuffled: Tensor) -> Figure:
-    """A picture, (h, w), and the same with its patches in another order, each beside a head's weights for it."""
-    across = image.shape[-1] // patch_size
-    # (h, w) -> (n_h, p, n_w, p) -> (n_h, n_w, p, p) -> (patches, p, p)
-    patches = image.reshape(across, patch_size, across, patch_size).transpose(1, 2).reshape(-1, patch_size, patch_size)
-    mixed = patches[order].reshape(across, across, patch_size, patch_size).transpose(1, 2).reshape(image.shape)
-    drawn, axes = figure(1, 4, width=11.5, height=3.2)
-    high = weights.max().item()
-    for left, shown, values, name in ((0, image, weights, "in order"), (2, mixed, weights_shuffled, "shuffled")):
-        picture(axes[left], shown, f"patches {name}")
-        _grid(axes[left], image.shape[-1], patch_size)
-        heat(axes[left + 1], values, f"weights, {name}", low=0, high=high)
-        axes[left + 1].set_xlabel("keys")
-        axes[left + 1].set_ylabel("queries")
-    return drawn
-
-
-def weight_maps(maps: dict[str, Tensor]) -> Figure:
-    """Square matrices of weights side by side on one colour scale, the sum of each row to the right of it."""
-    drawn, axes = figure(1, len(maps), width=3 * len(maps), height=3.3)
-    for part, (name, values) in zip(axes, maps.items(), strict=True):
-        heat(part, values, name, low=0, high=1, digits=2)
-        part.set_xlabel("keys")
-        for row, total in enumerate(values.sum(dim=-1).tolist()):
-            part.text(len(values) - 0.4, row, f"Σ {total:.2f}", va="center", fontsize=9)
-    axes[0].set_ylabel("queries")
-    return drawn
+def _nine(axes: Axes, image: Tensor, title: str) -> None:
+    """A picture of nine patches, normalised, with gaps between them; the frame of the first one lies in the gaps."""
+    step = PATCH + 1
+    side = 3 * step + 1
+    apart = torch.full((side, side), torch.nan)  # not drawn
+    for row in range(3):
+        for column in range(3):
+            patch = image[0, row * PATCH : (row + 1) * PATCH, column * PATCH : (column + 1) * PATCH]
+            apart[row * step + 1 : (row + 1) * step, column * step + 1 : (column + 1) * step] = patch
+    axes.add_patch(Rectangle((-0.5, -0.5), side, side, facecolor=SKY, zorder=-1))
+    picture(axes, apart * 0.3081 + 0.1307, title)
+    axes.add_patch(Rectangle((0, 0), step, step, fill=False, edgecolor=ORANGE, lw=3))
 
 
 def _grid(axes: Axes, side: int, patch_size: int) -> None:
@@ -179,9 +163,10 @@ def _grid(axes: Axes, side: int, patch_size: int) -> None:
         axes.axvline(line - 0.5, color=SKY, lw=1)
 
 
-def _patch(axes: Axes, patch: Tensor, title: str = "") -> None:
-    """A patch on the scale 0 to 1, framed, so that a black one has an edge."""
-    axes.imshow(patch.detach(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+def _patch(axes: Axes, patch: Tensor, title: str = "", colour: str = SKY) -> None:
+    """A patch, (pixels,), on the scale 0 to 1, framed, so that a black one has an edge."""
+    side = math.isqrt(len(patch))
+    axes.imshow(patch.detach().reshape(side, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set_title(title, fontsize=10)
     axes.set_axis_off()
-    axes.add_patch(Rectangle((-0.5, -0.5), *patch.shape, fill=False, edgecolor=SKY, lw=2))
+    axes.add_patch(Rectangle((-0.5, -0.5), side, side, fill=False, edgecolor=colour, lw=2))

@@ -1,6 +1,5 @@
 """Exercise: one attention head: three linear layers, then attention."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checking import Exercise, copy_weights, gradients, make, random, randomise
-from .attention import pair
+from .attention import my_attention, pair
 
 
 class MyHead(nn.Module):
@@ -27,11 +26,7 @@ class MyHead(nn.Module):
         q = self.w_q(x)
         k = self.w_k(x)
         v = self.w_v(x)
-        scores = q @ k.transpose(-2, -1)
-        scores = scores / math.sqrt(q.shape[-1])
-        weights = scores.softmax(dim=-1)
-        output = weights @ v
-        return output, weights
+        return my_attention(q, k, v)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -52,20 +47,30 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()})
 
 
-Q, K, V = "q = self.w_q(x)", "k = self.w_k(x)", "v = self.w_v(x)"
-SCORES, SCALED, ROOT = "q @ k.transpose(-2, -1)", "scores / math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1])"
-SOFTMAX = "scores.softmax(dim=-1)"
+Q, K, V, END = "q = self.w_q(x)", "k = self.w_k(x)", "v = self.w_v(x)", "return my_attention(q, k, v)"
+
+
+def written_out(
+    root: str = "q.shape[-1] ** 0.5", softmax: str = ".softmax(dim=-1)", gather: str = "weights @ v"
+) -> str:
+    """The last line for who writes the steps again instead of calling the function."""
+    return f"weights = (q @ k.transpose(-2, -1) / {root}){softmax}\n        return {gather}, weights"
+
 
 SLIPS = (
-    ({"q.shape[-1]": "x.shape[-1]"},
+    ({END: written_out(root="x.shape[-1] ** 0.5")},
      "divide by √hidden_dim, the root of how many numbers a token has. d is how many numbers a query has, head_dim: "
      "q.shape[-1]"),
-    ({ROOT: "q.shape[-1]"}, "divide by head_dim and not by its root"),
-    ({SCALED: "scores"}, "leave out the division by √head_dim"),
+    ({END: written_out(root="q.shape[-1]")}, "divide by head_dim and not by its root"),
+    ({END: written_out(root="1")}, "leave out the division by √head_dim"),
+    ({K: "k = self.w_q(x)", V: "v = self.w_q(x)"},
+     "use w_q three times. Queries, keys and values have a linear layer each: self.w_q(x), self.w_k(x), self.w_v(x)"),
     ({K: "k = self.w_q(x)"}, "make the keys with w_q. Queries and keys have a linear layer each: k = self.w_k(x)"),
     ({Q: "q = self.w_k(x)"}, "make the queries with w_k. Queries and keys have a linear layer each: q = self.w_q(x)"),
-    ({SCORES: "k @ q.transpose(-2, -1)"},
+    ({Q: "q = self.w_k(x)", K: "k = self.w_q(x)"},
      "take queries for keys and keys for queries. q = self.w_q(x), k = self.w_k(x), and the scores are q kᵀ"),
+    ({K: "k = self.w_v(x)", V: "v = self.w_k(x)"},
+     "take keys for values and values for keys. k = self.w_k(x), v = self.w_v(x); the order is my_attention(q, k, v)"),
     ({V: "v = self.w_k(x)"}, "gather the keys. What is gathered are the values: v = self.w_v(x)"),
     ({V: "v = self.w_q(x)"}, "gather the queries. What is gathered are the values: v = self.w_v(x)"),
     ({V: "v = x"}, "gather the tokens themselves. The values are made from them by a linear layer: v = self.w_v(x)"),
@@ -73,34 +78,36 @@ SLIPS = (
      "compare the tokens themselves. Queries and keys are made from them by linear layers: self.w_q(x), self.w_k(x)"),
     ({Q: "q = x @ self.w_q.weight.T", K: "k = x @ self.w_k.weight.T", V: "v = x @ self.w_v.weight.T"},
      "leave out the biases. Call the linear layer, as in self.w_q(x): it multiplies and adds its bias"),
-    ({"dim=-1": "dim=-2"}, "take the softmax over the queries, so that columns sum to 1. Rows must: softmax(dim=-1)"),
-    ({"dim=-1": "dim=0"},
+    ({END: written_out(softmax=".softmax(dim=-2)")},
+     "take the softmax over the queries, so that columns sum to 1. Rows must: softmax(dim=-1)"),
+    ({END: written_out(softmax=".softmax(dim=0)")},
      "take the softmax over the batch. Each query shares out its attention over the keys: softmax(dim=-1)"),
-    ({SOFTMAX: "scores"}, "leave out the softmax"),
-    ({"output = weights @ v": "output = weights.transpose(-2, -1) @ v"},
+    ({END: written_out(softmax="")}, "leave out the softmax"),
+    ({END: written_out(gather="weights.transpose(-2, -1) @ v")},
      "multiply the transposed weights by v. Row i of the weights is what query i takes: weights @ v"),
-    ({"return output, weights": "return weights, output"},
+    ({END: "return my_attention(q, k, v)[::-1]"},
      "return the weights first. The output comes first: return output, weights"),
+    ({END: "return my_attention(x, x, x)"},
+     "hand the tokens on as they are. my_attention takes queries, keys and values: my_attention(q, k, v)"),
+    ({END: "return my_attention(k, v, q)"}, "hand them on in another order. It is my_attention(q, k, v)"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
     answer=MyHead,
     compare=compare,
-    stars=2,
+    stars=1,
     slips=SLIPS,
     hints=(
         "Three linear layers turn the same tokens x into queries, keys and values. What follows is the attention you "
         "know, with d = head_dim.",
-        "q, k, v = self.w_q(x), self.w_k(x), self.w_v(x). They are (n, seq_length, head_dim), just what attention "
+        "q, k, v = self.w_q(x), self.w_k(x), self.w_v(x). They are (n, seq_length, head_dim), just what my_attention "
         "takes. Return its output and its weights.",
     ),
     same=(
-        {SCORES: "(q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)", SCALED: "scores"},
-        {SCORES: "q @ (k / math.sqrt(k.shape[-1])).transpose(-2, -1)", SCALED: "scores"},
-        {SOFTMAX: "scores.exp()\n        weights = weights / weights.sum(dim=-1, keepdim=True)"},
+        {END: written_out()},
         {
             V: "",  # rows of weights sum to 1, so the bias comes through as it is
-            "output = weights @ v": "output = self.w_v(weights @ x)",
+            END: written_out(gather="self.w_v(weights @ x)"),
         },
     ),
 )

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, gradients, random
+from ..checking import Exercise, Mistake, gradients, random
+from ..watching import Watch
 
 
 def my_softmax_rows(scores: Tensor) -> Tensor:
-    """(..., queries, keys) -> the same shape, rows sum to 1; scores of 1000 are no trouble."""
+    """(…, queries, keys) -> the same shape, rows sum to 1; scores may be large."""
     largest = scores.amax(dim=-1, keepdim=True)
     e = torch.exp(scores - largest)  # the largest exponent of a row is 0
     total = e.sum(dim=-1, keepdim=True)
@@ -25,9 +26,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(weights, scores=scores)
     if not near(weights, my_softmax_rows(scores)):
         return
+    right = True
     # in the tensor above the last axis is axis 2, too
-    yield "matrix of weights for scores with 4 axes", answer(random(2, 2, 3, 4, seed=22))
-    yield "matrix of weights for scores with 2 axes", answer(random(3, 5, seed=23))
+    for axes, scores in ((4, random(2, 2, 3, 4, seed=22)), (2, random(3, 5, seed=23))):
+        weights = answer(scores)
+        yield f"matrix of weights for scores with {axes} axes", weights
+        right = right and near(weights, my_softmax_rows(scores))
     # exp(1000) is too large for a float, exp(-1000) too small. Alone first, where one number subtracted from the whole
     # tensor is enough; then together, and then in one row. float64, so that exp(scores - logsumexp) is right, too.
     # The last four rows tell which other number than the maximum was subtracted.
@@ -40,7 +44,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         ("a row near 1000 and a row near -1000", [high, low]),
         ("scores far apart in one row", apart),
     ):
-        yield f"matrix of weights for {name}", answer(torch.tensor([rows], dtype=torch.float64))
+        scores = torch.tensor([rows], dtype=torch.float64)
+        weights = answer(scores)
+        yield f"matrix of weights for {name}", weights
+        right = right and near(weights, my_softmax_rows(scores))
+    with Watch("softmax") as watch:
+        answer(random(2, 3))
+    if right and watch.seen:  # another mistake is told first
+        raise Mistake("right, but torch's softmax is what you are to write yourself. Use torch.exp and a sum.")
 
 
 def near(value: Any, right: Tensor) -> bool:
@@ -89,6 +100,9 @@ SLIPS = (
     (_axes("(-2, -1)"), "sum over the whole matrix of an image. Each row must sum to 1 by itself: dim=-1"),
     ({LARGEST: "scores.max()", TOTAL: "e.sum()"},
      "sum over everything. Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)"),
+    ({TOTAL: "e.sum(dim=-1)"},
+     "sum without keepdim. The axis is gone, so the division takes the sums for a row of another matrix: "
+     "sum(dim=-1, keepdim=True)"),
     ({"scores - largest": "scores", END: "return e"}, "leave out the division. Divide by the sum of the row"),
     ({END: "return e"}, "subtract the maximum and take exp, but leave out the division. Divide by the sum of the row"),
     ({"torch.exp(scores - largest)": "scores"},
@@ -97,6 +111,18 @@ SLIPS = (
      "give the logarithm of the weights. Take exp of it, or divide instead of subtracting"),
     ({END: "return (e / total).detach()"},
      "cut the weights off from the scores, so that no gradient flows. Leave out detach() and no_grad()"),
+    ({LARGEST: "scores.max(dim=-1, keepdim=True)"},
+     "forget .values: max along an axis gives a pair, the values and their places. scores.amax gives the values alone"),
+    ({"scores - largest": "scores - 1000"},
+     "subtract the same number from all scores. Where they are far below it every exp is 0, and 0 / 0 is nan. Each row "
+     "needs its own maximum: scores.amax(dim=-1, keepdim=True)"),
+    ({"scores - largest": "scores.clamp(max=80)"},
+     "cut large scores off with clamp. Scores beyond the limit then all get the same weight. Subtract each row's "
+     "maximum instead; it changes no weight"),
+    ({"scores - largest": "largest - scores"}, "subtract the wrong way round: it is scores - maximum"),
+    ({"scores - largest": "scores / largest"}, "divide by the maximum: it is subtracted"),
+    ({TOTAL: "e.sum()"},
+     "divide by the sum of everything. Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)"),
 )  # fmt: skip
 
 EXERCISE = Exercise(

@@ -1,0 +1,105 @@
+"""Exercise: a function that tells what is wrong with a head that it cannot look into."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checking import Exercise, Mistake, random, randomise
+from ..ladder.models import BrokenHead
+
+
+def my_find_bug(head: nn.Module, x: Tensor) -> str:
+    """The name of the bug of a head; x are tokens, (n, seq_length, hidden_dim)."""
+    output, weights = head(x)
+    q, k = head.w_q(x), head.w_k(x)
+    scores = q @ k.transpose(-2, -1)
+    twice = q @ q.transpose(-2, -1)
+    root = math.sqrt(q.shape[-1])
+    if torch.allclose(weights, scores.softmax(dim=-1), atol=1e-5):
+        return "no root"
+    if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5):
+        return "softmax over queries"
+    if torch.allclose(weights, (twice / root).softmax(dim=-1), atol=1e-5):
+        return "w_q twice"
+    if torch.allclose(output, weights @ k, atol=1e-5):
+        return "keys gathered"
+    return "no bug"
+
+
+def three_heads() -> dict[str, nn.Module]:
+    """Three heads to be looked into from outside; which bug each one has, the notebook does not say."""
+    bugs = ("softmax over queries", "no root", "w_q twice")
+    return {
+        name: randomise(BrokenHead(bug, 49, 32), seed=70 + i)
+        for i, (name, bug) in enumerate(zip("ABC", bugs, strict=True))
+    }
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    for number, (bug, size) in enumerate([(bug, size) for size in (8, 5) for bug in BrokenHead.BUGS]):
+        head = randomise(BrokenHead(bug, 6, size), seed=number)
+        with torch.no_grad():
+            head.w_q.weight.mul_(2)
+            head.w_k.weight.mul_(2)
+        named = answer(head, random(2, 4, 6, seed=50 + number))
+        if isinstance(named, str) and named not in BrokenHead.BUGS:
+            raise Mistake(f"{named!r:.60} is none of the five: {', '.join(BrokenHead.BUGS)}.")
+        yield f'the name of a head with "{bug}"', named
+
+
+IF, ROOT = "if torch.allclose(weights, ", "scores.softmax(dim=-1), atol=1e-5)"
+COLUMNS = "if not torch.allclose(weights.sum(dim=-2), torch.ones(()), atol=1e-4)"
+
+SLIPS = (
+    ({ROOT: "(scores / root).softmax(dim=-1), atol=1e-5)"},
+     'say "no root" where the weights are those with the root. A bug is there where they are the softmax of the scores '
+     "as they stand"),
+    ({"weights @ k,": "weights @ v,"},
+     'say "keys gathered" where the values are gathered. Compare the output with weights @ k'),
+    ({"if torch.allclose(weights, (twice / root)": "if torch.allclose(weights, (twice)"},
+     'miss "w_q twice". A head has one bug at a time: its weights are the softmax of q qᵀ / √d, with the root'),
+    ({"(scores / root).softmax(dim=-2)": "scores.softmax(dim=-2)"},
+     'miss "softmax over queries". A head has one bug at a time: its scores are divided by the root, and then columns '
+     "sum to 1, not rows"),
+    ({ROOT: "scores.softmax(dim=-1), atol=10)"},
+     'call every head "no root". Weights lie between 0 and 1, so the comparison must be close: atol=1e-5'),
+    ({"def my_find_bug(head: nn.Module, x: Tensor) -> str:": "def my_find_bug(head: nn.Module, x: Tensor) -> str:\n"
+      '    return "no bug"'},
+     'call every head "no bug". Compute the weights yourself from head.w_q(x) and head.w_k(x), and compare'),
+    ({'return "no bug"': 'return "no root"'},
+     'call a head without a bug "no root". A head has no bug where neither its weights nor its output fit any of them'),
+    ({"if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)": COLUMNS},
+     "sum the weights over the queries, dim=-2. It is the rows of a right head that sum to 1: dim=-1"),
+    ({'(dim=-2), atol=1e-5):\n        return "softmax over queries"':
+      '(dim=-2), atol=1e-5):\n        return "w_q twice"',
+      '(twice / root).softmax(dim=-1), atol=1e-5):\n        return "w_q twice"':
+      '(twice / root).softmax(dim=-1), atol=1e-5):\n        return "softmax over queries"'},
+     'take "softmax over queries" and "w_q twice" for each other'),
+    ({"if torch.allclose(weights, scores.softmax(dim=-1), atol=1e-5)": "if False"},
+     'miss "no root". The weights of such a head are the softmax of the scores as they stand'),
+    ({f"{IF}{ROOT}": f"{COLUMNS}:\n        return 'softmax over queries'\n    {IF}{ROOT}"},
+     "sum the weights over the queries, dim=-2. It is the rows of a right head that sum to 1: dim=-1"),
+    ({'return "w_q twice"': 'return "keys gathered"'},
+     'call "w_q twice" "keys gathered". Where keys were gathered the weights are right, and the output is weights @ k'),
+    ({"math.sqrt(q.shape[-1])": "math.sqrt(32)"}, "write 32 for d: heads have other sizes, too. Take q.shape[-1]"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_find_bug,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "You know what a head should give: head.w_q(x), head.w_k(x) and head.w_v(x) are yours to call. What would its "
+        "weights be with each of the bugs?",
+        "Compute the weights as each bug would make them, and compare with torch.allclose(…, atol=1e-5): the first "
+        "that agrees names the bug. Only keys gathered leaves the weights right: compare the output with weights @ k.",
+    ),
+    same=(
+        {"if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)":
+         "if not torch.allclose(weights.sum(dim=-1), torch.ones(()), atol=1e-4)"},
+    ),
+)  # fmt: skip
