@@ -1,41 +1,64 @@
-"""Notebook 03's checks: right answers in other styles pass, and mistakes that no slip knows fail."""
+"""Notebook 03's checks: right answers in other styles pass, and mistakes that no slip knows fail; the layer at work."""
 
+import copy
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
-from helpers import judged
+from helpers import judged, randomise
 from torch import Tensor, nn
 
+from mnist_vit import attention_weights, load_model, vit_mnist
+from mnist_vit.attention import head_contributions
+from mnist_vit.course.nb03_multi_head_attention import figures
+from mnist_vit.course.nb03_multi_head_attention.left_minus_above import my_left_minus_above
 from mnist_vit.course.nb03_multi_head_attention.multi_head_attention import MyMultiHeadAttention
+from mnist_vit.course.nb03_multi_head_attention.split_heads import my_split_heads
+from mnist_vit.course.nb03_multi_head_attention.swap_heads import my_swap_heads
 
 
 class SumOfHeads(MyMultiHeadAttention):
     """No merge at all: each head through its own columns of the projection; keys scaled in place of queries."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
         w_v, w_k, w_q = reversed(self.in_proj_weight.chunk(3))
         b_q, b_k, b_v = self.in_proj_bias.split(self.embed_dim)
-        total = self.out_proj.bias
+        total, kept = self.out_proj.bias, []
         for q, k, v, columns in zip(
-            *(F.linear(x, w, b).split(self.head_dim, -1) for w, b in ((w_q, b_q), (w_k, b_k), (w_v, b_v))),
+            F.linear(query, w_q, b_q).split(self.head_dim, -1),
+            F.linear(key, w_k, b_k).split(self.head_dim, -1),
+            F.linear(value, w_v, b_v).split(self.head_dim, -1),
             self.out_proj.weight.split(self.head_dim, 1),
             strict=True,
         ):
             scores = q @ (k / self.head_dim**0.5).transpose(1, 2)
-            weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
-            total = total + F.linear(weights @ v, columns)
-        return total
+            kept.append(F.dropout(scores.exp() / scores.exp().sum(-1, keepdim=True), self.dropout, self.training))
+            total = total + F.linear(kept[-1] @ v, columns)
+        weights = torch.stack(kept, dim=1)
+        return total, (weights.mean(dim=1) if average_attn_weights else weights) if need_weights else None
 
 
-def torchs(embed_dim: int, num_heads: int) -> nn.Module:
+class ByEinsum(MyMultiHeadAttention):
+    """Einsum throughout, and options that are taken as they come."""
+
+    def forward(self, query, key, value, **options):
+        w, b = self.in_proj_weight.unflatten(0, (3, self.num_heads, -1)), self.in_proj_bias.unflatten(0, (3, -1, 1))
+        b = b.reshape(3, self.num_heads, 1, self.head_dim)
+        q, k, v = (
+            torch.einsum("nsc,hdc->nhsd", x, w_) + b_ for x, w_, b_ in zip((query, key, value), w, b, strict=True)
+        )
+        weights = (torch.einsum("nhqd,nhkd->nhqk", q, k) * self.head_dim**-0.5).softmax(dim=-1)
+        weights = F.dropout(weights, self.dropout, self.training)
+        output = self.out_proj(torch.einsum("nhqk,nhkd->nqhd", weights, v).flatten(2))
+        if not options.get("need_weights", True):
+            return output, None
+        return output, weights.mean(1) if options.get("average_attn_weights", True) else weights
+
+
+def torchs(embed_dim: int, num_heads: int, dropout: float = 0.0) -> nn.Module:
     """A function that makes the module."""
-
-    class Torchs(nn.MultiheadAttention):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-            return super().forward(x, x, x)
-
-    return Torchs(embed_dim, num_heads, batch_first=True)
+    return nn.MultiheadAttention(embed_dim, num_heads, dropout, batch_first=True)
 
 
 def split_by_list(x: Tensor, num_heads: int) -> Tensor:
@@ -47,28 +70,150 @@ def contribution_by_einsum(a: Tensor, v: Tensor, linear: nn.Linear, h: int) -> T
     return torch.einsum("nqk,nkd,cd->nqc", a[:, h], v[:, h], blocks[:, h])
 
 
+def swapped_by_new_parameters(layer: nn.Module, order: list[int]) -> nn.Module:
+    """Nothing is filled in place: the layer gets other parameters, and is given back."""
+    heads = layer.num_heads
+    parts = (layer.in_proj_weight, layer.in_proj_bias)
+    weight, bias = (part.detach().unflatten(0, (3, heads, -1))[:, order].flatten(0, 2) for part in parts)
+    layer.in_proj_weight, layer.in_proj_bias = nn.Parameter(weight), nn.Parameter(bias)
+    columns = layer.out_proj.weight.detach().unflatten(1, (heads, -1))[:, order].flatten(1)
+    layer.out_proj.weight = nn.Parameter(columns)
+    return layer
+
+
+def by_biases(layer: nn.Module, grid: int) -> None:
+    """The other head first, and scores from a distance: keys and queries hold the place another way."""
+    my_left_minus_above(layer, grid)
+    my_swap_heads(layer, [1, 0])
+    with torch.no_grad():
+        layer.in_proj_bias[: layer.embed_dim] += 3  # every query likes every key a little more: softmax does not care
+
+
 class OneBigHead(MyMultiHeadAttention):
     """No split at all, the divisor as the stub's attribute has it."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
-        return self.out_proj((q @ k.mT / self.head_dim**0.5).softmax(-1) @ v)
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        w, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        q, k, v = (F.linear(x, w_, b_) for x, w_, b_ in zip((query, key, value), w, b, strict=True))
+        weights = F.dropout((q @ k.mT / self.head_dim**0.5).softmax(-1), self.dropout, self.training)
+        each = weights if average_attn_weights else weights[:, None]
+        return self.out_proj(weights @ v), each if need_weights else None
+
+
+class OutputAlone(MyMultiHeadAttention):
+    def forward(self, query, key, value, **options):
+        return super().forward(query, key, value, **options)[0]
+
+
+class NoOptions(MyMultiHeadAttention):
+    def forward(self, query, key, value):
+        return super().forward(query, key, value)
+
+
+class FromQueryAlone(MyMultiHeadAttention):
+    """Self-attention only; and the mean is never taken: no slip has both."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        return super().forward(query, query, query, need_weights, average_attn_weights)
 
 
 RIGHT: list[tuple[str, Any]] = [
     ("split_heads", split_by_list),
     ("multi_head_attention", SumOfHeads),
+    ("multi_head_attention", ByEinsum),
     ("multi_head_attention", torchs),
     ("head_contribution", contribution_by_einsum),
+    ("swap_heads", swapped_by_new_parameters),
+    ("left_minus_above", by_biases),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: split_by_list(x.flip(-1), num_heads), ""),
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
-    ("head_contribution", lambda a, v, linear, h: contribution_by_einsum(a.mT, v, linear, h), ""),
+    ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),
+    ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
     ("head_contribution", lambda a, v, linear, h: contribution_by_einsum(a.detach(), v, linear, h), "gradient"),
+    ("swap_heads", lambda layer, order: None, ""),
+    ("swap_heads", lambda layer, order: swapped_by_new_parameters(copy.deepcopy(layer), order), "in place"),
+    ("left_minus_above", lambda layer, grid: None, ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
     ("multi_head_attention", OneBigHead, "use one head as wide as the token, and divide by √head_dim"),
+    ("multi_head_attention", FromQueryAlone, "make keys and values from query as well"),
     ("head_contribution", lambda a, v, out, h: contribution_by_einsum(a, v, out, h - 1), "count the heads from 1"),
+    ("head_contribution", lambda a, v, out, h: contribution_by_einsum(a.mT, v, out, h), "transpose the weights"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+# ------------------------------------------------------------------------------------------- the layer at work
+
+
+def with_attention(model: nn.Module, attention: Any) -> nn.Module:
+    changed = copy.deepcopy(model)
+    for block in changed.encoder.layers:
+        layer = attention(model.hidden_dim, block.num_heads)
+        layer.load_state_dict(block.self_attention.state_dict(), strict=True)
+        block.self_attention = layer
+    return changed.eval()
+
+
+@pytest.mark.parametrize("attention", [MyMultiHeadAttention, ByEinsum, SumOfHeads])
+def test_the_learners_layer_runs_in_a_model_and_is_recorded(attention: Any) -> None:
+    model = vit_mnist(7).eval()
+    randomise(model)
+    mine, images = with_attention(model, attention), torch.randn(3, 1, 28, 28)
+    with torch.no_grad():
+        torch.testing.assert_close(mine(images), model(images), rtol=0, atol=1e-5)
+    torch.testing.assert_close(attention_weights(mine, images), attention_weights(model, images), rtol=0, atol=1e-5)
+    (parts, bias), (theirs, same) = head_contributions(mine, images, 1), head_contributions(model, images, 1)
+    torch.testing.assert_close(parts, theirs, rtol=0, atol=1e-5)
+    assert torch.equal(bias, same)
+
+
+def test_it_starts_as_torchs_does_and_its_weights_go_both_ways() -> None:
+    layers = []
+    for attention in (MyMultiHeadAttention, torchs):
+        torch.manual_seed(3)
+        layers.append(attention(8, 2))
+    mine, theirs = (layer.state_dict() for layer in layers)
+    assert list(mine) == list(theirs)
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    layers[1].load_state_dict(mine, strict=True)
+
+
+def test_a_trained_model_predicts_the_same_with_the_learners_layer() -> None:
+    model = load_model("vit_mnist_p4").eval()
+    images = torch.randn(16, 1, 28, 28)
+    with torch.no_grad():
+        found, expected = with_attention(model, MyMultiHeadAttention)(images), model(images)
+    assert torch.equal(found.argmax(dim=1), expected.argmax(dim=1))
+    assert (found - expected).abs().max() <= 1e-5 * max(1.0, expected.abs().max().item())
+
+
+def test_three_bugs_and_the_two_tests_that_tell_them_apart() -> None:
+    x, order = torch.randn(1, 7, 8), torch.tensor([3, 0, 6, 2, 5, 1, 4])
+    right = MyMultiHeadAttention(8, 2)
+    expected = right(x, x, x)[1]
+    found = {}
+    for name, attention in figures.broken_layers().items():
+        layer = attention(8, 2)
+        layer.load_state_dict(right.state_dict())
+        output, weights = layer(x, x, x)
+        shuffled = layer(x[:, order], x[:, order], x[:, order])[0]
+        found[name] = (torch.allclose(weights, expected), torch.allclose(shuffled, output[:, order], atol=1e-5))
+    assert found == {"A": (True, False), "B": (False, True), "C": (False, False)}
+
+
+def test_split_heads_and_the_layer_agree_with_each_other() -> None:
+    """The layer may be built from the other answers."""
+
+    class Built(MyMultiHeadAttention):
+        def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+            parts = zip((query, key, value), self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3), strict=True)
+            q, k, v = (my_split_heads(F.linear(x, w, b), self.num_heads) for x, w, b in parts)
+            weights = (q @ k.mT / self.head_dim**0.5).softmax(dim=-1)
+            return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
+
+    mine, theirs, x = Built(12, 3), MyMultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    theirs.load_state_dict(mine.state_dict())
+    torch.testing.assert_close(mine(x, x, x)[0], theirs(x, x, x)[0])

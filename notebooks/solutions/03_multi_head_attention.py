@@ -6,10 +6,16 @@ from torch import Tensor, nn
 
 
 # exercise: head_contribution
-def my_head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+def my_head_contribution(
+    weights: Tensor,
+    values: Tensor,
+    out_proj: nn.Linear,
+    head: int,
+) -> Tensor:
     """What one head adds to the layer output: (n, seq_length, hidden_dim).
 
-    weights: (n, num_heads, seq_length, seq_length), values: (n, num_heads, seq_length, head_dim).
+    weights: of all heads, (n, num_heads, seq_length, seq_length)
+    values: of all heads, (n, num_heads, seq_length, head_dim)
     """
     head_dim = values.shape[-1]
     start = head * head_dim
@@ -19,34 +25,84 @@ def my_head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, h
     return head_output @ columns.T
 
 
+# exercise: left_minus_above
+def my_left_minus_above(layer: nn.Module, grid: int) -> None:
+    """Fill the layer in place: each token gets its left neighbour minus the upper one.
+
+    A token is its content, grid**2 numbers, then its place, one-hot, grid**2 numbers.
+    Places are counted row by row. The layer has 2 heads, so head_dim is grid**2, too.
+    In the output the first half is the difference of the contents, the rest is zero.
+    At the edges, where a token has no such neighbour, it takes itself instead.
+    """
+    places = grid * grid
+    place = torch.arange(places)
+    left = torch.where(place % grid > 0, place - 1, place)
+    above = torch.where(place >= grid, place - grid, place)
+    one = torch.eye(places)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+        w_q, w_k, w_v = layer.in_proj_weight.chunk(3)  # views: what is written here is written there
+        for head, (wanted, sign) in enumerate([(left, 1), (above, -1)]):
+            rows = slice(head * places, (head + 1) * places)
+            w_k[rows, places:] = one  # "I stand here"
+            w_q[rows, places:] = 1000 * F.one_hot(wanted, places).T.float()  # "I look for whoever stands there"
+            w_v[rows, :places] = one  # the content, as it is
+            layer.out_proj.weight[:places, rows] = sign * one
+
+
 # exercise: multi_head_attention
 class MyMultiHeadAttention(nn.Module):
-    """Multi-head self-attention: (n, seq_length, embed_dim) -> (n, seq_length, embed_dim)."""
+    """Multi-head attention: query, key and value are (n, seq_length, embed_dim) each.
 
-    def __init__(self, embed_dim: int, num_heads: int) -> None:
+    Returns the layer output, (n, seq_length, embed_dim), and the weights: None if
+    need_weights is False; else their mean over the heads, (n, seq_length, seq_length),
+    or with average_attn_weights=False each head's own,
+    (n, num_heads, seq_length, seq_length).
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.head_dim = embed_dim // num_heads
-        # The rows of W_q, then W_k, then W_v.
+        self.dropout = dropout
+        # The rows of W_Q of all heads, then of W_K, then of W_V.
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim))
         self.out_proj = nn.Linear(embed_dim, embed_dim)
         nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        n, seq_length, _ = x.shape
-        packed = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        parts = packed.chunk(3, dim=-1)
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+        n, seq_length, _ = query.shape
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        q = F.linear(query, w_q, b_q)
+        k = F.linear(key, w_k, b_k)
+        v = F.linear(value, w_v, b_v)
         # 3 times (n, seq_length, embed_dim) -> (n, num_heads, seq_length, head_dim)
-        q, k, v = (part.reshape(n, seq_length, self.num_heads, self.head_dim).transpose(1, 2) for part in parts)
+        shape = (n, seq_length, self.num_heads, self.head_dim)
+        q, k, v = (part.reshape(shape).transpose(1, 2) for part in (q, k, v))
         scores = q @ k.transpose(-2, -1)
         scores = scores / self.head_dim**0.5
         weights = scores.softmax(dim=-1)
+        weights = F.dropout(weights, self.dropout, self.training)
         x = weights @ v
-        # Splitting backwards: heads and tokens change places again, then the heads stand side by side in each token.
+        # Splitting backwards: heads and tokens change places again, then the heads
+        # stand side by side in each token.
         x = x.transpose(1, 2).reshape(n, seq_length, self.embed_dim)
-        return self.out_proj(x)
+        output = self.out_proj(x)
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average_attn_weights else weights
 
 
 # exercise: split_heads
@@ -57,3 +113,19 @@ def my_split_heads(x: Tensor, num_heads: int) -> Tensor:
     # Cut only the last dimension, so that no number leaves its token; then let heads and tokens change places.
     x = x.reshape(n, seq_length, num_heads, head_dim)
     return x.transpose(1, 2)
+
+
+# exercise: swap_heads
+def my_swap_heads(layer: nn.Module, order: list[int]) -> None:
+    """Change the layer in place: its new head i is its old head order[i].
+
+    The layer output stays what it was.
+    """
+    # Which of a third's rows comes where: head_dim rows that stand side by side move together.
+    rows = torch.arange(layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()
+    thirds = torch.cat([rows + third * layer.embed_dim for third in range(3)])
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(layer.in_proj_weight[thirds])
+        layer.in_proj_bias.copy_(layer.in_proj_bias[thirds])
+        # What comes out of the heads is in another order now: so are the columns that take it.
+        layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows])

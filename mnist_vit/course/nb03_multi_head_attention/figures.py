@@ -1,4 +1,4 @@
-"""Figures of notebook 03: how a token is cut into heads, the four things called attention, right and wrong maps."""
+"""Figures of notebook 03: two neighbours drawn, tokens cut into heads, the four things called attention, maps."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -11,6 +11,37 @@ from torch import Tensor, nn
 from ..drawing import BLUE, GREEN, ORANGE, PINK, STYLE, figure, heat, picture
 
 COLOURS = (BLUE, ORANGE, GREEN, PINK)  # head 0, 1, 2, 3
+
+
+def draw_two(patches: Tensor, drawn: Tensor, weights: Tensor) -> Figure:
+    """What the middle one of nine patches was asked to draw, what it drew, and where its heads look.
+
+    Args:
+        patches: (n, 9, 49), a picture of 3 × 3 patches in each row of the figure.
+        drawn: (n, 2, 49), its left and its upper neighbour.
+        weights: (n, num_heads, 9), the row of the middle token in each head.
+    """
+    names = ["left:\nwanted", "drawn", "above:\nwanted", "drawn"]
+    names += [f"weights of\nhead {head}" for head in range(weights.shape[1])]
+    rows, columns = len(patches), 1 + len(names)
+    shown, axes = figure(rows, columns, width=1.45 * columns, height=1.45 * rows + 0.4)
+    low, high = float(patches.min()), float(patches.max())
+    for row in range(rows):
+        nine = patches[row].reshape(3, 3, 7, 7).transpose(1, 2).reshape(21, 21)
+        four = [patches[row, 3], drawn[row, 0], patches[row, 1], drawn[row, 1]]
+        here = axes[row * columns : (row + 1) * columns]
+        for where, pixels in zip(here, [nine, *(part.reshape(7, 7) for part in four)], strict=False):
+            where.imshow(pixels, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+            where.set_axis_off()
+        for x, y, colour in ((0, 7, GREEN), (7, 0, PINK)):
+            here[0].add_patch(Rectangle((x - 0.5, y - 0.5), 7, 7, fill=False, edgecolor=colour, linewidth=2.5))
+        here[0].add_patch(Rectangle((6.5, 6.5), 7, 7, fill=False, edgecolor="white", linestyle="--"))
+        for head in range(weights.shape[1]):
+            heat(here[5 + head], weights[row, head].reshape(3, 3), "", 0, 1, digits=1)
+        for where, name in zip(here, ["nine patches", *names], strict=True):
+            colour = {"left:": GREEN, "above": PINK}.get(name[:5], "black")
+            where.set_title(name if row == 0 else "", fontsize=9, color=colour)
+    return shown
 
 
 def flow(attention: nn.Module, seq_length: int) -> Figure:
@@ -61,7 +92,7 @@ def flow(attention: nn.Module, seq_length: int) -> Figure:
 
     strip = 1.8 / heads
     for head in range(heads):
-        box(10.0 + head * strip, 1.5, strip, 3.6, f"columns\nfor\nhead {head}", COLOURS[head % 4])
+        box(10.0 + head * strip, 1.5, strip, 3.6, f"for\nhead {head}", COLOURS[head % 4])
     label(10.9, "out_proj.weight", attention.out_proj.weight.shape)
     arrow(11.85, 3.3, 12.35, 3.3)
     box(12.4, 1.5, 1.3, 3.6, "all heads\nmixed in\nevery\nnumber")
@@ -77,7 +108,7 @@ def origins(right: Tensor, wrong: Tensor) -> Figure:
     """Which token each number of each head came from; (num_heads, seq_length, head_dim) of token numbers both."""
     heads = right.shape[0]
     drawn, axes = figure(1, 2 * heads, width=2.6 * 2 * heads, height=3.2)
-    for i, (name, cut) in enumerate((("transpose", right), ("view", wrong))):
+    for i, (name, cut) in enumerate((("cut and swap", right), ("one reshape", wrong))):
         for head in range(heads):
             here = axes[i * heads + head]
             heat(here, cut[head], f"{name}: head {head}", 0, float(right.max()), digits=0)
@@ -149,6 +180,36 @@ def wrong_and_right(image: Tensor, wrong: Tensor, right: Tensor, blank: list[tup
                 heat(here, maps[head], title)
                 _frame(here, blank, 1)
     return drawn
+
+
+def left_minus_above(image: Tensor, weights: Tensor, difference: Tensor) -> Figure:
+    """A digit, where the patch in its middle looks, and what each patch gets: left minus above.
+
+    Args:
+        image: (28, 28).
+        weights: (2, 49), the row of the token in the middle of the 7 × 7 patches, for each head.
+        difference: (49, 16), of patches of 4 × 4 pixels.
+    """
+    shown, axes = figure(1, 4, width=12, height=3.1)
+    picture(axes[0], image, "the digit")
+    for head in range(2):
+        heat(axes[1 + head], weights[head].reshape(7, 7), f"weights of head {head}", 0, 1)
+        axes[1 + head].add_patch(Rectangle((2.5, 2.5), 1, 1, fill=False, edgecolor="white", linestyle="--"))
+    pixels = difference.reshape(7, 7, 4, 4).transpose(1, 2).reshape(28, 28)
+    _signed(axes[3], pixels, "left minus above", float(pixels.abs().max()))
+    axes[3].set_aspect("equal")
+    return shown
+
+
+def broken_layers() -> dict[str, type[nn.Module]]:
+    """Three layers with a bug in each: the sealed ones of "Three bugs"."""
+    from .multi_head_attention import EXERCISE
+
+    bugs = {"A": "merge the heads with one", "B": "divide by √embed_dim", "C": "split into heads with one"}
+    return {
+        name: next(mutant for mutant, does in EXERCISE.mutants if does.startswith(start))
+        for name, start in bugs.items()
+    }
 
 
 def _signed(axes: Axes, values: Tensor, title: str, limit: float) -> None:

@@ -9,10 +9,16 @@ from torch import Tensor, nn
 from ..checking import Exercise, gradients, random, randomise
 
 
-def my_head_contribution(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+def my_head_contribution(
+    weights: Tensor,
+    values: Tensor,
+    out_proj: nn.Linear,
+    head: int,
+) -> Tensor:
     """What one head adds to the layer output: (n, seq_length, hidden_dim).
 
-    weights: (n, num_heads, seq_length, seq_length), values: (n, num_heads, seq_length, head_dim).
+    weights: of all heads, (n, num_heads, seq_length, seq_length)
+    values: of all heads, (n, num_heads, seq_length, head_dim)
     """
     head_dim = values.shape[-1]
     start = head * head_dim
@@ -59,8 +65,24 @@ SLIPS = (
     ({START: f"head = 0\n    {START}"}, "always take head 0: take the head whose number is given, `head`"),
     ({START: "start = 0"},
      "use the first head_dim columns of the projection for every head: head h owns the columns from h * head_dim on"),
+    ({HEAD: "head_output = values[:, head]"},
+     "leave out the weights: the head output is weights[:, head] @ values[:, head], what the head gathers"),
+    ({HEAD: "head_output = weights[:, head].mT @ values[:, head]"},
+     "transpose the weights: a row belongs to one query, so it is weights[:, head] @ values[:, head]"),
+    ({HEAD: "head_output = weights.mean(dim=1) @ values[:, head]"},
+     "average the weights over the heads: this head gathers with its own, weights[:, head]"),
+    ({COLUMNS: "out_proj.weight[:, head :: weights.shape[1]]"},
+     "take every num_heads-th column of the projection: the heads stand side by side, so head h owns the head_dim "
+     "columns from h * head_dim on"),
     ({END: "return head_output"},
      "stop at the head output: it must still go through this head's columns of the output projection"),
+    *((edit, "take rows of out_proj.weight, or its columns without .T: nn.Linear computes x Wᵀ, so what comes in meets "
+       "the columns, and they are transposed")
+      for edit in ({END: "return head_output @ columns"}, {COLUMNS: "out_proj.weight[start : start + head_dim]"})),
+    ({START: "start = head * 32", COLUMNS: "out_proj.weight[:, start : start + 32]"},
+     "write 32 for head_dim: heads have other sizes, too. Take values.shape[-1]"),
+    ({END: "return out_proj(head_output)"},
+     "send the output of one head through the whole out_proj, which takes those of all heads side by side"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -69,8 +91,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Write the output projection as a sum: the merged tensor is the heads side by side, so the matrix can be cut "
-        "into one block of columns for each head.",
+        "Set the numbers of all other heads to zero before the projection: which entries of the matrix still matter?",
         "The head output is weights[:, head] @ values[:, head], (n, seq_length, head_dim). Its block is "
         "out_proj.weight[:, head * head_dim : (head + 1) * head_dim], (hidden_dim, head_dim). Leave out the bias.",
     ),

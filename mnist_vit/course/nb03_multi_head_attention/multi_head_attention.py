@@ -7,36 +7,70 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, copy_weights, gradients, make, parameter_gradients, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    copy_weights,
+    describe,
+    gradients,
+    make,
+    parameter_gradients,
+    random,
+    randomise,
+)
 
 
 class MyMultiHeadAttention(nn.Module):
-    """Multi-head self-attention: (n, seq_length, embed_dim) -> (n, seq_length, embed_dim)."""
+    """Multi-head attention: query, key and value are (n, seq_length, embed_dim) each.
 
-    def __init__(self, embed_dim: int, num_heads: int) -> None:
+    Returns the layer output, (n, seq_length, embed_dim), and the weights: None if
+    need_weights is False; else their mean over the heads, (n, seq_length, seq_length),
+    or with average_attn_weights=False each head's own,
+    (n, num_heads, seq_length, seq_length).
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.head_dim = embed_dim // num_heads
-        # The rows of W_q, then W_k, then W_v.
+        self.dropout = dropout
+        # The rows of W_Q of all heads, then of W_K, then of W_V.
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim))
         self.out_proj = nn.Linear(embed_dim, embed_dim)
         nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        n, seq_length, _ = x.shape
-        packed = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        parts = packed.chunk(3, dim=-1)
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+        n, seq_length, _ = query.shape
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        q = F.linear(query, w_q, b_q)
+        k = F.linear(key, w_k, b_k)
+        v = F.linear(value, w_v, b_v)
         # 3 times (n, seq_length, embed_dim) -> (n, num_heads, seq_length, head_dim)
-        q, k, v = (part.reshape(n, seq_length, self.num_heads, self.head_dim).transpose(1, 2) for part in parts)
+        shape = (n, seq_length, self.num_heads, self.head_dim)
+        q, k, v = (part.reshape(shape).transpose(1, 2) for part in (q, k, v))
         scores = q @ k.transpose(-2, -1)
         scores = scores / self.head_dim**0.5
         weights = scores.softmax(dim=-1)
+        weights = F.dropout(weights, self.dropout, self.training)
         x = weights @ v
-        # Splitting backwards: heads and tokens change places again, then the heads stand side by side in each token.
+        # Splitting backwards: heads and tokens change places again, then the heads
+        # stand side by side in each token.
         x = x.transpose(1, 2).reshape(n, seq_length, self.embed_dim)
-        return self.out_proj(x)
+        output = self.out_proj(x)
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average_attn_weights else weights
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -45,62 +79,162 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "give the class itself, without making an object of it: the check makes its own, of its own size."
         )
     module = make(answer, 12, 3)
+    start = {name: tensor.clone() for name, tensor in module.state_dict().items()} if _is_module(module) else {}
     copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
     x = random(2, 5, 12, seed=4).requires_grad_()
-    out = _output(module(x))
+    out, weights = _pair(module(x, x, x))
     yield "output", out
+    yield "weights", weights
+    yield "weights of each head", _pair(module(x, x, x, average_attn_weights=False))[1]
+    out_alone, none = _pair(module(x, x, x, need_weights=False))
+    yield "output with need_weights=False", out_alone
+    yield "the weights that come back with need_weights=False", none
+    query, key, value = (random(2, 5, 12, seed=seed) for seed in (7, 8, 9))
+    yield "output of three different inputs", _pair(module(query, key, value))[0]
     yield from gradients(out, x=x)
     yield from parameter_gradients(out, module)
 
     module = make(answer, 8, 2)
     copy_weights(randomise(MyMultiHeadAttention(8, 2), seed=5), module)
-    yield "output at another size", _output(module(random(1, 7, 8, seed=6)))
+    x = random(1, 7, 8, seed=6)
+    yield "output at another size", _pair(module(x, x, x))[0]
+    yield from ((f"start value of {name}", tensor) for name, tensor in sorted(start.items()))
+    yield from _dropout(answer)
 
 
-def _output(found: Any) -> Any:
-    """The output of a layer that may also give its weights, as ``nn.MultiheadAttention`` does."""
-    return found[0] if isinstance(found, tuple) and found else found
+def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
+    """One token, values 1 and no output projection: a head gives its one weight, 0 or 2 where dropout is 0.5."""
+    module = make(answer, 12, 3, dropout=0.5)
+    made = MyMultiHeadAttention(12, 3)
+    with torch.no_grad():
+        made.in_proj_weight.zero_()
+        made.in_proj_bias[24:] = 1
+        made.out_proj.weight.copy_(torch.eye(12))
+    copy_weights(made, module)
+    x = random(2000, 1, 12, seed=10)
+    for mode in (True, False):
+        heads = _pair(module.train(mode)(x, x, x))[0].reshape(-1, 4).mean(dim=1)
+        shares = torch.stack([(heads - value).abs().lt(1e-5).float().mean() for value in (0.0, 1.0, 2.0)])
+        name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
+        yield f"{name}: the shares of weights that are 0, as they were, doubled", shares.round(decimals=1)
 
 
-PACK, PARTS = "packed = F.linear(x, self.in_proj_weight, self.in_proj_bias)", "packed.chunk(3, dim=-1)"
-SPLIT = "part.reshape(n, seq_length, self.num_heads, self.head_dim).transpose(1, 2)"
+def _is_module(module: Any) -> bool:
+    return isinstance(module, nn.Module)
+
+
+def _pair(found: Any) -> tuple[Any, Any]:
+    """What forward returned: the output and the weights."""
+    if isinstance(found, tuple | list) and len(found) == 2:
+        return found[0], found[1]
+    raise Mistake(
+        "forward must return a pair, (output, weights), since the encoder block takes it apart with "
+        f"`x, _ = self.self_attention(...)`. What came back is {describe(found)}".rstrip(".?")
+        + "."
+    )
+
+
+QUERY, KEY, VALUE = "F.linear(query, w_q, b_q)", "F.linear(key, w_k, b_k)", "F.linear(value, w_v, b_v)"
+ROWS, BIASES = "self.in_proj_weight.chunk(3)", "self.in_proj_bias.chunk(3)"
+SHAPE, SPLIT = "(n, seq_length, self.num_heads, self.head_dim)", "part.reshape(shape).transpose(1, 2)"
 SCORES, SCALE, SOFTMAX = "scores = q @ k.transpose(-2, -1)", "scores / self.head_dim**0.5", "scores.softmax(dim=-1)"
-MERGE, END = "x.transpose(1, 2).reshape(n, seq_length, self.embed_dim)", "return self.out_proj(x)"
-WRONG_ORDERS = ("q, v, k", "k, q, v", "v, q, k", "k, v, q", "v, k, q")
+DROPOUT, GATHER = "F.dropout(weights, self.dropout, self.training)", "x = weights @ v"
+MERGE, PROJECT = "x.transpose(1, 2).reshape(n, seq_length, self.embed_dim)", "output = self.out_proj(x)"
+NONE, MEAN = "return output, None", "weights.mean(dim=1) if average_attn_weights else weights"
+DEALT = {SHAPE: "(n, seq_length, self.head_dim, self.num_heads)", SPLIT: "part.reshape(shape).permute(0, 3, 1, 2)"}
+WRONG_ORDERS = ("k, q, v", "v, q, k", "k, v, q", "v, k, q")
+
+
+def _order(order: str) -> dict[str, str]:
+    """The edit that takes the three parts in another order."""
+    weights, biases = (", ".join(f"{letter}_{part}" for part in order.split(", ")) for letter in "wb")
+    return {f"w_q, w_k, w_v = {ROWS}": f"{weights} = {ROWS}", f"b_q, b_k, b_v = {BIASES}": f"{biases} = {BIASES}"}
+
 
 SLIPS = (
     ({SCALE: "scores / self.embed_dim**0.5"},
-     "divide by √hidden_dim instead of √head_dim: a score is a sum of head_dim products, since each head has only "
+     "divide by √embed_dim instead of √head_dim: a score is a sum of head_dim products, since each head has only "
      "head_dim numbers of a token"),
     ({SCALE: "scores"}, "do not divide the scores at all: divide them by √head_dim before the softmax"),
     ({SCALE: "scores / self.head_dim"}, "divide by head_dim instead of its square root"),
     ({SPLIT: "part.reshape(n, self.num_heads, seq_length, self.head_dim)"},
-     "use `view` or `reshape` in place of `transpose` when you split into heads: cut the last dimension first, then "
-     "swap dimensions 1 and 2"),
+     "split into heads with one `reshape` and no `transpose`: cut the last dimension first, then swap dimensions 1 "
+     "and 2"),
     ({MERGE: "x.reshape(n, seq_length, self.embed_dim)"},
-     "use `view` or `reshape` in place of `transpose` when you merge the heads: swap heads and tokens back before "
-     "the reshape"),
+     "merge the heads with one `reshape` and no `transpose`: swap heads and tokens back before the reshape"),
+    ({MERGE: "x.transpose(1, 2).view(n, seq_length, self.embed_dim)"},
+     "merge with `view` after `transpose`: the numbers no longer lie in the order in which they are read, and `view` "
+     "moves none. `reshape` does"),
     ({SOFTMAX: "scores.softmax(dim=-2)"},
      "take the softmax over the queries (dim=-2): each row, one query, must sum to 1 over its keys, so dim=-1"),
     ({SOFTMAX: "scores.softmax(dim=1)"},
      "take the softmax over the heads (dim=1): the heads know nothing of each other, so dim=-1, over the keys"),
     ({SOFTMAX: "scores"}, "use the scores as weights, without a softmax over the keys"),
-    *(({"q, k, v = ": f"{order} = "},
-       f"take the three parts of in_proj_weight as {order}: the rows of W_q come first, then W_k, then W_v")
-      for order in WRONG_ORDERS),
-    ({PARTS: "packed.reshape(n, seq_length, self.num_heads, 3, self.head_dim).unbind(3)"},
-     "cut the rows of in_proj_weight by head first and by q, k, v second: it holds W_q of all heads, then W_k of "
-     "all heads, then W_v of all heads"),
-    ({PACK: "packed = F.linear(x, self.in_proj_weight)"}, "leave out in_proj_bias"),
-    ({END: "return x"}, "leave out out_proj at the end: without it no head's numbers ever meet another's"),
-    ({END: "return F.linear(x, self.out_proj.weight)"},
+    ({KEY: "F.linear(key, w_q, b_q)", VALUE: "F.linear(value, w_q, b_q)"},
+     "make queries, keys and values all with W_Q, the first third of in_proj_weight: keys need the second third, "
+     "values the last"),
+    ({KEY: "F.linear(key, w_q, b_q)"}, "make the keys with W_Q too: they need the second third of in_proj_weight"),
+    (_order("q, v, k"), "swap keys and values: after the rows of W_Q come those of W_K, and W_V is last"),
+    *((_order(order), f"take the three parts of in_proj_weight as {order}: the rows of W_Q come first, then W_K, then "
+       "W_V") for order in WRONG_ORDERS),
+    ({GATHER: "x = weights @ k"}, "gather the keys in place of the values: the head output is weights @ v"),
+    ({ROWS: "self.in_proj_weight.unflatten(0, (self.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)",
+      BIASES: "self.in_proj_bias.unflatten(0, (self.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)"},
+     "cut the rows of in_proj_weight by head first and by q, k, v second: it holds W_Q of all heads, then W_K of "
+     "all heads, then W_V of all heads"),
+    (DEALT,
+     "deal the numbers out one by one when you split, every num_heads-th to the same head: a head owns head_dim "
+     "numbers that stand side by side, so cut into (num_heads, head_dim)"),
+    (DEALT | {MERGE: "x.permute(0, 2, 3, 1).reshape(n, seq_length, self.embed_dim)"},
+     "deal the numbers out one by one, every num_heads-th to the same head, when you split and when you merge: a head "
+     "owns head_dim numbers that stand side by side"),
+    ({MERGE: "x.permute(0, 2, 3, 1).reshape(n, seq_length, self.embed_dim)"},
+     "merge the heads number by number, one of each head in turn: in each token the heads stand side by side, all "
+     "numbers of head 0 first"),
+    ({QUERY: "F.linear(query, w_q)", KEY: "F.linear(key, w_k)", VALUE: "F.linear(value, w_v)"},
+     "leave out in_proj_bias"),
+    ({PROJECT: "output = x"}, "leave out out_proj at the end: without it no head's numbers ever meet another's"),
+    ({PROJECT: "output = F.linear(x, self.out_proj.weight)"},
      "leave out the bias of out_proj: call `self.out_proj(x)`, which multiplies and adds it"),
-    ({END: "return x @ self.out_proj.weight + self.out_proj.bias"},
+    ({PROJECT: "output = x @ self.out_proj.weight + self.out_proj.bias"},
      "multiply by out_proj.weight without transposing it: call `self.out_proj(x)`"),
     ({SPLIT: "part[:, None]", SCALE: "scores / self.embed_dim**0.5"},
      "use one head as wide as the token: split into num_heads heads first"),
     ({SPLIT: "part[:, None]"},
      "use one head as wide as the token, and divide by √head_dim: split into num_heads heads first"),
+    ({KEY: "F.linear(query, w_k, b_k)", VALUE: "F.linear(query, w_v, b_v)"},
+     "make keys and values from query as well: in self-attention the three are one tensor, but keys are made from "
+     "key, and values from value"),
+    ({MEAN: "None"}, "never give the weights back: they are the second of the pair, and None only if need_weights is "
+     "False"),
+    ({NONE: f"return output, {MEAN}"},
+     "give the weights back although need_weights is False: None is expected then"),
+    ({NONE: "return output, weights", MEAN: "weights"},
+     "give each head's weights back whatever is asked for: average_attn_weights=True asks for their mean over the "
+     "heads, need_weights=False for None"),
+    ({MEAN: "weights"},
+     "ignore average_attn_weights: if it is True, which is its default, give the mean of the weights over the heads"),
+    ({MEAN: "weights.mean(dim=1)"},
+     "ignore average_attn_weights: if it is False, give each head's own weights. Attention maps need them"),
+    ({DROPOUT: "weights"},
+     "leave out dropout, or drop scores before the softmax: `F.dropout(weights, self.dropout, self.training)` sets "
+     "some weights to zero in train mode"),
+    ({SCALE: "F.dropout(scores / self.head_dim**0.5, self.dropout, self.training)", DROPOUT: "weights"},
+     "leave out dropout, or drop scores before the softmax: `F.dropout(weights, self.dropout, self.training)` sets "
+     "some weights to zero in train mode"),
+    ({DROPOUT: "F.dropout(weights, self.dropout)"},
+     "drop weights in eval mode too: give F.dropout `self.training` as its third argument"),
+    ({DROPOUT: "weights", MERGE: f"F.dropout({MERGE}, self.dropout, self.training)"},
+     "apply dropout to the heads' outputs: here it sets attention weights to zero, before they meet the values"),
+    ({MERGE: "x.flatten(2)"},
+     "merge the heads without `transpose`: swap heads and tokens back first, so that the last two dimensions are those "
+     "of one token"),
+    ({PROJECT: "output = F.dropout(self.out_proj(x), self.dropout, self.training)"},
+     "apply dropout to the layer output, too: here it sets attention weights to zero, and nothing else"),
+    ({QUERY: "query @ w_q + b_q", KEY: "key @ w_k + b_k", VALUE: "value @ w_v + b_v"},
+     "multiply by the parts of in_proj_weight without transposing them: F.linear(query, w_q, b_q) does it"),
+    ({MEAN: "weights.sum(dim=1) if average_attn_weights else weights"},
+     "give the sum of the heads' weights: it is their mean that is asked for"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -109,20 +243,23 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Four steps: one linear map makes q, k and v; split each into heads; notebook 02's attention in every head at "
-        "once; merge the heads and project.",
-        "`F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)` gives q, k and v. After the split they "
-        "are (n, num_heads, seq_length, head_dim), and `@` works on the last two dimensions for every head. Divide the "
-        "scores by self.head_dim**0.5. Merging is splitting backwards.",
+        "Four steps: a linear map each makes q, k and v; split each into heads; notebook 02's attention in every head "
+        "at once; bring the heads back side by side and project.",
+        "`self.in_proj_weight.chunk(3)` gives W_Q, W_K and W_V, and F.linear(query, w_q, b_q) multiplies and adds. "
+        "After my_split_heads each is (n, num_heads, seq_length, head_dim), and `@` works on the last two dimensions "
+        "for every head. Divide the scores by self.head_dim**0.5. Bringing the heads back is splitting backwards.",
     ),
     same=(
         {SCORES: "scores = (q / self.head_dim**0.5) @ k.transpose(-2, -1)", SCALE: "scores"},
         {SCORES: "scores = q @ (k / self.head_dim**0.5).transpose(-2, -1)", SCALE: "scores"},
+        {SCORES: 'scores = torch.einsum("nhqd,nhkd->nhqk", q, k)'},
         {
-            PACK: "rows = zip(self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3))",
-            PARTS: "[F.linear(x, weight, bias) for weight, bias in rows]",
+            QUERY: "F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)[0]",
+            KEY: "F.linear(key, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)[1]",
+            VALUE: "F.linear(value, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)[2]",
         },
-        {END: "return F.linear(x, self.out_proj.weight) + self.out_proj.bias"},
+        {QUERY: "query @ w_q.T + b_q", KEY: "key @ w_k.T + b_k", VALUE: "value @ w_v.T + b_v"},
+        {PROJECT: "output = F.linear(x, self.out_proj.weight) + self.out_proj.bias"},
     ),
     tolerance=1e-5,
 )

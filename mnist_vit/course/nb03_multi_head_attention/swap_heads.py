@@ -1,0 +1,100 @@
+"""Exercise: put the heads of a layer in another order, so that nobody outside notices."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from mnist_vit.model import MultiHeadAttention
+
+from ..checking import Exercise, Mistake, random, randomise
+
+
+def my_swap_heads(layer: nn.Module, order: list[int]) -> None:
+    """Change the layer in place: its new head i is its old head order[i].
+
+    The layer output stays what it was.
+    """
+    # Which of a third's rows comes where: head_dim rows that stand side by side move together.
+    rows = torch.arange(layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()
+    thirds = torch.cat([rows + third * layer.embed_dim for third in range(3)])
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(layer.in_proj_weight[thirds])
+        layer.in_proj_bias.copy_(layer.in_proj_bias[thirds])
+        # What comes out of the heads is in another order now: so are the columns that take it.
+        layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows])
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    # An order of four whose way back is another one; a swap of two would not tell them apart.
+    for order, width, what in (([2, 0, 3, 1], 12, ""), ([1, 2, 0], 6, " of three heads")):
+        layer = randomise(MultiHeadAttention(width, len(order)), seed=3)
+        returned = answer(layer, list(order))
+        if isinstance(returned, nn.Module) and returned is not layer:
+            raise Mistake("a new layer came back. Change the layer that is given, in place; nothing is returned.")
+        x = random(2, 5, width, seed=4)
+        output, weights = layer(x, x, x, average_attn_weights=False)
+        yield f"weights{what}", weights.detach()
+        yield f"layer output{what}", output.detach()
+
+
+ROWS = "torch.arange(layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()"
+THIRDS = "[rows + third * layer.embed_dim for third in range(3)]"
+WEIGHT = "layer.in_proj_weight.copy_(layer.in_proj_weight[thirds])"
+BIAS = "layer.in_proj_bias.copy_(layer.in_proj_bias[thirds])"
+OUT = "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows])"
+
+SLIPS = (
+    ({OUT: "pass"},
+     "leave out_proj as it is: it still takes the old head 0 from where the new one stands now"),
+    ({OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])"},
+     "move rows of out_proj.weight in place of columns: its rows make the numbers of the layer output, which belong "
+     "to no head"),
+    ({OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])\n"
+           "        layer.out_proj.bias.copy_(layer.out_proj.bias[rows])"},
+     "move rows and bias of out_proj in place of columns: they make the numbers of the layer output, which belong to "
+     "no head"),
+    ({OUT: f"{OUT}\n        layer.out_proj.bias.copy_(layer.out_proj.bias[rows])"},
+     "move the bias of out_proj, too: it is added after the heads are mixed, and belongs to none"),
+    ({OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows.argsort()])"},
+     "move the columns of out_proj.weight the other way round: new columns i are old columns order[i], as the rows "
+     "are"),
+    ({ROWS: f"{ROWS}.argsort()"},
+     "move the heads the other way round: new head i must be old head order[i], and yours puts old head i in the place "
+     "order[i]"),
+    ({BIAS: "pass"}, "forget in_proj_bias: each of its numbers belongs to a row of in_proj_weight"),
+    ({THIRDS: "[rows, rows + layer.embed_dim, torch.arange(2 * layer.embed_dim, 3 * layer.embed_dim)]"},
+     "move queries and keys, and leave the values where they are: a head is all three"),
+    ({THIRDS: "[rows, torch.arange(layer.embed_dim, 3 * layer.embed_dim)]"},
+     "move the rows of W_Q alone: a head has rows in W_K and W_V, too"),
+    ({ROWS: "torch.arange(layer.embed_dim).reshape(-1, layer.num_heads)[:, order].flatten()"},
+     "take every num_heads-th row for a head: the head_dim rows of a head stand side by side"),
+    ({WEIGHT: "pass", BIAS: "pass"}, "move the columns of out_proj alone: the heads themselves have not moved"),
+    ({THIRDS: "[torch.tensor(order), torch.arange(layer.num_heads, 3 * layer.embed_dim)]", BIAS: "pass", OUT: "pass"},
+     "move num_heads single rows: a head owns head_dim rows in each third of in_proj_weight"),
+    ({THIRDS: "torch.arange(3 * layer.embed_dim).reshape(layer.num_heads, -1)[order]"},
+     "cut in_proj_weight into num_heads blocks: it holds W_Q of all heads, then W_K, then W_V, and a head owns rows in "
+     "each of the three"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_swap_heads,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Where in the layer are numbers that belong to one head alone? Go along the coloured lanes of the figure "
+        "above: there are two matrices and one bias.",
+        "Make a list of row numbers: those of head order[0], then of head order[1] and so on. Indexing a matrix with "
+        "such a list makes a copy in the new order. In in_proj_weight and in_proj_bias do it within each third; "
+        "out_proj.weight takes the heads with its columns. Write with .copy_ under torch.no_grad().",
+    ),
+    same=(
+        {
+            ROWS: "torch.cat([torch.arange(layer.embed_dim).chunk(layer.num_heads)[head] for head in order])",
+            OUT: "layer.out_proj.weight.data = layer.out_proj.weight.data[:, rows]",
+        },
+    ),
+    tolerance=1e-5,
+)
