@@ -2,26 +2,31 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from helpers import judged, reject
 from torch import Tensor, nn
 from torchvision.models.vision_transformer import EncoderBlock as TorchvisionBlock
 
+from mnist_vit.course.nb04_encoder_block.find_bugs import BLOCKS
 from mnist_vit.model import EncoderBlock, MultiHeadAttention
+
+FINE_NORM = partial(nn.LayerNorm, eps=1e-6)
 
 
 class Functional(EncoderBlock):
-    """Every part by its formula, in place where that is allowed."""
+    """Parts by their formulas, in place where that is allowed."""
 
     def forward(self, input: Tensor) -> Tensor:
-        x = F.layer_norm(input, input.shape[-1:], self.ln_1.weight, self.ln_1.bias, 1e-6)
+        x = self.ln_1(input)
         x = self.self_attention(query=x, key=x, value=x)[0]
         x = F.dropout(x, self.dropout.p, self.training)
         x += input
-        y = F.layer_norm(x, input.shape[-1:], self.ln_2.weight, self.ln_2.bias, 1e-6)
+        y = self.ln_2(x)
         y = F.gelu(F.linear(y, self.mlp[0].weight, self.mlp[0].bias))
         return F.linear(y, self.mlp[3].weight, self.mlp[3].bias) + x
 
@@ -29,13 +34,15 @@ class Functional(EncoderBlock):
 class FromScratch(nn.Module):
     """Own attention, and an MLP that is a plain Sequential."""
 
-    def __init__(self, heads: int, width: int, wide: int, p: float, attention_p: float) -> None:
+    def __init__(
+        self, heads: int, width: int, wide: int, p: float, attention_p: float, norm: Callable = FINE_NORM
+    ) -> None:
         super().__init__()
         self.mlp = nn.Sequential(
             nn.Linear(width, wide), nn.GELU(), nn.Dropout(p), nn.Linear(wide, width), nn.Dropout(p)
         )
-        self.ln_2 = nn.LayerNorm(width, eps=1e-6)
-        self.ln_1 = nn.LayerNorm(width, eps=1e-6)
+        self.ln_2 = norm(width)
+        self.ln_1 = norm(width)
         self.self_attention = MultiHeadAttention(width, heads, attention_p)
         self.dropout = nn.Dropout(p)
 
@@ -60,8 +67,66 @@ def by_copy(part: nn.Module) -> nn.Module:
     return part
 
 
-def count_built(hidden_dim: int, mlp_dim: int) -> int:
-    return sum(p.numel() for p in EncoderBlock(1, hidden_dim, mlp_dim, 0.0, 0.0).parameters())
+class OnTheWay(EncoderBlock):
+    """Each branch is a step of its own."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        for norm, part in ((self.ln_1, self.talk), (self.ln_2, self.mlp)):
+            z = z + part(norm(z))
+        return z
+
+    def talk(self, x: Tensor) -> Tensor:
+        return self.dropout(self.self_attention(x, x, x)[0])
+
+
+class WritesOverItsInput(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.dropout(self.self_attention(x, x, x, need_weights=False)[0])
+        with torch.no_grad():
+            input.copy_(x + input)
+        return input + self.mlp(self.ln_2(input))
+
+
+def by_hand(block: type) -> tuple[type, type]:
+    """Both blocks as subclasses; the norms are still there, and are not called."""
+
+    class NoNorm(block):
+        def forward(self, a: Tensor) -> Tensor:
+            a = a + self.dropout(self.self_attention(a, a, a)[0])
+            return a + self.mlp(a)
+
+    class NoResidual(block):
+        def forward(self, a: Tensor) -> Tensor:
+            b = self.ln_1(a)
+            return self.mlp(self.ln_2(self.dropout(self.self_attention(b, b, b)[0])))
+
+    return NoNorm, NoResidual
+
+
+def by_functions(block: type) -> list[Callable]:
+    """One function builds and takes out; the other keeps forward, and subtracts what it added."""
+
+    def no_norm(*sizes: Any) -> nn.Module:
+        made = block(*sizes)
+        made.ln_1 = made.ln_2 = nn.Identity()
+        return made
+
+    def no_residual(*sizes: Any) -> nn.Module:
+        made = block(*sizes)
+
+        def forward(z: Tensor) -> Tensor:
+            x = made.ln_1(z)
+            return made.mlp(made.ln_2(made.dropout(made.self_attention(x, x, x)[0])))
+
+        made.forward = forward
+        return made
+
+    return [no_norm, no_residual]
+
+
+def largest_eps(tokens: Tensor, keep: float) -> Tensor:
+    return ((1 - keep**2) / keep**2 * tokens.var(-1, unbiased=False)).amin()
 
 
 class PairAddedFirst(EncoderBlock):
@@ -85,17 +150,29 @@ RIGHT: list[tuple[str, Any]] = [
     ("encoder_block", FromScratch),
     ("encoder_block", TorchvisionBlock),
     ("layer_norm", with_var_mean),
-    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps)),
-    ("count_block", count_built),
-    ("count_block", lambda hidden_dim, mlp_dim: torch.tensor(count_built(hidden_dim, mlp_dim))),
+    ("encoder_block", OnTheWay),
+    ("ablation", by_hand),
+    ("ablation", by_functions),
+    ("choose_eps", largest_eps),
+    ("find_bugs", {"d": 4, "c": 1, "b": 3, "a": 5}),
     ("silence", by_copy),
 ]
 EARLY = ("self_attention.in_proj", "mlp.0")  # silent early layers: then the last ones still add their biases
 FEWEST = " tensors changed; four are enough: weight and bias of the *last* layer of each branch"
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", PairAddedFirst, "returns a pair"),
-    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, 2 * eps), ""),
-    ("count_block", lambda h, m: count_built(h, m) - 4 * h + m, ""),  # no norms, a bias too many: right for 64, 256
+    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps), "the exercise in one call"),
+    ("layer_norm", lambda x, w, b, eps: nn.LayerNorm(3, eps).double()(x) * w + b, "the exercise in one call"),
+    ("layer_norm", lambda x, w, b, eps: with_var_mean(x, w, b, 2 * eps), ""),
+    ("encoder_block", WritesOverItsInput, ""),
+    ("ablation", lambda block: block, "two classes are needed"),
+    ("ablation", lambda block: (block(2, 6, 10, 0.0, 0.0), block(2, 6, 10, 0.0, 0.0)), "blocks already"),
+    ("ablation", lambda block: (block, block), ""),
+    ("ablation", lambda block: (partial(block, norm_layer=nn.Identity()), block), "not nn.Identity()"),
+    ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
+    ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
+    ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
+    ("find_bugs", lambda: {"a": 5, "b": 3, "c": 6, "d": 4}, "block c"),
     ("silence", lambda part: None, ""),
     ("silence", zeroing(""), "12" + FEWEST),
     ("silence", zeroing(*EARLY, "self_attention.out_proj.bias", "mlp.3.bias"), "6" + FEWEST),
@@ -103,5 +180,30 @@ WRONG: list[tuple[str, Any, str]] = [
 test_answers = judged(RIGHT, WRONG)
 
 
-def test_silent_early_layers_are_led_on_to_the_last_ones() -> None:
-    reject("silence", zeroing(*EARLY), "the last layer's weight and bias must both be zero", named=True)
+def test_keepdim_has_a_name() -> None:
+    reject("layer_norm", lambda x, w, b, eps: (x - x.mean(-1)) / x.std(-1) * w + b, "forget keepdim=True", named=True)
+
+
+def test_silent_early_layers_have_a_name_of_their_own() -> None:
+    reject("silence", zeroing(*EARLY), "silence the first layer of each branch", named=True)
+
+
+@pytest.mark.parametrize("letter", BLOCKS)
+def test_broken_blocks_pass_the_first_test_and_no_other(letter: str) -> None:
+    """One picture, start values, eval mode, the output alone: equal. Each differs where its sentence says."""
+    torch.manual_seed(0)
+    broken = BLOCKS[letter](2, 8, 16, 1.0, 0.0)
+    torch.manual_seed(0)
+    right = EncoderBlock(2, 8, 16, 1.0, 0.0)
+    z = torch.randn(2, 5, 8)
+    with torch.no_grad():
+        assert torch.allclose(broken.eval()(z[:1].clone()), right.eval()(z[:1]), atol=1e-6)
+        given = z.clone()
+        broken(given)
+        same = {"given": torch.equal(given, z), "batch": torch.allclose(broken(z.clone()), right(z), atol=1e-6)}
+        same["train"] = torch.allclose(broken.train()(z[:1].clone()), right.train()(z[:1]), atol=1e-6)
+        for part in (broken, right):
+            part.eval().ln_1.weight.fill_(2.0)
+        same["weights"] = torch.allclose(broken(z[:1].clone()), right(z[:1]), atol=1e-6)
+    shows = {"a": "train", "b": "given", "c": "weights", "d": "batch"}[letter]
+    assert [name for name, equal in same.items() if not equal] == [shows]

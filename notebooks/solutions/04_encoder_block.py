@@ -1,34 +1,51 @@
 """Solutions of notebook 04, made from the sources of its checks by notebooks/refresh.py."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
-from mnist_vit.model import MLPBlock
+from mnist_vit.model import MLPBlock as MyMLPBlock
+from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
 
 
-# exercise: count_block
-def my_count_block(hidden_dim, mlp_dim):
-    norms = 2 * (hidden_dim + hidden_dim)  # weight and bias
-    attention = 4 * (hidden_dim * hidden_dim + hidden_dim)  # query, key, value, output
-    widen = hidden_dim * mlp_dim + mlp_dim
-    narrow = mlp_dim * hidden_dim + hidden_dim
-    return norms + attention + widen + narrow
+# exercise: ablation
+def my_ablation(block):
+    class NoResidual(block):
+        def forward(self, input):
+            x = self.ln_1(input)
+            x, _ = self.self_attention(x, x, x, need_weights=False)
+            x = self.dropout(x)
+            return self.mlp(self.ln_2(x))
+
+    return partial(block, norm_layer=nn.Identity), NoResidual
+
+
+# exercise: choose_eps
+def my_choose_eps(tokens, keep):
+    # Layer norm divides by sqrt(variance + eps) where sqrt(variance) would be right, so a token keeps the share
+    # sqrt(variance / (variance + eps)) of its size. The quietest token decides.
+    variance = tokens.var(dim=-1, correction=0)
+    return (variance.min() * (1 / keep**2 - 1)).item()
 
 
 # exercise: encoder_block
 class MyEncoderBlock(nn.Module):
-    def __init__(self, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout):
+    def __init__(
+        self,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        dropout=0.0,
+        attention_dropout=0.0,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+    ):
         super().__init__()
-        self.ln_1 = nn.LayerNorm(hidden_dim, eps=1e-6)
-        self.self_attention = nn.MultiheadAttention(
-            hidden_dim,
-            num_heads,
-            dropout=attention_dropout,
-            batch_first=True,
-        )
+        self.ln_1 = norm_layer(hidden_dim)
+        self.self_attention = MyMultiHeadAttention(hidden_dim, num_heads, dropout=attention_dropout)
         self.dropout = nn.Dropout(dropout)
-        self.ln_2 = nn.LayerNorm(hidden_dim, eps=1e-6)
-        self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
+        self.ln_2 = norm_layer(hidden_dim)
+        self.mlp = MyMLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input):
         # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added to.
@@ -40,6 +57,11 @@ class MyEncoderBlock(nn.Module):
         y = self.ln_2(x)
         y = self.mlp(y)
         return x + y
+
+
+# exercise: find_bugs
+def my_find_bugs():
+    return {"a": 5, "b": 3, "c": 1, "d": 4}
 
 
 # exercise: layer_norm

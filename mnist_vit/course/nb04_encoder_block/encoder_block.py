@@ -1,29 +1,35 @@
 """Exercise: the encoder block, equations 2 and 3 of Dosovitskiy et al. 2020."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mnist_vit.model import MLPBlock
+from mnist_vit.model import EncoderBlock
+from mnist_vit.model import MLPBlock as MyMLPBlock
+from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
 
 from ..checking import Exercise, Mistake, copy_weights, gradients, make, parameter_gradients, random, randomise
 
 
 class MyEncoderBlock(nn.Module):
-    def __init__(self, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout):
+    def __init__(
+        self,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        dropout=0.0,
+        attention_dropout=0.0,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+    ):
         super().__init__()
-        self.ln_1 = nn.LayerNorm(hidden_dim, eps=1e-6)
-        self.self_attention = nn.MultiheadAttention(
-            hidden_dim,
-            num_heads,
-            dropout=attention_dropout,
-            batch_first=True,
-        )
+        self.ln_1 = norm_layer(hidden_dim)
+        self.self_attention = MyMultiHeadAttention(hidden_dim, num_heads, dropout=attention_dropout)
         self.dropout = nn.Dropout(dropout)
-        self.ln_2 = nn.LayerNorm(hidden_dim, eps=1e-6)
-        self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
+        self.ln_2 = norm_layer(hidden_dim)
+        self.mlp = MyMLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input):
         # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added to.
@@ -38,11 +44,11 @@ class MyEncoderBlock(nn.Module):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Eval mode; then train mode with every number of the attention's branch dropped and none of the MLP's.
+    """Eval mode; train mode with every number of the attention's branch dropped and none of the MLP's; other norms.
 
     With probability 1 dropout is no game of chance: an answer that leaves it out, or puts it elsewhere, shows.
     """
-    weights = randomise(MyEncoderBlock(2, 6, 10, 0.0, 0.0))
+    weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0))
     module = make(answer, 2, 6, 10, 1.0, 0.0)
     copy_weights(weights, module)
     module = module.double().eval()
@@ -50,11 +56,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(part, nn.Dropout):
             part.p = 0.0
     x = random(2, 5, 6, dtype=torch.float64).requires_grad_()
+    before = x.detach().clone()
     output = _passed(module, x)
     yield "output in eval mode", output
-    yield "output in train mode with dropout 1", _passed(module.train(), x.detach().clone())
+    given = before.clone()
+    yield "output in train mode with dropout 1", _passed(module.train(), given)
+    if not torch.equal(given, before):
+        raise Mistake("the block writes over the tokens it was given: input += … changes them for everybody else, too.")
     yield from gradients(output, x=x)
     yield from parameter_gradients(output, module)
+    plain = make(answer, 2, 6, 10, 0.0, 1.0, nn.Identity)
+    plain.load_state_dict({name: weights.state_dict()[name] for name in plain.state_dict()})
+    yield "output in train mode with attention dropout 1", _passed(plain.double().train(), before.clone())
 
 
 def _passed(module: nn.Module, x: Tensor) -> Any:
@@ -70,6 +83,8 @@ def _passed(module: nn.Module, x: Tensor) -> Any:
         raise
 
 
+ATTENTION = "MyMultiHeadAttention(hidden_dim, num_heads, dropout=attention_dropout)"
+TORCHS = "nn.MultiheadAttention(hidden_dim, num_heads, dropout=attention_dropout, batch_first=True)"
 LN_1, LN_2 = "x = self.ln_1(input)", "y = self.ln_2(x)"
 TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
 DROP, ADD, THINK, END = "x = self.dropout(x)", "x = x + input", "y = self.mlp(y)", "return x + y"
@@ -109,6 +124,9 @@ SLIPS = (
      "apply self.dropout to the MLP's output too: MLPBlock has its own dropout inside already"),
     ({DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
      "drop numbers in eval mode too: call self.dropout, which knows the mode, not F.dropout without training="),
+    ({ATTENTION: TORCHS.replace(", batch_first=True", "")},
+     "leave out batch_first=True: then nn.MultiheadAttention takes the pictures for tokens, and tokens of different "
+     "pictures talk to each other"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -121,5 +139,6 @@ EXERCISE = Exercise(
         "First half: x = self.ln_1(input), then self.self_attention(x, x, x, need_weights=False), which gives a pair; "
         "take its first, apply self.dropout, add input. The second half is alike, with ln_2 and mlp.",
     ),
+    same=({ATTENTION: TORCHS}, {", need_weights=False": ""}, {ADD: "x += input"}),
     tolerance=1e-8,
 )

@@ -1,4 +1,4 @@
-"""Figures of notebook 04: the two branches of a block, LayerNorm step by step, and what breaks without them."""
+"""Figures of notebook 04: a block and its two branches, layer norm step by step, what breaks without the two."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -70,8 +70,10 @@ def diagram(part: nn.Module, tokens: Tensor) -> None:
     axes.set_axis_off()
 
 
-def norm_steps(token: Tensor, centred: Tensor, normalised: Tensor) -> None:
-    """One token before LayerNorm, after subtracting its mean, and after dividing by its spread."""
+def norm_steps(token: Tensor) -> None:
+    """One token before layer norm, after subtracting its mean, and after dividing by its spread."""
+    centred = token - token.mean()
+    normalised = centred / centred.square().mean().sqrt()
     _, panels = figure(1, 3, width=9, height=2.6)
     steps = (
         ("as it came", token, SKY),
@@ -94,79 +96,53 @@ def norm_steps(token: Tensor, centred: Tensor, normalised: Tensor) -> None:
     panels[0].text(4.5, -3.2, "dashed: the mean", ha="right", color=RED, fontsize=9)
 
 
-def shrinking(variances: Tensor, eps: float, wrong_eps: float) -> None:
-    """How much smaller LayerNorm's numbers become with the wrong eps, token by token; token 0 is the class token."""
-    _, (axes,) = figure(width=7.5, height=3.2)
-    line = torch.logspace(-6, 1, 200, dtype=torch.float64)
-
-    def share(variance: Tensor) -> Tensor:
-        return 100 * (1 - ((variance + eps) / (variance + wrong_eps)).sqrt())
-
-    axes.loglog(line, share(line), color=BLACK, linewidth=1, label="what the formula says")
-    axes.loglog(variances[1:], share(variances[1:]), "o", color=BLUE, label="patch tokens")
-    axes.loglog(variances[:1], share(variances[:1]), "D", color=RED, markersize=9, label="class token")
-    axes.axvline(wrong_eps, color=BLACK, linestyle=":", linewidth=1)
-    axes.text(wrong_eps * 1.2, 2e-5, f"variance = {wrong_eps:g}", fontsize=9)
-    axes.set_xlabel("variance of the token")
-    axes.set_ylabel("smaller by, in percent")
-    axes.set_ylim(1e-5, 2e2)
-    axes.legend(frameon=False)
-
-
-def likeness(
-    first: Tensor, second: Tensor, names: tuple[str, str], by_depth: tuple[Sequence[float], Sequence[float]]
-) -> None:
-    """How alike the tokens are after the last block, for two stacks, and the mean of it after every block."""
-    drawn, panels = figure(1, 3, width=11, height=3.4)
-    for axes, values, name in zip(panels, (first, second), names, strict=False):
-        heat(axes, values, name, low=-1.0, high=1.0)
+def likeness(maps: dict[str, Tensor]) -> None:
+    """How alike the tokens of one picture are, two by two; a matrix of cosines for each title."""
+    drawn, panels = figure(1, len(maps), width=3.1 * len(maps) + 0.6, height=3.1)
+    for axes, (title, values) in zip(panels, maps.items(), strict=True):
+        heat(axes, values, title, low=-1.0, high=1.0)
         axes.set_xlabel("token")
-        axes.set_ylabel("token")
-    drawn.colorbar(panels[1].images[0], ax=panels[:2], label="cosine of the angle", shrink=0.8)
-    axes = panels[2]
-    for means, name, marker, colour in zip(by_depth, names, "os", (BLUE, RED), strict=True):
-        axes.plot(range(len(means)), means, marker=marker, color=colour, label=name)
-    axes.set_xlabel("blocks passed")
-    axes.set_ylabel("mean over all pairs")
-    axes.set_ylim(-0.05, 1.1)
-    axes.legend(frameon=False, loc="center right")
+    panels[0].set_ylabel("token")
+    drawn.colorbar(panels[-1].images[0], ax=panels, label="cosine", shrink=0.85)
 
 
-def gradients_by_depth(sizes: dict[str, Sequence[float]]) -> None:
-    """Size of the gradient that each block's parameters get, on a log scale; one line for each kind of block.
+LOOKS = ((BLACK, "D", "-."), (PINK, "^", "--"), (GREEN, "s", ":"), (BLUE, "o", "-"))
 
-    On the right the lines that stay near the top once more, on a plain scale: over many powers of ten they are one.
-    """
-    _, (axes, upper) = figure(1, 2, width=11, height=3.8)
-    top = max(max(values) for values in sizes.values())
-    looks = zip(sizes.items(), (BLUE, ORANGE, RED, GREEN), ("o", "s", "^", "D"), ("-", "--", ":", "-."), strict=False)
-    for (name, values), colour, marker, line in looks:
+
+def symptoms(means: dict[str, Sequence[float]], gradients: dict[str, Sequence[float]]) -> None:
+    """Left the mean likeness of two tokens after each block, right the gradient that each block gets; a line a kind."""
+    _, (left, right) = figure(1, 2, width=11, height=3.6)
+    looks = dict(zip(means, LOOKS[-len(means) :] if len(means) > 2 else (LOOKS[0], LOOKS[-1]), strict=True))
+    for name, (colour, marker, line) in looks.items():
         look = {"marker": marker, "linestyle": line, "color": colour, "label": name}
-        axes.semilogy(range(len(values)), values, **look)
-        if min(values) > top / 100:
-            upper.plot(range(len(values)), values, **look)
-    for panel, title in ((axes, "powers of ten"), (upper, "the upper lines again, on a plain scale")):
-        panel.set_title(title)
-        panel.set_xticks(range(max(len(values) for values in sizes.values())))
-        panel.set_xlabel("block (0 is next to the picture)")
-        panel.legend(frameon=False, loc="lower right" if panel is axes else "upper right")
-    axes.set_ylabel("size of the gradient")
-    upper.set_ylim(0, None)
+        left.plot(range(len(means[name])), means[name], **look)
+        right.semilogy(range(len(gradients[name])), gradients[name], **look)
+    left.set_title("how alike two tokens are")
+    left.set_xlabel("blocks passed")
+    left.set_ylabel("mean cosine of all pairs")
+    left.set_ylim(-0.05, 1.1)
+    left.legend(frameon=False, loc="center right")
+    right.set_title("gradient that each block gets")
+    right.set_xlabel("block (0 is next to the picture)")
+    right.set_ylabel("size, powers of ten")
 
 
-def last_block(depths: Sequence[int], sizes: dict[str, Sequence[float]]) -> None:
-    """Size of the last block's gradient against the number of blocks, both on log scales."""
+def learning_rates(measured: dict[str, dict[float, Sequence[float]]]) -> None:
+    """Accuracy in percent at each learning rate, a dot a seed and a line through the means; one colour a kind."""
     _, (axes,) = figure(width=6.5, height=3.2)
-    looks = zip(sizes.items(), (BLUE, ORANGE, PINK), ("o", "s", "^"), ("-", "--", ":"), strict=False)
-    for (name, values), colour, marker, line in looks:
-        axes.loglog(depths, values, marker=marker, linestyle=line, color=colour, label=name)
-    axes.set_xticks(list(depths), [str(depth) for depth in depths])
+    for (name, runs), (colour, marker, line) in zip(measured.items(), (LOOKS[-1], LOOKS[2]), strict=True):
+        rates = sorted(runs)
+        axes.semilogx(rates, [sum(runs[r]) / len(runs[r]) for r in rates], line, color=colour)
+        for rate in rates:
+            label = name if rate == rates[0] else None
+            axes.plot([rate] * len(runs[rate]), runs[rate], marker, color=colour, alpha=0.7, label=label)
+    rates = sorted({rate for runs in measured.values() for rate in runs})
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
-    ticks = (50, 100, 200)
-    axes.set_yticks(ticks, [str(tick) for tick in ticks])
-    axes.set_xlabel("blocks in the stack")
-    axes.set_ylabel("gradient of the last block")
-    axes.legend(frameon=False)
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("accuracy in percent")
+    axes.set_ylim(0, 100)
+    axes.legend(frameon=False, loc="lower left")
 
 
 def _arrow(

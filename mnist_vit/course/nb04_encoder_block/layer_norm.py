@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, gradients, random
+from ..checking import Exercise, Mistake, gradients, random
 
 
 def my_layer_norm(x, weight, bias, eps):
@@ -18,6 +20,15 @@ def my_layer_norm(x, weight, bias, eps):
     return normalised * weight + bias
 
 
+class NoLayerNorm(TorchFunctionMode):
+    """Refuses the functions that do the whole exercise; ``nn.LayerNorm`` calls the first."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in (F.layer_norm, torch.layer_norm, torch.native_layer_norm):
+            raise Mistake("nn.LayerNorm and F.layer_norm are the exercise in one call. Write it from the formula.")
+        return function(*args, **(kwargs or {}))
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Tokens whose variance goes from a hundred times eps down to eps, in float64; then a large eps."""
     sizes = torch.tensor([1.0, 1e-1, 1e-2, 3e-3, 1e-3], dtype=torch.float64)
@@ -25,7 +36,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         x = (random(2, 5, 3, seed=4, dtype=torch.float64) * sizes[:, None] + 0.5).requires_grad_()
         weight = (1 + 0.3 * random(3, seed=5, dtype=torch.float64)).requires_grad_()
         bias = random(3, seed=6, dtype=torch.float64).requires_grad_()
-        output = answer(x, weight, bias, eps)
+        with NoLayerNorm():
+            output = answer(x, weight, bias, eps)
         yield f"output with eps {eps:g}", output
         yield from gradients(output, x=x, weight=weight, bias=bias)
 
@@ -39,10 +51,18 @@ def _over(axes: str) -> dict[str, str]:
 
 
 SLIPS = (
+    ({ROOT: "(x.std(dim=-1, keepdim=True) + eps)"},
+     "divide by x.std() + eps, the norm of the Annotated Transformer: PyTorch's std() divides the squares by one less "
+     "than their number, and eps belongs inside the root"),
+    ({MEAN: "x.mean(dim=-1)"},
+     "forget keepdim=True: without it mean or variance has the shape (n, seq_length), and PyTorch lines its last axis "
+     "up with the numbers of a token"),
     ({ROOT: "(variance.sqrt() + eps)"}, "add eps outside the root: it is the root of (variance + eps)"),
     ({VARIANCE: "x.var(dim=-1, keepdim=True)"},
      "divide the squares by one less than the number of values (the unbiased variance, PyTorch's usual one): divide "
      "by their number, correction=0"),
+    ({VARIANCE: "centred.square().sum(dim=-1, keepdim=True)"},
+     "take the sum of the squares: the variance is their mean"),
     ({ROOT: "(variance + 1e-5).sqrt()"}, "use eps 1e-5, PyTorch's usual one, instead of the eps that is given"),
     ({ROOT: "(variance + 1e-6).sqrt()"}, "write 1e-6 into the formula: use the argument eps"),
     ({ROOT: "variance.sqrt()"}, "forget eps: add it to the variance, inside the root"),

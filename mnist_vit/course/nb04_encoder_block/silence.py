@@ -33,18 +33,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     x = random(2, 5, 6)
     output = silent(x)
     yield "output", output
-    if not torch.allclose(output, x, atol=1e-5):
-        return  # how many tensors were changed counts only once the block is silent
     changed = [name for name, tensor in before.items() if name not in after or not torch.equal(after[name], tensor)]
-    if len(changed) > 4:
+    if torch.allclose(output, x, atol=1e-5) and len(changed) > 4:
         raise Mistake(
             f"the block does nothing, as it should, but {len(changed)} tensors changed; four are enough: weight and "
             "bias of the *last* layer of each branch."
         )
-    yield "the number of tensors changed", len(changed)
+    yield "the set of changed tensors", ", ".join(sorted(changed))  # tells slips apart whose outputs are the same
 
 
 LAYERS, WEIGHT, BIAS = "(part.self_attention.out_proj, part.mlp[3])", "layer.weight.zero_()", "layer.bias.zero_()"
+IN_PROJ = "\n        part.self_attention.in_proj_weight.zero_()\n        part.self_attention.in_proj_bias.zero_()"
 
 SLIPS = (
     ({BIAS: ""},
@@ -53,11 +52,18 @@ SLIPS = (
     ({WEIGHT: ""}, "set only the biases of the last layers to zero: their weights still pass something on"),
     ({LAYERS: "(part.self_attention.out_proj,)"}, "silence the attention only: the MLP still adds to every token"),
     ({LAYERS: "(part.mlp[3],)"}, "silence the MLP only: the attention still adds to every token"),
+    ({LAYERS: "(part.self_attention.out_proj, part.mlp[0])"},
+     "silence mlp[0], the first layer of the MLP: the bias of its last layer, mlp[3], is still added to every token"),
+    ({LAYERS: "(part.mlp[3],)", BIAS: BIAS + IN_PROJ},
+     "silence in_proj, the first layer of the attention: the bias of its last layer, out_proj, is still added to every "
+     "token"),
+    ({LAYERS: "(part.mlp[0],)", BIAS: BIAS + IN_PROJ},
+     "silence the first layer of each branch, in_proj and mlp[0]: the biases of the last layers are still added. In "
+     "each branch the last layer's weight and bias must both be zero"),
     ({LAYERS: "(part.ln_1, part.ln_2)"},
-     "set both norms to zero: what comes after them still adds its biases; my_silence the last layer of a branch"),
+     "set both norms to zero: the layers after them still add their biases. Silence the last layer of each branch"),
     ({LAYERS: "(part.ln_1, part.ln_2)", BIAS: ""},
-     "set the weights of both norms to zero: the biases behind them still go through; my_silence the last layer of a "
-     "branch"),
+     "set the weights of both norms to zero: their biases still go through. Silence the last layer of each branch"),
 )  # fmt: skip
 
 EXERCISE = Exercise(

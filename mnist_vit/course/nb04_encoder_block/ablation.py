@@ -1,0 +1,94 @@
+"""Exercise: the blocks for an experiment, one without norms and one without residual connections."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from mnist_vit.model import EncoderBlock
+
+from ..checking import Exercise, Mistake, gradients, random, randomise
+
+
+def my_ablation(block):
+    class NoResidual(block):
+        def forward(self, input):
+            x = self.ln_1(input)
+            x, _ = self.self_attention(x, x, x, need_weights=False)
+            x = self.dropout(x)
+            return self.mlp(self.ln_2(x))
+
+    return partial(block, norm_layer=nn.Identity), NoResidual
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Both blocks with the same weights (those that they have), in eval mode, then with every number dropped."""
+    kinds = answer(type("EncoderBlock", (EncoderBlock,), {}))  # whoever changes it spoils no other check
+    if not isinstance(kinds, tuple | list) or len(kinds) != 2 or not all(map(callable, kinds)):
+        raise Mistake("two classes are needed: return without_norm, without_residual.")
+    if any(isinstance(kind, nn.Module) for kind in kinds):
+        raise Mistake("these are blocks already. Return what makes them, called like the class that was given.")
+    weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).state_dict()
+    for kind, what in zip(kinds, ("without norms", "without residual connections"), strict=True):
+        torch.default_generator.manual_seed(0)
+        module = kind(2, 6, 10, 1.0, 0.0)
+        if not isinstance(module, nn.Module):
+            raise Mistake(f"what should make the block {what} makes something else.")
+        if any(isinstance(getattr(module, name, None), int) for name in ("ln_1", "ln_2")):
+            raise Mistake("norm_layer is called with a width and makes a norm: give it nn.Identity, not nn.Identity().")
+        own = module.state_dict()
+        if unknown := own.keys() - weights.keys():
+            raise Mistake(f"the block {what} has parameters that the whole block has not: {min(unknown)}.")
+        module.load_state_dict({name: weights[name] for name in own})
+        module.eval()
+        for part in module.mlp.modules() if isinstance(getattr(module, "mlp", None), nn.Module) else ():
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0  # else nothing were left to compare
+        x = random(2, 5, 6).requires_grad_()
+        output = module(x)
+        yield f"output {what}", output
+        yield from ((f"{name}, {what}", value) for name, value in gradients(output, tokens=x))
+        yield f"output {what}, in train mode with dropout 1", module.train()(x.detach())
+
+
+NORM, RETURN = "partial(block, norm_layer=nn.Identity)", "return partial(block, norm_layer=nn.Identity), NoResidual"
+READ, DROP, END = "x = self.ln_1(input)", "x = self.dropout(x)", "return self.mlp(self.ln_2(x))"
+
+SLIPS = (
+    ({RETURN: f"return NoResidual, {NORM}"},
+     "return the two the other way round: first the block without norms, then the one without residual connections"),
+    ({NORM: "block"}, "leave the norms in the first block as they are: both must be gone"),
+    *(({RETURN: f"class Half(block):\n        def __init__(self, *args):\n            super().__init__(*args)\n"
+                f"            self.{name} = nn.Identity()\n\n    return Half, NoResidual"},
+       "take out one of the two norms only: both ln_1 and ln_2 must be gone") for name in ("ln_1", "ln_2")),
+    ({NORM: "partial(block, norm_layer=partial(nn.LayerNorm, elementwise_affine=False))"},
+     "take weight and bias out of the norms: they still normalise. nn.Identity does nothing"),
+    ({NORM: "partial(block, norm_layer=None)"},
+     "give None for the norm: norm_layer is called to make one, so give it nn.Identity, which makes one that does "
+     "nothing"),
+    ({NORM: "partial(NoResidual, norm_layer=nn.Identity)"},
+     "take the residual connections out of the first block too: take away one thing at a time"),
+    ({READ: "x = input", END: "return self.mlp(x)"},
+     "take the norms out of the second block too: take away one thing at a time"),
+    ({END: "return self.mlp(x)"}, "lose ln_2 with the residual connections: take away one thing at a time"),
+    ({DROP: f"{DROP} + input"},
+     "take out only the second residual connection: z is still added to what the attention gives"),
+    ({END: "return x + self.mlp(self.ln_2(x))"},
+     "take out only the first residual connection: z' is still added to what the MLP gives"),
+    ({DROP: ""}, "lose the dropout with the residual connection: take away one thing at a time"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_ablation,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "For one of the two you need not write a block: look at the last argument of __init__, and at nn.Identity. "
+        "For the other, a subclass with a forward of its own.",
+        "functools.partial(block, norm_layer=nn.Identity) is called like block and makes blocks whose norms do "
+        "nothing. `class NoResidual(block):` keeps __init__; its forward is yours without the two additions.",
+    ),
+)

@@ -1,0 +1,93 @@
+"""Exercise: four broken blocks that pass a first test, and what is wrong with each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from mnist_vit.model import EncoderBlock
+
+from ..checking import Exercise, Mistake
+
+
+def my_find_bugs():
+    return {"a": 5, "b": 3, "c": 1, "d": 4}
+
+
+class _A(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.self_attention(x, x, x, need_weights=False)[0]
+        x = self.dropout(x + input)
+        return x + self.mlp(self.ln_2(x))
+
+
+class _B(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.dropout(self.self_attention(x, x, x, need_weights=False)[0])
+        input += x
+        return input + self.mlp(self.ln_2(input))
+
+
+class _C(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.dropout(self.self_attention(x, x, x, need_weights=False)[0]) + input
+        return x + self.mlp(self.ln_1(x))
+
+
+class _D(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        first = x[:1].expand_as(x)
+        x = self.dropout(self.self_attention(x, first, first, need_weights=False)[0]) + input
+        return x + self.mlp(self.ln_2(x))
+
+
+BLOCKS = {"a": _A, "b": _B, "c": _C, "d": _D}
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    found = answer() if callable(answer) else answer
+    if not isinstance(found, dict):
+        raise Mistake('a dictionary is needed: a number for each of "a", "b", "c" and "d".')
+    for letter in BLOCKS:
+        if letter not in found:
+            raise Mistake(f'"{letter}" is missing: return a number for each of the four blocks.')
+    yield from ((f"the sentence about block {letter}", found[letter]) for letter in BLOCKS)
+
+
+A, B, C, D = '"a": 5', '"b": 3', '"c": 1', '"d": 4'
+
+SLIPS = (
+    ({A: '"a": 6'},
+     "say that block a drops numbers in eval mode: in eval mode it gives the same twice. Look at it in train mode, "
+     "dropout=1.0: what is left of the tokens?"),
+    ({A: '"a": 2'}, "say that block a adds z at the end: in eval mode it is right whatever its weights are"),
+    *(({C: f'"c": {number}'},
+       f"say that block c {does}: then it would differ from ours at the start, too. What differs only once the weights "
+       "have moved?")
+      for number, does in ((2, "adds z at the end"), (7, "has another eps"), (8, "adds normalised tokens"))),
+    ({A: '"a": 8'}, "say that block a adds normalised tokens: in eval mode it is right whatever its weights are"),
+    ({A: '"a": 8', B: '"b": 8', C: '"c": 8', D: '"d": 8'}, "leave the numbers of the example: test each block"),
+    ({B: '"b": 4', D: '"d": 3'}, "take b and d for each other: which of them changes the tokens that it is given?"),
+    ({D: '"d": 3'}, "say that block d changes the tokens that it is given: compare them before and after"),
+    ({B: '"b": 4'},
+     "say that block b lets pictures hear of each other: give it two pictures, and change each in turn. The other one "
+     "comes out as before"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_find_bugs,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        "The first test used fresh blocks, one picture, eval mode, and looked at the output alone. Change one of the "
+        "four at a time.",
+        "Move all weights, the same in both blocks. Or take train mode and dropout=1.0. Or give two pictures, and "
+        "change each in turn: does the output of the *other* one change? Or keep a clone of the tokens and compare "
+        "it with them after the call.",
+    ),
+)
