@@ -1,7 +1,9 @@
 """Notebook 05's checks: right answers in other styles pass, mistakes that no slip knows fail."""
 
+import copy
 import math
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,17 +12,21 @@ import torchvision.models.vision_transformer as torchvision_vit
 from helpers import judged
 from torch import Tensor, nn
 
+from mnist_vit.course.nb05_encoder.encoder import MyEncoder
+from mnist_vit.course.nb05_encoder.find_what_is_missing import NAMES, encoders, make, my_find_what_is_missing
 from mnist_vit.model import Encoder, EncoderBlock
+
+NORM = partial(nn.LayerNorm, eps=1e-6)
 
 
 class LoopEncoder(nn.Module):
     """Another order of creation, a dict instead of a sequence, F.dropout instead of a module."""
 
-    def __init__(self, t, depth, heads, d, wide, p, p_attention):
+    def __init__(self, t, depth, heads, d, wide, p=0.0, p_attention=0.0, norm=NORM):
         super().__init__()
-        self.ln = nn.LayerNorm(d, eps=1e-6)
+        self.ln = norm(d)
         self.layers = nn.ModuleDict(
-            {f"encoder_layer_{i}": EncoderBlock(heads, d, wide, p, p_attention) for i in range(depth)}
+            {f"encoder_layer_{i}": EncoderBlock(heads, d, wide, p, p_attention, norm) for i in range(depth)}
         )
         self.pos_embedding = nn.Parameter(torch.zeros(1, t, d))
         self.p = p
@@ -33,22 +39,32 @@ class LoopEncoder(nn.Module):
         return self.ln(z)
 
 
-def shuffle_by_loop(x: Tensor, order: Tensor) -> Tensor:
-    return torch.stack([x[:, 0]] + [x[:, 1 + int(i)] for i in order], dim=1)
+class ForwardReplaced(Encoder):
+    """The method is put into the object when it is made."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.forward = lambda x: self.ln(self.layers(self.dropout(x + self.pos_embedding)))
 
 
-def resize_by_torchvision(pos_embedding: Tensor, grid: int) -> Tensor:
-    state = torchvision_vit.interpolate_embeddings(grid, 1, OrderedDict({"encoder.pos_embedding": pos_embedding}))
-    return state["encoder.pos_embedding"]
+class ForwardAssigned(Encoder):
+    """The method is written outside the class and put in later."""
 
 
-def resize_by_loop(pos_embedding: Tensor, grid: int) -> Tensor:
-    g = math.isqrt(pos_embedding.shape[1] - 1)
-    channels = [
-        F.interpolate(c.view(1, 1, g, g), size=grid, mode="bicubic", align_corners=True).flatten()
-        for c in pos_embedding[0, 1:].unbind(dim=1)
-    ]
-    return torch.cat([pos_embedding[:, 0:1], torch.stack(channels, dim=-1)[None]], dim=1)
+def _forward(self: nn.Module, x: Tensor) -> Tensor:
+    return self.ln(self.layers(self.dropout(self.pos_embedding + x)))
+
+
+ForwardAssigned.forward = _forward
+
+
+class OneBlock(Encoder):
+    """The same block in all places."""
+
+    def __init__(self, t, depth, *sizes: Any) -> None:
+        super().__init__(t, depth, *sizes)
+        block = self.layers[0]
+        self.layers = nn.Sequential(OrderedDict((f"encoder_layer_{i}", block) for i in range(depth)))
 
 
 class PositionDetached(Encoder):
@@ -69,30 +85,152 @@ class NormInLoop(Encoder):
         return x
 
 
-def shuffle_in_place(tokens: Tensor, order: Tensor) -> Tensor:
-    tokens[:, 1:] = tokens[:, 1:][:, order]
-    return tokens
+class NotCarried(Encoder):
+    def forward(self, x):
+        x = self.dropout(x + self.pos_embedding)
+        for layer in self.layers:
+            out = layer(x)
+        return self.ln(out)
+
+
+class NoNames(MyEncoder):
+    def __init__(self, t, depth, heads, d, wide, *options: Any) -> None:
+        super().__init__(t, depth, heads, d, wide, *options)
+        self.layers = nn.Sequential(*self.layers)
+
+
+def right_of_a_copy(model, parameter, images, labels):
+    name = next(name for name, one in model.named_parameters() if one is parameter)
+    other = copy.deepcopy(model)
+    nn.init.zeros_(other.get_parameter(name))
+    return int((other(images).argmax(dim=1) == labels).sum())
+
+
+def right_by_functional_call(model, parameter, images, labels):
+    zeros = {name: torch.zeros_like(one) for name, one in model.named_parameters() if one is parameter}
+    return (torch.func.functional_call(model, zeros, images).argmax(dim=-1) == labels).sum()
+
+
+def right_by_data(model, parameter, images, labels):
+    kept, parameter.data = parameter.data, torch.zeros_like(parameter.data)
+    count = sum(int(a == b) for a, b in zip(model(images).argmax(dim=1), labels, strict=True))
+    parameter.data = kept
+    return count
+
+
+def right_not_put_back(model, parameter, images, labels):
+    with torch.no_grad():
+        kept = parameter
+        parameter *= 0
+        count = (model(images).argmax(dim=1) == labels).sum().item()
+        parameter.copy_(kept)
+    return count
+
+
+def added_by_asking(joined, seq_length):
+    patch_dim = joined.in_features - seq_length
+    nothing, places = torch.zeros(seq_length, patch_dim), torch.eye(seq_length)
+    linear = nn.Linear(patch_dim, joined.out_features, bias=False)
+    linear.weight = nn.Parameter(joined.weight[:, :patch_dim].clone())
+    return linear, joined(torch.cat([nothing, places], dim=1))[None]  # the bias is in the positions
+
+
+def added_in_place(joined, seq_length):
+    linear = nn.Linear(joined.in_features - seq_length, joined.out_features)
+    linear.weight.data, linear.bias = joined.weight.data[:, :-seq_length], joined.bias
+    return [linear, joined.weight[:, -seq_length:].T]
+
+
+def missing_by_hand(encoder):
+    """Looks at one token put everywhere, and at the class of nothing."""
+    x = torch.randn(4, 10, 16)
+    alone = torch.cat([encoder(x[i : i + 1]) for i in range(4)])
+    if (alone - encoder(x)).abs().max() > 1e-4:
+        return "borders between pictures"
+    everywhere = encoder(torch.randn(1, 1, 16).repeat(1, 10, 1))[0]
+    if (everywhere - everywhere[0]).abs().max() < 1e-4:
+        return "positions"
+    x[:, 9] += torch.randn(16)
+    if (encoder(x)[:, :9] - alone[:, :9]).abs().max() < 1e-4:
+        return "attention"
+    return "nothing" if alone.mean(dim=-1).abs().max() < 1e-4 else "last norm"
+
+
+def missing_by_a_shift(encoder):
+    """Adds the same to all numbers of the second picture, which the norm takes away."""
+    x = torch.randn(2, 10, 16, generator=torch.Generator().manual_seed(0))
+    other = x.clone()
+    other[1:] += 3
+    if not torch.allclose(encoder(other)[0], encoder(x)[0], atol=1e-5):
+        return "borders between pictures"
+    found = my_find_what_is_missing(encoder)
+    return "attention" if found == "borders between pictures" else found
+
+
+def resize_by_torchvision(pos_embedding: Tensor, grid: int) -> Tensor:
+    state = torchvision_vit.interpolate_embeddings(grid, 1, OrderedDict({"encoder.pos_embedding": pos_embedding}))
+    return state["encoder.pos_embedding"]
+
+
+def resize_by_loop(pos_embedding: Tensor, grid: int) -> Tensor:
+    g = math.isqrt(pos_embedding.shape[1] - 1)
+    channels = [
+        F.interpolate(c.view(1, 1, g, g), size=grid, mode="bicubic", align_corners=True).flatten()
+        for c in pos_embedding[0, 1:].unbind(dim=1)
+    ]
+    return torch.cat([pos_embedding[:, 0:1], torch.stack(channels, dim=-1)[None]], dim=1)
+
+
+def right_and_frozen(model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor) -> int:
+    parameter.requires_grad = False
+    return right_by_data(model, parameter, images, labels)
 
 
 RIGHT: list[tuple[str, Any]] = [
     ("encoder", LoopEncoder),
     ("encoder", torchvision_vit.Encoder),
-    ("shuffle_patches", shuffle_by_loop),
+    ("encoder", ForwardReplaced),
+    ("encoder", ForwardAssigned),
+    ("right_without", right_of_a_copy),
+    ("right_without", right_by_functional_call),
+    ("right_without", right_by_data),
+    ("add_instead", added_in_place),
+    ("add_instead", added_by_asking),
+    ("find_what_is_missing", missing_by_hand),
     ("resize_positions", resize_by_torchvision),
     ("resize_positions", resize_by_loop),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder", PositionDetached, "gradient of pos_embedding: none flows"),
-    ("shuffle_patches", lambda x, order: torch.cat([x[:, :1], x[:, 1:].flip(1)], dim=1), "output"),
-    ("shuffle_patches", lambda x, order: shuffle_by_loop(x, order)[:, 2:], "must have shape"),
-    ("shuffle_patches", shuffle_in_place, "x.clone() before you write into it"),
+    ("encoder", OneBlock, "all places of self.layers hold the same block"),
+    ("encoder", NoNames, "the module lacks the parameters layers.encoder_layer_0"),
+    ("add_instead", lambda joined, t: joined, "a pair is needed"),
+    ("add_instead", lambda joined, t: (joined, joined.weight.T), "must take a patch alone, 6 numbers, and takes 10"),
+    ("add_instead", lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]), "positions must have shape (4, 5)"),
+    ("find_what_is_missing", lambda encoder: "norm", "must be one of positions, attention"),
+    ("find_what_is_missing", lambda encoder: "attention", "what is missing in the encoder without positions"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
+    ("right_without", right_and_frozen, "some parameters are frozen now"),
 ]
-NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote
+NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "the encoder returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
-    ("shuffle_patches", lambda x, order: x[:, order], "lose the class token"),
-    ("shuffle_patches", lambda x, order: x[:, order + 1], "lose the class token: the patches are in the right order"),
+    ("encoder", NotCarried, "each block takes what the one before gave"),
+    ("find_what_is_missing", missing_by_a_shift, "add the same to all numbers of the other pictures"),
+    ("right_without", right_not_put_back, "leave the parameter at zero"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid)[:, 1:], "the patches' positions only"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def test_each_of_the_five_encoders_lacks_one_thing_and_only_that() -> None:
+    assert sorted(map(my_find_what_is_missing, encoders().values())) == sorted(NAMES)
+    tokens = torch.randn(2, 10, 16)
+    for name in NAMES:
+        one, again = make(name, 3), make(name, 3)
+        assert one.training is False
+        assert torch.equal(one(tokens), again(tokens))
+        assert one(tokens).shape == tokens.shape
+        whole = Encoder(10, 2, 2, 16, 32, 0.0, 0.0).eval()
+        whole.load_state_dict(one.state_dict(), strict=True)
+        assert torch.allclose(whole(tokens), one(tokens), atol=1e-6) == (name == "nothing")

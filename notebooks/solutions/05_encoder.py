@@ -1,13 +1,26 @@
 """Solutions of notebook 05, made from the sources of its checks by notebooks/refresh.py."""
 
 import math
-from collections import OrderedDict
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mnist_vit.model import EncoderBlock
+from mnist_vit.model import EncoderBlock as MyEncoderBlock
+
+
+# exercise: add_instead
+def my_add_instead(joined, seq_length):
+    """A layer on [patch, place] -> a layer on the patch alone, and what to add to its output at each place."""
+    patch_dim = joined.in_features - seq_length
+    linear = nn.Linear(patch_dim, joined.out_features)
+    with torch.no_grad():
+        linear.weight.copy_(joined.weight[:, :patch_dim])
+        linear.bias.copy_(joined.bias)
+    # a one-hot place picks one column of the weight, whatever the patch is
+    positions = joined.weight[:, patch_dim:].T.detach()
+    return linear, positions
 
 
 # exercise: encoder
@@ -21,23 +34,50 @@ class MyEncoder(nn.Module):
         num_heads,
         hidden_dim,
         mlp_dim,
-        dropout,
-        attention_dropout,
+        dropout=0.0,
+        attention_dropout=0.0,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
     ):
         super().__init__()
-        self.pos_embedding = nn.Parameter(torch.empty(1, seq_length, hidden_dim).normal_(std=0.02))
+        noise = torch.empty(1, seq_length, hidden_dim).normal_(std=0.02)
+        self.pos_embedding = nn.Parameter(noise)
         self.dropout = nn.Dropout(dropout)
-        sizes = (num_heads, hidden_dim, mlp_dim, dropout, attention_dropout)
-        self.layers = nn.Sequential(
-            OrderedDict((f"encoder_layer_{i}", EncoderBlock(*sizes)) for i in range(num_layers))
-        )
-        self.ln = nn.LayerNorm(hidden_dim, eps=1e-6)
+        self.layers = nn.Sequential()
+        options = dropout, attention_dropout, norm_layer
+        for i in range(num_layers):
+            block = MyEncoderBlock(num_heads, hidden_dim, mlp_dim, *options)
+            self.layers.add_module(f"encoder_layer_{i}", block)
+        self.ln = norm_layer(hidden_dim)
 
     def forward(self, input):
         x = input + self.pos_embedding  # equation 1
         x = self.dropout(x)
         x = self.layers(x)  # equations 2 and 3, once for each block
         return self.ln(x)  # equation 4, for every token
+
+
+# exercise: find_what_is_missing
+def my_find_what_is_missing(encoder):
+    """An encoder of 10 tokens of 16 numbers, fresh -> "nothing", or what is missing in it."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 10, 16)
+    y = encoder(x)
+    other = x.clone()
+    other[1] = torch.randn(10, 16)  # another second picture
+    if not torch.allclose(encoder(other)[0], y[0], atol=1e-5):
+        return "borders between pictures"
+    other = x.clone()
+    other[:, 3] = torch.randn(16)  # another token 3
+    if torch.allclose(encoder(other)[:, 0], y[:, 0], atol=1e-5):
+        return "attention"
+    swapped = x.clone()
+    swapped[:, [3, 7]] = x[:, [7, 3]]
+    if torch.allclose(encoder(swapped)[:, 0], y[:, 0], atol=1e-5):
+        return "positions"
+    mean, std = y.mean(dim=-1), y.std(dim=-1, correction=0)
+    if mean.abs().max() > 0.001 or (std - 1).abs().max() > 0.001:
+        return "last norm"
+    return "nothing"
 
 
 # exercise: resize_positions
@@ -53,9 +93,12 @@ def my_resize_positions(pos_embedding, grid):
     return torch.cat([class_token, patches], dim=1)
 
 
-# exercise: shuffle_patches
-def my_shuffle_patches(tokens, order):
-    """tokens (n, 1 + N, hidden_dim), order (N,) -> (n, 1 + N, hidden_dim)."""
-    class_token, patches = tokens[:, :1], tokens[:, 1:]
-    patches = patches[:, order]  # patch order[i] comes to place i
-    return torch.cat([class_token, patches], dim=1)
+# exercise: right_without
+def my_right_without(model, parameter, images, labels):
+    """How many images the model classifies correctly while the parameter is zero."""
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter.zero_()
+        right = (model(images).argmax(dim=1) == labels).sum().item()
+        parameter.copy_(kept)
+    return right

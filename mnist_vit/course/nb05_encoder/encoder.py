@@ -1,16 +1,17 @@
 """Exercise: the encoder, equations 1 to 4 of Dosovitskiy et al. 2020."""
 
-from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import nn
 
-from mnist_vit.model import EncoderBlock
+from mnist_vit.model import Encoder
+from mnist_vit.model import EncoderBlock as MyEncoderBlock
 
-from ..checking import Exercise, copy_weights, gradients, make, parameter_gradients, random, randomise
+from ..checking import Exercise, Mistake, copy_weights, gradients, make, parameter_gradients, random, randomise
 
 
 class MyEncoder(nn.Module):
@@ -23,17 +24,20 @@ class MyEncoder(nn.Module):
         num_heads,
         hidden_dim,
         mlp_dim,
-        dropout,
-        attention_dropout,
+        dropout=0.0,
+        attention_dropout=0.0,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
     ):
         super().__init__()
-        self.pos_embedding = nn.Parameter(torch.empty(1, seq_length, hidden_dim).normal_(std=0.02))
+        noise = torch.empty(1, seq_length, hidden_dim).normal_(std=0.02)
+        self.pos_embedding = nn.Parameter(noise)
         self.dropout = nn.Dropout(dropout)
-        sizes = (num_heads, hidden_dim, mlp_dim, dropout, attention_dropout)
-        self.layers = nn.Sequential(
-            OrderedDict((f"encoder_layer_{i}", EncoderBlock(*sizes)) for i in range(num_layers))
-        )
-        self.ln = nn.LayerNorm(hidden_dim, eps=1e-6)
+        self.layers = nn.Sequential()
+        options = dropout, attention_dropout, norm_layer
+        for i in range(num_layers):
+            block = MyEncoderBlock(num_heads, hidden_dim, mlp_dim, *options)
+            self.layers.add_module(f"encoder_layer_{i}", block)
+        self.ln = norm_layer(hidden_dim)
 
     def forward(self, input):
         x = input + self.pos_embedding  # equation 1
@@ -46,11 +50,14 @@ SIZES = (5, 3, 2, 8, 12)  # seq_length, num_layers, num_heads, hidden_dim, mlp_d
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    # dropout p = 1 drops everything: it must show in train mode, and must not in eval mode
+    """Values and gradients in eval mode, then what each kind of dropout does in train mode, with p = 1: no chance."""
     module = make(answer, *SIZES, 1.0, 0.0)
-    copy_weights(randomise(MyEncoder(*SIZES, 1.0, 0.0)), module)
-    module.double().eval()
     tokens = random(2, 5, 8, dtype=torch.float64).requires_grad_()
+    if isinstance(module, nn.Module):
+        module.eval()(tokens.detach().float())  # a stub says here that it is one
+        _blocks_of_their_own(module)
+    copy_weights(randomise(Encoder(*SIZES, 1.0, 0.0)), module)
+    module.double().eval()
     output = module(tokens)
     yield "output in eval mode", output
     yield from gradients(output, input=tokens, pos_embedding=module.pos_embedding)
@@ -60,12 +67,28 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "gradient of all other parameters", torch.cat(flat) if len(flat) == len(others) else None
 
     module.train()
-    for part in module.layers.modules():  # the blocks' own dropout would hide where the encoder's stands
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
+    module.layers.eval()  # the blocks' own dropout would hide where the encoder's stands
     yield "output in train mode", module(tokens.detach())
+    module.eval()
+    module.layers.train()
+    yield "output with dropout 1 in the blocks alone", module(tokens.detach())
+
+    for options in ((0.0, 1.0), (0.0, 0.0, partial(nn.LayerNorm, eps=0.5))):
+        other = make(answer, *SIZES, *options)
+        copy_weights(randomise(Encoder(*SIZES, 0.0, 0.0)), other)
+        what = "another norm_layer" if options[2:] else "attention_dropout 1, in train mode"
+        yield f"output with {what}", other.double().train()(tokens.detach())
 
 
+def _blocks_of_their_own(module: nn.Module) -> None:
+    """Raise where two blocks are one object."""
+    blocks = list(getattr(module, "layers", nn.Module()).children())
+    if 0 < len(blocks) == SIZES[1] - 2:  # children() tells an object that stands in several places only once
+        raise Mistake("all places of self.layers hold the same block: make a new one in each round of the loop, so "
+                      "that each has parameters of its own.")  # fmt: skip
+
+
+OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
 ADD, DROP = "x = input + self.pos_embedding", "x = self.dropout(x)"
 BLOCKS, NORM = "x = self.layers(x)", "return self.ln(x)"
 
@@ -81,9 +104,17 @@ SLIPS = (
      "add the position embedding after the dropout: add it first, so that positions are dropped as well"),
     ({BLOCKS: "x = self.layers[0](x)\n        " + _each("x = block(x + self.pos_embedding)", "self.layers[1:]")},
      "add the position embedding again before every block: equation 1 adds it once, before the first"),
+    ({BLOCKS: _each("x = block(x + self.pos_embedding)")},
+     "add the position embedding before every block, and so twice before the first: equation 1 adds it once"),
+    ({ADD: "x = input", NORM: "return self.ln(x + self.pos_embedding)"},
+     "add the position embedding after the blocks: then no block knows a place. Equation 1 comes first"),
     ({NORM: "return x"}, "leave out the last norm: equation 4 is self.ln, after all blocks"),
+    ({NORM: "return self.ln(self.ln(x))"}, "apply self.ln twice: equation 4 applies it once, after all blocks"),
     ({BLOCKS: "x = self.layers(self.ln(x))", NORM: "return x"},
      "apply self.ln before the blocks: each block normalises its own input, and self.ln comes last"),
+    ({BLOCKS: "x = self.layers(self.ln(x))"},
+     "apply self.ln before the blocks and once more after them: each block normalises its own input, and self.ln comes "
+     "once, last"),
     ({BLOCKS: _each("x = self.ln(block(x))"), NORM: "return x"},
      "apply self.ln after every block: it comes once, after the last; each block has norms of its own"),
     ({BLOCKS: _each("x = self.ln(block(x))")},
@@ -91,20 +122,42 @@ SLIPS = (
     ({NORM: "return self.ln(x)[:, 0]"},
      "return the class token alone: the paper keeps token 0 only here, in equation 4, the encoder returns all "
      "tokens"),
+    ({NORM: "return self.ln(x)[:, 1:]"}, "drop the class token: the encoder returns all tokens"),
+    ({BLOCKS: _each("x = x + block(x)")},
+     "add what goes into a block to what it gives: the residual connections are inside the block"),
+    ({BLOCKS: _each("y = block(x)"), NORM: "return self.ln(y)"},
+     "give every block the same tokens, so that only the last block counts: each block takes what the one before gave, "
+     "x = block(x)"),
+    ({BLOCKS: _each("block(x)")}, "throw away what the blocks give: x = block(x) hands it on"),
     ({BLOCKS: _each("x = block(x)", "reversed(list(self.layers))")},
      "run the blocks from the last to the first: encoder_layer_0 goes first"),
     ({BLOCKS: _each("x = self.layers[0](x)")},
      "run the first block again and again: the blocks have the same form, but parameters of their own"),
-    ({BLOCKS: "x = self.layers[0](x)"}, "run the first block only: the tokens go through all of self.layers"),
+    ({BLOCKS: "x = self.layers[0](x)"},
+     "run the first block only: the tokens go through all of self.layers, and a return belongs behind the loop"),
     ({ADD: "x = torch.cat([input[:, :1], input[:, 1:] + self.pos_embedding[:, 1:]], dim=1)"},
      "add positions to the patches only: the class token has a position too, the first"),
+    ({OPTIONS: "options = 0.0, attention_dropout, norm_layer"},
+     "build the blocks without dropout: hand it on to each of them"),
+    ({ADD: "x = input + self.dropout(self.pos_embedding)", DROP: ""},
+     "drop the position embedding alone: self.dropout comes after the addition, and drops numbers of the sum"),
     ({DROP: ""}, "leave out self.dropout: it stands between the addition and the first block"),
     ({DROP: "", NORM: "return self.ln(self.dropout(x))"},
      "apply self.dropout after the blocks: it stands between the addition and the first block"),
     ({DROP: "", NORM: "return self.dropout(self.ln(x))"},
      "apply self.dropout at the very end: it stands between the addition and the first block"),
+    ({DROP: "", BLOCKS: _each("x = block(self.dropout(x))")},
+     "apply self.dropout before every block: it stands once, between the addition and the first block"),
     ({DROP: "x = F.dropout(x, self.dropout.p)"},
      "drop in eval mode too: self.dropout(x) knows the mode, F.dropout(x, p) does not"),
+    ({OPTIONS: "options = attention_dropout, dropout, norm_layer"},
+     "give the blocks dropout and attention_dropout in the wrong order: a block takes dropout first"),
+    ({OPTIONS: "", GIVEN: "mlp_dim, 0.0, 0.0"},
+     "keep dropout, attention_dropout and norm_layer from the blocks: hand them on"),
+    ({OPTIONS: "options = dropout, 0.0"}, "keep attention_dropout and norm_layer from the blocks: hand both on"),
+    ({OPTIONS: "options = dropout, 0.0, norm_layer"},
+     "keep attention_dropout from the blocks: hand it on, after dropout"),
+    ({OPTIONS: "options = dropout, attention_dropout"}, "keep norm_layer from the blocks: hand it on, last"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -113,9 +166,11 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Four steps in one order: add, drop, run the blocks, normalise. Each has its attribute in __init__.",
-        "pos_embedding is (1, seq_length, hidden_dim): the plus sign spreads it over the n pictures. "
-        "self.layers is an nn.Sequential, so it can be called like a function.",
+        "In __init__ a loop makes one block a round and adds it to self.layers under its name. forward has four steps "
+        "in one order: add, drop, run the blocks, normalise.",
+        'self.layers.add_module(f"encoder_layer_{i}", MyEncoderBlock(…)) with all five sizes and norm_layer. In '
+        "forward pos_embedding, (1, seq_length, hidden_dim), is spread over the n pictures by the plus sign, and "
+        "self.layers, an nn.Sequential, can be called like a function.",
     ),
     same=({BLOCKS: _each("x = block(x)")},),
 )

@@ -1,5 +1,6 @@
-"""Figures of notebook 05: the encoder's stages, shuffled patches, the stream by depth, and position embeddings."""
+"""Figures of notebook 05: shuffled patches, the stream by depth, and position embeddings."""
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -8,48 +9,22 @@ import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..drawing import BLUE, GREEN, ORANGE, RED, SKY, STYLE, YELLOW, blocks, figure, heat, picture
+from ...files import shipped
+from ..drawing import BLUE, GREEN, RED, SKY, STYLE, figure, heat, picture
 
 
-@torch.no_grad()
-def stages(encoder: nn.Module, tokens: Tensor) -> list[tuple[str, tuple[int, ...]]]:
-    """The encoder as boxes and arrows; the shapes are those that hooks see while ``tokens`` pass through.
-
-    Returns:
-        (stage, shape) from the first to the last.
-    """
-    seen: list[tuple[str, tuple[int, ...]]] = [("tokens", tuple(tokens.shape))]
-    handles = []
-    parts = {"dropout": encoder.dropout, **dict(encoder.layers.named_children()), "ln": encoder.ln}
-    for name, part in parts.items():
-        if name == "dropout":  # what enters the dropout is what the addition gave
-
-            def added(module: nn.Module, args: tuple[Tensor]) -> None:
-                seen.append(("+ pos_embedding", tuple(args[0].shape)))
-
-            handles.append(part.register_forward_pre_hook(added))
-
-        def done(module: nn.Module, args: tuple[Tensor], output: Tensor, name: str = name) -> None:
-            seen.append((name, tuple(output.shape)))
-
-        handles.append(part.register_forward_hook(done))
-    try:
-        encoder(tokens)
-    finally:
-        for handle in handles:
-            handle.remove()
-    colours = {"tokens": SKY, "+ pos_embedding": ORANGE, "dropout": YELLOW, "ln": GREEN}
-    blocks([(name, str(shape)) for name, shape in seen], [colours.get(name, BLUE) for name, _ in seen])
-    return seen
+def shuffle(images: Tensor, order: Tensor, patch_size: int) -> Tensor:
+    """Pictures, (n, 1, h, w), with their patches in another order: place i gets patch ``order[i]``."""
+    patches = F.unfold(images.float(), patch_size, stride=patch_size)  # (n, pixels of a patch, patches)
+    return F.fold(patches[..., order], images.shape[-2:], patch_size, stride=patch_size).to(images.dtype)
 
 
 def shuffled(image: Tensor, order: Tensor, patch_size: int) -> None:
     """A picture, (1, h, w), and the same with its patches in another order."""
-    patches = F.unfold(image[None].float(), patch_size, stride=patch_size)  # (1, pixels of a patch, patches)
-    mixed = F.fold(patches[..., order], image.shape[-2:], patch_size, stride=patch_size)[0].to(image.dtype)
     _, axes = figure(1, 2, width=6, height=3)
+    mixed = shuffle(image[None], order, patch_size)[0]
     for axis, shown, title in zip(axes, (image, mixed), ("as it is", "patches shuffled"), strict=True):
         picture(axis, shown, title)
         for edge in range(patch_size, image.shape[-1], patch_size):  # thin lines between the patches
@@ -72,6 +47,28 @@ def depth(spread: Sequence[float], after_norm: float) -> None:
     axes.set_ylabel("standard deviation")
 
 
+def stored_runs(variants: dict[str, str]) -> str:
+    """What the trainings of notebook 12 reached: a line for each of these, the range of its three seeds in percent."""
+    found = json.loads((shipped("notebooks") / "results" / "ablations.json").read_text(encoding="utf-8"))["runs"]
+    lines = []
+    for name, title in variants.items():
+        reached = [100 * run["accuracy"] for run in found if run["variant"] == name]
+        lines.append(f"{title:<42}stored: {min(reached):.0f} to {max(reached):.0f} %")
+    return "\n".join(lines)
+
+
+def apart(grid: int) -> Tensor:
+    """How far apart the places of a grid are, in patches: (grid * grid, grid * grid)."""
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()  # row and column of each
+    return torch.cdist(place, place)
+
+
+def border(grid: int) -> Tensor:
+    """Which places of a grid lie on its border: (grid * grid,)."""
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid))
+    return ((place == 0) | (place == grid - 1)).any(dim=1)
+
+
 def likeness(similarities: dict[str, Tensor], grid: int) -> str:
     """A table of mean cosine similarities: of neighbours, of patches 3 apart, and of patches of the border.
 
@@ -79,13 +76,11 @@ def likeness(similarities: dict[str, Tensor], grid: int) -> str:
         similarities: (grid * grid, grid * grid) each, by name.
         grid: patches a side.
     """
-    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()  # row and column of each patch
-    apart = torch.cdist(place, place)
-    border = ((place == 0) | (place == grid - 1)).any(dim=1)
-    both, one = border[:, None] & border & (apart > 0), border[:, None] & ~border
+    distance, edge = apart(grid), border(grid)
+    both, one = edge[:, None] & edge & (distance > 0), edge[:, None] & ~edge
     lines = ["mean cosine      neighbours  3 apart  border-border  border-inside"]
     for name, values in similarities.items():
-        near, far, on, off = (values[pairs].mean() for pairs in (apart == 1, apart == 3, both, one))
+        near, far, on, off = (values[pairs].mean() for pairs in (distance == 1, distance == 3, both, one))
         lines.append(f"{name:<15}  {near:z10.2f}  {far:z7.2f}  {on:z13.2f}  {off:z13.2f}")
     return "\n".join(lines)
 
