@@ -1,80 +1,54 @@
 """The checks of notebook 06 accept right answers in other styles, and tell what no slip can name."""
 
-import math
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 import torchvision
 from helpers import judged
 from torch import Tensor, nn
 
-from mnist_vit import Encoder
+from mnist_vit.course.nb06_vision_transformer import bugs
+from mnist_vit.course.nb06_vision_transformer.first_difference import models, my_first_difference
+from mnist_vit.course.nb06_vision_transformer.vision_transformer import MyVisionTransformer
 
 
-class Parts(nn.Module):
-    """The stub's parts, in another order."""
-
-    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, num_classes, in_channels):
-        super().__init__()
-        self.heads = nn.Sequential(OrderedDict(head=nn.Linear(hidden_dim, num_classes)))
-        seq_length = 1 + (image_size // patch_size) ** 2
-        self.encoder = Encoder(seq_length, num_layers, num_heads, hidden_dim, mlp_dim, 0.0, 0.0)
-        self.class_token = nn.Parameter(torch.ones(1, 1, hidden_dim))
-        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size)
-
-
-class WithLinear(Parts):
+class WithLinear(MyVisionTransformer):
     def forward(self, pictures):
         p = self.conv_proj.kernel_size[0]
         rows = F.unfold(pictures, p, stride=p).mT
         tokens = F.linear(rows, self.conv_proj.weight.flatten(1), self.conv_proj.bias)
         tokens = F.pad(tokens, (0, 0, 1, 0)) + F.pad(self.class_token, (0, 0, 0, tokens.shape[1]))
-        out = self.encoder(tokens)
-        return torch.einsum("nd,kd->nk", out[:, 0], self.heads.head.weight) + self.heads.head.bias
+        return self.heads(self.encoder(tokens)[:, 0])
 
 
-def torchvisions(*sizes: int) -> nn.Module:
-    *sizes, classes, channels = sizes
-    model = torchvision.models.VisionTransformer(*sizes, num_classes=classes)
-    model.conv_proj = nn.Conv2d(channels, sizes[4], sizes[1], sizes[1])
+def torchvisions(*sizes: int, in_channels: int = 3, **options: Any) -> nn.Module:
+    model = torchvision.models.VisionTransformer(*sizes, **options)
+    model.conv_proj = nn.Conv2d(in_channels, sizes[4], sizes[1], sizes[1])
     return model
 
 
-def patchify_convolution(images: Tensor, p: int) -> Tensor:
-    size = images.shape[1] * p * p
-    return F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
-
-
-def head_with_new_parameters(a: int, b: int) -> Any:
-    layer = nn.Linear(a, b)
-    layer.weight, layer.bias = nn.Parameter(torch.zeros(b, a)), nn.Parameter(torch.zeros(b))
-    return [layer, F.cross_entropy(torch.zeros(1, b), torch.tensor([0]))]
-
-
-def head_of(*zeros: str, bias: bool = True) -> Callable[[int, int], Any]:
-    def answer(i: int, o: int) -> Any:
-        layer = nn.Linear(i, o, bias=bias)
-        torch.rand(3)  # more random numbers than the check knows of
-        for name in zeros:
-            nn.init.zeros_(getattr(layer, name))
-        return layer, math.log(o)
-
-    return answer
-
-
-class NoExpand(Parts):
+class NoExpand(MyVisionTransformer):
     def forward(self, x):
         x = self.conv_proj(x).flatten(2).transpose(1, 2)
         return self.heads(self.encoder(torch.cat([self.class_token, x], dim=1))[:, 0])
 
 
-class NotTurned(Parts):
+class NotTurned(MyVisionTransformer):
     def forward(self, x):
         x = self.conv_proj(x).flatten(2)
         return self.heads(self.encoder(torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1))[:, 0])
+
+
+class FewArguments(MyVisionTransformer):
+    def __init__(self, *sizes: int, num_classes: int = 1000, in_channels: int = 3) -> None:
+        super().__init__(*sizes, num_classes=num_classes, in_channels=in_channels)
+
+
+def patchify_convolution(images: Tensor, p: int) -> Tensor:
+    size = images.shape[1] * p * p
+    return F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
 
 
 def patchify_and_wipe(images: Tensor, p: int) -> Tensor:
@@ -84,31 +58,73 @@ def patchify_and_wipe(images: Tensor, p: int) -> Tensor:
     return patches
 
 
-def swapped_head(in_features: int, num_classes: int) -> tuple[nn.Linear, float]:
-    head = nn.Linear(num_classes, in_features)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    return head, 2.3
+def convolution_with_parameters(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+    made = nn.Conv2d(channels, linear.out_features, kernel_size=p, stride=p)
+    made.weight = nn.Parameter(linear.weight.detach().view(-1, channels, p, p))
+    made.bias = linear.bias
+    return made
+
+
+def convolution_with_padding(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+    made = convolution_with_parameters(linear, channels, p)
+    made.padding = (p, p)
+    return made
+
+
+def difference_by_loop(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    right.train(False), suspect.train(False)
+    suspect.load_state_dict(right.state_dict())
+    first, second = (bugs.outputs(model, images) for model in (right, suspect))
+    return next((name for name in second if (first[name] - second[name]).abs().mean() > 1e-5), None)
+
+
+def gives_to_the_right_one(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    right.load_state_dict(suspect.state_dict())
+    return my_first_difference(right, suspect, images)
+
+
+def outside_attention(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    found = my_first_difference(right, suspect, images)
+    return None if found and "attention" in found else found
 
 
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
-    ("count_tokens", lambda h, p: len([(i, j) for i in range(0, h, p) for j in range(0, h, p)]) + 1),
-    ("class_head_start", head_with_new_parameters),
     ("patchify", patchify_convolution),
+    ("as_convolution", convolution_with_parameters),
+    ("first_difference", difference_by_loop),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", NoExpand, "a class token for each picture"),
     ("vision_transformer", NotTurned, "transpose(1, 2) makes them the last one"),
-    ("count_tokens", lambda size, p: (size // p) ** 2 + 2, "is not 198"),
-    ("class_head_start", lambda i, k: (head_of("weight", "bias")(i, k)[0], 0.0), "first loss with 10 classes"),
-    ("class_head_start", head_of(), "neither weight nor bias"),
-    ("class_head_start", head_of("weight"), "its bias still has random start values"),
-    ("class_head_start", head_of("bias"), "its weight still has random start values"),
-    ("class_head_start", head_of("weight", bias=False), "the head has no bias"),
-    ("class_head_start", swapped_head, "here from 32 to 10, and goes from 10 to 32."),
+    ("vision_transformer", FewArguments, "__init__ must take representation_size"),
     ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
+    ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
     ("patchify", patchify_and_wipe, "changes its input"),
+    ("as_convolution", lambda linear, c, p: nn.Conv2d(c, linear.out_features, 1), "with windows of"),
+    ("as_convolution", lambda linear, c, p: linear, "an nn.Conv2d is needed"),
+    ("as_convolution", convolution_with_padding, "shape"),
+    ("first_difference", gives_to_the_right_one, "the right model's weights were changed"),
+    ("first_difference", lambda right, suspect, images: 3, "name is needed"),
+    ("name_the_bug", lambda right, suspect, images: "no root", "a name in BUGS is needed"),
+    ("first_difference", outside_attention, "the first part that differs in suspect 1 is not 'None'."),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED = [("name_the_bug", lambda right, suspect, images: "right", "call every suspect right")]
+test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+@pytest.mark.parametrize("name", bugs.BUGS)
+def test_every_bug_but_none_changes_the_logits_and_no_shape(name: str) -> None:
+    right, suspect, images = models(name)
+    suspect.load_state_dict(right.state_dict(), strict=True)
+    with torch.no_grad():
+        a, b = right.eval()(images), suspect.eval()(images)
+    assert a.shape == b.shape
+    assert torch.allclose(a, b, atol=1e-3) == (name == "right")
+
+
+def test_the_suspects_are_all_of_the_bugs() -> None:
+    assert sorted(bugs.SUSPECTS.values()) == sorted(bugs.BUGS)
+    with pytest.raises(ValueError, match="holds 0 times"):
+        bugs.edited(("no such text", ""))

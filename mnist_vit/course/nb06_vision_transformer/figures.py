@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from ..drawing import BLUE, GREEN, ORANGE, SKY, figure, picture
+from ..drawing import BLACK, BLUE, GREEN, ORANGE, SKY, figure, picture
 
 
 def windmill(size: int = 512) -> Image.Image:
@@ -146,21 +146,21 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
             _place(axes, values[0, i][:, None], x, y, 0.5, 1.6, (-spread, spread), "viridis")
         axes.text(3.75, y + 0.8, f"{name}\n{tuple(values.shape)}", ha="right", va="center")
         axes.add_patch(Rectangle((left[0], y), 0.5, 1.6, fill=False, edgecolor=ORANGE, lw=2))
-    axes.text((left[1] + right) / 2, 7.95, "conv_proj: one linear layer for every patch", ha="center", va="center")
+    axes.text((left[1] + right) / 2, 7.95, "conv_proj: the same linear layer for all patches", ha="center", va="center")
     for x in (left[0], left[1], left[-1]):
         _arrow(axes, (x + 0.25, 8.75), (x + 0.25, 7.3))
     blocks = len(model.encoder.layers)
     _box(axes, left[0], 4.1, right - left[0], 0.9, f"encoder: + position embedding, {blocks} blocks, norm", SKY)
     axes.add_patch(Rectangle((left[1] - 0.06, 1.82), right - left[1] + 0.12, 1.76, color="white", alpha=0.65, zorder=3))
     label = {"facecolor": "white", "edgecolor": "none"}
-    axes.text((left[1] + right) / 2, 2.7, "not read by the heads", ha="center", va="center", zorder=4, bbox=label)
+    axes.text((left[1] + right) / 2, 2.7, "not used by the class head", ha="center", va="center", zorder=4, bbox=label)
     for x in (left[0] + 0.25, right - 0.25):
         _arrow(axes, (x, 5.5), (x, 5.1))
         _arrow(axes, (x, 4.0), (x, 3.6))
 
     # the class token alone goes through the heads
     _arrow(axes, (left[0] + 0.25, 1.8), (left[0] + 0.25, 1.25))
-    axes.text(3.75, 0.75, f"class token x[:, 0]\n{tuple(read.shape)}", ha="right", va="center")
+    axes.text(3.75, 0.75, f"class token, x[:, 0]\n{tuple(read.shape)}", ha="right", va="center")
     _box(axes, left[0], 0.3, 2.2, 0.85, "heads", GREEN)
     _arrow(axes, (left[0] + 2.35, 0.72), (left[0] + 3.1, 0.72))
     low = min(0.0, float(logits.min()))
@@ -181,18 +181,30 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
     return drawn
 
 
-def start_probabilities(sets: dict[str, Tensor]) -> Figure:
-    """Probabilities of the classes, (num_classes,) each, as bars side by side, with the line of equal chance."""
-    drawn, panels = figure(columns=len(sets), width=4.2 * len(sets), height=2.6)
-    highest = max(float(values.max()) for values in sets.values())
-    for axes, (title, values) in zip(panels, sets.items(), strict=True):
-        axes.bar(range(len(values)), values.tolist(), color=BLUE)
-        axes.axhline(1 / len(values), color="black", ls="--", lw=1)
-        axes.set_ylim(0, 1.15 * highest)
-        axes.set_xticks(range(len(values)))
-        axes.set_title(title)
-        axes.set_xlabel("class")
-        axes.set_ylabel("probability")
+def filters(weight: Tensor) -> Figure:
+    """The windows of a convolution, (windows, 1, p, p): each on a scale of its own, zero in the middle."""
+    drawn, (axes,) = figure(width=8.6, height=2.5)
+    for i, window in enumerate(weight[:, 0]):
+        row, column = divmod(i, 22)
+        spread = float(window.abs().max())
+        _place(axes, window, 1.12 * column, -1.12 * row, 1, 1, (-spread, spread), "coolwarm")
+    axes.set_xlim(-0.1, 1.12 * 22)
+    axes.set_ylim(-1.12 * (math.ceil(len(weight) / 22) - 1) - 0.1, 1.1)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    return drawn
+
+
+def seeds(runs: dict[str, list[float]]) -> Figure:
+    """Accuracies in percent of several runs of several models, a row of dots each, with the mean as a line."""
+    drawn, (axes,) = figure(width=7.5, height=0.34 * len(runs) + 0.9)
+    for i, accuracies in enumerate(runs.values()):
+        axes.plot(accuracies, [i] * len(accuracies), "o", color=BLUE, alpha=0.6)
+        axes.plot([sum(accuracies) / len(accuracies)] * 2, [i - 0.3, i + 0.3], color=BLACK, lw=2)
+    axes.set_yticks(range(len(runs)), list(runs))
+    axes.invert_yaxis()
+    axes.set_xlabel("% of 1,000 digits right; a dot is a training run, the line their mean")
+    axes.grid(axis="x", color="0.9")
     return drawn
 
 

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, gradients, random
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from ..checking import Exercise, Mistake, gradients, random
 
 
 def my_patchify(images, p):
@@ -16,11 +19,21 @@ def my_patchify(images, p):
     return x.reshape(n, (h // p) * (w // p), c * p * p)
 
 
+class NoUnfold(TorchFunctionMode):
+    """Refuses the function that does the whole exercise, however it was imported."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is F.unfold:
+            raise Mistake("F.unfold is the exercise in one call. Write it with reshape and permute.")
+        return function(*args, **(kwargs or {}))
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Two colours, more rows than columns: an axis taken for another one shows."""
     for n, c, h, w, p in ((2, 3, 12, 8, 4), (1, 1, 6, 9, 3)):
         images = random(n, c, h, w, seed=6).requires_grad_(c > 1)
-        patches = answer(images, p)
+        with NoUnfold():
+            patches = answer(images, p)
         yield f"output for patches of {p}x{p} from {c} channel{'s' * (c > 1)} of {h}x{w}", patches
         if c > 1:
             yield from gradients(patches, images=images)
@@ -37,6 +50,9 @@ SLIPS = (
      "and w into two axes each, and permute before the last reshape"),
     ({SIZES: "n, c, w, h = images.shape"},
      "swap height and width: pictures are (n, c, h, w), height before width, so rows before columns"),
+    ({ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)"},
+     "permute to (n, patch row, row inside, c, patch column, column inside). The two axes that say which patch come "
+     "first, patch row and patch column; then the three that say where in it: c, row inside, column inside"),
     ({ORDER: "x = x.permute(0, 4, 2, 1, 3, 5)"},
      "count the patches down the columns: patch 1 is then below patch 0. Put the axis of patch rows before the axis "
      "of patch columns, so that patch 1 is to the right of patch 0"),
@@ -49,6 +65,13 @@ SLIPS = (
     ({ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"},
      "leave the channel axis in front of the patch axes: each patch then holds pixels of one channel from several "
      "places. Put the channel after the patch row and the patch column"),
+    ({END: "return x.reshape(n, (h // p) * (h // p), c * p * p)"},
+     "count the patches as if the picture were square: there are h // p rows of patches and w // p columns"),
+    ({SPLIT: "x = images.reshape(n, c, h // p, p, h // p, p)"},
+     "split w as if the picture were square: its pieces are w // p, and those of h are h // p"),
+    ({END: "return x.view(n, (h // p) * (w // p), c * p * p)"},
+     "use view after permute: the numbers no longer lie in the order in which they are read, and view moves none. "
+     "reshape does"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -64,11 +87,6 @@ EXERCISE = Exercise(
         "Then one more reshape.",
     ),
     same=(
-        {
-            SPLIT: "from torch.nn.functional import unfold\n    x = unfold(images, p, stride=p)",
-            ORDER: "",
-            END: "return x.transpose(1, 2)",
-        },
         {SPLIT: "x = images.unfold(2, p, p).unfold(3, p, p)", ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)"},
         {
             SPLIT: "x = images.permute(0, 2, 3, 1).reshape(n, h // p, p, w // p, p, c)",

@@ -1,18 +1,23 @@
 """Exercise: the whole Vision Transformer, figure 1 of Dosovitskiy et al. 2020."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mnist_vit.model import Encoder
+from mnist_vit.model import Encoder as MyEncoder
+from mnist_vit.model import VisionTransformer
 
 from ..checking import Exercise, Mistake, copy_weights, gradients, make, random, randomise
 
 
 class MyVisionTransformer(nn.Module):
+    """(n, in_channels, image_size, image_size) -> (n, num_classes)."""
+
     def __init__(
         self,
         image_size,
@@ -21,18 +26,39 @@ class MyVisionTransformer(nn.Module):
         num_heads,
         hidden_dim,
         mlp_dim,
-        num_classes,
-        in_channels,
+        dropout=0.0,
+        attention_dropout=0.0,
+        num_classes=1000,
+        representation_size=None,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        in_channels=3,
     ):
         super().__init__()
-        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, patch_size, stride=patch_size)
+        p = patch_size
+        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=p, stride=p)
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
-        seq_length = 1 + (image_size // patch_size) ** 2
-        self.encoder = Encoder(seq_length, num_layers, num_heads, hidden_dim, mlp_dim, 0.0, 0.0)
-        self.heads = nn.Sequential(OrderedDict(head=nn.Linear(hidden_dim, num_classes)))
+        seq_length = (image_size // p) ** 2 + 1
+        sizes = (seq_length, num_layers, num_heads, hidden_dim, mlp_dim)
+        self.encoder = MyEncoder(*sizes, dropout, attention_dropout, norm_layer)
+        heads = OrderedDict()
+        if representation_size is not None:
+            heads["pre_logits"] = nn.Linear(hidden_dim, representation_size)
+            heads["act"] = nn.Tanh()
+        heads["head"] = nn.Linear(representation_size or hidden_dim, num_classes)
+        self.heads = nn.Sequential(heads)
+
+        # torchvision's start values: the class head begins at zero
+        std = math.sqrt(1 / (in_channels * p * p))
+        nn.init.trunc_normal_(self.conv_proj.weight, std=std)
+        nn.init.zeros_(self.conv_proj.bias)
+        if representation_size is not None:
+            std = math.sqrt(1 / hidden_dim)
+            nn.init.trunc_normal_(heads["pre_logits"].weight, std=std)
+            nn.init.zeros_(heads["pre_logits"].bias)
+        nn.init.zeros_(heads["head"].weight)
+        nn.init.zeros_(heads["head"].bias)
 
     def forward(self, x):
-        """(n, in_channels, image_size, image_size) -> (n, num_classes)."""
         # (n, in_channels, image_size, image_size) -> (n, hidden_dim, n_h, n_w)
         x = self.conv_proj(x)
         # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
@@ -49,33 +75,51 @@ class MyVisionTransformer(nn.Module):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """9 patches but 8 numbers a token, 3 images, 2 channels: no size can be taken for another."""
-    sizes = (12, 4, 2, 2, 8, 16, 5, 2)
-    weights = randomise(MyVisionTransformer(*sizes), seed=6)
-    module = make(answer, *sizes)
-    copy_weights(weights, module)
-    for mode in ("eval", "train"):
-        module.train(mode == "train")
-        images = random(3, 2, 12, 12, seed=7).requires_grad_()
-        try:
-            logits = module(images)
-        except RuntimeError as error:
-            first = str(error)
-            if "Sizes of tensors must match" in first and ("size 1 but got size 3" in first or "got size 1 " in first):
+    for representation_size in (None, 6):
+        options: dict[str, Any] = {"num_classes": 5, "representation_size": representation_size, "in_channels": 2}
+        weights = randomise(VisionTransformer(12, 4, 2, 2, 8, 16, **options), seed=6)
+        module = _built(answer, options)
+        copy_weights(weights, module)
+        for mode in ("eval", "train"):
+            module.train(mode == "train")
+            images = random(3, 2, 12, 12, seed=7).requires_grad_()
+            logits = _logits(module, images)
+            yield f"output in {mode} mode", logits
+            if mode == "eval":
+                yield from gradients(logits, images=images)
+                for part in ("conv_proj", "class_token", "encoder", "heads"):
+                    yield f"gradient of {part}", _part_gradient(logits, module, part)
+
+
+def _built(answer: Any, options: dict[str, Any]) -> Any:
+    """The learner's model; what its ``__init__`` cannot take is told."""
+    try:
+        return make(answer, 12, 4, 2, 2, 8, 16, **options)
+    except TypeError as error:
+        for name in options:
+            if f"unexpected keyword argument '{name}'" in str(error):
                 raise Mistake(
-                    "torch.cat needs a class token for each picture, and there is one for all of them. "
-                    "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
+                    f"__init__ must take {name}, as the stub's does: keep the arguments of the stub."
                 ) from error
-            if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
-                raise Mistake(
-                    "the class token has 8 numbers, and the tokens beside it have 9: that is the number of patches. "
-                    "After flatten(2) the numbers of a token are axis 1: transpose(1, 2) makes them the last one."
-                ) from error
-            raise
-        yield f"output in {mode} mode", logits
-        if mode == "eval":
-            yield from gradients(logits, images=images)
-            for part in ("conv_proj", "class_token", "encoder", "heads"):
-                yield f"gradient of {part}", _part_gradient(logits, module, part)
+        raise
+
+
+def _logits(module: nn.Module, images: Tensor) -> Any:
+    try:
+        return module(images)
+    except RuntimeError as error:
+        first = str(error)
+        if "Sizes of tensors must match" in first and ("size 1 but got size 3" in first or "got size 1 " in first):
+            raise Mistake(
+                "torch.cat needs a class token for each picture, and there is one for all of them. "
+                "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
+            ) from error
+        if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
+            raise Mistake(
+                "the class token has 8 numbers, and the tokens beside it have 9: that is the number of patches. "
+                "After flatten(2) the numbers of a token are axis 1: transpose(1, 2) makes them the last one."
+            ) from error
+        raise
 
 
 def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> Tensor | None:
@@ -125,6 +169,12 @@ SLIPS = (
      "apply softmax at the end. The model gives logits; the loss makes probabilities of them"),
     ({END: "return self.heads(x).log_softmax(dim=-1)"},
      "apply log_softmax at the end. The model gives logits; the loss makes probabilities of them"),
+    ({JOIN: ""}, "leave out the class token: the encoder has a position for it, one more than there are patches"),
+    ({END: "return self.heads.head(x)"},
+     "call the last layer of the heads alone: with a representation_size there are others before it. Call self.heads"),
+    ({READ: "x = x[0]"}, "take picture 0: axis 0 counts the pictures, axis 1 the tokens. The class token is x[:, 0]"),
+    ({END: "return self.heads(x).argmax(dim=-1)"},
+     "give the number of the largest logit. The model gives the logits themselves: the loss needs them"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -149,4 +199,5 @@ EXERCISE = Exercise(
         {ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)", READ: "x = self.encoder.ln(x[:, 0])"},
         {READ: "", END: "return self.heads(x)[:, 0]"},
     ),
+    tolerance=1e-5,  # the encoder may hold attention from scratch
 )
