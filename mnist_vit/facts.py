@@ -29,7 +29,7 @@ def get_ready(
         raise TypeError(f"model must be a model (nn.Module), or weights by name or file, got {type(model).__name__}")
     described = hasattr(weights, "transforms") and hasattr(weights, "meta")  # a torchvision enum: nothing is loaded
     if not isinstance(model, nn.Module):
-        model = load_model(model if described or weights is None else weights).to(find_device(device))
+        model = load_model(model, weights=None if described else weights).to(find_device(device))
     elif described:
         model.about = _describe(weights)
     elif weights is not None:

@@ -145,20 +145,32 @@ def write_json(path: str | Path, content: Any) -> Path:
     return write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def copy_notebooks(folder: str | Path) -> Path:
+def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool = False) -> Path:
     """Copy the notebooks of the course, so that working through them leaves the originals as they are.
 
     Args:
         folder: where to; nothing that is there is overwritten.
+        with_outputs: with the stored results, which answer each "Before you run it".
+        update: replace an older copy, which goes to a folder with the date beside it; my_vit.py is left alone.
     """
     source, target = shipped("notebooks"), Path(folder).expanduser()
-    files = sorted([*source.glob("*.ipynb"), *source.glob("glossary.md"), *source.glob("solutions/*.py")])
+    patterns = ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py")
+    files = sorted(file for pattern in patterns for file in source.glob(pattern))
     if not files:
         raise ValueError(f"the notebooks of the course are not in {source}: install mnist_vit again")
+    before = target / time.strftime("before-%Y%m%d-%H%M%S")
+    for taken in filter(Path.exists, [target / file.relative_to(source) for file in files]):
+        if not update:
+            raise ValueError(f"{taken} is there already, and may hold your work: name another folder, or say update")
+        make_folder((before / taken.relative_to(target)).parent)
+        os.replace(taken, before / taken.relative_to(target))
     for file in files:
-        if (taken := target / file.relative_to(source)).exists():
-            raise ValueError(f"{taken} is there already, and may hold your work: name another folder")
-    for file in files:
-        write_text(target / file.relative_to(source), file.read_text("utf-8"))
+        text = file.read_text("utf-8")
+        if file.suffix == ".ipynb" and not with_outputs:
+            notebook = json.loads(text)
+            for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "code"):
+                cell.update(execution_count=None, outputs=[])
+            text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+        write_text(target / file.relative_to(source), text)
     print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
     return target

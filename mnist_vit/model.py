@@ -24,7 +24,7 @@ __all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "
 
 
 class MLP(nn.Sequential):
-    """Linear layers with an activation between them. It does not know that tokens exist.
+    """Linear layers with an activation between them, applied to the last axis only.
 
     ``hidden_channels`` are the widths after each linear layer; all but the last are followed by ``norm_layer``
     (None leaves it out) and ``activation_layer``, and all by dropout.
@@ -90,7 +90,7 @@ class MLPBlock(MLP):
 class MultiHeadAttention(nn.Module):
     """Multi-head attention from scratch. It does not know where in the picture a token comes from.
 
-    Can stand where ``nn.MultiheadAttention(embed_dim, num_heads, dropout, batch_first=True)`` stands: the parameters
+    Replaces ``nn.MultiheadAttention(embed_dim, num_heads, dropout, batch_first=True)`` in a model: the parameters
     have the same names, shapes and start values. The heads share ``embed_dim`` equally; ``dropout`` is the
     probability with which an attention weight is set to zero while training.
 
@@ -153,9 +153,9 @@ class MultiHeadAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Attention, then the MLP; each is normalised before and added to what came in (pre-norm).
+    """Attention, then the MLP, each with a norm before it (pre-norm) and a residual connection.
 
-    ``dropout`` and ``attention_dropout`` are probabilities; ``norm_layer`` makes a normalisation from a width.
+    ``dropout`` and ``attention_dropout`` are probabilities; ``norm_layer(width)`` returns a norm layer.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
     Source: Dosovitskiy et al. 2020, equations 2 and 3.
@@ -203,7 +203,7 @@ class Encoder(nn.Module):
     It does not know pictures: it takes any sequence of ``seq_length`` tokens, the class token included.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
-    Source: Dosovitskiy et al. 2020, equations 1 to 4; the spread 0.02 of the position embedding is BERT's.
+    Source: Dosovitskiy et al. 2020, equations 1 to 4; the standard deviation 0.02 of the positions follows BERT.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Encoder(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """Cuts a picture into patches, reads them as a sequence, and gives a logit for each class.
+    """Cuts an image into patches, encodes them as a sequence, and returns one logit per class.
 
     Args:
         image_size, patch_size: height and width in pixels; patch_size must divide image_size.
@@ -245,7 +245,7 @@ class VisionTransformer(nn.Module):
         num_classes, in_channels: how many logits, and how many colour channels.
         representation_size: width of a tanh layer before the last linear layer; None leaves it out.
         print_shapes: whether forward prints the shape after each of its stages.
-        pool: what the head reads: "token", the class token, as in the paper, or "mean", the mean over patches.
+        pool: input of the class head: "token", the class token, as in the paper, or "mean", the mean over patches.
 
     Shape: (n, in_channels, image_size, image_size) -> (n, num_classes).
     Raises ValueError for sizes that make no sense, AssertionError in forward for pictures that do not fit.
@@ -292,7 +292,7 @@ class VisionTransformer(nn.Module):
         self.print_shapes = print_shapes
         self.pool = pool
 
-        # A convolution whose stride is its size applies one linear layer to every patch.
+        # A convolution whose stride equals its kernel size applies one linear layer to every patch.
         self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size)
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
         self.seq_length = (image_size // patch_size) ** 2 + 1
@@ -371,8 +371,8 @@ class VisionTransformer(nn.Module):
         """What one head gathers, before the output projection mixes the heads.
 
         ``x`` are pictures; ``layer`` and ``head`` count from 0 (IndexError if there is none). Returns A_h V_h,
-        (n, seq_length, head_dim). Slices of the layer's output, after the projection, belong to no head.
-        Dropout is left out of this layer; call ``eval()`` to leave it out of earlier ones too.
+        (n, seq_length, head_dim). After the projection, no slice of the layer's output belongs to a single head.
+        Dropout is not applied in this layer; call ``eval()`` to disable it in earlier ones too.
         """
         num_heads = self.encoder.layers[0].num_heads
         for name, number, count in (("layer", layer, len(self.encoder.layers)), ("head", head, num_heads)):
