@@ -104,15 +104,16 @@ def _independent(pairs: list[tuple[Call, Call]]) -> str:
     unused = [name for name in needed if needed[name] and not used[name]]
     extra = [name for name in used if used[name] and not needed[name]]
     if _in_steps(pairs[0][1].output):  # only what is always the same is told, as it may change elsewhere
-        if not extra and len(unused) == len(needed) and _one_result(their for _, their in pairs):
+        if unused and not extra and len(unused) == len(needed) and _one_result(their for _, their in pairs):
             return f"The result stayed the same when we changed {_listed(unused)}."
-    elif unused:
+        return ""
+    if unused:
         anything = "anything given: not on " if len(unused) == len(pairs[0][0].names) else ""
         return f"The result does not depend on {anything}{_listed(unused)}; it should."
     our, their = pairs[0]
     parameters = [name for name, _ in our.module.named_parameters()] if our.module else []
     moving = [name for name in parameters if _reacts_to_parameter(our, name)]
-    silent = [name for name in moving if not _in_steps(their.output) and not _reacts_to_parameter(their, name)]
+    silent = [name for name in moving if not _reacts_to_parameter(their, name)]
     if silent and len(silent) < len(moving):
         return f"The result does not depend on {_listed(silent)}; it should."
     return f"The result depends on {_listed(extra)}; it should not." if extra else ""
@@ -120,7 +121,7 @@ def _independent(pairs: list[tuple[Call, Call]]) -> str:
 
 def _mixes(our: Call, their: Call) -> str:
     """Pictures of a batch, or tokens, that should not know of each other and do; or that should and do not."""
-    for probe in _probes(our):
+    for probe in () if _drops(our) else _probes(our):
         given = our.before[probe.places[0]]
         if not isinstance(our.output[0], Tensor) or our.output[0].dim() <= probe.axis or given.shape[probe.axis] < 2:
             continue
@@ -234,6 +235,12 @@ def _scaled(our: Call, their: Call) -> str:
 def _in_steps(output: list[Any]) -> bool:
     """Whether results may stay the same when an input changes a little: single numbers, and whole ones."""
     return not any(isinstance(part, Tensor) and part.is_floating_point() and part.numel() > 1 for part in output)
+
+
+def _drops(call: Call) -> bool:
+    """Whether dropout is at work, which may keep tokens from hearing of each other."""
+    parts = call.module.modules() if call.module and call.training else ()
+    return any(isinstance(part, torch.nn.Dropout) and part.p > 0 for part in parts)
 
 
 def _one_result(calls: Iterable[Call]) -> bool:

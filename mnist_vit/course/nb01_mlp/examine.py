@@ -98,7 +98,8 @@ SLIPS = (
     ({EVAL: "block.train()"},
      "compare two runs in train mode: there every right block drops other numbers each time. Call block.eval() first"),
     ({MIX: "(block(other) - y).abs().max() > 1e-4"},
-     "look at all rows of the output: that of the changed token changes in every block. Look at the other rows"),
+     'call a right block "tokens mix". Compare in eval mode, and only the rows of the other tokens: that of the '
+     "changed token changes in every block"),
     ({"block.train()(x)": "block(x)"},
      'call a right block "no second dropout". In train mode, and only there, a right one gives exact zeros: count them '
      "after block.train()"),

@@ -39,6 +39,7 @@ def three_heads() -> dict[str, nn.Module]:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Ends at the first wrong name: what the later heads are called may be another mistake's."""
     for number, (bug, size) in enumerate([(bug, size) for size in (8, 5) for bug in BrokenHead.BUGS]):
         head = randomise(BrokenHead(bug, 6, size), seed=number)
         with torch.no_grad():
@@ -48,43 +49,39 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(named, str) and named not in BrokenHead.BUGS:
             raise Mistake(f"{named!r:.60} is none of the five: {', '.join(BrokenHead.BUGS)}.")
         yield f'the name of a head with "{bug}"', named
+        if named != bug:
+            return
 
 
-IF, ROOT = "if torch.allclose(weights, ", "scores.softmax(dim=-1), atol=1e-5)"
-COLUMNS = "if not torch.allclose(weights.sum(dim=-2), torch.ones(()), atol=1e-4)"
+NO_ROOT = "if torch.allclose(weights, scores.softmax(dim=-1), atol=1e-5)"
+COLUMNS = "if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)"
+OVER_QUERIES = "if not torch.allclose(weights.sum(dim=-2), torch.ones(()), atol=1e-4)"
+ROWS = "sum the weights over the queries, dim=-2. It is the rows of a right head that sum to 1: dim=-1"
 
 SLIPS = (
-    ({ROOT: "(scores / root).softmax(dim=-1), atol=1e-5)"},
-     'say "no root" where the weights are those with the root. A bug is there where they are the softmax of the scores '
-     "as they stand"),
+    ({'return "no bug"': 'return "no root"'},
+     'call a head without a bug "no root". Its weights are the softmax of the scores divided by √d. Compare with that '
+     "of the scores as they stand, closely, atol=1e-5; and what fits none of the bugs has none"),
     ({"weights @ k,": "weights @ v,"},
      'say "keys gathered" where the values are gathered. Compare the output with weights @ k'),
+    ({f"{NO_ROOT}": f"{OVER_QUERIES}:\n        return 'softmax over queries'\n    {NO_ROOT}"}, ROWS),
+    ({COLUMNS: OVER_QUERIES, NO_ROOT: "if False"}, ROWS),
+    ({NO_ROOT: "if False"},
+     'miss "no root". The weights of such a head are the softmax of the scores as they stand, which you compute from '
+     "head.w_q(x) and head.w_k(x)"),
+    ({COLUMNS: "if False"},
+     'miss "softmax over queries". A head has one bug at a time: its scores are divided by √d, d = q.shape[-1], and '
+     "then columns sum to 1, not rows"),
+    *(({'return "softmax over queries"': f'return "{name}"'},
+       f'call "softmax over queries" "{name}". In such a head columns of weights sum to 1, and rows do not')
+      for name in ("w_q twice", "no root", "keys gathered")),
     ({"if torch.allclose(weights, (twice / root)": "if torch.allclose(weights, (twice)"},
-     'miss "w_q twice". A head has one bug at a time: its weights are the softmax of q qᵀ / √d, with the root'),
-    ({"(scores / root).softmax(dim=-2)": "scores.softmax(dim=-2)"},
-     'miss "softmax over queries". A head has one bug at a time: its scores are divided by the root, and then columns '
-     "sum to 1, not rows"),
-    ({ROOT: "scores.softmax(dim=-1), atol=10)"},
-     'call every head "no root". Weights lie between 0 and 1, so the comparison must be close: atol=1e-5'),
-    ({"def my_find_bug(head: nn.Module, x: Tensor) -> str:": "def my_find_bug(head: nn.Module, x: Tensor) -> str:\n"
-      '    return "no bug"'},
-     'call every head "no bug". Compute the weights yourself from head.w_q(x) and head.w_k(x), and compare'),
-    ({'return "no bug"': 'return "no root"'},
-     'call a head without a bug "no root". A head has no bug where neither its weights nor its output fit any of them'),
-    ({"if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)": COLUMNS},
-     "sum the weights over the queries, dim=-2. It is the rows of a right head that sum to 1: dim=-1"),
-    ({'(dim=-2), atol=1e-5):\n        return "softmax over queries"':
-      '(dim=-2), atol=1e-5):\n        return "w_q twice"',
-      '(twice / root).softmax(dim=-1), atol=1e-5):\n        return "w_q twice"':
-      '(twice / root).softmax(dim=-1), atol=1e-5):\n        return "softmax over queries"'},
-     'take "softmax over queries" and "w_q twice" for each other'),
-    ({"if torch.allclose(weights, scores.softmax(dim=-1), atol=1e-5)": "if False"},
-     'miss "no root". The weights of such a head are the softmax of the scores as they stand'),
-    ({f"{IF}{ROOT}": f"{COLUMNS}:\n        return 'softmax over queries'\n    {IF}{ROOT}"},
-     "sum the weights over the queries, dim=-2. It is the rows of a right head that sum to 1: dim=-1"),
-    ({'return "w_q twice"': 'return "keys gathered"'},
-     'call "w_q twice" "keys gathered". Where keys were gathered the weights are right, and the output is weights @ k'),
-    ({"math.sqrt(q.shape[-1])": "math.sqrt(32)"}, "write 32 for d: heads have other sizes, too. Take q.shape[-1]"),
+     'miss "w_q twice". A head has one bug at a time: its weights are the softmax of q qᵀ / √d, d = q.shape[-1]'),
+    *(({'return "w_q twice"': f'return "{name}"'},
+       f'call "w_q twice" "{name}". The weights of such a head are the softmax of q qᵀ / √d')
+      for name in ("no root", "keys gathered")),
+    ({'return "keys gathered"': 'return "no bug"'},
+     'miss "keys gathered". The weights of such a head are right, and its output is weights @ k'),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -99,7 +96,6 @@ EXERCISE = Exercise(
         "that agrees names the bug. Only keys gathered leaves the weights right: compare the output with weights @ k.",
     ),
     same=(
-        {"if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)":
-         "if not torch.allclose(weights.sum(dim=-1), torch.ones(()), atol=1e-4)"},
+        {COLUMNS: "if not torch.allclose(weights.sum(dim=-1), torch.ones(()), atol=1e-4)"},
     ),
 )  # fmt: skip

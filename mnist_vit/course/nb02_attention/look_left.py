@@ -53,13 +53,10 @@ SLIPS = (
     ({ROLL: "roll(-side, dims=1)"},
      "look one patch down. Patches count row by row: the left neighbour of patch i is patch i − 1"),
     ({ROLL: "clone()"}, "let every patch look at itself. Move the queries or the keys by 1"),
-    ({"100 * ": ""},
-     "look at the right patches, but hardly. The scores are divided by √d, and a score of about 1 makes little "
-     "difference to softmax: make the matrices larger"),
     ({"100 * ": "-100 * "}, "look away from the left neighbour: it gets the lowest score of all. Leave out the minus"),
-    ({"100 * ": "15 * "},
-     "look at the right patches, but not sharply enough: each must give its left neighbour more than 0.9, in a larger "
-     "picture too. Make the matrices larger"),
+    *(({"100 * ": few},
+       "look at the right patches, but not sharply enough: each must give its left neighbour more than 0.9, in any "
+       "picture. The scores are divided by √d, so make the matrices larger") for few in ("", "15 * ")),
     ({ROLL: "roll(-1, dims=1).tril()"},
      "look one patch to the right. The patch that asks for place i must find the key of patch i − 1; turn W_K round, "
      "or transpose it: here q = x @ W_Q"),

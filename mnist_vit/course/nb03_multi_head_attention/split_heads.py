@@ -34,6 +34,10 @@ SLIPS = (
      "tokens. Cut the last dimension first, then swap two dimensions with `transpose`"),
     ({SWAP: "return x"},
      "cut the last dimension and stop there: the heads must come before the tokens, so swap dimensions 1 and 2"),
+    ({SWAP: "return x.transpose(2, 3)"},
+     "swap dimensions 2 and 3, heads and numbers: the heads must come before the tokens, so swap dimensions 1 and 2"),
+    ({SWAP: "return x.transpose(1, 2).reshape(n, seq_length, hidden_dim)"},
+     "reshape once more at the end: heads stay apart, (n, num_heads, seq_length, head_dim)"),
     ({CUT: "x.reshape(n, seq_length, head_dim, num_heads)", SWAP: "return x.permute(0, 3, 1, 2)"},
      "deal the numbers out one by one, every num_heads-th to the same head: a head owns head_dim numbers that stand "
      "side by side, so cut into (num_heads, head_dim), not (head_dim, num_heads)"),

@@ -77,6 +77,11 @@ SLIPS = (
      "take out only the second residual connection: z is still added to what the attention gives"),
     ({END: "return x + self.mlp(self.ln_2(x))"},
      "take out only the first residual connection: z' is still added to what the MLP gives"),
+    ({RETURN: "class NoNorm(block):\n        def forward(self, input):\n"
+      "            x = self.self_attention(input, input, input)[0] + input\n            return x + self.mlp(x)\n\n"
+      "    return NoNorm, NoResidual"},
+     "lose the dropout with the norms: take away one thing at a time"),
+    ({"x, _ = self": "x = self"}, "take the pair that attention returns for a tensor: x, _ = self.self_attention(…)"),
     ({DROP: ""}, "lose the dropout with the residual connection: take away one thing at a time"),
 )  # fmt: skip
 

@@ -76,12 +76,15 @@ def make(name: str, seed: int) -> nn.Module:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Ends at the first wrong answer: what is said of the later encoders may be another mistake's."""
     for seed in (0, 1):
         for name in NAMES:
             found = answer(make(name, seed))
             if found is not None and found is not ... and found not in list(NAMES):
                 raise Mistake(f"the answer must be one of {', '.join(NAMES)}.")
             yield f"what is missing in {_WHICH.get(name, f'the encoder without {name}')}", found
+            if found != name:
+                return
 
 
 _WHICH = {"nothing": "the whole encoder"}
@@ -108,12 +111,14 @@ SLIPS = (
     ({STD: "y.std(dim=-1)", SWAP: "False"},
      "divide by n − 1 in the standard deviation: layer norm divides by n, correction=0"),
     ({"other[:, 3] = torch.randn(16)": "other[:, 3] += 1"},
-     "change a token by adding the same to all its numbers: the norm takes that away again, and no other token hears "
-     "of it. Put other random numbers there"),
+     'call an encoder without positions "attention". Its tokens do talk: put other random numbers into one and look at '
+     "another. (What is added alike to all numbers of a token is taken away by the norm, and nobody hears of it.)"),
+    ({'return "last norm"': 'return "attention"'},
+     'call an encoder without its last norm "attention". Its tokens do talk, if they are random: of tokens whose '
+     "numbers are all equal, such as zeros, the norms inside leave nothing"),
     *(({'return "nothing"': f'return "{name}"'},
        "find something missing in a whole encoder: where it passes all four experiments, with differences that are "
        "large beside 1e-5, the answer is \"nothing\"") for name in ("attention", "positions")),
-    ({"torch.manual_seed(0)": "return \"nothing\""}, "find nothing in any of them: not one experiment is made"),
 )  # fmt: skip
 
 EXERCISE = Exercise(

@@ -30,7 +30,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for name in ("encoder.pos_embedding", "class_token"):
         parameter = model.get_parameter(name)
         count = answer(model, parameter, images, labels)
-        yield f"images right without {name}", count.item() if isinstance(count, torch.Tensor) else count
+        yield f"images right without {name}", count
         yield f"{name} afterwards", parameter.detach().clone()
         if not all(parameter.requires_grad for parameter in model.parameters()):
             raise Mistake("some parameters are frozen now (requires_grad is False), so the model would not learn any "
@@ -48,8 +48,11 @@ SLIPS = (
      "count with the parameter as it is. parameter = torch.zeros(…) only gives the name to another tensor, and the "
      "model keeps its own: write into that, parameter.zero_()"),
     ({BACK: ""},
-     "leave the parameter at zero: put back what was there. It must be a copy, made by clone(): the tensor itself, or "
-     "its .detach(), shares its numbers with the parameter and becomes zero with it"),
+     "leave the parameter at zero: write back what was there, parameter.copy_(kept). parameter = kept only gives the "
+     "name to another tensor; and kept must be a copy, made by clone(): the tensor itself, or its .detach(), becomes "
+     "zero with it"),
+    ({ZERO: "for one in model.parameters():\n            one.zero_()"},
+     "set all parameters to zero: only the one that is given is to be"),
     ({COUNT: "(model(images).argmax(dim=1) == labels).float().mean().item()"},
      "return the share: the number of images is asked for, .sum() of the comparison"),
     ({COUNT: "100 * (model(images).argmax(dim=1) == labels).float().mean().item()"},

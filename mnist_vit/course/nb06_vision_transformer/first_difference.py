@@ -69,7 +69,9 @@ SLIPS = (
     ({SEARCH: "for name in reversed(a):"},
      "return the last part that differs. Everything after the bug differs, too: the first one tells where it is"),
     ({TEST: "if a[name].shape != b[name].shape:"},
-     "compare shapes. All of these bugs keep every shape: compare values"),
+     "find no difference in any model. All of these bugs keep every shape, so compare values; and say None only when "
+     "all parts were compared, behind the loop"),
+    ({"return None": "return [][0]"}, "expect a difference in every model: return None where all parts agree"),
     ({TEST: "if not torch.equal(a[name], b[name]):"},
      "ask for equality to the last bit: a right layer that adds in another order differs by rounding. Allow 1e-4"),
     ({TEST: "if not torch.allclose(a[name], b[name], atol=0.5):"},
