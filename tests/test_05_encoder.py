@@ -208,7 +208,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("add_instead", lambda joined, t: (joined, joined.weight.T), "must take a patch alone, 6 numbers, and takes 10"),
     ("add_instead", lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]), "positions must have shape (4, 5)"),
     ("find_what_is_missing", lambda encoder: "norm", "must be one of positions, attention"),
-    ("find_what_is_missing", lambda encoder: "attention", "what is missing in the encoder without positions"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
     ("right_without", right_and_frozen, "some parameters are frozen now"),
 ]
@@ -216,6 +215,7 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "the encoder returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
     ("encoder", NotCarried, "each block takes what the one before gave"),
+    ("find_what_is_missing", lambda encoder: "attention", "Its tokens do talk"),
     ("find_what_is_missing", missing_by_a_shift, "add the same to all numbers of the other pictures"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid)[:, 1:], "the patches' positions only"),

@@ -112,7 +112,7 @@ SLIPS = (
      "divide by n − 1 in the standard deviation: layer norm divides by n, correction=0"),
     ({"other[:, 3] = torch.randn(16)": "other[:, 3] += 1"},
      'call an encoder without positions "attention". Its tokens do talk: put other random numbers into one and look at '
-     "another. (What is added alike to all numbers of a token is taken away by the norm, and nobody hears of it.)"),
+     "another. What is added alike to all numbers of a token is taken away by the norm, and nobody hears of it"),
     ({'return "last norm"': 'return "attention"'},
      'call an encoder without its last norm "attention". Its tokens do talk, if they are random: of tokens whose '
      "numbers are all equal, such as zeros, the norms inside leave nothing"),
