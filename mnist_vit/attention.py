@@ -1,4 +1,4 @@
-"""Attention weights of a Vision Transformer, ours or an unmodified torchvision one, and pictures of them.
+"""Attention weights of a Vision Transformer, ours or any other, unmodified, and pictures of them.
 
 Four different things are called attention; here they keep their names:
 score: q kᵀ / √d;  weight: the softmax of the scores, rows sum to 1;  head output: A_h V_h, before the output
@@ -6,46 +6,91 @@ projection;  layer output: after it. A slice of the layer output belongs to no h
 Which token is which: ``tokens``.
 """
 
-import math
+import inspect
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .errors import check_sizes
 from .modes import eval_mode
-from .tokens import PATCHES
+from .tokens import patch_grid
 
 __all__ = ["attention_weights", "head_contributions", "ink_share", "mean_attention_distance", "record_attention",
            "rollout", "to_maps"]  # fmt: skip
 
 
 @contextmanager
-def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
+def record_attention(
+    model: nn.Module, layers: Sequence[int] | None = None, query: int | None = None
+) -> Iterator[list[Tensor]]:
     """Keep the attention weights of every forward pass that this thread makes inside the ``with`` block.
 
-    The model computes what it always computes; hooks, which go when the block ends, only ask each attention layer for
-    its weights. In train mode, torch's layers give them after attention dropout: rows do not sum to 1, and a warning
-    says so.
+    The model computes what it always computes. Layers such as nn.MultiheadAttention (torchvision, this course) are
+    asked for their weights by hooks. Where a model calls F.scaled_dot_product_attention (timm, Hugging Face), the call
+    is seen, and the weights are computed beside it. In train mode, layers that are asked give their weights after
+    attention dropout: rows do not sum to 1, and a warning says so.
 
-    Yields a list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each attention layer passed.
-    ValueError: a layer cannot be asked, gives no weights, or was not called when the model was.
+    Args:
+        layers: keep these layers only, counted from 0; None keeps all.
+        query: keep the row of this token only (0: what the class token looks at); None keeps all rows.
+
+    Yields a list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each layer of self-attention
+    passed; without the last but one dimension for one ``query``. Pooling, where one token asks, is no such layer.
+    ValueError: some attention of the model cannot be recorded; the list is never shorter than the model is deep.
     """
-    record: list[Tensor] = []
-    called: set[nn.Module] = set()
-    thread = threading.get_ident()  # hooks are called for all of them
+    to_ask, thread = attention_layers(model), threading.get_ident()
+    recorder = _Recorder(type(model).__name__, len(to_ask), layers, query)
 
-    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
-        if kwargs is not None and threading.get_ident() == thread:  # None: removed while another thread is in the call
+    def mine(hook: Callable[..., Any]) -> Callable[..., Any]:  # hooks are called for all threads, a mode for its own
+        return lambda *given: hook(*given) if threading.get_ident() == thread else None
+
+    handles = [model.register_forward_pre_hook(mine(recorder.start))]
+    for module in to_ask:
+        handles.append(module.register_forward_pre_hook(mine(recorder.ask), with_kwargs=True))
+        handles.append(module.register_forward_hook(mine(recorder.take)))
+    handles.append(model.register_forward_hook(mine(recorder.finish)))
+    others = (part for part in model.modules() if part not in to_ask)
+    fused = any(isinstance(getattr(part, key, None), nn.Module | Tensor) for part in others for key in _KEYS)
+    try:  # nn.MultiheadAttention has a fast path, which a mode turns off
+        with recorder if fused or not to_ask else nullcontext():
+            yield recorder.record
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Recorder(TorchFunctionMode):
+    """Keeps weights where they arise: its hooks ask layers; as a mode, it sees every function of torch called."""
+
+    def __init__(self, name: str, least: int, layers: Sequence[int] | None, query: int | None) -> None:
+        if layers is not None and not (isinstance(layers, Sequence) and layers and min(layers) >= 0):
+            raise ValueError(f"layers must be a list of layers, counted from 0, such as [0, 11], got {layers!r}")
+        self.name, self.least, self.layers, self.query = name, max(1, least), layers, query
+        self.record: list[Tensor] = []
+        self.start()
+
+    def start(self, *_: Any) -> None:  # the model is called
+        self.shapes: list[tuple[int, ...]] = []  # of all layers passed
+
+    def finish(self, *_: Any) -> None:  # the model has answered
+        if len(self.shapes) < self.least:
+            raise ValueError(f"{self.name} was called, but only {len(self.shapes)} of at least {self.least} attention "
+                             f"layers could be recorded. {REMEDIES}")  # fmt: skip
+        if self.layers is not None and max(self.layers) >= len(self.shapes):
+            raise IndexError(f"layers must be 0 to {len(self.shapes) - 1}, got {max(self.layers)}")
+
+    def ask(self, module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
+        if kwargs is not None:  # None: removed while another thread is in the call
             return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
-    def keep(module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
-        if threading.get_ident() != thread:
-            return
+    def take(self, module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
         weights = output[1] if isinstance(output, tuple) and len(output) == 2 else None
         if not isinstance(weights, Tensor) or weights.dim() != 4:
             raise ValueError(f"{type(module).__name__} gave no weights of each head: asked with need_weights=True, its "
@@ -53,33 +98,63 @@ def record_attention(model: nn.Module) -> Iterator[list[Tensor]]:
         if module.training and getattr(module, "dropout", False):
             warnings.warn("recorded in train mode, after attention dropout: rows do not sum to 1. Call model.eval() "
                           "before, or use attention_weights", stacklevel=2)  # fmt: skip
-        called.add(module)
-        record.append(weights.detach())
+        if (rows := self.wanted(*weights.shape)) is not None:
+            self.keep(weights[:, :, rows])
 
-    layers = attention_layers(model)
-    handles = [model.register_forward_hook(lambda *_: called.update([model] * (threading.get_ident() == thread)))]
-    for module in layers:
-        handles += module.register_forward_pre_hook(ask, with_kwargs=True), module.register_forward_hook(keep)
-    try:
-        yield record
-    finally:
-        for handle in handles:
-            handle.remove()
-    seen = len(called.intersection(layers))
-    if model in called and seen < len(layers):
-        raise ValueError(f"{type(model).__name__} was called, but only {seen} of its {len(layers)} attention layers: "
-                         "FastVisionTransformer, for one, computes without them; give the plain model")  # fmt: skip
+    def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            with torch.no_grad(), torch._C.DisableTorchFunction():  # no other mode sees what is computed here
+                self.see(*args, **(kwargs or {}))
+        elif name == "softmax" and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1:
+            raise ValueError(f"{self.name} makes weights {tuple(result.shape)} by a softmax of its own, which cannot "
+                             f"be recorded. {REMEDIES}")  # fmt: skip
+        return result
+
+    def see(
+        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
+        """F.scaled_dot_product_attention was called. With the identity as values, its output is the weights."""
+        s = key.shape[-2]
+        if (rows := self.wanted(*query.shape[:-1], s)) is None:
+            return
+        if is_causal:  # no token looks at a later one
+            attn_mask = query.new_ones(s, s, dtype=torch.bool).tril()
+        if attn_mask is not None:
+            attn_mask = attn_mask.expand(*attn_mask.shape[:-2], s, s)[..., rows, :]
+        identity = torch.eye(s, dtype=query.dtype, device=query.device).expand(*key.shape[:-1], s)
+        self.keep(F.scaled_dot_product_attention(query[..., rows, :], key, identity, attn_mask, **options))
+
+    def wanted(self, *shape: int) -> slice | None:
+        """The rows to keep of a layer that has weights of this shape; None: none of them."""
+        s = shape[-1]
+        if shape[-2] == 1 < s:  # pooling
+            return None
+        self.shapes.append(shape)
+        if shape[-2] != s or len(shape) != 4 or shape[1:] != self.shapes[0][1:]:
+            raise ValueError(f"{self.name} has attention weights {shape}: all layers must have (n, num_heads, s, s) "
+                             f"alike. {REMEDIES}")  # fmt: skip
+        if self.query is not None and not -s <= self.query < s:
+            raise IndexError(f"query must be 0 to {s - 1}, got {self.query}")
+        if self.layers is not None and len(self.shapes) - 1 not in self.layers:
+            return None
+        return slice(None) if self.query is None else slice(self.query % s, self.query % s + 1)
+
+    def keep(self, weights: Tensor) -> None:  # a row is copied, so that the others can go
+        self.record.append(weights.detach() if self.query is None else weights[:, :, 0].detach().clone())
 
 
 @torch.no_grad()
 def attention_weights(
-    model: nn.Module, images: Tensor, query: int | None = None, batch_size: int | None = None
-) -> Tensor:
+    model: nn.Module, images: Tensor, query: int | None = None, batch_size: int | None = None,
+    layers: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """The attention weights of all layers and heads, in one forward pass, in eval mode; the modes are put back.
 
     Args:
         images: (n, c, h, w), normalised as the model wants them; moved to its device and kind of number.
-        query: keep the row of this token only (0: what the class token looks at); None keeps all rows.
+        query, layers: keep this token's row, these layers only: see ``record_attention``. The rest takes no memory.
         batch_size: images per forward pass, so that many images fit in memory; None takes all at once.
 
     Returns (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension for one ``query``.
@@ -90,33 +165,29 @@ def attention_weights(
                          f"(data.normalise), got {got}; for one image: images[None]")  # fmt: skip
     if not images.isfinite().all():
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
-    parameter = next(attention_layers(model)[0].parameters())
+    parameter = next((attention_layers(model) or [model])[0].parameters())
     check_sizes(batch_size=len(images) if batch_size is None else batch_size)
     result, done = torch.empty(0), 0
     with eval_mode(model):
         for batch in images.split(batch_size or len(images)):
-            with record_attention(model) as record:
+            with record_attention(model, layers, query) as record:
                 model(batch.to(parameter))
-            if query is not None and not -record[0].shape[-2] <= query < record[0].shape[-2]:
-                raise IndexError(f"query must be 0 to {record[0].shape[-2] - 1}, got {query}")
-            rows = record if query is None else [weights[:, :, query] for weights in record]
             if done == 0:  # one place for the whole result, so that nothing is held twice
-                result = rows[0].new_empty(len(images), len(rows), *rows[0].shape[1:])
-            torch.stack(rows, dim=1, out=result[done : done + len(batch)])
+                result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
+            for layer in reversed(range(len(record))):
+                result[done : done + len(batch), layer] = record.pop()
             done += len(batch)
-            del record, rows
-    return result
+    return result if layers is None else result[:, [sorted(set(layers)).index(layer) for layer in layers]]
 
 
-def to_maps(rows: Tensor) -> Tensor:
-    """Rows of weights, such as ``weights[..., 0, :]``, as little images: the patches in their places, no class token.
+def to_maps(rows: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
+    """Rows of weights, such as ``weights[..., 0, :]``, as little images: the patches in their places, nothing else.
 
-    Shape: (..., seq_length) -> (..., n_h, n_w) of a square grid of patches.
+    ``grid``: rows and columns of patches (``tokens.patch_grid`` finds them), which come last; None: a square of them
+    after the class token. Shape: (..., seq_length) -> (..., n_h, n_w).
     """
-    grid = math.isqrt(rows.shape[-1] - 1)
-    if grid * grid != rows.shape[-1] - 1:
-        raise ValueError(f"need 1 + a square number of tokens, got {rows.shape[-1]}")
-    return rows[..., PATCHES].unflatten(-1, (grid, grid))
+    n_h, n_w = grid or patch_grid(rows.shape[-1])
+    return rows[..., -n_h * n_w :].unflatten(-1, (n_h, n_w))
 
 
 def rollout(weights: Tensor) -> Tensor:
@@ -137,21 +208,21 @@ def rollout(weights: Tensor) -> Tensor:
     return total
 
 
-def mean_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
+def mean_attention_distance(weights: Tensor, patch_size: int, grid: tuple[int, int] | None = None) -> Tensor:
     """How far a head looks: distance in pixels between a patch and those it attends to, weighted by attention.
 
     The class token is left out, and the rest of each row is made to sum to 1. The result is the mean over images and
-    query patches. ``patch_size``: pixels from one patch to the next.
+    query patches. ``patch_size``: pixels from one patch to the next; ``grid``: see ``to_maps``.
 
     Shape: (n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads).
     Source: Dosovitskiy et al. 2020, section 4.5 and figure 7.
     """
     _check_weights(weights)
     check_sizes(patch_size=patch_size)
-    grid = math.isqrt(weights.shape[-1] - 1)
-    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).to(weights)
+    n_h, n_w = grid or patch_grid(weights.shape[-1])
+    place = torch.cartesian_prod(torch.arange(n_h), torch.arange(n_w)).to(weights)
     distance = torch.cdist(place, place) * patch_size
-    patches = weights[..., PATCHES, PATCHES]
+    patches = weights[..., -n_h * n_w :, -n_h * n_w :]
     patches = patches / patches.sum(dim=-1, keepdim=True)
     return (patches * distance).sum(dim=-1).mean(dim=(0, -1))
 
@@ -166,10 +237,10 @@ def ink_share(maps: Tensor, pictures: Tensor) -> tuple[Tensor, Tensor]:
     if maps.dim() < 3 or pictures.dim() != 4 or len(maps) != len(pictures):
         raise ValueError("maps must be (n, ..., n_h, n_w) and pictures (n, c, h, w) of the same n images, got "
                          f"{tuple(maps.shape)} and {tuple(pictures.shape)}")  # fmt: skip
-    grid = maps.shape[-1]
+    grid = maps.shape[-2:]
     lowest = pictures.float().amin(dim=(1, 2, 3), keepdim=True)
     ink = nn.functional.adaptive_max_pool2d((pictures.float() - lowest).amax(dim=1, keepdim=True), grid) > 0
-    ink = ink.to(maps).view(len(maps), *[1] * (maps.dim() - 3), grid, grid)
+    ink = ink.to(maps).view(len(maps), *[1] * (maps.dim() - 3), *grid)
     share = (maps * ink).sum(dim=(-1, -2)) / maps.sum(dim=(-1, -2)).clamp(min=1e-12)
     return share, ink.mean(dim=(-1, -2)).flatten()
 
@@ -194,7 +265,7 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
 
     handle = attention.register_forward_pre_hook(keep, with_kwargs=True)
     try:
-        weights = attention_weights(model, images)[:, layer]
+        weights = attention_weights(model, images, layers=[layer])[:, 0]
     finally:
         handle.remove()
     heads, width = attention.num_heads, attention.embed_dim
@@ -215,27 +286,20 @@ def _check_weights(weights: Tensor) -> None:
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:
-    """The self-attention layers in order: nn.MultiheadAttention, or one from scratch with its parameters' names."""
+    """The layers that can be asked for their weights, in order: nn.MultiheadAttention, or like it from scratch."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name) makes one")
     parts = list(model.modules())
     if any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in parts):
         raise ValueError(f"{type(model).__name__} was compiled, and torch.compile leaves out the hooks that record. "
                          "Give the model it was made from (model._orig_mod)")  # fmt: skip
-    layers = [m for m in parts if getattr(m, "in_proj_weight", None) is not None and hasattr(m, "num_heads")]
-    others = [m for m in parts if any(isinstance(getattr(m, name, None), nn.Module) for name in _KEYS)]
-    if layers and not others:
-        return layers
-    problem = "has no nn.MultiheadAttention to ask for its weights"
-    if layers:
-        problem = (f"has {len(others)} attention layers of another kind ({type(others[0]).__name__}) beside the "
-                   f"{len(layers)} that can be asked for weights")  # fmt: skip
-    raise ValueError(f"{type(model).__name__} {problem}. {OTHERS}")
+    alike = [part for part in parts if getattr(part, "in_proj_weight", None) is not None and hasattr(part, "num_heads")]
+    return [part for part in alike if "need_weights" in inspect.signature(part.forward).parameters]
 
 
-OTHERS = (
-    "torchvision's vit_* and this course's models can be asked. Hugging Face: load with "
-    'attn_implementation="eager" and call with output_attentions=True. timm: set fused_attn = False in the attention '
-    "layers and hook attn_drop, whose input they are. Convolutions have none, windows (Swin) none over all the picture"
+REMEDIES = (
+    "FastVisionTransformer: give the plain model. timm: set fused_attn = True in the attention layers. Hugging Face: "
+    'load with attn_implementation="sdpa". A layer of your own: call F.scaled_dot_product_attention, or take '
+    "need_weights like nn.MultiheadAttention. Convolutions have none, windows (Swin) none over all the picture"
 )
-_KEYS = ("qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn")  # what others call the layer that makes keys
+_KEYS = ("in_proj_weight", "qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn")  # what makes keys in other layers

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import NOT_FINITE, check_sizes
-from .modes import eval_mode, progress
+from .modes import answer, eval_mode, progress
 
 __all__ = ["Evaluation", "History", "confusion_matrix", "evaluate_model", "wilson_interval"]
 
@@ -151,7 +151,7 @@ def evaluate_model(
     ``classes`` are the names of the k classes, ``data`` says which images these are.
     """
     with eval_mode(model):
-        results = [(labels, model(images).float()) for images, labels in progress(loader, desc="reading")]
+        results = [(labels, answer(model, images).float()) for images, labels in progress(loader, desc="reading")]
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
     if not logits.isfinite().all():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .data import ImageData, Prepare, load_data, load_folder, pixels_of
 from .datasets import DATA_SETS
-from .modes import eval_mode
+from .modes import answer, eval_mode
 from .pictures import picture_to_tensor
 from .weights import about_of, load_model, load_weights
 
@@ -67,6 +67,8 @@ def load_for(
         one = transform(picture.convert("RGB"))
         if made is not None:
             made.append(one)
+        if made and one.shape != made[0].shape:
+            raise ValueError(f"transform must give pictures of one size, got {made[0].shape}, {one.shape}")
         return as_picture(one)
 
     return load_folder(data, split, *pixels_of(model, 224), show)
@@ -118,14 +120,15 @@ def warn_of(about: dict[str, Any], images: ImageData) -> None:
             return warnings.warn(said, stacklevel=3)
 
 
-def try_once(model: nn.Module, images: Tensor, classes: int) -> None:
-    """One forward pass before anything is trained or written: ValueError unless it gives a logit for each class."""
+def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
+    """The logits of a pass before anything is trained or written: ValueError unless there is one for each class."""
     with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
-        logits = model(images)
+        logits = answer(model, images)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
         raise ValueError(f"the model must answer images (n, c, h, w) with logits (n, {classes}), one for each class: "
                          f"it answers {tuple(images.shape)} with {got}")  # fmt: skip
+    return logits
 
 
 def place(model: nn.Module) -> dict[str, Any]:

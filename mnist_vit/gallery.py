@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import attention_layers, attention_weights, ink_share, rollout, to_maps
+from .attention import attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json, write_text
-from .modes import eval_mode
-from .tokens import CLASS_TOKEN, PATCHES
+from .modes import answer, eval_mode
+from .tokens import patch_grid
 
 __all__ = ["replacing", "save_attention_images", "write_gallery"]
 
@@ -95,20 +95,20 @@ def save_attention_images(
     Returns the content of each ``attention.json``. ValueError: images, pictures, names and labels do not belong
     together, or the model answers nan.
     """
-    attention_layers(model)
     n = len(images), len(pictures), len(names), len(names if labels is None else labels)
     if len(set(n)) != 1:
         raise ValueError("there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*n))
     with torch.no_grad(), eval_mode(model):
-        logits = model(images.to(next(model.parameters()))).float()
+        logits = answer(model, images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()
     weights = attention_weights(model, images).float().cpu()
-    mean = getattr(model, "pool", "token") == "mean"
-    query, tokens = ("mean over the patches", PATCHES) if mean else ("class token", [CLASS_TOKEN])
-    maps = to_maps(weights[..., tokens, :].mean(dim=-2))
-    rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1))
+    s, grid = weights.shape[-1], patch_grid(weights.shape[-1], *images.shape[-2:])
+    mean = s == math.prod(grid) or getattr(model, "pool", getattr(model, "global_pool", "")) in ("mean", "avg")
+    query, tokens = ("mean over the patches", slice(s - math.prod(grid), s)) if mean else ("class token", slice(1))
+    maps = to_maps(weights[..., tokens, :].mean(dim=-2), grid)
+    rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
     shares, chance = ink_share(maps, pictures.cpu())
 
     from torchvision.transforms.v2.functional import to_pil_image

@@ -1,4 +1,4 @@
-"""What surrounds a pass over the data: the bar that shows how far it is, and the modes that are put back."""
+"""What surrounds a pass over the data: the bar that shows how far it is, the answer, the modes that are put back."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # without ipywidgets a notebook's bar is text
@@ -24,6 +24,12 @@ def progress(iterable: Iterable, shown: bool = True, **options: Any) -> tqdm:
     seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
     hidden = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
     return tqdm(iterable, leave=False, disable=hidden or not (seen and shown), **options)
+
+
+def answer(model: nn.Module, images: Tensor) -> Tensor:
+    """The model's logits; those of Hugging Face give them among other things."""
+    output = model(images)
+    return getattr(output, "logits", output)
 
 
 @contextmanager

@@ -41,17 +41,18 @@ def read_folder(
     if not paths and held_out is not None:
         raise DataError(f"{source} has too few pictures for the split {split}: every tenth of a class is for "
                         "validation. Add pictures, or name the split all")  # fmt: skip
-    images = torch.empty(len(paths), channels, image_size, image_size, dtype=torch.uint8)
+    images = torch.empty(0)
     labels = torch.empty(len(paths), dtype=torch.long)
     count = 0
     for path, label in progress(paths, desc="reading", unit=" pictures"):
         try:
             picture = open_picture(path)
-            images[count] = prepare(picture) if prepare else picture_to_tensor(picture, image_size, channels)
+            one = prepare(picture) if prepare else picture_to_tensor(picture, image_size, channels)
         except DataError as error:  # the remedy, after the last colon, is for a single picture
             notes.append(str(error).removeprefix(printable(f"{source}/")).rpartition(": ")[0])
         else:
-            labels[count] = label
+            images = images if count else torch.empty(len(paths), *one.shape, dtype=torch.uint8)
+            images[count], labels[count] = one, label
             count += 1
     if notes:
         more = f", and {len(notes) - 5} more" if len(notes) > 5 else ""

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from . import facts
-from .attention import attention_layers
 from .data import ImageData, Loader, augment, check_fit, load_data, normalise, pixels_of
 from .datasets import DATA_SETS
 from .errors import check_range, check_sizes, printable, unknown
@@ -244,7 +243,6 @@ def visualize_attention(
         batch = torch.stack([ready[i] for i in some]) if ready else images.normalise(images.images[some])
         return batch.to(**facts.place(model))
 
-    attention_layers(model)
     facts.try_once(model, prepared(chosen[:1]), len(named))
     names = [f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"}) for i in chosen.tolist()]
     folder = out_dir("runs/attention", out)
@@ -285,11 +283,9 @@ def predict(
         like_mnist = named == DATA_SETS["mnist"].classes and form.keywords == {"image_size": 28, "channels": 1}
         pixels = (digit_to_tensor if like_mnist else form)(opened)[None]
         ready = normalise(pixels, data["mean"], data["std"]).to(**facts.place(model))
-    attention_layers(model)
-    facts.try_once(model, ready, len(named))
+    probabilities = facts.try_once(model, ready, len(named))[0].float().softmax(dim=0).cpu()
     folder, target = out_dir("runs/predictions", out), Path(picture).stem
     (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
-    probabilities = torch.tensor(result["probabilities"])
     print(f"{printable(str(picture))}: {result['prediction']}")
     for i in probabilities.argsort(descending=True, stable=True)[:5].tolist():
         print(f"  {named[i]}: {probabilities[i]:6.1%} {'#' * round(40 * float(probabilities[i]))}")

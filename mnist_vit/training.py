@@ -19,7 +19,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from .data import Loader
 from .errors import WeightsError, check_sizes
 from .files import PARTS, locked, say, write_atomic, write_json, write_text
-from .modes import eval_mode, progress
+from .modes import answer, eval_mode, progress
 from .optimizers import make_optimizer, make_optimizers
 
 __all__ = ["accuracy_and_loss", "fit", "make_optimizer"]
@@ -177,7 +177,7 @@ def _train_epoch(
     parameter = next(model.parameters())
     total = torch.zeros(3, device=parameter.device)
     for (images, labels), (rate, average) in zip(batches, pace, strict=True):
-        logits = model(images.to(parameter.dtype))
+        logits = answer(model, images.to(parameter.dtype))
         loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
         model.zero_grad()
         loss.backward()
@@ -217,7 +217,7 @@ def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]])
     count = 0
     with eval_mode(model):
         for images, labels in loader:
-            logits = model(images.to(next(model.parameters()).dtype)).float()
+            logits = answer(model, images.to(next(model.parameters()).dtype)).float()
             right += (logits.argmax(dim=1) == labels).sum()
             loss += F.cross_entropy(logits, labels, reduction="sum")
             count += len(labels)
