@@ -77,7 +77,7 @@ class _Recorder(TorchFunctionMode):
         self.start()
 
     def start(self, *_: Any) -> None:  # the model is called
-        self.shapes: list[tuple[int, ...]] = []  # of all layers passed
+        self.asking, self.shapes = False, list[tuple[int, ...]]()  # of all layers passed
 
     def finish(self, *_: Any) -> None:  # the model has answered
         if len(self.shapes) < self.least:
@@ -88,6 +88,7 @@ class _Recorder(TorchFunctionMode):
 
     def ask(self, module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
         if kwargs is not None:  # None: removed while another thread is in the call
+            self.asking = True
             return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
     def take(self, module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
@@ -98,6 +99,7 @@ class _Recorder(TorchFunctionMode):
         if module.training and getattr(module, "dropout", False):
             warnings.warn("recorded in train mode, after attention dropout: rows do not sum to 1. Call model.eval() "
                           "before, or use attention_weights", stacklevel=2)  # fmt: skip
+        self.asking = False
         if (rows := self.wanted(*weights.shape)) is not None:
             self.keep(weights[:, :, rows])
 
@@ -106,9 +108,9 @@ class _Recorder(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             with torch.no_grad(), torch._C.DisableTorchFunction():  # no other mode sees what is computed here
                 self.see(*args, **(kwargs or {}))
-        elif name == "softmax" and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1:
-            raise ValueError(f"{self.name} makes weights {tuple(result.shape)} by a softmax of its own, which cannot "
-                             f"be recorded. {REMEDIES}")  # fmt: skip
+        square = name == "softmax" and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
+        if (square or name == "multi_head_attention_forward") and not self.asking:
+            raise ValueError(f"{self.name} makes weights by a {name} of its own, which cannot be recorded. {REMEDIES}")
         return result
 
     def see(

@@ -4,6 +4,7 @@ import base64
 import copy
 import html.parser
 import io
+import itertools
 import json
 import re
 import warnings
@@ -11,16 +12,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import randomise
 from matplotlib import colormaps
 from PIL import Image
+from published_vits import Plain, plain
 from survivor import toy_maps
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision import models
 
 import mnist_vit
@@ -38,6 +41,7 @@ from mnist_vit.fast import FastVisionTransformer
 from mnist_vit.files import shipped
 from mnist_vit.gallery import replacing, save_attention_images, write_gallery
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
+from mnist_vit.tokens import patch_grid
 
 
 def scratch(model: nn.Module) -> nn.Module:
@@ -157,17 +161,21 @@ def test_other_sizes_heads_and_kinds_of_numbers(dtype: torch.dtype, images: int)
         attention_weights(model, torch.zeros(1, 3, 64, 64))
 
 
-def test_threads_do_not_see_each_others_records() -> None:
+@pytest.mark.parametrize("name", ["ours", "fused"])
+def test_threads_do_not_see_each_others_records(name: str) -> None:
     """Eight threads with one model in train mode, records and results alternating."""
-    model = VisionTransformer(12, 4, 3, 2, 16, 32, dropout=0.5, attention_dropout=0.5, num_classes=5, in_channels=1)
-    randomise(model)
-    images = torch.randn(8, 1, 12, 12)
+    if name == "ours":
+        model = VisionTransformer(12, 4, 3, 2, 16, 32, dropout=0.5, attention_dropout=0.5, num_classes=5, in_channels=1)
+        randomise(model)
+    else:
+        model = fused_vit().train()
+    images = torch.randn(8, 1, 12, 12) if name == "ours" else torch.randn(8, 3, 32, 32)
     alone = [attention_weights(model, image[None]) for image in images]
-    parts = [head_contributions(model, image[None], 1)[0] for image in images]
+    parts = [head_contributions(model, image[None], 1)[0] for image in images if name == "ours"]
 
     def work(i: int) -> bool:
         right = [torch.equal(attention_weights(model, images[i : i + 1]), alone[i]) for _ in range(20)]
-        right += [torch.equal(head_contributions(model, images[i : i + 1], 1)[0], parts[i]) for _ in range(5)]
+        right += [torch.equal(head_contributions(model, images[i : i + 1], 1)[0], parts[i]) for _ in parts[:5]]
         return all(right)
 
     with ThreadPoolExecutor(8) as threads:
@@ -193,23 +201,30 @@ class Stingy(nn.Module):
         self.attention, self.num_heads = [attention], attention.num_heads
         self.in_proj_weight = attention.in_proj_weight
 
-    def forward(self, x: torch.Tensor, *_: object, **__: object) -> tuple[torch.Tensor, None]:
+    def forward(
+        self, x: torch.Tensor, *_: object, need_weights: bool, average_attn_weights: bool = True
+    ) -> tuple[torch.Tensor, None]:
         return self.attention[0](x, x, x, need_weights=False)[0], None
+
+
+class Deaf(Stingy):
+    """And one that cannot even be asked."""
+
+    def forward(self, x: torch.Tensor, *_: object, **__: object) -> tuple[torch.Tensor, None]:
+        return super().forward(x, need_weights=False)
 
 
 def fewer_layers(how: str) -> nn.Module:
     model = vit_mnist(7).eval()
     block = model.encoder.layers[0]
-    if how == "like SiglipVisionModel":  # its pooling head is torch's layer, its encoder is not
-        block.other = LikeTimm()
-    elif how == "compiled":
+    if how == "compiled":
         return torch.compile(model, backend="eager")
     elif how == "compiled in place":
         model.compile(backend="eager")
     elif how == "a part compiled":
         model.encoder = torch.compile(model.encoder, backend="eager")
-    elif how == "no weights":
-        block.self_attention = Stingy(block.self_attention)
+    elif how in ("no weights", "cannot be asked"):
+        block.self_attention = (Stingy if how == "no weights" else Deaf)(block.self_attention)
     elif how == "not called":
         block.forward = lambda x: x
     return FastVisionTransformer(model) if how == "fast" else model
@@ -218,13 +233,13 @@ def fewer_layers(how: str) -> nn.Module:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("like SiglipVisionModel", r"1 attention layers of another kind \(LikeTimm\) beside the 2 that can be asked"),
         ("compiled", "was compiled, and torch.compile leaves out the hooks that record. Give the model it was made"),
         ("compiled in place", "was compiled"),
         ("a part compiled", "was compiled"),
         ("no weights", "Stingy gave no weights of each head: asked with need_weights=True"),
-        ("not called", "was called, but only 1 of its 2 attention layers"),
-        ("fast", "was called, but only 0 of its 2 attention layers: FastVisionTransformer, .* give the plain model"),
+        ("cannot be asked", "makes weights by a multi_head_attention_forward of its own"),
+        ("not called", "was called, but only 1 of at least 2 attention layers could be recorded"),
+        ("fast", "was called, but only 0 of at least 2 .* FastVisionTransformer: give the plain model"),
     ],
 )
 def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> None:
@@ -235,42 +250,249 @@ def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> Non
         model(image)
 
 
-class LikeHuggingFace(nn.Module):
-    """As far as can be seen from outside: a config that knows the switch, attention of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.config = SimpleNamespace(output_attentions=False)
-        self.query = nn.Linear(8, 8)
-
-
-class LikeTimm(nn.Module):
-    """As far as can be seen from outside: fused attention, one qkv layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fused_attn, self.num_heads, self.qkv, self.attn_drop = True, 2, nn.Linear(8, 24), nn.Dropout(0.0)
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: models.swin_t(), "SwinTransformer has no nn.MultiheadAttention.*windows"),
-        (lambda: models.maxvit_t(), "MaxVit has no nn.MultiheadAttention.*windows"),
-        (models.resnet18, "ResNet has no nn.MultiheadAttention.*Convolutions have none"),
-        (lambda: models.convnext_tiny(), "ConvNeXt has no nn.MultiheadAttention.*Convolutions have none"),
-        (LikeHuggingFace, 'attn_implementation="eager" and call with output_attentions=True'),
-        (LikeTimm, "set fused_attn = False in the attention layers and hook attn_drop"),
-        (lambda: nn.Sequential(LikeTimm()), "set fused_attn = False"),
+        (models.swin_t, r"makes weights by a softmax of its own, .* windows \(Swin\) none"),
+        (models.maxvit_t, "by a softmax of its own, which cannot be recorded"),
+        (models.resnet18, "only 0 of at least 1 attention layers could be recorded.* Convolutions have none"),
+        (models.convnext_tiny, "only 0 of at least 1 attention layers could be recorded"),
+        (lambda: Plain(224, 16, 2, 2, 8, 16), "Plain makes weights by a softmax of its own"),
+        (
+            lambda: plain(attend=several)(224, 16, 1, 2, 8, 16),
+            r"has attention weights \(1, 197, 197\): .* \(n, num_heads",
+        ),
+        (lambda: plain(attend=shrinking)(224, 16, 2, 2, 8, 16), r"weights \(1, 2, 197, 98\): all layers must have"),
     ],
 )
-def test_other_models_are_told_where_their_own_switch_is(make: Callable[[], nn.Module], said: str) -> None:
+def test_attention_that_cannot_be_recorded_is_an_error(make: Callable[[], nn.Module], said: str) -> None:
     with torch.device("meta"):
         model = make()
     with pytest.raises(ValueError, match=said):
         attention_weights(model, torch.zeros(1, 3, 224, 224))
     with pytest.raises(ValueError, match=said), record_attention(model):
-        pass
+        model(torch.zeros(1, 3, 224, 224, device="meta"))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+# --- models that call F.scaled_dot_product_attention; those of other libraries: test_other_vits.py ---
+
+
+def fused(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
+    return block.proj(model.merge(F.scaled_dot_product_attention(*model.split(block, x))))
+
+
+def several(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
+    """A call for each head: which layer a call belongs to cannot be known."""
+    heads = zip(*(part.unbind(1) for part in model.split(block, x)), strict=True)
+    return block.proj(torch.cat([F.scaled_dot_product_attention(q, k, v) for q, k, v in heads], dim=-1))
+
+
+def shrinking(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
+    """All tokens ask every second one."""
+    q, k, v = model.split(block, x)
+    return block.proj(model.merge(F.scaled_dot_product_attention(q, k[:, :, 1::2], v[:, :, 1::2])))
+
+
+def fused_vit(**pieces: Callable) -> nn.Module:
+    torch.manual_seed(0)
+    model = plain(**{"attend": fused} | pieces)(32, 8, 3, 4, 32, 64, num_classes=7).eval()
+    with torch.no_grad():
+        for block in model.blocks:
+            block.qkv.weight *= 5  # so that some weights are large
+    return model
+
+
+def test_fused_attention_is_recorded_beside_it() -> None:
+    model, images = fused_vit(), torch.randn(2, 3, 32, 32)
+    by_hand: list[torch.Tensor] = []
+
+    def keep(self: nn.Module, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        by_hand.append(Plain.weigh(self, q, k))
+        return by_hand[-1]
+
+    with torch.no_grad():
+        before = model(images)
+        fused_vit(attend=Plain.attend, weigh=keep)(images)
+        with record_attention(model) as record:
+            during = model(images)
+    assert torch.equal(during, before)
+    assert max(weights.max() for weights in by_hand) > 0.5
+    torch.testing.assert_close(torch.stack(record), torch.stack(by_hand), atol=1e-5, rtol=0)
+    whole = attention_weights(model, images)
+    assert torch.equal(whole, torch.stack(record, dim=1))
+    torch.testing.assert_close(attention_weights(model, images, query=-1, batch_size=1), whole[..., -1, :])
+    torch.testing.assert_close(attention_weights(model, images, 3, layers=[2, 0]), whole[:, [2, 0], :, 3])
+    for wrong, error in (([3], IndexError), ([-1], ValueError), (1, ValueError), ([], ValueError)):
+        with pytest.raises(error, match="layers must be"):
+            attention_weights(model, images, layers=wrong)
+
+
+def test_layers_and_query_of_torchs_own_layers() -> None:
+    model, images = build("torchvision")
+    whole = attention_weights(model, images)
+    assert torch.equal(attention_weights(model, images, 1, layers=[2, 1]), whole[:, [2, 1], :, 1])
+    with pytest.raises(IndexError, match="layers must be 0 to 2, got 3"):
+        attention_weights(model, images, layers=range(4))
+    with torch.no_grad(), record_attention(model.eval(), layers=[1], query=0) as record:
+        model(images)
+        model(images[:1])  # layers are counted from 0 in each pass
+    torch.testing.assert_close(record, [whole[:, 1, :, 0], whole[:1, 1, :, 0]])
+
+
+class Largest(TorchDispatchMode):
+    """Counts the tensors that are made and hold a row of weights for each token, image and head."""
+
+    whole = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        whole = isinstance(made, torch.Tensor) and made.shape == (2, 4, 17, 17)
+        self.whole += whole and made.untyped_storage().nbytes() == made.numel() * 4
+        return made
+
+
+@pytest.mark.parametrize("name", ["fused", "torchvision"])
+def test_what_is_not_asked_for_is_not_kept(name: str) -> None:
+    model, images = (fused_vit(), torch.randn(2, 3, 32, 32)) if name == "fused" else build(name)
+    with torch.no_grad(), record_attention(model.eval(), query=0) as rows, Largest() as row:
+        model(images)
+    assert all(row.untyped_storage().nbytes() == row.numel() * 4 for row in rows), "a view keeps all the rows"
+    with torch.no_grad(), Largest() as alone:
+        model(images)
+    with torch.no_grad(), record_attention(model), Largest() as everything:
+        model(images)
+    assert everything.whole >= 3, "or this test sees nothing"
+    if name == "fused":
+        assert row.whole == alone.whole < everything.whole, "one row is computed, not all of them"
+
+
+class Calls(nn.Module):
+    """A forward pass that is one call of F.scaled_dot_product_attention."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.scale, self.options = nn.Parameter(torch.ones(1)), options
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, value=v, **self.options)
+
+
+SOME = torch.rand(2, 1, 9, 9, generator=torch.Generator().manual_seed(1)) < 0.6
+OPTIONS: dict[str, dict] = {
+    "none": {},
+    "is_causal": {"is_causal": True},
+    "boolean mask": {"attn_mask": SOME | torch.eye(9, dtype=torch.bool)},
+    "boolean mask, no key for token 3": {"attn_mask": SOME & (torch.arange(9) != 3)[:, None]},
+    "the same keys for all tokens": {"attn_mask": torch.arange(9)[None, None, None] < 6},
+    "additive mask": {"attn_mask": torch.randn(4, 9, 9, generator=torch.Generator().manual_seed(2))},
+    "additive mask with -inf": {"attn_mask": torch.zeros(9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf)},
+    "scale": {"scale": 0.7},
+    "no scale": {"scale": 0.0},
+    "enable_gqa": {"enable_gqa": True},
+    "enable_gqa, is_causal, scale": {"enable_gqa": True, "is_causal": True, "scale": 2.0},
+    "dropout": {"dropout_p": 0.5},
+}
+
+
+def by_definition(q: torch.Tensor, k: torch.Tensor, options: dict) -> torch.Tensor:
+    """Token by token, as the documentation of F.scaled_dot_product_attention has it."""
+    n, heads, s, d = q.shape
+    mask = options.get("attn_mask", torch.ones(s, s, dtype=torch.bool)).broadcast_to(n, heads, s, s)
+    weights = torch.zeros(n, heads, s, s, dtype=torch.float64)
+    for i, h, a in itertools.product(range(n), range(heads), range(s)):
+        scores = torch.tensor(
+            [q[i, h, a].double() @ k[i, h * k.shape[1] // heads, b].double() * options.get("scale", d**-0.5)
+             for b in range(s)])  # fmt: skip
+        if mask.dtype == torch.bool:
+            allowed = mask[i, h, a] & ((torch.arange(s) <= a) | (not options.get("is_causal", False)))
+            scores[~allowed] = -torch.inf
+        else:
+            scores += mask[i, h, a]
+        if scores.max() > -torch.inf:
+            weights[i, h, a] = (scores - scores.max()).exp() / (scores - scores.max()).exp().sum()
+    return weights
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_whatever_the_call_is_given(name: str, dtype: torch.dtype) -> None:
+    options = {key: x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype != torch.bool else x
+               for key, x in OPTIONS[name].items()}  # fmt: skip
+    model, few = Calls(**options), 2 if "enable_gqa" in options else 4
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 9, 8).to(dtype) * 2 for heads in (4, few, few))
+    expected = by_definition(q, k, options)
+    torch.manual_seed(5)
+    plain_output = model(q, k, v)
+    torch.manual_seed(5)
+    with record_attention(model) as record:
+        assert torch.equal(model(q, k, v), plain_output), "dropout draws the same numbers"
+    bound = 1e-2 if dtype == torch.bfloat16 else 1e-6
+    torch.testing.assert_close(record[0].double(), expected, atol=bound, rtol=0)
+    assert record[0].dtype == dtype
+    for token in (0, 3, 8):
+        with record_attention(model, query=token) as row:
+            model(q, k, v)
+        torch.testing.assert_close(row[0].double(), expected[:, :, token], atol=bound, rtol=0)
+
+
+def test_a_model_of_torchs_layers_keeps_its_fast_path() -> None:
+    """In eval mode without gradients; a mode would turn it off, and move the logits."""
+    model, images = build("torchvision")
+    modes: list[int] = []
+    model.encoder.register_forward_hook(
+        lambda *_: modes.append(len(torch.overrides._get_current_function_mode_stack()))
+    )
+    with torch.no_grad(), record_attention(model.eval()), torch.profiler.profile() as seen:
+        model(images)
+    assert [event.count for event in seen.key_averages() if event.key == "aten::_native_multi_head_attention"] == [3]
+    assert modes == [0]
+
+
+def test_torchs_layers_beside_fused_ones() -> None:
+    """As in Hugging Face's SigLIP, whose pooling is nn.MultiheadAttention: one token asks, which is no layer."""
+
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.pool = fused_vit(), nn.MultiheadAttention(32, 4, batch_first=True)
+            self.probe = nn.Parameter(torch.randn(1, 1, 32))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.body.encode(self.body.tokens(self.body.patches(x)))
+            return self.pool(self.probe.expand(len(x), -1, -1), x, x)[0][:, 0]
+
+    model, images = Pooled().eval(), torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        expected = model(images)
+        with record_attention(model):
+            assert torch.equal(model(images), expected)
+    torch.testing.assert_close(attention_weights(model, images), attention_weights(model.body, images))
+
+
+def test_one_recording_inside_another() -> None:
+    model, images = fused_vit(), torch.randn(1, 3, 32, 32)
+    with torch.no_grad(), record_attention(model) as outer:
+        with record_attention(model, query=0) as inner:
+            model(images)
+        model(images)
+    assert len(outer) == 6
+    torch.testing.assert_close(inner, [weights[:, :, 0] for weights in outer[:3]])
+
+
+@pytest.mark.parametrize("part", ["attention", "all"])
+def test_a_compiled_part_is_recorded_or_refused(part: str) -> None:
+    model, images = fused_vit(), torch.randn(1, 3, 32, 32)
+    expected = attention_weights(model, images)
+    name = "attend" if part == "attention" else "encode"
+    setattr(model, name, torch.compile(getattr(model, name), backend="aot_eager"))
+    for _ in range(2):
+        with torch.no_grad():
+            model(images)  # compiled without a recorder, then with one
+        torch.testing.assert_close(attention_weights(model, images), expected)
+    with pytest.raises(ValueError, match=r"was compiled.* Give the model it was made from"):
+        attention_weights(torch.compile(fused_vit(), backend="eager"), images)
 
 
 def test_two_blank_patches_are_not_identical_maps() -> None:
@@ -318,6 +540,35 @@ def test_heads_add_up_to_the_layers_output(name: str) -> None:
 def test_to_maps_puts_patches_back() -> None:
     row = torch.arange(10.0)
     assert to_maps(row).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert to_maps(row, grid=(2, 4)).tolist() == [[2, 3, 4, 5], [6, 7, 8, 9]]
+    assert to_maps(row, grid=(2, 5)).tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert to_maps(row.expand(2, 3, 10), (9, 1)).shape == (2, 3, 9, 1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "size", "grid"),
+    [
+        (197, (), (14, 14)),
+        (197, (224, 224), (14, 14)),
+        (196, (224, 224), (14, 14)),  # no class token
+        (198, (224, 224), (14, 14)),  # and a distillation token
+        (1374, (518, 518), (37, 37)),  # and four registers
+        (25, (64, 96), (4, 6)),
+        (24, (64, 96), (4, 6)),
+        (29, (96, 64), (6, 4)),
+        (17, (28, 28), (4, 4)),
+        (2, (32, 32), (1, 1)),
+        (785, (28, 28), (28, 28)),
+    ],
+)
+def test_the_grid_of_patches_is_found(tokens: int, size: tuple[int, ...], grid: tuple[int, int]) -> None:
+    assert patch_grid(tokens, *size) == grid
+
+
+def test_a_grid_that_is_not_there_is_an_error() -> None:
+    for given in ((25,), (0,), (5, 64, 96)):
+        with pytest.raises(ValueError, match="for others give grid="):
+            patch_grid(*given)
 
 
 def test_rollout() -> None:
@@ -340,6 +591,8 @@ def test_mean_attention_distance() -> None:
     got = mean_attention_distance(weights, patch_size=7)
     assert got.shape == (1, 3)
     assert got[0].tolist() == pytest.approx([0, 7, (0 + 7 + 7 + 7 * 2**0.5) / 4], abs=1e-5)
+    column = mean_attention_distance(weights[..., 1:, 1:], 7, grid=(4, 1))  # no class token, patches in one column
+    assert column[0].tolist() == pytest.approx([0, 7, 7 * (6 + 4 + 4 + 6) / 16], abs=1e-5)
 
 
 def test_ink_share() -> None:
@@ -349,6 +602,8 @@ def test_ink_share() -> None:
     share, chance = ink_share(maps, pictures)
     assert share[0].tolist() == pytest.approx([0.625, 0.0])
     assert chance.tolist() == [0.25]
+    share, chance = ink_share(torch.ones(1, 1, 2, 4), pictures)
+    assert (share.tolist(), chance.tolist()) == ([[0.125]], [0.125])
 
 
 def test_the_shipped_models_look_at_the_ink() -> None:

@@ -123,13 +123,13 @@ TABLE: dict[str, list[Case]] = {
         (lambda: mnist_vit.attention_weights(vit(), IMAGES / 0), ValueError, "images hold nan or infinite numbers"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, query=17), IndexError, "query must be 0 to 16, got 17"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, batch_size=0), ValueError, "batch_size must be a whole number"),
-        (lambda: mnist_vit.attention_weights(nn.Linear(2, 2), IMAGES), ValueError, "Linear has no nn.MultiheadAttention"),
+        (lambda: mnist_vit.attention_weights(nn.Flatten(), IMAGES), ValueError, "Flatten was called, but only 0 of at least 1 attention"),
         (lambda: mnist_vit.attention_weights("vit_mnist", IMAGES), TypeError, "model must be a model (nn.Module), got str"),
         (lambda: mnist_vit.attention_weights(fast.speed_up(vit()), IMAGES), ValueError, "give the plain model"),
         (lambda: mnist_vit.attention_weights(vit(), torch.zeros(1, 1, 32, 32)), AssertionError, "must be 28 pixels high"),
     ],
     "record_attention": [
-        (lambda: mnist_vit.record_attention(nn.Linear(2, 2)).__enter__(), ValueError, "Linear has no nn.Multihead"),
+        (lambda: mnist_vit.record_attention(vit(), layers=0).__enter__(), ValueError, "layers must be a list of layers"),
         (lambda: mnist_vit.record_attention(None).__enter__(), TypeError, "load_model(name) makes one"),
     ],
     "to_maps": [(lambda: attention.to_maps(torch.zeros(1, 6)), ValueError, "need 1 + a square number of tokens, got 6")],
@@ -245,7 +245,7 @@ TABLE: dict[str, list[Case]] = {
     ],
     "visualize_attention": [
         (lambda: recipes.visualize_attention(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),
-        (lambda: recipes.visualize_attention(nn.Linear(2, 2), toy()), ValueError, "Linear has no nn.MultiheadAttention"),
+        (lambda: recipes.visualize_attention(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "only 0 of at least 1"),
     ],
     "predict": [
         (lambda: recipes.predict("none.png"), DataError, "none.png cannot be read as a picture (No such file"),
