@@ -56,10 +56,9 @@ def record_attention(
         handles.append(module.register_forward_pre_hook(mine(recorder.ask), with_kwargs=True))
         handles.append(module.register_forward_hook(mine(recorder.take)))
     handles.append(model.register_forward_hook(mine(recorder.finish)))
-    others = (part for part in model.modules() if part not in to_ask)
-    fused = any(isinstance(getattr(part, key, None), nn.Module | Tensor) for part in others for key in _KEYS)
-    try:  # nn.MultiheadAttention has a fast path, which a mode turns off
-        with recorder if fused or not to_ask else nullcontext():
+    others = [part for part in model.modules() if part not in to_ask and _KEYS.intersection(dir(part))]
+    try:  # not without need: a mode turns the fast path of nn.MultiheadAttention off
+        with recorder if others or not to_ask else nullcontext():
             yield recorder.record
     finally:
         for handle in handles:
@@ -81,8 +80,8 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, *_: Any) -> None:  # the model has answered
         if len(self.shapes) < self.least:
-            raise ValueError(f"{self.name} was called, but only {len(self.shapes)} of at least {self.least} attention "
-                             f"layers could be recorded. {REMEDIES}")  # fmt: skip
+            raise ValueError(f"{self.name} was called, and {len(self.shapes)} attention layers could be recorded, not "
+                             f"{self.least} or more. {REMEDIES}")  # fmt: skip
         if self.layers is not None and max(self.layers) >= len(self.shapes):
             raise IndexError(f"layers must be 0 to {len(self.shapes) - 1}, got {max(self.layers)}")
 
@@ -105,11 +104,13 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
+        square = name == "softmax" and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
+        if self.asking:  # what a layer does to answer
+            return result
         if name == "scaled_dot_product_attention":
             with torch.no_grad(), torch._C.DisableTorchFunction():  # no other mode sees what is computed here
                 self.see(*args, **(kwargs or {}))
-        square = name == "softmax" and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
-        if (square or name == "multi_head_attention_forward") and not self.asking:
+        elif square or name == "multi_head_attention_forward":
             raise ValueError(f"{self.name} makes weights by a {name} of its own, which cannot be recorded. {REMEDIES}")
         return result
 
@@ -167,18 +168,17 @@ def attention_weights(
                          f"(data.normalise), got {got}; for one image: images[None]")  # fmt: skip
     if not images.isfinite().all():
         raise ValueError("images hold nan or infinite numbers: look for a division by zero where they were made")
-    parameter = next((attention_layers(model) or [model])[0].parameters())
+    parameter = next((attention_layers(model) or [model])[0].parameters(), images)
     check_sizes(batch_size=len(images) if batch_size is None else batch_size)
-    result, done = torch.empty(0), 0
+    result, size = torch.empty(0), batch_size or len(images)
     with eval_mode(model):
-        for batch in images.split(batch_size or len(images)):
+        for start in range(0, len(images), size):
             with record_attention(model, layers, query) as record:
-                model(batch.to(parameter))
-            if done == 0:  # one place for the whole result, so that nothing is held twice
+                model(images[start : start + size].to(parameter))
+            if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
             for layer in reversed(range(len(record))):
-                result[done : done + len(batch), layer] = record.pop()
-            done += len(batch)
+                result[start : start + size, layer] = record.pop()
     return result if layers is None else result[:, [sorted(set(layers)).index(layer) for layer in layers]]
 
 
@@ -304,4 +304,4 @@ REMEDIES = (
     'load with attn_implementation="sdpa". A layer of your own: call F.scaled_dot_product_attention, or take '
     "need_weights like nn.MultiheadAttention. Convolutions have none, windows (Swin) none over all the picture"
 )
-_KEYS = ("in_proj_weight", "qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn")  # what makes keys in other layers
+_KEYS = {"in_proj_weight", "qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn"}  # what makes keys in other layers

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from . import facts
+from .attention import attention_weights
 from .data import ImageData, Loader, augment, check_fit, load_data, normalise, pixels_of
 from .datasets import DATA_SETS
 from .errors import check_range, check_sizes, printable, unknown
@@ -244,6 +245,7 @@ def visualize_attention(
         return batch.to(**facts.place(model))
 
     facts.try_once(model, prepared(chosen[:1]), len(named))
+    attention_weights(model, prepared(chosen[:1]), query=0)  # an error before a folder is made
     names = [f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"}) for i in chosen.tolist()]
     folder = out_dir("runs/attention", out)
     with replacing(folder) as new:

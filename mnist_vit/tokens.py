@@ -12,19 +12,18 @@ PATCHES = slice(1, None)  # patch (row, column) is token 1 + row * n_w + column
 
 
 def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
-    """Rows and columns of the patches among so many tokens: a square of them after the class token.
+    """Rows and columns of the patches among so many tokens: a square of them, after the class token.
 
-    With the size of the picture, in pixels, those of other models: any number of tokens before the patches (class
-    token, distillation token, registers) or none, a picture that is no square. The patches are the smallest squares
-    that cut it without a rest into no more patches than tokens.
+    With the picture's size in pixels, of any model: the smallest square patches that cut the picture into no more
+    patches than tokens. What is left, none or some, stands before them: class token, distillation token, registers.
     """
     side = math.isqrt(max(tokens - 1, 0))
-    sizes = (size for size in range(1, height + 1) if height % size == width % size == 0)
+    sizes = [size for size in range(1, height + 1) if height % size == width % size == 0]
     grids = [(height // size, width // size) for size in sizes] or [(side, side)] * (side**2 == tokens - 1)
-    for n_h, n_w in grids:
-        if n_h * n_w <= tokens:
-            return n_h, n_w
-    raise ValueError(f"need 1 + a square number of tokens, got {tokens}: for others give grid=(rows, columns)")
+    fitting = [(n_h, n_w) for n_h, n_w in grids if n_h * n_w <= tokens]
+    if not fitting:
+        raise ValueError(f"need 1 + a square number of tokens, got {tokens}: for others give grid=(rows, columns)")
+    return fitting[0]
 
 
 @torch.no_grad()

@@ -123,7 +123,7 @@ TABLE: dict[str, list[Case]] = {
         (lambda: mnist_vit.attention_weights(vit(), IMAGES / 0), ValueError, "images hold nan or infinite numbers"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, query=17), IndexError, "query must be 0 to 16, got 17"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, batch_size=0), ValueError, "batch_size must be a whole number"),
-        (lambda: mnist_vit.attention_weights(nn.Flatten(), IMAGES), ValueError, "Flatten was called, but only 0 of at least 1 attention"),
+        (lambda: mnist_vit.attention_weights(nn.Flatten(), IMAGES), ValueError, "Flatten was called, and 0 attention layers"),
         (lambda: mnist_vit.attention_weights("vit_mnist", IMAGES), TypeError, "model must be a model (nn.Module), got str"),
         (lambda: mnist_vit.attention_weights(fast.speed_up(vit()), IMAGES), ValueError, "give the plain model"),
         (lambda: mnist_vit.attention_weights(vit(), torch.zeros(1, 1, 32, 32)), AssertionError, "must be 28 pixels high"),
@@ -245,7 +245,7 @@ TABLE: dict[str, list[Case]] = {
     ],
     "visualize_attention": [
         (lambda: recipes.visualize_attention(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),
-        (lambda: recipes.visualize_attention(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "only 0 of at least 1"),
+        (lambda: recipes.visualize_attention(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "and 0 attention layers"),
     ],
     "predict": [
         (lambda: recipes.predict("none.png"), DataError, "none.png cannot be read as a picture (No such file"),
