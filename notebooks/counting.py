@@ -94,7 +94,7 @@ def with_minutes(text: str, counts: dict[str, Count], stem: str = "") -> str:
     if stem:
         text = TIME.sub(counts[stem].time, text)
         text = HEADING.sub(lambda found: f"{found[1]} ({STARS[len(found[2])]} minutes)", text)
-    return re.sub(r"(?m)^\| \[[^]]*\]\((?:notebooks/)?(\w+)\.ipynb\) \|.*$", lambda row: _row(row, counts), text)
+    return re.sub(r"(?m)^\| \[[^]]*\]\((?:notebooks/)?(\w+)\.ipynb\)[^|]*\|.*$", lambda row: _row(row, counts), text)
 
 
 def _row(row: re.Match[str], counts: dict[str, Count]) -> str:

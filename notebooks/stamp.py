@@ -1,7 +1,8 @@
-"""Write the repository's address into setup cells and badges, the README's too: ``python notebooks/stamp.py``.
+"""Write the course's address into setup cells and badges, the README's too: ``python notebooks/stamp.py``.
 
-The address stands in one place, ``[project.urls]`` of ``pyproject.toml``. Until the project has a home it is one that
-nobody can register, because account names have no dots; the setup cell then says what to do instead.
+The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in ``pyproject.toml``. While it is
+empty, there are no badges, since they would lead nowhere, and the setup cell installs a wheel that lies beside the
+notebook.
 """
 
 import re
@@ -11,62 +12,78 @@ from pathlib import Path
 import nbformat
 
 HERE = Path(__file__).resolve().parent
-BADGE = "https://colab.research.google.com/github/{owner_and_name}/blob/main/notebooks/{stem}.ipynb"
-BADGE_ANYWHERE = re.compile(r"https://colab\.research\.google\.com/github/[^\s)]+")
+PICTURE = "https://colab.research.google.com/assets/colab-badge.svg"
+BADGE = "[![Open in Colab]({picture})](https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb)"
+BADGES = re.compile(r"\s*\[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")
 SETUP = """# @title Setup: installs the course in Colab; does nothing where it is installed
 import importlib.util
+import os
 import sys
+from pathlib import Path
 
-SOURCE = "git+{repository}"
+HOME = "{home}"
 DRIVE = ""  # @param {{type: "string"}}
-if importlib.util.find_spec("mnist_vit") is None:
-    if "no.home.yet" in SOURCE:
-        raise SystemExit("mnist_vit is not installed: run the first command of its README")
-    %pip install -q "mnist-vit @ {{SOURCE}}"
-    importlib.invalidate_caches()
-    if importlib.util.find_spec("mnist_vit") is None:
-        raise SystemExit("mnist_vit could not be installed: is there a network?")
+if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
+    wheels = sorted(Path().glob("mnist_vit-*.whl"), key=os.path.getmtime)  # uploaded; the newest is last
+    source = wheels[-1] if wheels else f"mnist-vit @ git+{{HOME}}"
+    if wheels or HOME:
+        %pip install -q "{{source}}"
+        importlib.invalidate_caches()
+if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
+    from IPython.core.error import UsageError
+
+    raise UsageError(
+        "the course is not installed. In Colab, upload its wheel, mnist_vit-VERSION-py3-none-any.whl, beside this "
+        "notebook (https://colab.research.google.com/notebooks/io.ipynb shows how) and run this cell again; installing "
+        f"needs a network. Elsewhere, run the first command of the course's README {{HOME}}".strip()
+    )
 if "google.colab" in sys.modules:  # where my_vit.py is kept: DRIVE names a folder of yours
     from mnist_vit import check
 
     check.colab(DRIVE)"""
 
 
-def repository() -> str:
-    """The one address, from ``pyproject.toml``."""
-    return tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+def home() -> str:
+    """The one address, from ``pyproject.toml``; empty while there is none."""
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    return project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
+
+
+def badge(stem: str, address: str) -> str:
+    """What opens a notebook in Colab; empty where the course has no address."""
+    repository = address.removeprefix("https://github.com/")
+    return BADGE.format(picture=PICTURE, repository=repository, stem=stem) if address else ""
 
 
 def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
-    """Write an address into one notebook: its badge and the source of its setup cell."""
-    badge = BADGE.format(owner_and_name=address.removeprefix("https://github.com/"), stem=stem)
+    """Write an address into one notebook: a badge below its title, and its setup cell."""
+    title, _, text = BADGES.sub("", notebook.cells[0].source).partition("\n")
+    notebook.cells[0].source = "\n\n".join(filter(None, [title, badge(stem, address), text.strip()]))
     for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = BADGE_ANYWHERE.sub(badge, cell.source)
-        elif "setup" in cell.metadata.get("tags", []):
-            cell.source = SETUP.format(repository=address)
+        if "setup" in cell.metadata.get("tags", []):
+            cell.source = SETUP.format(home=address)
             cell.metadata.update(jupyter={"source_hidden": True}, cellView="form")
 
 
 def stamp_readme(text: str, address: str) -> str:
-    """The README with an address in its badges; each keeps its notebook."""
+    """The README with a badge behind the name of each notebook in its table, or without badges."""
 
-    def badge(found: re.Match[str]) -> str:
-        return BADGE.format(owner_and_name=address.removeprefix("https://github.com/"), stem=Path(found[0]).stem)
+    def with_badge(row: re.Match[str]) -> str:
+        return " ".join(filter(None, [row[0], badge(row[1], address)]))
 
-    return BADGE_ANYWHERE.sub(badge, text)
+    return re.sub(r"^\| \[[^]]*\]\(notebooks/(\w+)\.ipynb\)", with_badge, BADGES.sub("", text), flags=re.MULTILINE)
 
 
 def main() -> None:
     """Stamp the README and all notebooks."""
-    address = repository()
+    address = home()
     readme = HERE.parent / "README.md"
     readme.write_text(stamp_readme(readme.read_text(encoding="utf-8"), address), encoding="utf-8")
     for path in sorted(HERE.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         stamp(notebook, path.stem, address)
         nbformat.write(notebook, path)
-        print(f"{path.name}: {address}")
+        print(f"{path.name}: {address or 'no address yet, no badge'}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Each notebook alone, as in Colab: ``pytest -m colab``; ``-k 02_attention`` for one.
 
 A fresh environment holds what Colab's own has of what the course uses (IPython and ipykernel of the versions that stand
-there), and neither this package nor torchinfo and mlxtend. A notebook is copied into an empty folder, stamped with the
-address of a wheel made here, and run from top to bottom; its setup cell installs the course. What pip brought is taken
-away again before the next one.
+there), and neither this package nor torchinfo and mlxtend. A notebook is copied into an empty folder, with a wheel made
+here beside it, and run from top to bottom; its setup cell installs the wheel. What pip brought is taken away again
+before the next one.
 
 The environment is made in ``runs/colab/`` once, in minutes and some 6 GB; ``MNIST_VIT_COLAB`` names another one.
 """
@@ -11,6 +11,7 @@ The environment is made in ``runs/colab/`` once, in minutes and some 6 GB; ``MNI
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,12 +60,12 @@ def colab() -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a wheel made here."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel made here."""
     folder = tmp_path_factory.mktemp("wheel")
     pip(Path(sys.executable), "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
     (built,) = folder.glob("*.whl")
-    return built.as_uri()
+    return built
 
 
 def run(notebook: nbformat.NotebookNode, python: Path, folder: Path) -> None:
@@ -92,17 +93,17 @@ def run(notebook: nbformat.NotebookNode, python: Path, folder: Path) -> None:
 
 @pytest.mark.colab
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
-def test_runs_alone(path: Path, colab: Path, wheel: str, tmp_path: Path) -> None:
+def test_runs_alone(path: Path, colab: Path, wheel: Path, tmp_path: Path) -> None:
     before = installed(colab)
     assert not NOT_THERE & set(before), f"{colab} is not like Colab's: it has {NOT_THERE & set(before)}"
     folder = tmp_path / "alone" / "content"
     folder.mkdir(parents=True)
+    shutil.copy(wheel, folder)
     notebook = nbformat.read(path, as_version=4)
-    stamp.stamp(notebook, path.stem, wheel)
+    stamp.stamp(notebook, path.stem, "")
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in cells:
         cell.outputs, cell.execution_count = [], None
-        cell.source = cell.source.replace("git+file:", "file:")  # a wheel's file, and no repository
     try:
         run(notebook, colab, folder)
         now = installed(colab)
@@ -159,7 +160,7 @@ def in_colab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list]
 
 def setup(drive: str = "") -> None:
     """Run the setup cell."""
-    text = stamp.SETUP.format(repository="https://example.org").replace('DRIVE = ""', f"DRIVE = {drive!r}")
+    text = stamp.SETUP.format(home="https://example.org").replace('DRIVE = ""', f"DRIVE = {drive!r}")
     exec(re.sub(r"^ +%pip.*$", "    pass", text, flags=re.MULTILINE), {})
 
 

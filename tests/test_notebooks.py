@@ -1,14 +1,17 @@
 """The form of the notebooks: order, links, setup cell, exercises, outputs for every machine; the learner's copy."""
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 import torch
 from helpers import NOTEBOOKS, ROOT, code_cells, from_file, notebooks, read, tagged, tags, tree
+from IPython.core.error import UsageError
 from nbformat import NotebookNode
 
 from mnist_vit import check, course, files
@@ -105,7 +108,8 @@ def test_local_links_lead_somewhere(path: Path) -> None:
     found = links(text(path))
     assert [address for _, address in found if dead(address, path)] == []
     assert [address for _, address in found if address.startswith("http:")] == []
-    assert [address for picture, address in found if picture] == [BADGE], "no picture is pasted in, or fetched"
+    badges = [BADGE] if stamp.home() else []
+    assert [address for picture, address in found if picture] == badges, "no picture is pasted in, or fetched"
     for gone in ("glossary.md#nothing", "gone.md", "../README.md", "#nowhere"):
         assert dead(gone, path)
 
@@ -122,46 +126,57 @@ def test_terms_of_the_glossary_can_be_linked() -> None:
 @each_notebook
 def test_badge_and_setup_cell_are_as_stamped(path: Path) -> None:
     stored, stamped = nbformat.read(path, as_version=4), nbformat.read(path, as_version=4)
-    stamp.stamp(stamped, path.stem, stamp.repository())
+    stamp.stamp(stamped, path.stem, stamp.home())
     assert stamped == stored, "python notebooks/stamp.py"
-    (setup,) = (cell.source for cell in code_cells(path) if "setup" in tags(cell))
-    assert setup == stamp.SETUP.format(repository=stamp.repository())
-    home = stamp.repository().removeprefix("https://github.com/")
-    badge = f"https://colab.research.google.com/github/{home}/blob/main/notebooks/{path.name}"
-    assert [address for _, address in links(text(path)) if "colab.research" in address and address != BADGE] == [badge]
     stamp.stamp(stamped, path.stem, ELSEWHERE)
-    assert home not in "".join(cell.source for cell in stamped.cells), "the address stands where it is not stamped"
+    (badge,) = [address for _, address in links(stamped.cells[0].source) if "colab.research" in address[:26]][1:]
+    assert badge == f"https://colab.research.google.com/github/some-one/some-course/blob/main/notebooks/{path.name}"
+    assert stamped.cells[0].source.startswith(f"# {path.stem[:2]} · ")
+    stamp.stamp(stamped, path.stem, "")
+    assert "colab" not in stamped.cells[0].source, "without a home a badge would lead nowhere"
+    assert "some-one" not in "".join(cell.source for cell in stamped.cells)
 
 
 def test_the_readmes_badges_are_stamped_too() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert stamp.stamp_readme(readme, stamp.repository()) == readme, "python notebooks/stamp.py"
+    assert stamp.stamp_readme(readme, stamp.home()) == readme, "python notebooks/stamp.py"
     elsewhere = stamp.stamp_readme(readme, ELSEWHERE)
     for path in notebooks():
         assert f"/github/some-one/some-course/blob/main/notebooks/{path.name})" in elsewhere
-    owner = stamp.repository().removeprefix("https://github.com/").split("/")[0]
-    assert owner == "no.home.yet" or re.fullmatch(r"[A-Za-z0-9-]+", owner), "a home, or nobody else's"
+    counts = {path.stem: counting.count(path) for path in notebooks()}
+    assert counting.with_minutes(elsewhere, counts) == elsewhere, "the table's minutes can still be renewed"
+    assert stamp.stamp_readme(elsewhere, "") == stamp.stamp_readme(readme, "")
+    assert "Open in Colab" not in stamp.stamp_readme(elsewhere, "")
 
 
-def test_setup_cell_does_nothing_where_the_package_is_and_else_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("spec", [None, SimpleNamespace(origin=None)], ids=["nothing", "a folder of that name"])
+@pytest.mark.parametrize("home", ["", ELSEWHERE], ids=["no home", "a home"])
+@pytest.mark.parametrize("wheels", [[], ["mnist_vit-1.1.0-py3-none-any.whl", "mnist_vit-1.0.0-py3-none-any.whl"]])
+def test_setup_cell_installs_the_wheel_beside_it_else_from_home_else_says_what_to_do(
+    wheels: list[str], home: str, spec: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ran: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(wheels):  # the one uploaded last counts
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (number, number))
+    asked: list[str] = []
+    source = stamp.SETUP.format(home=home).replace('%pip install -q "{source}"', "asked.append(str(source))")
+    found = SimpleNamespace(origin="mnist_vit/__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found if asked else spec)
+    if wheels or home:
+        exec(compile(source, "setup", "exec"), {"asked": asked})
+        assert asked == [wheels[-1] if wheels else f"mnist-vit @ git+{ELSEWHERE}"]
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)  # as if pip had no network
+    with pytest.raises(UsageError, match="not installed") as told:
+        exec(compile(source, "setup", "exec"), {"asked": asked})
+    assert "upload its wheel" in str(told.value)
+    assert "https://" in str(told.value)
+    assert str(told.value).endswith(home or "README")
 
-    def run(address: str, instead: str = "ran.append(SOURCE)") -> None:
-        source = stamp.SETUP.format(repository=address).replace('%pip install -q "mnist-vit @ {SOURCE}"', instead)
-        exec(compile(source, "setup", "exec"), {"ran": ran})
 
-    run(ELSEWHERE)
-    assert ran == []
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: ran or None)
-    run(ELSEWHERE)
-    assert ran == [f"git+{ELSEWHERE}"]
-    ran.clear()
-    with pytest.raises(SystemExit, match="not installed: run the first command"):
-        run("https://github.com/no.home.yet/mnist-vit")
-    with pytest.raises(SystemExit, match="could not be installed: is there a network"):
-        run(ELSEWHERE, instead="pass  # as pip does without a network: it only prints")
+def test_setup_cell_does_nothing_where_the_package_is() -> None:
+    source = stamp.SETUP.format(home=ELSEWHERE)
+    exec(compile(source.replace("%pip", "raise SystemExit  # %pip"), "setup", "exec"), {})
 
 
 # ------------------------------------------------------------------------------------------ exercises and outputs

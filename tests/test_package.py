@@ -1,5 +1,6 @@
 """The package as others get it: sdist and wheel in an empty folder, version, citation, types."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -25,15 +26,25 @@ def run(*words: str, cwd: Path = ROOT, **extra: str) -> str:
     return done.stdout
 
 
-def test_an_sdist_gives_the_same_wheel_which_works_in_an_empty_folder(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"  # only what git would hand out
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the clone, only what git would hand out."""
+    return shutil.copytree(ROOT, tmp_path_factory.mktemp("tree") / "clone", ignore=shutil.ignore_patterns(
         ".git", ".venv", "runs", "data", "dist", "build", "__pycache__", "*_cache", ".ipynb_checkpoints"))  # fmt: skip
-    tools = str(tmp_path / "tools")
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the build tool."""
+    folder = str(tmp_path_factory.mktemp("tools"))
     try:
-        run(sys.executable, "-m", "pip", "install", "-q", "--target", tools, *PYPROJECT["build-system"]["requires"])
+        run(sys.executable, "-m", "pip", "install", "-q", "--target", folder, *PYPROJECT["build-system"]["requires"])
     except AssertionError:
         pytest.skip("the build tool, hatchling, could not be fetched: no package index")
+    return folder
+
+
+def test_an_sdist_gives_the_same_wheel_which_works_in_an_empty_folder(tree: Path, tools: str, tmp_path: Path) -> None:
     run(sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path / "dist"), cwd=tree, PYTHONPATH=tools)
     (sdist,), (wheel,) = (tmp_path / "dist").glob("*.tar.gz"), (tmp_path / "dist").glob("*.whl")
     with tarfile.open(sdist) as archive:
@@ -49,6 +60,8 @@ def test_an_sdist_gives_the_same_wheel_which_works_in_an_empty_folder(tmp_path: 
     installed = {str(path.relative_to(site)) for path in (site / "mnist_vit").rglob("*") if path.is_file()}
     assert inside == {name for name in installed if "__pycache__" not in name}
     assert "mnist_vit/py.typed" in inside
+    shipped = {name for name in inside if name.startswith("mnist_vit/shipped/") and name.endswith(".py")}
+    assert {Path(name).parent.name for name in shipped} == {"solutions"}, "tools of those who write notebooks"
 
     empty.mkdir()
     env = {"PYTHONPATH": str(site), "MNIST_VIT_DATA": "", "MNIST_VIT_OUT": ""}
@@ -58,6 +71,36 @@ def test_an_sdist_gives_the_same_wheel_which_works_in_an_empty_folder(tmp_path: 
     run(*command, "notebooks", "mine", cwd=empty, **env)
     assert {path.name for path in notebooks()} < {path.name for path in (empty / "mine").iterdir()}
     assert [path.name for path in empty.iterdir()] == ["mine"]
+
+
+def test_an_editable_install_leaves_nothing_behind_when_the_clone_is_gone(
+    tree: Path, tools: str, tmp_path: Path
+) -> None:
+    """Else a folder called mnist_vit stays where Python looks, and an import of the course fails half way."""
+    build = "import hatchling.build as build, sys; print(build.build_editable(sys.argv[1]))"
+    wheel = tmp_path / run(sys.executable, "-c", build, str(tmp_path), cwd=tree, PYTHONPATH=tools).split()[-1]
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+        names = archive.namelist()
+    assert [name for name in names if ".dist-info/" not in name] == ["_mnist_vit.pth"]
+    assert (tmp_path / "site" / "_mnist_vit.pth").read_text().strip() == str(tree)
+
+
+@pytest.mark.parametrize("home", ["", "https://github.com/some-one/some-course"])
+def test_every_link_of_the_wheels_page_leads_somewhere(home: str, tree: Path, tools: str) -> None:
+    """With the address, where there is one; else there is no link to a file, and none to an address made up."""
+    hook = "import json, hatch_build, pathlib, sys; meta = {}; page = hatch_build.Page('.', {'home': sys.argv[1]}); "
+    code = hook + "page.update(meta); print(json.dumps(meta))"
+    meta = json.loads(run(sys.executable, "-c", code, home, cwd=tree, PYTHONPATH=tools))
+    links = re.findall(r"\]\(([^)\s]+)\)", meta["readme"]["text"])
+    assert all(link.startswith(("https://", "#")) for link in links), links
+    files = [link for link in links if home and link.startswith(f"{home}/")]
+    assert len(files) > 10 if home else meta["urls"] == {}
+    for link in files:
+        kind, branch, file = link.removeprefix(f"{home}/").split("/", 2)
+        assert (ROOT / file.partition("#")[0]).exists(), link
+        assert (kind, branch) == ("raw" if file.endswith(".png") else "blob", "main")
+    assert home or "github.com" not in "".join(links)
 
 
 def test_version_and_citation_agree(capsys: pytest.CaptureFixture[str]) -> None:
