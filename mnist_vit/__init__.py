@@ -1,16 +1,35 @@
 """Learn Vision Transformers by building one: torchvision's, to the last bit, on handwritten digits.
 
 ``mnist_vit.train(model)``, ``mnist_vit.evaluate(model)`` and ``mnist_vit.visualize_attention(model)`` take the model
-you built and the weights it holds; ``load_model("vit_mnist")`` gives one that has been trained.
+you built and the weights it holds; ``load_model("vit_mnist")`` returns a trained one; ``attention_weights`` takes any
+Vision Transformer. ``mnist_vit.check`` holds the checks of the exercises.
 """
 
-from .attention import attention_weights, record_attention
-from .model import MLP, Encoder, EncoderBlock, MLPBlock, MultiHeadAttention, VisionTransformer, vit_mnist
-from .recipes import evaluate, predict, train, visualize_attention
-from .weights import load_model, load_weights, save_weights
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors; Python imports each name on first use, so that the command line's help needs no torch
+    from .attention import attention_weights, record_attention
+    from .model import MLP, Encoder, EncoderBlock, MLPBlock, MultiHeadAttention, VisionTransformer, vit_mnist
+    from .recipes import evaluate, predict, train, visualize_attention
+    from .weights import load_model, load_weights, save_weights
 
 __version__ = "1.0.0"
 
 __all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "attention_weights",
            "evaluate", "load_model", "load_weights", "predict", "record_attention", "save_weights", "train",
            "visualize_attention", "vit_mnist"]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    modules = ("model", "attention", "weights", "recipes") if name in __all__ else ()
+    for module in (importlib.import_module(f".{module}", __name__) for module in modules):
+        if name in module.__all__:
+            return globals().setdefault(name, getattr(module, name))
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f".{name}", __name__)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "check"]

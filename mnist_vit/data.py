@@ -166,10 +166,13 @@ def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) ->
     """Raise DataError where a Vision Transformer does not take these images or, if labelled, not as many classes."""
     size, channels = pixels_of(model, None, None)
     needed = (channels, size, size, getattr(model, "num_classes", None) if labelled else None)
-    names = ("channels", "pixels in a column", "pixels in a row", "classes")
+    names = ("channels" if data.images.shape[1] > 1 else "channel", "pixels in a column", "pixels in a row", "classes")
     for name, has, needs in zip(names, (*data.images.shape[1:], len(data.classes)), needed, strict=True):
         if isinstance(needs, int) and has != needs:
-            raise DataError(f"{data.name}: {has} {name}, the model needs {needs}")
+            fits = [key for key, known in DATA_SETS.items() if len(known.mean) == channels and "channel" in name]
+            fits = [getattr(model, "about", {}).get("data", {}).get("source", "").rpartition("/")[0], *fits[::-1]]
+            instead = f'. Give data that fits, such as data="{next(filter(None, fits))}"' if any(fits) else ""
+            raise DataError(f"{data.name}: {has} {name}, the model needs {needs}{instead}")
 
 
 def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -53,49 +53,50 @@ class Page(type(Path())):  # type: ignore[misc]
 def train(
     model: nn.Module | str, data: str | Path | ImageData = "auto", *, weights: str | Path | None = None,
     sizes: str = "vit_mnist", epochs: int = 10, batch_size: int = 64, learning_rate: float = 3e-3,
-    weight_decay: float = 0.1, average: float = 0.999, optimizer: str = "adamw", label_smoothing: float = 0.0,
-    degrees: float = 10.0, scale: float = 0.1, shift: float = 1.0, flip: bool = False,
-    shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0,
-    keep_patches: int | None = None, full_epochs: int | None = None, position_start: str | None = None, seed: int = 0,
+    weight_decay: float = 0.1, average: float = 0.999, optimizer: Literal["adamw", "muon"] = "adamw",
+    label_smoothing: float = 0.0, degrees: float = 10.0, scale: float = 0.1, shift: float = 1.0, flip: bool = False,
+    shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0, keep_patches: int | None = None,
+    full_epochs: int | None = None, position_start: Literal["sincos"] | None = None, seed: int = 0,
     run_dir: str | Path | None = None, checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False,
     save: str | Path | None = None, root: str | Path | None = None, device: str | None = None,
 ) -> History:  # fmt: skip
-    """Train a model and keep the run in a folder.
+    """Train a model and write checkpoints, curves and the final weights to a folder.
 
     Args:
-        model: any model from images to logits, trained where it is; or a name: vit_mnist, vit_mnist_p4, vit_mnist_p7,
-            vit_cifar10; or a .py file with a class MyVisionTransformer, such as my_vit.py.
-        data: a data set, or a folder of images; auto is mnist where it is available, else embedded.
-        weights: load these first: a shipped name or a file; otherwise training goes on from what the model holds.
-        sizes: the model whose sizes the class of a .py file is built with.
+        model: a new model by name; or a .py file with a class MyVisionTransformer, such as my_vit.py; in Python also
+            any nn.Module from images to logits, which is trained on the device it is on.
+        data: a data set, or a folder of images; auto is mnist if available, else embedded.
+        weights: load these weights first, by shipped name or file; default: train the model as it is.
+        sizes: build the class of a .py file in the sizes of this model.
         epochs: passes over the training images.
         batch_size: images in a batch, over all processes together.
-        learning_rate: the largest one, after the warm-up.
-        weight_decay: of the matrices.
-        average: weight average, share of the old weights kept at each step.
-        optimizer: adamw, or muon for the matrices of the encoder, with AdamW for the rest.
+        learning_rate: the largest learning rate, reached after the warm-up.
+        weight_decay: weight decay of all weight matrices.
+        average: decay of the exponential moving average (EMA) of the weights, per step.
+        optimizer: adamw for all parameters; or muon for the matrices of the encoder, with adamw for the rest.
         label_smoothing: share of each label that is spread over all classes.
-        degrees: augmentation: turn by up to this much either way.
-        scale: augmentation: stretch or shrink by up to this share.
-        shift: augmentation: move by up to this many pixels.
-        flip: augmentation: mirror every second image (not for digits).
-        shear: augmentation: slant by up to this share.
-        elastic: augmentation: bend the picture; its points move by about this many pixels.
+        degrees: augmentation: rotate by up to this angle, in degrees.
+        scale: augmentation: enlarge or shrink by up to this share.
+        shift: augmentation: translate by up to this many pixels.
+        flip: augmentation: mirror half of the images left to right (not for digits).
+        shear: augmentation: shear by up to this share.
+        elastic: augmentation: elastic distortion; points move by about this many pixels.
         colour: augmentation: change brightness, contrast and saturation by up to this share.
-        keep_patches: patches used of each image in training, those with ink first; all of them in the last epochs.
-        full_epochs: how many of the last epochs use all patches; default: a quarter of them.
-        position_start: sincos starts the position embedding as sines and cosines; left out keeps the model's.
-        seed: of everything random.
-        run_dir: folder of the run; left out makes a new one under runs/.
-        checkpoint_every: epochs between two checkpoints.
-        resume: go on from the checkpoint in run_dir; the result is that of a run never stopped.
-        tensorboard: write curves for tensorboard --logdir into run_dir.
-        save: also write the final weights to this .pth file; shipped weights are replaced only if it names one.
-        root: where the data lies; default: MNIST_VIT_DATA, else data/.
-        device: where a model given by name is built; default: GPU if available.
+        keep_patches: patches of each image used in training, those with ink first; the last epochs use all.
+        full_epochs: number of last epochs that use all patches; default: a quarter of the epochs.
+        position_start: initialise the position embedding with sines and cosines; default: torchvision's random values.
+        seed: random seed of start values, order, augmentation and dropout.
+        run_dir: folder of the run; default: a new one in runs/.
+        checkpoint_every: epochs between checkpoints.
+        resume: continue from the checkpoint in the run's folder; the result equals that of an uninterrupted run.
+        tensorboard: write curves for tensorboard to the run's folder.
+        save: also write the final weights to this .pth file; shipped weights change only if this names them.
+        root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
+        device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name only.
 
-    Returns one dict per epoch, see ``training.fit``. The model then holds the averaged weights. What the call needs is
-    checked before the first epoch. ``model.about`` says from then on what it was trained on.
+    Returns:
+        One dict per epoch, see ``training.fit``. The model then holds the averaged weights, and ``model.about`` says
+        what it was trained on. All arguments are checked before the first epoch.
     """
     settings = {key: value for key, value in locals().items() if key not in PLACES}
     settings["weights"] = None if weights is None else str(weights)
@@ -108,7 +109,7 @@ def train(
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
     save = None if save is None else weights_path(save)
     if resume and run_dir is None:
-        raise ValueError("resume=True (--resume) needs run_dir (--run-dir), the folder of the run to go on with")
+        raise ValueError("resume=True needs run_dir, the folder of the run to continue")
     rank, world_size = facts.start_processes()
     main = rank == 0
     built, name = model if isinstance(model, str) else "", type(model).__name__
@@ -171,22 +172,25 @@ def train(
 
 def evaluate(
     model: nn.Module | str = "vit_mnist", data: str | Path | ImageData = "embedded", *,
-    weights: str | Path | None = None, split: str | None = None, batch_size: int = 250, record: bool = False,
-    root: str | Path | None = None, device: str | None = None,
+    weights: str | Path | None = None, split: Literal["all", "train", "validation", "test"] | None = None,
+    batch_size: int = 250, record: bool = False, root: str | Path | None = None, device: str | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Classify images with a model, print accuracy and confusion matrix, and return all that was found.
+    """Classify images with a model; print accuracy and confusion matrix.
 
     Args:
-        model: any model from images to logits, used where it is; or weights by name or file; or a my_vit.py.
+        model: weights by shipped name or file; or a my_vit.py; in Python also any nn.Module from images to logits.
         data: a data set, or a folder of images.
-        weights: load these into the model first: a shipped name or a file. Or what it was loaded from, to know its
-            preparation and classes: a torchvision enum such as ViT_B_16_Weights.IMAGENET1K_V1.
-        split: which part; default: all embedded digits or images of a folder, but the validation part alone if the
-            model was trained on others of them; and the validation part of everything else.
-        batch_size: images in a forward pass; the result does not depend on it.
-        record: write the accuracy into the .json beside the weights.
-        root: where the data lies; default: MNIST_VIT_DATA, else data/.
-        device: where a model given by name is put; default: GPU if available.
+        weights: load these weights into the model first, by shipped name or file; in Python also the torchvision enum
+            that the model was loaded from, such as ViT_B_16_Weights.IMAGENET1K_V1, for its preparation and classes.
+        split: part of the data; default: images that the model was not trained on, all of them for the embedded digits
+            and a folder, else the validation split.
+        batch_size: images in a forward pass; does not change the result.
+        record: write the accuracy to the .json beside the weights.
+        root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
+        device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name only.
+
+    Returns:
+        Labels, predictions, probabilities and confusion matrix.
     """
     check_sizes(batch_size=batch_size)
     file = weights if isinstance(weights, str | Path) else model if isinstance(model, str | Path) else None
@@ -217,10 +221,10 @@ def visualize_attention(
     classes: Sequence[str] | None = None, split: str | None = None, per_class: int = 2, batch_size: int = 50,
     out: str | Path | None = None, root: str | Path | None = None, device: str | None = None,
 ) -> Page:  # fmt: skip
-    """Write the attention maps of some images of each class, and a page to browse them, whose path is returned.
+    """Write the attention maps of some images of each class, and a page to browse them.
 
     Args, beside those of ``evaluate``:
-        model: a Vision Transformer, used where it is; or weights by name or file; or a my_vit.py.
+        model: weights by shipped name or file; or a my_vit.py; in Python also any Vision Transformer.
         data: a data set, or a folder of images, which need no classes.
         transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
             preparation is not known.
@@ -267,12 +271,14 @@ def predict(
 ) -> Tensor:  # fmt: skip
     """Classify one picture file: print the five likeliest classes and write its attention maps.
 
-    A drawn digit is brought into MNIST's form first: white on black, 20 pixels large, in the middle of 28. Returns the
-    probability of each class, (k,).
+    A drawn digit is first brought into MNIST's form: white on black, 20 pixels large, centred in 28.
 
     Args, beside those of ``visualize_attention``:
         picture: an image file.
         out: the folder for the maps; default: runs/predictions/.
+
+    Returns:
+        The probability of each class, (k,).
     """
     model, about = facts.get_ready(model, weights, device, classes)
     opened, data = open_picture(picture), about.get("data", {})

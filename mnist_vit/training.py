@@ -89,8 +89,8 @@ def fit(
                 "label_smoothing": label_smoothing, "seed": seed, **(config or {})}  # fmt: skip
     settings = json.loads(json.dumps(settings | {"epochs": epochs}))  # as they will be read
     if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
-        raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out resume "
-                         "(--resume) to start a new one there")  # fmt: skip
+        raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out "
+                         "resume=True to start a new one there")  # fmt: skip
 
     steps = epochs * len(train_loader)
     optimizers = make_optimizers(model, optimizer, learning_rate, weight_decay)
@@ -101,7 +101,7 @@ def fit(
     with locked(folder) if folder is not None and main else nullcontext(), eval_mode(model):
         if folder is not None and _checkpoint(folder):
             if not resume:
-                raise ValueError(f"{folder} already holds a run: resume=True (--resume) goes on with it, or name "
+                raise ValueError(f"{folder} already holds a run: continue it with resume=True, or name "
                                  "another folder")  # fmt: skip
             history = _resume(folder, state, settings, main)
         elif resume and main:

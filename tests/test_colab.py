@@ -161,7 +161,7 @@ def in_colab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list]
 def setup(drive: str = "") -> None:
     """Run the setup cell."""
     text = stamp.SETUP.format(home="https://example.org").replace('DRIVE = ""', f"DRIVE = {drive!r}")
-    exec(re.sub(r"^ +%pip.*$", "    pass", text, flags=re.MULTILINE), {})
+    exec(re.sub(r"^( +)%pip.*$", r"\1pass", text, flags=re.MULTILINE), {})
 
 
 def answer(folder: Path) -> object:

@@ -1,9 +1,12 @@
 """The command line: the recipes' keywords, readable help, no traceback for a user's mistake."""
 
+import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,10 @@ from PIL import Image
 
 import mnist_vit
 from mnist_vit import __version__, recipes
-from mnist_vit.__main__ import COMMANDS, IN_PYTHON_ONLY, _parser, main
+from mnist_vit.__main__ import COMMANDS, IN_PYTHON_ONLY, _parser, _spoken, function, main
 from mnist_vit.data import load_embedded
+from mnist_vit.datasets import DATA_SETS
+from mnist_vit.optimizers import make_optimizers
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -22,7 +27,7 @@ def test_help_tells_every_keyword_and_its_default(name: str, capsys: pytest.Capt
         main([name, "--help"])
     assert stopped.value.code == 0
     text = capsys.readouterr().out
-    for key, parameter in inspect.signature(COMMANDS[name]).parameters.items():
+    for key, parameter in inspect.signature(function(name)).parameters.items():
         assert key in IN_PYTHON_ONLY or key.replace("_", "-") in text or key in text
         if isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):
             assert f"(default {parameter.default})" in " ".join(text.split())
@@ -33,6 +38,65 @@ def test_defaults_are_the_recipes() -> None:
     for key, parameter in inspect.signature(recipes.train).parameters.items():
         if parameter.default is not inspect.Parameter.empty:
             assert options[key] == parameter.default, key
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_speaks_the_command_line_and_lists_what_may_be_chosen(name: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    keys = inspect.signature(function(name)).parameters
+    assert not [key for key in keys if "_" in key and key in text], "batch_size is Python's name of --batch-size"
+    assert not re.search(r"``|nn\.Module|\bnone\b|left out|used where it is", text, re.IGNORECASE), text
+    for key, known in {"data": DATA_SETS, "sizes": recipes.MODELS, "model": recipes.MODELS}.items():
+        assert key not in keys or all(choice in text for choice in known), key
+    for key in {"optimizer", "position_start", "split"} & keys.keys():
+        assert all(choice in text for choice in CLOSED[key]), key
+
+
+CLOSED = {
+    "optimizer": ("adamw", "muon"),
+    "position_start": ("sincos",),
+    "split": ("all", "train", "validation", "test"),
+}
+
+
+def test_choices_are_what_the_library_takes() -> None:
+    options = {key: tuple(typing.get_args(typing.get_args(hint)[0]) or typing.get_args(hint))
+               for key, hint in typing.get_type_hints(recipes.train).items() if key in CLOSED}  # fmt: skip
+    assert options == {key: CLOSED[key] for key in options}
+    assert {split for known in DATA_SETS.values() for split in known.splits} == set(CLOSED["split"])
+    for kind in CLOSED["optimizer"]:
+        assert make_optimizers(recipes.MODELS["vit_mnist_p7"](), kind, 1e-3, 0.1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS), ["trian"], ["train", "--optimizer", "x"]],
+)
+def test_help_and_typing_errors_do_not_wait_for_torch(words: list[str]) -> None:
+    """Torch alone takes longer to import than a reader waits for a help text."""
+    code = (
+        "import sys\nfrom mnist_vit.__main__ import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+    )
+    code += "print(sorted({'torch', 'numpy', 'tqdm', 'PIL', 'IPython'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_the_library_calls_by_keyword_the_command_line_calls_by_option() -> None:
+    keys = ("batch_size", "data", "run_dir", "resume", "epochs")
+    said = {
+        "batch_size must be 1": "--batch-size must be 1",
+        'try data="cifar10", or batch_size=3': "try --data cifar10, or --batch-size 3",
+        "continue with resume=True.": "continue with --resume.",
+        "the data of 3 epochs": "the data of 3 epochs",
+        "epochs must be more": "--epochs must be more",
+        "/tmp/my-run_dir/data is a folder": "/tmp/my-run_dir/data is a folder",
+    }
+    assert {words: _spoken(words, keys) for words in said} == said
 
 
 def test_options_get_their_types() -> None:
@@ -119,6 +183,29 @@ def test_as_a_module() -> None:
     command = [sys.executable, "-m", "mnist_vit", "--version"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"mnist-vit {__version__}"
+
+
+def test_names_are_there_to_be_found_and_only_they() -> None:
+    """What Tab shows after ``mnist_vit.``; each is imported on first use, and a module is found by its name too."""
+    code = "import sys, mnist_vit\nassert 'torch' not in sys.modules\nprint(*dir(mnist_vit))\n"
+    code += (
+        "print(mnist_vit.train.__doc__.splitlines()[0], mnist_vit.data.load_embedded.__name__, mnist_vit.check.hint)\n"
+    )
+    code += "print([hasattr(mnist_vit, name) for name in ('nothing', '_nothing', '__wrapped__')])"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    names, _, none = done.stdout.splitlines()
+    assert set(names.split()) == {*mnist_vit.__all__, "check", "__version__"}
+    assert none == "[False, False, False]"
+
+
+def test_type_hints_and_names_agree() -> None:
+    """Editors and mypy see the imports for them; Python takes the names from the same modules."""
+    tree = ast.parse(Path(mnist_vit.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    told = {alias.name: node.module for node in block.body for alias in node.names}
+    assert sorted(told) == sorted(mnist_vit.__all__)
+    for name, module in told.items():
+        assert getattr(mnist_vit, name) is getattr(getattr(mnist_vit, module), name)
 
 
 def test_star_import_gives_the_public_names() -> None:

@@ -190,7 +190,7 @@ def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, 
     with pytest.raises(KeyboardInterrupt):
         toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in FIRST}
-    with pytest.raises(ValueError, match=r"already holds a run: resume=True \(--resume\) goes on with it, or name an"):
+    with pytest.raises(ValueError, match=r"already holds a run: continue it with resume=True, or name an"):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
     assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     again = toy_model(seed=9)
@@ -216,7 +216,7 @@ def test_digits_seen_before_the_stop_are_not_called_held_out(tmp_path: Path, mon
     with pytest.raises(KeyboardInterrupt):
         recipes.train(model, toy_data(), run_dir=tmp_path)
     assert model.about["trained_on"] == ["toy"]
-    with pytest.raises(ValueError, match=r"resume=True \(--resume\) needs run_dir \(--run-dir\)"):
+    with pytest.raises(ValueError, match="resume=True needs run_dir"):
         recipes.train(model, toy_data(), resume=True)
     with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
         toy_fit(model, resume=True)
