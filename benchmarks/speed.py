@@ -4,10 +4,10 @@
     python benchmarks/speed.py model attention  # these sections only; the others keep their stored figures
 
 Sections: model (training step and evaluation against torchvision's class, and how far the machine's limit is),
-attention (maps against a plain forward), data (the loader against DataLoader and transforms.v2), startup (import),
-course (each notebook's outputs compared, on all cores), gpu (seconds to 99 %, where there is one). One thread, unless
-said otherwise. Results go to benchmarks/results/speed.json, and as a page to speed.md beside it. Two runs of the same
-code differ by up to 10 % on a shared machine: look at lowest and highest too.
+attention (maps against a plain forward), data (the loader against DataLoader and transforms.v2), course (each
+notebook's outputs compared, on all cores), gpu (seconds to 99 %, where there is one). One thread, unless said
+otherwise. Results go to benchmarks/results/speed.json, and as a page to speed.md beside it. Two runs of the same code
+differ by up to 10 % on a shared machine: look at lowest and highest too.
 """
 
 import argparse
@@ -294,19 +294,6 @@ def data(rounds: int, tiny: bool) -> Figure:
     return {"figures": figures}
 
 
-# ---- start-up ----
-
-
-def startup(rounds: int, tiny: bool) -> Figure:
-    """``import mnist_vit`` against ``import torch``, each in a fresh process."""
-
-    def run(name: str) -> None:
-        subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
-
-    measured = measure.compare(partial(run, "mnist_vit"), partial(run, "torch"), rounds, time.perf_counter)
-    return {"figures": [figure("import", "import mnist_vit / import torch", measured)]}
-
-
 # ---- the course itself ----
 
 
@@ -351,7 +338,7 @@ def gpu(rounds: int, tiny: bool) -> Figure:
     return {"figures": [], "recipe": recipe, "seconds_to_99": seconds, "history": history}
 
 
-SECTIONS = {"model": model, "attention": attention, "data": data, "startup": startup, "course": course, "gpu": gpu}
+SECTIONS = {"model": model, "attention": attention, "data": data, "course": course, "gpu": gpu}
 
 
 def page(results: Figure) -> str:

@@ -1,0 +1,78 @@
+"""Settings of the site: ``python -m sphinx -c docs . runs/site`` builds it from the notebooks' stored outputs, offline.
+
+Nothing is executed. The source folder is the whole clone, so that links between notebooks and texts hold as they are.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parent.parent
+
+project = "mnist_vit"
+html_title = "mnist_vit"
+project_copyright = "the authors of the mnist_vit course, MIT licence"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+include_patterns = ["docs/*.md", "notebooks/*.ipynb", "notebooks/glossary.md"]
+root_doc = "docs/index"
+suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
+
+nb_execution_mode = "off"  # the stored outputs are shown
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = True
+
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+
+html_theme = "furo"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_math_renderer = "mathml"
+
+
+def adapt(_: Sphinx, name: str, content: list[str]) -> None:
+    """A page as the site shows it: no setup cell, collapsed code closed, links to the live page and to folders."""
+    if name.startswith("notebooks/") and content[0].startswith("{"):
+        notebook = json.loads(content[0])
+        notebook["cells"] = [cell for cell in notebook["cells"] if "setup" not in cell["metadata"].get("tags", [])]
+        for cell in notebook["cells"]:
+            if cell["metadata"].get("jupyter", {}).get("source_hidden"):
+                cell["metadata"].setdefault("tags", []).append("hide-input")
+        content[0] = json.dumps(notebook)
+
+
+def copy_live_page(app: Sphinx, error: Exception | None) -> None:
+    """The live page beside the site's own pages, and a first page that leads to them."""
+    if error is None and app.builder.name == "html":
+        shutil.copytree(ROOT / "attention", Path(app.outdir) / "attention", dirs_exist_ok=True)
+        lead = '<!doctype html><title>mnist_vit</title><meta http-equiv="refresh" content="0; url=docs/index.html">'
+        (Path(app.outdir) / "index.html").write_text(
+            lead + '<a href="docs/index.html">mnist_vit</a>\n', encoding="utf-8"
+        )
+
+
+def math(display: str) -> Any:
+    """What writes a formula as MathML, which browsers draw themselves, without a script from elsewhere."""
+
+    def visit(translator: Any, node: nodes.Element) -> None:
+        formula = re.sub(r"\\tag\{(.*?)\}", r"\\qquad (\1)", node.astext())
+        translator.body.append(convert(formula, display=display))
+        raise nodes.SkipNode
+
+    return visit, None
+
+
+def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", math("inline"), math("block"))
+    app.connect("source-read", adapt)
+    app.connect("build-finished", copy_live_page)
