@@ -38,11 +38,8 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
     others = [f"{seed['test']:.2%}" for number, seed in about.get("seeds", {}).items() if int(number) != about["seed"]]
     if others:
         numbers = " ".join(number for number in about["seeds"] if int(number) != about["seed"])
-        yield (
-            "– the same with other seeds",
-            f"{', '.join(others)} of the test images",
-            f"`python benchmarks/seeds.py {name} {numbers}`",
-        )
+        said = f"{' and '.join(others)} of the test images"
+        yield "– the same with other seeds", said, f"`python benchmarks/seeds.py {name} {numbers}`"
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ project = "mnist_vit"
 html_title = "mnist_vit"
 project_copyright = "the authors of the mnist_vit course, MIT licence"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-include_patterns = ["docs/*.md", "notebooks/*.ipynb", "notebooks/glossary.md"]
+include_patterns = ["docs/*.md", "notebooks/*.ipynb", "notebooks/glossary.md", "benchmarks/results/speed.md"]
 root_doc = "docs/index"
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
 
@@ -40,15 +40,38 @@ html_copy_source = False
 html_math_renderer = "mathml"
 
 
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
 def adapt(_: Sphinx, name: str, content: list[str]) -> None:
-    """A page as the site shows it: no setup cell, collapsed code closed, links to the live page and to folders."""
-    if name.startswith("notebooks/") and content[0].startswith("{"):
+    """A page as the site shows it: the README's first half is the first page; collapsed cells and links are adapted."""
+    folder = (ROOT / name).parent
+    if name == root_doc:
+        start = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Check everything")[0]
+        content[0] = re.sub(r"\]\((?!https?:|#)", "](../", start) + content[0]
+    if content[0].startswith("{"):  # a notebook
         notebook = json.loads(content[0])
         notebook["cells"] = [cell for cell in notebook["cells"] if "setup" not in cell["metadata"].get("tags", [])]
         for cell in notebook["cells"]:
             if cell["metadata"].get("jupyter", {}).get("source_hidden"):
                 cell["metadata"].setdefault("tags", []).append("hide-input")
         content[0] = json.dumps(notebook)
+
+    def link(found: re.Match[str]) -> str:
+        words, target, anchor = found.groups()
+        if target == "../README.md":
+            return f"[{words}](index.md{anchor or ''})"
+        return found[0] if (folder / target).is_file() else words  # a folder has no page
+
+    if name.startswith("docs/"):
+        content[0] = LINK.sub(link, content[0])
+
+
+def arguments(_: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """A docstring's "Args, beside those of ``evaluate``:" in the words that napoleon knows."""
+    for number, line in enumerate(lines):
+        if beside := re.fullmatch(r"Args, beside those of ``(\w+)``:", line):
+            lines[number : number + 1] = [f"Further arguments are those of :func:`mnist_vit.{beside[1]}`.", "", "Args:"]
 
 
 def copy_live_page(app: Sphinx, error: Exception | None) -> None:
@@ -75,4 +98,5 @@ def math(display: str) -> Any:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", math("inline"), math("block"))
     app.connect("source-read", adapt)
+    app.connect("autodoc-process-docstring", arguments, priority=100)  # before napoleon
     app.connect("build-finished", copy_live_page)
