@@ -30,9 +30,11 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = True
 
 autodoc_typehints = "signature"
+maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
@@ -55,6 +57,8 @@ def adapt(_: Sphinx, name: str, content: list[str]) -> None:
         for cell in notebook["cells"]:
             if cell["metadata"].get("jupyter", {}).get("source_hidden"):
                 cell["metadata"].setdefault("tags", []).append("hide-input")
+                title = "".join(cell["source"]).partition("\n")[0].removeprefix("# @title ")
+                cell["metadata"]["mystnb"] = {"code_prompt_show": title, "code_prompt_hide": title}
         content[0] = json.dumps(notebook)
 
     def link(found: re.Match[str]) -> str:
