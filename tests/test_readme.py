@@ -2,10 +2,10 @@
 
 import ast
 import base64
-import json
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,82 +14,70 @@ import yaml
 from helpers import ROOT, from_file, notebooks
 from PIL import Image
 
+import mnist_vit
 from mnist_vit import recipes
 from mnist_vit.__main__ import COMMANDS, _parser, main
 from mnist_vit.errors import DataError
 from mnist_vit.weights import read_json
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DIGITS = [name for name in recipes.MODELS if name != "vit_cifar10"]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def stored(path: str) -> dict[str, Any]:
-    """A file of results."""
-    return json.loads((ROOT / path).read_text(encoding="utf-8"))
 
 
 # ------------------------------------------------------------------------------------------------------- numbers
 
 
-@pytest.mark.parametrize("name", DIGITS)
-def test_the_table_of_weights_is_that_of_the_json(name: str) -> None:
-    about = read_json(name)
-    row = re.search(rf"^\| `{name}` \|(.*)\|$", README, re.MULTILINE).group(1)
-    low, high = about["metrics"]["test"]["interval"]
-    assert [cell.strip() for cell in row.split("|")] == [
-        f"{about['parameters']:,}",
-        str((28 // about["config"]["patch_size"]) ** 2),
-        f"{about['metrics']['embedded']['accuracy']:.2%}",
-        f"{about['metrics']['test']['accuracy']:.2%} ({low:.2%} to {high:.2%})",
-    ]
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script that writes the table, found as it finds its neighbour."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return from_file(ROOT / "benchmarks" / "figures.py")
+
+
+def test_the_figures_are_those_of_the_json_files(figures: ModuleType) -> None:
+    assert figures.block() in README, "python benchmarks/figures.py"
+    outside = figures.PLACE.sub("", README)
+    assert not re.findall(r"\d+\.\d+ ?%|\d[\d,.]* times|\b\d+ (?:minutes|seconds|s|MB|GB)\b", outside), (
+        "no second place"
+    )
+    assert f"A course in {len(notebooks())} Jupyter notebooks" in README
 
 
 @pytest.mark.parametrize("name", recipes.MODELS)
-def test_the_command_gives_the_stored_recipe_in_the_stored_time(name: str) -> None:
+def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it(
+    name: str, figures: ModuleType, tmp_path: Path
+) -> None:
     about = read_json(name)
-    assert f"- `{about['command']}`: {about['seconds'] / 60:.0f} minutes" in README
+    rows = [row for row in README.splitlines() if row.startswith(f"| `{name}`: {about['parameters']:,} parameters, ")]
+    assert len(rows) == 1
+    test = about["metrics"]["test"]
+    shares = [test["accuracy"], *test["interval"]]
+    assert all(f"{share:.2%}" in rows[0] or f"{share:.1%}" in rows[0] for share in shares)
+    assert f"{test['total']:,} test images" in rows[0]
+    training = f"| {about['seconds'] / 60:.0f} minutes | `{about['command']}` |"
+    assert training in README
     options = vars(_parser().parse_args(about["command"].split()[3:]))
     assert {key: options[key] for key in about["recipe"]} == about["recipe"]
     assert (options["model"], options["save"]) == (name, f"weights/{name}.pth")
     assert about["history"][-1]["epoch"] == about["recipe"]["epochs"]
 
 
-def test_every_percentage_and_ratio_was_measured_and_is_stored() -> None:
-    """Both ways: what is stored for the README stands there, and no other percentage or ratio does."""
-    percentages: set[str] = set()
-    for name in DIGITS:
-        metrics = read_json(name)["metrics"]
-        shares = (metrics["embedded"]["accuracy"], metrics["test"]["accuracy"], *metrics["test"]["interval"])
-        percentages |= {f"{share:.2%}" for share in shares}
-    colour = read_json("vit_cifar10")["metrics"]
-    shares = (colour["validation"]["accuracy"], colour["test"]["accuracy"], *colour["test"]["interval"])
-    percentages |= {f"{share:.1%}" for share in shares}
-    percentages |= {f"{seed['test']:.2%}" for seed in read_json("vit_mnist")["seeds"].values()}
-    race = stored("benchmarks/results/time_to_accuracy.json")
-    assert race["plain"]["passed"]
-    percentages |= {f"{race['ours']['accuracy']:.2%}", f"{race['goal']:.2%}"}
-    rivals = [stored(f"notebooks/results/{name}.json") for name in ("mlp", "cnn")]
-    percentages |= {f"{rival['metrics']['validation']['accuracy']:.2%}" for rival in rivals}
-    assert set(re.findall(r"\d+\.\d+%", README)) == percentages
-
-    ratio = {
-        row["name"]: row["ratio"]
-        for section in stored("benchmarks/results/speed.json").values()
-        for row in section["figures"]
-    }
-    names = ("readable, training step", "readable, evaluation", "fast, training step", "fast, evaluation")
-    ratios = {f"{ratio[f'{name}, batch 256']:.2f}" for name in names}
-    ratios |= {f"{stored('benchmarks/results/processes.json')['ratio']:.2f}", f"{int(ratio['images with 0 workers'])}"}
-    assert set(re.findall(r"(\d+(?:\.\d+)?) times", README)) == ratios
-
-    numbers = [*(rival["parameters"] for rival in rivals), read_json("vit_cifar10")["parameters"]]
-    numbers += [round(race[side]["cpu_seconds"]) for side in ("ours", "plain")]
-    missing = [number for number in numbers if f"{number:,}" not in README]
-    assert not missing
-    for rival, name in zip(rivals, ("mlp", "cnn"), strict=True):
-        assert f"{name} --epochs {rival['recipe']['epochs']}`" in README
-        assert re.search(rf"\b{round(rival['seconds'] / 60)}\b", README)
+def test_another_result_gives_another_table(
+    figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the table is made from the files; ``--check`` tells, and writes nothing."""
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    words = ["--check", "--readme", str(tmp_path / "README.md")]
+    with pytest.raises(SystemExit) as same:
+        figures.main(words)
+    monkeypatch.setattr(figures, "read_json", lambda name: read_json(name) | {"parameters": 1234})
+    with pytest.raises(SystemExit) as changed:
+        figures.main(words)
+    assert (same.value.code, bool(changed.value.code)) == (0, True)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README
+    figures.main(words[1:])
+    fresh = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert fresh.count("1,234 parameters") == len(recipes.MODELS)
 
 
 def test_the_picture_is_drawn_by_its_script(tmp_path: Path) -> None:
@@ -125,7 +113,9 @@ def test_the_tree_is_the_tree() -> None:
     assert modules <= listed
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/teaching.md", "docs/scaling.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/teaching.md", "docs/scaling.md", "docs/api.md", "docs/live.md"]
+)
 def test_links_and_files_named_are_there(name: str) -> None:
     path = ROOT / name
     text = path.read_text(encoding="utf-8")
@@ -152,21 +142,65 @@ def test_every_notebook_stands_in_the_table_with_its_minutes() -> None:
         assert re.search(r"about (\d+) minutes", path.read_text(encoding="utf-8")).group(1) == row.group(1), path.name
 
 
+def command(before: str) -> str:
+    """The one line of the first bash block after these words of the README."""
+    (line,) = README.split(before)[1].split("```bash\n")[1].split("\n```")[0].splitlines()
+    return line
+
+
+START, COPY = command("# mnist_vit"), command("-m mnist_vit demo\n```")
+CPU, TEST, SITE = (command(f"<!-- {kind} command -->") for kind in ("cpu", "test", "site"))
+
+
 def test_ci_runs_the_readmes_test_command() -> None:
-    command = README.split("<!-- test command -->")[1].split("```bash\n")[1].split("\n```")[0]
-    assert command.startswith("python3 -m venv .venv && ")
-    assert "\n" not in command
+    assert TEST.startswith("python3 -m venv .venv && ")
     assert "<!-- test command -->" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_python_examples_run() -> None:
+def test_github_actions_run_the_readmes_commands() -> None:
+    """Word for word; on Windows as the README says to write them."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    flows = {name: yaml.safe_load(text) for name, text in texts.items()}
+    run = {(flow, job): [step.get("run", "") for step in about["steps"]]
+           for flow, content in flows.items() for job, about in content["jobs"].items()}  # fmt: skip
+    copy = COPY.partition(" && ")[0]
+    assert [words for words in run["tests", "commands"] if words in (START, TEST)] == [START, TEST]
+    windows = [
+        words.replace("python3 ", "python ").replace(".venv/bin/", ".venv\\Scripts\\") for words in (START, TEST)
+    ]
+    assert windows == [words for words in run["tests", "windows"] if words in windows]
+    assert any(words.startswith(copy) for words in run["tests", "commands"])
+    assert any(words.startswith(copy.replace(".venv/bin/", ".venv\\Scripts\\")) for words in run["tests", "windows"])
+    assert CPU in run["tests", "cpu"]
+    assert SITE in run["site", "build"]
+    matrix = flows["tests"]["jobs"]["commands"]["strategy"]["matrix"]
+    lowest = re.search(r"[\d.]+", PYPROJECT["project"]["requires-python"]).group()
+    assert lowest in matrix["python"]
+    assert {row["versions"] for row in matrix["include"]} == {"oldest", "newest"}
+    assert {"ubuntu-latest", "macos-latest"} == set(matrix["os"])
+    for text in texts.values():
+        assert not re.search(r"secrets\.|pull_request_target", text)
+
+
+def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setenv("MNIST_VIT_OUT", str(tmp_path))
     first, *others = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in first.splitlines() if line]) <= 10
     torch.manual_seed(0)
     shown: dict[str, Any] = {}
     exec(first.replace("vit_b_16", "vit_b_32"), shown)  # the same, in a quarter of the time
     assert shown["weights"].shape == (2, 12, 12, 50, 50)
+    assert "confusion matrix" in capsys.readouterr().out
+    assert (tmp_path / "runs" / "attention" / "index.html").is_file()
     for example in others:
-        ast.parse(example)
+        for call in (node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Call)):
+            assert ast.unparse(call.func).removeprefix("mnist_vit.") in mnist_vit.__all__
+
+
+def test_the_first_screen_is_what_it_is_two_commands_code_and_a_picture() -> None:
+    kinds = re.findall(r"^(```\w+|!\[|## )", README, re.MULTILINE)
+    assert kinds[:5] == ["```bash", "```bash", "```python", "![", "## "]
+    assert README.index("## Use it") < README.index("## Figures") < README.index("## Where things are")
 
 
 def test_your_own_folder_of_images_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,10 +227,18 @@ def test_your_own_folder_of_images_end_to_end(tmp_path: Path, monkeypatch: pytes
 # --------------------------------------------------------------------------------------- dependencies and the house
 
 
-def test_dependencies_are_listed_once() -> None:
+def test_environment_yml_names_the_packages_of_pyproject() -> None:
     *conda, pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     assert conda == [f"python{PYPROJECT['project']['requires-python']},<3.14", "pip"]
-    assert pip == {"pip": ["-c constraints.txt", "-e .[course,test]"]}
+    constraints, *named, course = pip["pip"]
+    assert (constraints, course) == ("-c constraints.txt", "-e .")
+    assert named == [*PYPROJECT["project"]["dependencies"], *PYPROJECT["project"]["optional-dependencies"]["course"]]
+    assert {"torch", "torchvision", "torchinfo", "matplotlib", "jupyterlab", "nbval", "pillow"} <= {
+        re.match(r"[a-z-]+", one).group() for one in named
+    }
+
+
+def test_versions_that_were_tested_together_are_those_of_every_package() -> None:
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
     names = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
