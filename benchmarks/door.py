@@ -64,9 +64,9 @@ def install() -> dict[str, Any]:
     """Clone, run the README's first command without a cache of downloads, train a first model."""
     command = re.search(r"^python3 -m venv .* demo$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     with tempfile.TemporaryDirectory() as folder:
-        clone, cache = Path(folder) / "clone", Path(folder) / "cache"
+        clone, log = Path(folder) / "clone", Path(folder) / "pip.log"
         env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
-        env |= {"PIP_CACHE_DIR": str(cache), "MNIST_VIT_OUT": ""}
+        env |= {"PIP_CACHE_DIR": str(Path(folder) / "cache"), "PIP_LOG": str(log), "MNIST_VIT_OUT": ""}
         subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", clone], check=True)
         found: dict[str, Any] = {"clone": megabytes(clone)}
         start = time.perf_counter()
@@ -74,7 +74,9 @@ def install() -> dict[str, Any]:
         found["seconds_to_demo"] = round(time.perf_counter() - start)
         subprocess.run([clone / ".venv/bin/python", *FIRST.split()], check=True, cwd=folder, env=env)
         found["seconds_to_model"] = round(time.perf_counter() - start)
-        found |= {"download": megabytes(cache), "venv": megabytes(clone / ".venv")}
+        sizes = re.findall(r"Downloading .*\(([\d.]+) ([kM])B\)", log.read_text(encoding="utf-8"))
+        found["download"] = round(sum(float(size) / (1000 if unit == "k" else 1) for size, unit in sizes))
+        found["venv"] = megabytes(clone / ".venv")
         found["venv_cpu"] = found["venv"] - megabytes(clone / ".venv", GPU)
     return found
 
