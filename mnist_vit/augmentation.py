@@ -1,4 +1,4 @@
-"""Random changes of the pictures of a batch, all at once, on its device, so that a model sees more than there is."""
+"""Random changes of all images in a batch at once, on its device."""
 
 import math
 
@@ -15,15 +15,15 @@ def augment(
     images: Tensor, generator: torch.Generator, degrees: float = 0.0, scale: float = 0.0, shift: float = 0.0,
     flip: bool = False, shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Turn, stretch and shift every image of a batch a little, each in its own way.
+    """Rotate, scale, translate, shear and distort every image of a batch by random amounts.
 
     Args:
-        images, generator: float, (n, c, h, w), around which is 0; and random numbers, on the CPU.
-        degrees, scale, shift, shear: turn, stretch (0.1 for 10 %), move (in pixels) and slant (0.1 for 10 %) by up to
-            this much either way.
-        flip: mirror every second image, left and right.
-        elastic: bend: each point of the picture moves on its own, like its neighbours, by about this many pixels.
-        colour: brightness, contrast and saturation change by up to this share either way.
+        images: float, (n, c, h, w); pixels from outside are 0.
+        generator: random numbers, on the CPU.
+        degrees, scale, shift, shear: largest rotation, scaling (0.1 for 10 %), translation in pixels, and shear.
+        flip: mirror half of the images left to right.
+        elastic: elastic distortion: mean displacement of a point, in pixels.
+        colour: largest relative change of brightness, contrast and saturation.
     """
     if images.dim() != 4 or not images.is_floating_point():
         raise ValueError(f"images must be floats (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
@@ -37,9 +37,9 @@ def augment(
     top, bottom = (cos * mirror, slant * cos - sin), (sin * mirror, slant * sin + cos)
     rows = [*top, dx * 2 * shift / width, *bottom, dy * 2 * shift / height]
     theta = torch.stack(rows).view(2, 3, n, 1, 1).to(images.device, non_blocking=True)
-    x = torch.linspace(-1, 1, width, device=images.device) * (width - 1) / width  # the pixels' middles
+    x = torch.linspace(-1, 1, width, device=images.device) * (width - 1) / width  # centres of the pixels
     y = torch.linspace(-1, 1, height, device=images.device).view(-1, 1) * (height - 1) / height
-    grid = torch.stack([a * x + b * y + c for a, b, c in theta])  # what F.affine_grid gives, sooner
+    grid = torch.stack([a * x + b * y + c for a, b, c in theta])  # equals F.affine_grid, faster
     if elastic:
         grid = grid + _bend(n, height, width, elastic, generator).to(images.device, non_blocking=True)
     images = F.grid_sample(images, grid.permute(1, 2, 3, 0), align_corners=False)
@@ -55,9 +55,9 @@ def augment(
 
 
 def _bend(n: int, height: int, width: int, size: float, generator: torch.Generator, points: int = 6) -> Tensor:
-    """Random shifts that change slowly from pixel to pixel: (2, n, height, width), ``size`` pixels on average.
+    """Smooth random displacements, (2, n, height, width), in grid_sample's unit; ``size`` is their mean in pixels.
 
-    Independent shifts at points x points places, and between them a mean weighted by Gaussians. In grid_sample's unit.
+    Independent displacements on a grid of points x points, interpolated with Gaussian weights.
     """
     places = torch.linspace(0, 1, points)
     weights = []

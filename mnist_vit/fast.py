@@ -1,11 +1,9 @@
-"""The same logits and gradients as the plain model, sooner: what nobody reads is not computed.
+"""A faster forward pass with the same logits and gradients.
 
-1. One matrix product makes queries, keys and values, and ``F.scaled_dot_product_attention`` uses them as they lie.
-2. The head reads one token of the last block. So that block computes the query, the projections, the second norm and
-   the MLP of the class token only, and for one query no token needs a key or a value of its own (``_attend_once``).
-3. While training, patches may be left out (``keep_patches``): blank paper teaches little and costs as much as ink. A
-   blank patch that is kept is attended to as if it were as many as it stands for, so that the model learns what it
-   will see in evaluation, where all are there.
+1. One matrix product computes queries, keys and values, used by ``F.scaled_dot_product_attention`` without a copy.
+2. The class head uses one token of the last block, so that block computes only that token (``_attend_once``).
+3. In training, ``keep_patches`` skips most blank patches. A bias on the scores weights each blank patch that is kept by
+   the number of blank patches it stands for, as in evaluation, which uses all patches.
 """
 
 import math
@@ -19,13 +17,10 @@ from .tokens import CLASS_TOKEN, PATCHES
 
 
 class FastVisionTransformer(nn.Module):
-    """Wraps a ``VisionTransformer``, ours or torchvision's, and shares its parameters.
+    """Wraps a ``VisionTransformer``, ours or torchvision's, and shares its parameters and state_dict.
 
-    The state_dict is the model's own: training the wrapper trains the model. Logits and gradients are equal to the
-    plain model's within 1e-5 x max(1, largest logit), except while training with ``keep_patches``.
-
-    ``keep_patches`` says how many patches of each picture to use while training: those with ink first, the rest drawn
-    at random; None uses all. Evaluation always uses all.
+    Logits and gradients equal the model's within 1e-5 x max(1, largest logit), except in training with
+    ``keep_patches``, the number of patches of each image to use, those with ink first; None uses all.
 
     Shape: (n, c, h, w) -> (n, num_classes).
     """
@@ -65,12 +60,12 @@ class FastVisionTransformer(nn.Module):
         return self.heads(x)
 
     def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
-        """Those with ink first, then a random choice of the blank ones, the same places in the whole batch.
+        """Choose patches with ink first, then random blank ones, at the same places in the whole batch.
 
-        With the patches chosen, (n, keep_patches, hidden_dim), goes what is added to the score of each token, class
-        token first, (n, 1, 1, 1 + keep_patches): the logarithm of how many of its kind, ink or blank, it stands for.
+        Returns the patches, (n, keep_patches, hidden_dim), and a bias for the score of each token, class token first,
+        (n, 1, 1, 1 + keep_patches): the logarithm of how many patches of its kind, ink or blank, it stands for.
         """
-        # (n, c, h, w) -> (n, n_h * n_w): a patch has ink where its largest and smallest pixels differ, rounding aside
+        # (n, c, h, w) -> (n, n_h * n_w): a patch has ink if its largest and smallest pixels differ, up to rounding
         p = self.patch_size
         spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
         has_ink = (spread.amax(dim=1).flatten(1) > 1e-3).float()
@@ -83,11 +78,10 @@ class FastVisionTransformer(nn.Module):
 
 
 def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
-    """The fast path for a model that it knows to compute the same; any other model as it is.
+    """Wrap an unchanged Vision Transformer of this package or torchvision; return any other model as it is.
 
-    Known are Vision Transformers of this package and of torchvision, unchanged: no other class in the encoder, no
-    other forward or kind of attention (its tokens in another dimension, no biases), no hook that wants to be called.
-    ValueError: ``keep_patches`` is asked for, and the model is not known.
+    Unchanged: no other class in the encoder, no other forward or form of attention, no hooks. Raises ValueError if
+    ``keep_patches`` is given for another model.
     """
     known = type(model).__name__ == "VisionTransformer" and all(_is_known(module) for module in model.modules())
     if known and all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers):
@@ -105,7 +99,7 @@ def _is_known(module: nn.Module) -> bool:
 
 
 def _attend(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
-    """Self-attention with packed projections, ``bias`` added to the scores: (n, s, width) -> the same."""
+    """Self-attention with packed projections; ``bias`` is added to the scores: (n, s, width) -> the same."""
     n, s, width = x.shape
     heads = attention.num_heads
     # (n, s, 3 * width) -> three times (n, heads, s, head_dim), all of them views
@@ -118,11 +112,11 @@ def _attend(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _attend_once(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
-    """Self-attention in which the class token alone asks: (n, s, width) -> (n, 1, width).
+    """Self-attention with the class token as the only query: (n, s, width) -> (n, 1, width).
 
-    A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k. The last term is the same for every token, so softmax takes
-    it out again. What a head brings is the sum of a (W_v x + b_v) over the tokens, which is W_v (sum of a x) and b_v as
-    often as the weights a sum to: once, or with dropout a little more or less.
+    A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k; softmax cancels the last term, equal for all tokens. The
+    output of a head is the sum of a (W_v x + b_v) over the tokens: W_v (sum of a x) + (sum of a) b_v, where the weights
+    a sum to 1, except with dropout.
     """
     width, heads = x.shape[2], attention.num_heads
     w_q, w_k, w_v = attention.in_proj_weight.view(3, heads, width // heads, width)
@@ -138,7 +132,7 @@ def _attend_once(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor
 
 
 def _apply_block(block: nn.Module, x: Tensor, bias: Tensor | None, attend: Callable[..., Tensor] = _attend) -> Tensor:
-    """An encoder block for the tokens that ask: (n, s, hidden_dim) -> (n, s or 1, hidden_dim)."""
+    """An encoder block for the query tokens: (n, s, hidden_dim) -> (n, s or 1, hidden_dim)."""
     y = attend(block.self_attention, block.ln_1(x), bias)
     x = x[:, : y.shape[1]] + block.dropout(y)
     return x + block.mlp(block.ln_2(x))

@@ -1,4 +1,4 @@
-"""Where files are found, and how they are written."""
+"""Finding and writing files."""
 
 import json
 import os
@@ -14,22 +14,22 @@ CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else 
 
 
 def shipped(kind: str) -> Path:
-    """The folder of what comes with the course: "weights", "notebooks" or "attention"."""
+    """The folder of shipped "weights", "notebooks" or "attention" maps."""
     return CHECKOUT / kind if CHECKOUT else PACKAGE / "shipped" / kind
 
 
 def data_dir(given: str | Path | None = None) -> Path:
-    """Where the data lies: the folder given, else MNIST_VIT_DATA, else data/ in the checkout or the current folder."""
+    """The folder of the data sets: ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder."""
     return Path(given or os.environ.get("MNIST_VIT_DATA") or (CHECKOUT or Path.cwd()) / "data").expanduser()
 
 
 def out_dir(kind: str, given: str | Path | None = None) -> Path:
-    """Where results go: the folder given, else ``kind`` under MNIST_VIT_OUT, else under the current folder."""
+    """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder."""
     return Path(given or Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd()) / kind).expanduser()
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print at once; a full log or a reader that has gone costs the words, never the work."""
+    """Print and flush; a full disk or a closed pipe is ignored."""
     with suppress(OSError, ValueError):
         print(text, file=file or sys.stdout, flush=True)
 
@@ -38,22 +38,22 @@ PARTS = ".mnist_vit-*.part"
 
 
 def part_beside(path: Path) -> Path:
-    """A name, beside ``path``, for what is not yet whole; no thread, process or machine makes the same one twice."""
+    """A unique name beside ``path`` for a file that is not yet complete."""
     return path.with_name(PARTS.replace("*", os.urandom(12).hex()))
 
 
 @contextmanager
 def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
-    """Keep all others out of a folder, which is made if it is missing; a lock ends with its process, a killed one too.
+    """Lock a folder, which is created if missing, until the ``with`` block or the process ends.
 
-    Yields whether there is a lock: some network drives know none. Raises BlockingIOError if another process or thread
-    has it, still after ``wait`` seconds.
+    Yields False if the file system has no locks. Raises BlockingIOError if another process or thread keeps the lock for
+    ``wait`` seconds.
     """
     make_folder(folder)
     last = time.monotonic() + wait
     while (handle := _lock(folder)) == TAKEN:
         if time.monotonic() >= last:
-            raise BlockingIOError(f"another run is writing to {folder} right now: wait for it, or name another folder")
+            raise BlockingIOError(f"another run is writing to {folder}: wait for it, or name another folder")
         time.sleep(0.02)
     try:
         yield handle is not None
@@ -66,10 +66,10 @@ TAKEN = -1
 
 
 def _lock(folder: Path) -> int | None:
-    """The handle of a lock; TAKEN, or None where there are no locks."""
+    """The handle of a lock, TAKEN, or None if the file system has no locks."""
     handle = None
     try:
-        if os.name == "nt":  # the file is gone when its handle is
+        if os.name == "nt":  # the file is deleted when its handle is closed
             return os.open(folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0))
         import fcntl
 
@@ -83,7 +83,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those it lies in; OSError, in a sentence, where that cannot be."""
+    """Create a folder and its parents; OSError with a message for users if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -91,16 +91,15 @@ def make_folder(folder: Path) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> OSError:
-    return OSError(f"{path} could not be written ({error.strerror or error}); what was there before is whole. Make "
-                   "room there, or name another place that can be written to")  # fmt: skip
+    return OSError(f"{path} could not be written ({error.strerror or error}); the old file is unchanged. Free disk "
+                   "space, or name a folder that you can write to")  # fmt: skip
 
 
 def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Path | None = None) -> Path:
-    """Write a file so that a crash leaves either the old file or the new one, never half of one.
+    """Write a file so that a crash leaves either the old or the new one; missing folders are created.
 
-    Missing folders are made; ``write`` is given an open binary file. The old file gets the name ``before``, if there is
-    one; a crash just then leaves it under this name only. OSError: the disk is full, the folder is read-only, ...;
-    nothing half written is left behind.
+    ``write`` gets an open binary file. The old file is first renamed to ``before``, if given. Raises OSError if the
+    disk is full or the folder is read-only; no partial file remains.
     """
     path = Path(path)
     part = part_beside(path)
@@ -114,7 +113,7 @@ def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Pat
             os.replace(path, before)
         os.replace(part, path)
     except (OSError, RuntimeError) as error:
-        reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides a full disk so
+        reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides a full disk
         if not isinstance(reason, OSError):
             raise
         raise _not_written(path, reason) from error
@@ -126,7 +125,7 @@ def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Pat
 
 
 def sync_names(folder: Path) -> None:
-    """Let the names in a folder, too, survive a power cut, where the system can do that."""
+    """Flush the entries of a folder to disk, if the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -136,32 +135,32 @@ def sync_names(folder: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write text, atomically, as UTF-8 with plain line ends."""
+    """Write text atomically, as UTF-8 with line feeds."""
     return write_atomic(path, lambda file: file.write(text.encode()))
 
 
 def write_json(path: str | Path, content: Any) -> Path:
-    """Write JSON, atomically, indented so that a person can read it; ValueError for nan, which JSON does not know."""
+    """Write indented JSON atomically; ValueError for NaN, which JSON cannot represent."""
     return write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool = False) -> Path:
-    """Copy the notebooks of the course, so that working through them leaves the originals as they are.
+    """Copy the notebooks of the course to a folder of yours.
 
     Args:
-        folder: where to; nothing that is there is overwritten.
-        with_outputs: with the stored results, which answer each "Before you run it".
-        update: replace an older copy, which goes to a folder with the date beside it; my_vit.py is left alone.
+        folder: the folder to copy to; existing files are not overwritten.
+        with_outputs: keep the stored outputs, which answer each "Before you run it".
+        update: move an older copy to a folder named after the date, then copy; my_vit.py is kept.
     """
     source, target = shipped("notebooks"), Path(folder).expanduser()
     patterns = ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py")
     files = sorted(file for pattern in patterns for file in source.glob(pattern))
     if not files:
-        raise ValueError(f"the notebooks of the course are not in {source}: install mnist_vit again")
+        raise ValueError(f"the notebooks are missing from {source}: reinstall mnist_vit")
     before = target / time.strftime("before-%Y%m%d-%H%M%S")
     for taken in filter(Path.exists, [target / file.relative_to(source) for file in files]):
         if not update:
-            raise ValueError(f"{taken} is there already, and may hold your work: name another folder, or say update")
+            raise ValueError(f"{taken} exists and may contain your work: name another folder, or set update=True")
         make_folder((before / taken.relative_to(target)).parent)
         os.replace(taken, before / taken.relative_to(target))
     for file in files:

@@ -1,4 +1,4 @@
-"""A Vision Transformer of one's own: the class ``MyVisionTransformer`` of a Python file, such as ``my_vit.py``."""
+"""Loads the class ``MyVisionTransformer`` from a Python file, such as ``my_vit.py``."""
 
 import runpy
 import traceback
@@ -13,10 +13,10 @@ CLASS = "MyVisionTransformer"
 
 
 def own_class(file: str | Path) -> type[nn.Module]:
-    """The class in a file, which is run as an import would; WeightsError if that cannot be."""
+    """Run a file, as an import does, and return its class; WeightsError if that fails."""
     path = Path(file).expanduser()
     if not path.is_file():
-        raise WeightsError(f"there is no file {path}: the checks of the course write it")
+        raise WeightsError(f"there is no file {path}: the checks of the exercises write it")
     try:
         found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
     except (Exception, SystemExit) as error:  # whatever is in the file
@@ -29,7 +29,7 @@ def own_class(file: str | Path) -> type[nn.Module]:
 
 
 def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
-    """The file's model in these sizes, which it is told where it forgot them; WeightsError if it takes others."""
+    """Build the file's model with these sizes, and set missing attributes; WeightsError if it fails."""
     sizes = {key: value for key, value in config.items() if (key, value) != ("pool", "token")}
     made: Any = own_class(file)
     try:
@@ -38,6 +38,6 @@ def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
         raise WeightsError(f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}") from error
     for key in (key for key in sizes if not hasattr(model, key)):
         setattr(model, key, sizes[key])
-    if made.__name__ == CLASS:  # else ours stands in
+    if made.__name__ == CLASS:  # else it is the package's class
         model.made_of = {"code": Path(file).name, "config": config}
     return model

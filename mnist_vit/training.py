@@ -1,4 +1,4 @@
-"""The optimisation loop: AdamW or Muon, warm-up and cosine, weight average, checkpoints and resume."""
+"""The optimisation loop: AdamW or Muon, warm-up and cosine, EMA of the weights, checkpoints and resume."""
 
 import copy
 import json
@@ -25,7 +25,7 @@ from .optimizers import make_optimizer, make_optimizers
 __all__ = ["accuracy_and_loss", "fit", "make_optimizer"]
 
 CHECKPOINT, PREVIOUS = "checkpoint.pth", "checkpoint_previous.pth"
-FREE = ("epochs", "checkpoint_every", "tensorboard")  # a run may go on with other values of these
+FREE = ("epochs", "checkpoint_every", "tensorboard")  # may differ when a run is resumed
 
 
 def fit(
@@ -35,62 +35,53 @@ def fit(
     before_epoch: Callable[[int], None] = lambda epoch: None, run_dir: str | Path | None = None,
     checkpoint_every: int = 1, resume: bool = False, tensorboard: bool = False, config: dict[str, Any] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
-    """Train ``model`` in place; at the end it holds the averaged weights.
+    """Train ``model`` in place; afterwards it holds the averaged weights, also after an error or Ctrl-C.
 
     Args:
-        model: on its device, float32 or float64; anything from images to logits.
-        train_loader: a ``data.Loader``, or what else has batches of (images, labels), ``len`` and ``set_epoch``.
-        validation_loader: the images that the accuracy after each epoch is measured on.
-        epochs: passes over the training images.
-        learning_rate: the largest one; it rises over the first ``warmup`` share of the steps, then falls as a cosine.
-        weight_decay: of matrices; biases, norms, the class token and the position embedding have none.
-        clip: largest length of the gradient.
-        average: weight average, ``average * old + (1 - average) * new`` after each step.
-        optimizer: "adamw", or "muon" for the matrices of the encoder and AdamW for the rest; see ``make_optimizers``.
-        label_smoothing: share of each label that is spread over all classes.
-        seed: of everything random in an epoch, together with its number.
+        model: any nn.Module from images to logits, float32 or float64, on its device.
+        train_loader: a ``data.Loader``, or any batches of (images, labels) with ``len`` and ``set_epoch``.
+        validation_loader: batches to evaluate on after each epoch.
+        learning_rate: the largest one, after linear warm-up over a share ``warmup`` of the steps; then cosine.
+        clip: largest norm of the gradient.
+        average: decay of the EMA of the weights: ``average * old + (1 - average) * new`` after each step.
         before_epoch: called with the number of each epoch, from 0, before it starts.
-        run_dir: folder for config.json, metrics.jsonl, the last two checkpoints and TensorBoard's files; None writes
-            nothing.
-        checkpoint_every: epochs between two checkpoints.
-        resume: go on from the last checkpoint in run_dir; the result is that of a run never stopped.
-        tensorboard: write curves for ``tensorboard --logdir``.
-        config: more about the run, such as the data; stored in config.json and compared when it is resumed.
+        run_dir: folder for config.json, metrics.jsonl, the last two checkpoints and TensorBoard's files, or None.
+        config: further settings, stored in config.json and compared when the run is resumed.
+        epochs, weight_decay, optimizer, label_smoothing, seed, checkpoint_every, resume, tensorboard: see
+            ``recipes.train``.
 
-    Returns one dict per epoch: epoch (from 1), loss and accuracy on the training batches as they passed,
-    validation_loss and validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
+    Returns:
+        One dict per epoch: epoch (from 1), loss and accuracy on the training batches, validation_loss and
+        validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
 
-    Raises ValueError where the loss is no longer a finite number, an argument is wrong, run_dir holds a run already, or
-    with resume none, or one with other settings; BlockingIOError where another run writes to run_dir; WeightsError
-    where the checkpoints are damaged or of another model. After Ctrl-C it first prints what can be gone on with.
+    Raises:
+        ValueError: the loss is not finite, an argument is invalid, or run_dir does not fit ``resume`` and the settings.
+        BlockingIOError: another run writes to run_dir. WeightsError: checkpoints are damaged or of another model.
 
-    However it ends, the model holds the averaged weights of the steps that were done, in the modes it was in. Where a
-    checkpoint cannot be written, or read, a warning says so, and the one before it stays, or is gone on from.
+    A checkpoint that cannot be written or read causes a warning; the one before it is kept and used. The same seed
+    gives bitwise equal weights on the same processor with the same versions and number of threads, except on a GPU.
+    Started by ``torchrun``, each process trains on its share of a batch, in DistributedDataParallel.
 
-    The same seed gives the same weights and history, to the last bit, on the same processor with the same versions and
-    number of threads. Elsewhere, and on a GPU from run to run, sums are in another order: results agree only roughly.
-
-    Source: AdamW (Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101); Muon: see there. ``torchrun``: each
-    process trains on its share of a batch, in PyTorch's DistributedDataParallel.
+    Source: Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101.
     """
     check_sizes(epochs=epochs, checkpoint_every=checkpoint_every)
     if run_dir is None and (resume or tensorboard):
         raise ValueError("resume=True and tensorboard=True need a run_dir, the folder of the run")
     kind = next(model.parameters()).dtype
     if kind not in (torch.float32, torch.float64):
-        raise ValueError(f"the model's parameters are {kind}, in which small steps are lost: train model.float() and "
+        raise ValueError(f"the model's parameters are {kind}, which loses small updates: train model.float() and "
                          "convert it afterwards")  # fmt: skip
     world = torch.distributed.is_available() and torch.distributed.is_initialized()
     parallel = nn.parallel.DistributedDataParallel(model) if world and torch.distributed.get_world_size() > 1 else model
-    main = not world or torch.distributed.get_rank() == 0  # it alone writes and prints
+    main = not world or torch.distributed.get_rank() == 0  # only this process writes and prints
     folder = None if run_dir is None else Path(run_dir)
     settings = {"batches": len(train_loader), "learning_rate": learning_rate, "weight_decay": weight_decay,
                 "warmup": warmup, "clip": clip, "average": average, "optimizer": optimizer,
                 "label_smoothing": label_smoothing, "seed": seed, **(config or {})}  # fmt: skip
     settings = json.loads(json.dumps(settings | {"epochs": epochs}))  # as they will be read
     if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
-        raise ValueError(f"there is no run to go on with in {folder}: name the folder of one, or leave out "
-                         "resume=True to start a new one there")  # fmt: skip
+        raise ValueError(f"there is no run to resume in {folder}: name the folder of a run, or omit resume=True "
+                         "to start a new one there")  # fmt: skip
 
     steps = epochs * len(train_loader)
     optimizers = make_optimizers(model, optimizer, learning_rate, weight_decay)
@@ -101,11 +92,11 @@ def fit(
     with locked(folder) if folder is not None and main else nullcontext(), eval_mode(model):
         if folder is not None and _checkpoint(folder):
             if not resume:
-                raise ValueError(f"{folder} already holds a run: continue it with resume=True, or name "
+                raise ValueError(f"{folder} already contains a run: continue it with resume=True, or name "
                                  "another folder")  # fmt: skip
             history = _resume(folder, state, settings, main)
         elif resume and main:
-            say(f"{folder} has no checkpoint yet: the run starts from its beginning")
+            say(f"{folder} has no checkpoint yet: the run starts from the beginning")
         if folder is not None and main:
             for part in filter(Path.is_file, folder.glob(PARTS)):  # of a run that was killed
                 part.unlink()
@@ -113,7 +104,7 @@ def fit(
             _save(folder, {}, history, None)
         writer = None
         if main and tensorboard:
-            from torch.utils.tensorboard import SummaryWriter  # which says it where TensorBoard is not installed
+            from torch.utils.tensorboard import SummaryWriter  # ImportError if it is not installed
 
             writer = SummaryWriter(str(folder))
         try:
@@ -136,11 +127,11 @@ def fit(
                        "learning_rate": learning_rate * schedule(last, steps, warmup),
                        "seconds": time.perf_counter() - start}  # fmt: skip
                 if not math.isfinite(loss + validation_loss):
-                    kept = f". {_checkpoint(folder)} still holds the epochs before" if _checkpoint(folder) else ""
+                    kept = f". {_checkpoint(folder)} contains the epochs before" if _checkpoint(folder) else ""
                     raise ValueError(f"epoch {epoch + 1}: the loss is {row['loss']}, the validation loss "
-                                     f"{validation_loss}, and such weights are of no use. Likely causes: learning_rate "
-                                     f"{learning_rate} is too large (try a tenth), or pixels that are nan or infinite. "
-                                     f"Begin again, with a new model{kept}")  # fmt: skip
+                                     f"{validation_loss}: training diverged. Likely causes: learning_rate "
+                                     f"{learning_rate} is too large (try a tenth), or pixels are NaN or infinite. "
+                                     f"Start again with a new model{kept}")  # fmt: skip
                 history.append(row)
                 if main and folder is not None:
                     due = (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs
@@ -150,9 +141,9 @@ def fit(
                         f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
         except KeyboardInterrupt:
             if main:
-                again = "There is no checkpoint: calling again starts a new run, from the weights that it is given"
+                again = "There is no checkpoint: calling again starts a new run"
                 if _checkpoint(folder):
-                    again = (f'To go on from the last checkpoint, call again with run_dir="{folder}", resume=True '
+                    again = (f'To resume from the last checkpoint, call again with run_dir="{folder}", resume=True '
                              f"(command line: --run-dir {folder} --resume)")  # fmt: skip
                 say(f"stopped after {len(history)} of {epochs} epochs. The model holds the averaged weights so far. "
                     f"{again}")  # fmt: skip
@@ -160,7 +151,7 @@ def fit(
         finally:
             model.load_state_dict(averaged.state_dict())
             if writer is not None:
-                with suppress(OSError):  # a full disk; it was told already
+                with suppress(OSError):  # a full disk, which was reported before
                     writer.close()
     return history
 
@@ -169,9 +160,9 @@ def _train_epoch(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], optimizers: dict[str, torch.optim.Optimizer],
     averaged: nn.Module, pace: list[tuple[float, float]], clip: float, label_smoothing: float,
 ) -> Tensor:  # fmt: skip
-    """One step per batch, each with its learning rate and share of the old average (``pace``).
+    """One step per batch, each with its learning rate and decay of the average (``pace``).
 
-    Returns loss times images, right predictions, images: (3,), on the device, so that no step waits for it.
+    Returns loss times images, correct predictions, images: (3,), on the device, so that no step waits for a copy.
     """
     model.train()
     parameter = next(model.parameters())
@@ -195,14 +186,14 @@ def _train_epoch(
 
 @torch.no_grad()
 def follow(averaged: nn.Module, model: nn.Module, average: float) -> None:
-    """Move the averaged weights as torch's AveragedModel does, without its counter, for which a GPU would wait."""
+    """Update the averaged weights as torch's AveragedModel does, without its counter, which a GPU would wait for."""
     get_ema_multi_avg_fn(average)(list(averaged.parameters()), list(model.parameters()), 0)
     for old, new in zip(averaged.buffers(), model.buffers(), strict=True):
         old.copy_(new)
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
-    """Share of the largest learning rate at a step: a straight line up, then half a cosine down to 0."""
+    """The learning rate at a step, relative to the largest: linear warm-up, then half a cosine down to 0."""
     rise = max(1, round(warmup * steps))
     if step < rise:
         return (step + 1) / rise
@@ -211,7 +202,7 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 @torch.no_grad()
 def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-    """Share of right predictions, and mean loss in nats, in eval mode; the modes are put back."""
+    """Accuracy and mean loss in nats, in eval mode; the modes are restored."""
     right: Tensor | float = 0
     loss: Tensor | float = 0
     count = 0
@@ -225,7 +216,7 @@ def accuracy_and_loss(model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]])
 
 
 def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], writer: Any) -> None:
-    """Write how far the run has come; a disk that is full or read-only costs a warning, not the training."""
+    """Write checkpoint, metrics and curves; if the disk is full or read-only, warn and continue training."""
     content = {name: part.state_dict() if hasattr(part, "state_dict") else part for name, part in state.items()}
     content["history"] = history
     try:
@@ -236,21 +227,21 @@ def _save(folder: Path, state: dict[str, Any], history: list[dict[str, float]], 
             for name, value in history[-1].items():
                 writer.add_scalar(name, value, len(history))
     except OSError as error:
-        warnings.warn(f"after epoch {len(history)}: {error}. Training goes on, and tries again", stacklevel=3)
+        warnings.warn(f"after epoch {len(history)}: {error}. Training continues, and tries again", stacklevel=3)
 
 
 def _checkpoint(folder: Path | None) -> Path | None:
-    """The newest checkpoint in a folder, if there is one."""
+    """The newest checkpoint in a folder, or None."""
     paths = [folder / name for name in (CHECKPOINT, PREVIOUS)] if folder else []
     return next(filter(Path.exists, paths), None)
 
 
 def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main: bool) -> list[dict[str, float]]:
-    """Load the newest checkpoint that is whole, and return its history; where it does not fit, nothing is changed."""
+    """Load the newest intact checkpoint and return its history; on an error, nothing is changed."""
     problems = []
     for path in (folder / CHECKPOINT, folder / PREVIOUS):
         try:
-            with zipfile.ZipFile(path) as archive:  # torch.save writes checksums, torch.load does not look at them
+            with zipfile.ZipFile(path) as archive:  # torch.load does not verify the checksums
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -265,8 +256,8 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
     changed = [f"{key} was {stored.get(key)}, is {settings.get(key)}" for key in sorted(stored | settings)
                if key not in FREE and stored.get(key) != settings.get(key)]  # fmt: skip
     if changed:
-        raise ValueError(f"{folder} holds a run with other settings ({'; '.join(changed)}), and can only go on as it "
-                         "began: give those, or name another folder")  # fmt: skip
+        raise ValueError(f"{folder} contains a run with other settings ({'; '.join(changed)}): use the same settings, "
+                         "or name another folder")  # fmt: skip
     if len(history) > settings["epochs"]:
         raise ValueError(f"{path} has already run {len(history)} epochs; epochs must be at least that")
     before = copy.deepcopy(state["model"].state_dict())
@@ -275,10 +266,10 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
             part.load_state_dict(content[name])
     except Exception as error:
         state["model"].load_state_dict(before)
-        raise WeightsError(f"{_not_resumed(path, error)}. It is of another model: delete it, or name another run "
+        raise WeightsError(f"{_not_resumed(path, error)}. It belongs to another model: delete it, or name another run "
                            "folder") from error  # fmt: skip
     if problems:
-        warnings.warn(f"{problems[0]}: going on from the one before it, after epoch {len(history)}", stacklevel=3)
+        warnings.warn(f"{problems[0]}: resuming from the one before it, after epoch {len(history)}", stacklevel=3)
         if main:  # so that it does not become the previous one
             (folder / CHECKPOINT).unlink(missing_ok=True)
     return history

@@ -1,8 +1,7 @@
-"""Weights on disk: a .pth file with the state_dict, in which also lies what is known of the model, its ``about``.
+"""Weights files: a .pth file contains the state_dict and ``model.about``, a dict that describes the model.
 
-``model.about`` is a plain dict: ``name``, ``data`` (``classes``, ``mean``, ``std``, ``size``, ``channels``, and which
-images: ``name``, ``source``), ``trained_on``, ``recipe``, ``metrics`` and more. What is not known is left out. The
-.json beside a file is a copy of it to read; files of other makers have at most such a .json.
+Its keys, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``, ``mean``, ``std``, ``size``,
+``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The .json beside the file is a copy for readers.
 """
 
 import copy
@@ -25,22 +24,22 @@ from .own import build_own
 
 __all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]
 
-ABOUT = "archive/extra/about.json"  # an entry of the .pth file, which is a zip archive; torch.load passes it over
+ABOUT = "archive/extra/about.json"  # an entry of the .pth file, a zip archive; torch.load ignores it
 OF_THE_TENSORS = ("recipe", "seed", "metrics", "seconds", "threads", "date", "command", "history", "seeds")
-KINDS = {  # what an about may hold, as far as it is used
+KINDS = {  # types of the entries that are used
     "name": str, "config": dict, "data": dict, "trained_on": list, "metrics": dict, "sha256": str, "tensors": str
 }  # fmt: skip
 IN_DATA = {"name": str, "source": str, "classes": list, "mean": list, "std": list, "size": int, "interpolation": str}
 
 
 def about_of(model: nn.Module) -> dict[str, Any]:
-    """What is known of a model; an empty dict if nothing is."""
+    """``model.about``, or an empty dict."""
     about = getattr(model, "about", None)
     return about if isinstance(about, dict) else {}
 
 
 def model_config(model: nn.Module) -> dict[str, Any]:
-    """The keywords that build this Vision Transformer again, read off the model itself."""
+    """The keywords that build a Vision Transformer like this one."""
     names = ("image_size", "patch_size", "hidden_dim", "mlp_dim", "dropout", "attention_dropout", "num_classes")
     config = {name: getattr(model, name) for name in names}
     config |= {"num_layers": len(model.encoder.layers), "num_heads": model.encoder.layers[0].num_heads}
@@ -49,19 +48,17 @@ def model_config(model: nn.Module) -> dict[str, Any]:
 
 
 def weights_path(path: str | Path) -> Path:
-    """The path of a file to write weights to; ValueError for a folder, or a name that does not end in .pth."""
+    """The path of a new weights file; ValueError for a folder, or a name that does not end in .pth."""
     path = Path(path).expanduser()
-    if path.is_dir() or path.suffix != ".pth":  # .json is the copy's; and w.1 and w.2 would share w.json
-        raise ValueError(f"{path} is a folder or no .pth: name the file to write, say {path.name.split('.')[0]}.pth")
+    if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
+        raise ValueError(f"{path} is a folder or no .pth file: use a name such as {path.name.split('.')[0]}.pth")
     return path
 
 
 def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
-    """Write the state_dict and what is known of the model, ``model.about`` and ``about``, to ``path``.
+    """Write the state_dict (as CPU tensors), ``model.about`` and ``about`` to ``path``, and a .json beside it.
 
-    The same and the file's sha256 go to the .json beside it. The weights are stored as CPU tensors, so that a file made
-    on a GPU loads anywhere. If they have changed since ``model.about`` was set, by a loop of one's own, what was only
-    true of the old ones (recipe, metrics, history) is left out.
+    If the weights have changed since ``model.about`` was set, recipe, metrics and history are omitted.
     """
     path = weights_path(path)
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
@@ -69,7 +66,7 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     tensors = _checksum(state)
     if known.get("tensors", tensors) != tensors:
         known = {key: value for key, value in known.items() if key not in OF_THE_TENSORS}
-    if type(model).__name__ == "VisionTransformer":  # of any other class, load_model could not know the forward
+    if type(model).__name__ == "VisionTransformer":  # load_model builds no other class
         with suppress(AttributeError, IndexError):
             known["config"] = model_config(model)
     known |= getattr(model, "made_of", {})
@@ -80,14 +77,14 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
 
 
 def update_about(name: str | Path, **about: Any) -> Path:
-    """Add to what a weights file knows of its model; the weights stay as they are. Returns the .json beside it."""
+    """Add entries to the description in a weights file. Returns the path of the .json."""
     path = find_weights(name)
     state, known = _read(path, None)
     return _write(path, state, known | about).with_suffix(".json")
 
 
 def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
-    """Two renames are never one: so the .pth holds all, and a .json that is older than it does no harm."""
+    """Write the .pth, which contains everything, then the .json, which may be out of date after a crash."""
     text = json.dumps({key: value for key, value in about.items() if key != "sha256"}, allow_nan=False, default=str)
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -99,7 +96,7 @@ def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
 
 
 def _checksum(state: dict[str, Tensor]) -> str:
-    """Of all names and numbers."""
+    """Checksum of all names and values."""
     total = hashlib.sha256()
     for name, tensor in state.items():
         total.update(name.encode())
@@ -108,7 +105,7 @@ def _checksum(state: dict[str, Tensor]) -> str:
 
 
 def find_weights(name: str | Path) -> Path:
-    """The file of a shipped name such as "vit_mnist", or the path given."""
+    """The file of shipped weights such as "vit_mnist", or the path given."""
     path = Path(name).expanduser()
     if path.is_file():
         return path
@@ -121,17 +118,16 @@ def find_weights(name: str | Path) -> Path:
 
 
 def read_json(name: str | Path) -> dict[str, Any]:
-    """What a weights file knows of its model, or else the .json beside it; an empty dict if neither says anything."""
+    """The description in a weights file, else in the .json beside it, else an empty dict."""
     path = find_weights(name)
     return _read_about(path, path)
 
 
 def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
-    """Load a file, by its path or a shipped name, into any model, strictly; on any failure the model stays as it was.
+    """Load a file, by path or shipped name, into any model, strictly; parameters keep their device.
 
-    Nothing in the file is executed: only tensors and plain containers are accepted. Parameters keep their device.
-    Returns what is known of the weights, an empty dict if nothing is; it becomes ``model.about``. WeightsError:
-    missing, damaged, far too large, not plain tensors, or of another architecture.
+    Nothing in the file is executed. Returns the description of the weights, which becomes ``model.about``. Raises
+    WeightsError, and leaves the model unchanged, if the file is missing, damaged or of another architecture.
     """
     path = find_weights(name)
     state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
@@ -140,16 +136,16 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
 
 
 def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
-    """The model of a config dict, with the start weights of its class."""
+    """The model of a config dict, newly initialised."""
     return VisionTransformer(**config | options)
 
 
 def load_model(name: str | Path = "vit_mnist", *, weights: str | Path | None = None, **options: Any) -> Any:
-    """Build the model that a file describes, load its weights, and put it in eval mode, on the CPU.
+    """Build the model that a weights file describes and load its weights; on the CPU, in eval mode.
 
     ``name`` is a shipped name or the path of a .pth file; or of a my_vit.py, whose ``MyVisionTransformer`` gets
-    ``weights``, vit_mnist's if left out. ``options`` are further keywords of the class. WeightsError: see
-    ``load_weights``; or the file does not say what model to build.
+    ``weights`` (default: those of vit_mnist). ``options`` are further keywords of the class. Raises WeightsError as
+    ``load_weights`` does, or if the file does not describe a model.
     """
     own = Path(name).suffix == ".py"
     path = find_weights(weights or ("vit_mnist" if own else name))
@@ -158,37 +154,37 @@ def load_model(name: str | Path = "vit_mnist", *, weights: str | Path | None = N
         raise WeightsError(f"{path} holds weights of the model in {about['code']}: name that file, with these weights "
                            f"(mnist-vit evaluate {about['code']} --weights {path})")  # fmt: skip
     if "config" not in about:
-        raise WeightsError(f"{path} has no description of its model in {path.with_suffix('.json').name} beside it, nor "
-                           "in itself. Build the model yourself and use load_weights(model, path)")  # fmt: skip
+        raise WeightsError(f"neither {path} nor {path.with_suffix('.json').name} describes the model. Build the model "
+                           "yourself and use load_weights(model, path)")  # fmt: skip
     try:
         _check_sizes(about["config"], state)
         model = build_own(name, about["config"] | options) if own else build_model(about["config"], **options)
     except (TypeError, ValueError, KeyError) as error:
-        raise WeightsError(f"{path} describes no model of ours ({error})") from error
+        raise WeightsError(f"{path} describes no model that mnist_vit can build ({error})") from error
     _fill(model, path, state, about | ({"name": Path(name).name} if own else {}))
     return model.eval()
 
 
 def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Load the tensors into the model, or nothing of them."""
+    """Load all tensors into the model, or raise WeightsError and leave it unchanged."""
     trial = copy.deepcopy(model)
     try:
         trial.load_state_dict(state, strict=True)
     except RuntimeError as error:
         raise WeightsError(f"{path} holds weights of another architecture: {_differences(trial, state)}. Build the "
-                           "model they were made for, or use load_model") from error  # fmt: skip
+                           "model that they belong to, or use load_model") from error  # fmt: skip
     whole = [name for name, own in trial.state_dict().items() if own.is_floating_point() and name in state
              and not state[name].is_floating_point()]  # fmt: skip
     if whole:
-        raise WeightsError(f"{path} holds no weights but {state[whole[0]].dtype} in {len(whole)} tensors, such as "
-                           f"{whole[0]}. Save the floating-point weights")  # fmt: skip
+        raise WeightsError(f"{path} contains {state[whole[0]].dtype} instead of floating-point weights in {len(whole)} "
+                           f"tensors, such as {whole[0]}. Save the floating-point weights")  # fmt: skip
     model.load_state_dict(state, strict=True)
     known: Any = {"name": path.stem, **about}
     model.about = known
 
 
 def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
-    """ValueError for sizes that no tensor has: a wrong one could ask for all memory there is."""
+    """Raise ValueError for sizes that no tensor has: a wrong size could request all memory."""
     sizes = {None} | {size for tensor in state.values() for size in tensor.shape}
     tokens = (config["image_size"] // config["patch_size"]) ** 2 + 1
     names = ("patch_size", "hidden_dim", "mlp_dim", "num_classes", "representation_size", "in_channels")
@@ -200,66 +196,65 @@ def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
 
 
 def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors in a file and what is known of them, read once; WeightsError unless it is whole, plain and fits.
+    """The tensors in a file and their description; WeightsError unless it is intact, contains only tensors, and fits.
 
-    ``needed`` are the bytes of the model's weights; None: there is no model yet, and any size fits.
+    ``needed`` is the size of the model's weights in bytes; None if there is no model yet.
     """
-    remedy = "Get the file again"
-    room = -2 if needed is None else 4 * needed + 100_000_000  # somewhat larger models are told apart by name, below
+    remedy = "Replace the file"
+    room = -2 if needed is None else 4 * needed + 100_000_000  # _differences describes models of similar size
     try:
         with open(path, "rb") as file:
             content = file.read(room + 1)
     except OSError as error:
-        raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy}, or mend that") from error
+        raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy} or its rights") from error
     if (size := _unpacked_size(content)) > (2 * len(content) if needed is None else room):
-        fits = f"has {len(content):,} on the disk" if needed is None else f"the model has {needed:,}"
-        raise WeightsError(f"{path} holds {size:,} bytes or more once unpacked, and {fits}: these are not its weights, "
-                           f"and nothing of them was used. {remedy}")  # fmt: skip
+        fits = f"{len(content):,} bytes on disk" if needed is None else f"a model of {needed:,} bytes"
+        raise WeightsError(f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}")
     about = _read_about(path, io.BytesIO(content))
-    sha256 = about.pop("sha256", None)  # of a file that does not carry its about
+    sha256 = about.pop("sha256", None)  # only a .json contains it
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise WeightsError(f"{path} is not the file its .json describes (sha256 differs): damaged or replaced")
+        raise WeightsError(f"{path} is not the file that its .json describes (sha256 differs): damaged or replaced")
     try:
         if zipfile.is_zipfile(io.BytesIO(content)):  # torch.save writes checksums, torch.load does not look at them
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
         elif sha256 is None:
-            warnings.warn(f"{path} could not be checked for damage: it is of the format before PyTorch 1.6, which has "
-                          "no checksums, and there is no .json with its sha256", stacklevel=4)  # fmt: skip
+            warnings.warn(f"{path} could not be checked for damage: the format before PyTorch 1.6 has no checksums, "
+                          "and there is no .json with its sha256", stacklevel=4)  # fmt: skip
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
-        reason = "it is cut short, damaged or no weights file"
+        reason = "it is incomplete, damaged or not a weights file"
         if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have
-            reason = "it holds more than plain tensors, which could run code, so nothing of it was used"
-        raise WeightsError(f"{path}: {reason}. {remedy}, as made by torch.save(model.state_dict(), path)") from error
+            reason = "it contains more than tensors, which could run code; nothing was loaded"
+        raise WeightsError(f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)") from error
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise WeightsError(f"{path} holds no state_dict (names and tensors). Save torch.save(model.state_dict(), path)")
+        raise WeightsError(f"{path} holds no state_dict (names and tensors). Use torch.save(model.state_dict(), path)")
     for name, tensor in state.items():
         odd = tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
         if odd or any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
-            raise WeightsError(f"{path}: {name} is sparse, quantized, on the device meta or repeats one number. Save "
-                               "plain tensors: torch.save(model.state_dict(), path)")  # fmt: skip
+            raise WeightsError(f"{path}: {name} is sparse, quantized, on the meta device or expanded. Save "
+                               "dense tensors: torch.save(model.state_dict(), path)")  # fmt: skip
     return state, about
 
 
 def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
-    """What a file carries of its about, or else its .json; WeightsError if that is not what it should be."""
+    """The description in a file, else in its .json; WeightsError if it is invalid."""
     where = path.with_suffix(".json")
     try:
-        with suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:  # damage is told where tensors are read
+        with suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:  # _read reports damage
             if ABOUT in archive.namelist():
                 where = path
                 return _check_about(json.loads(archive.read(ABOUT)))
         return _check_about(json.loads(where.read_text(encoding="utf-8"))) if where.is_file() else {}
     except (OSError, ValueError, RuntimeError, RecursionError) as error:
         reason = printable(str(error)) or type(error).__name__
-        raise WeightsError(f"{where} cannot be read ({reason}). Get the .pth file and its .json again") from error
+        raise WeightsError(f"{where} cannot be read ({reason}). Replace the .pth file and its .json") from error
 
 
 def _check_about(about: Any) -> dict[str, Any]:
-    """The one place where it is checked; ValueError says what is wrong. Names become printable."""
+    """Validate a description, and make names printable; ValueError if it is invalid."""
     if not isinstance(about, dict):
         raise ValueError("it does not describe weights")
     data = about.setdefault("data", {})
@@ -278,16 +273,16 @@ def _check_about(about: Any) -> dict[str, Any]:
 
 
 def _unpacked_size(content: bytes) -> int:
-    """Bytes that a file asks for in memory: .pth files are zip archives, and a small one can claim to be huge."""
+    """The bytes that a file needs in memory: a small zip archive can claim to be huge."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return max(len(content), sum(entry.file_size for entry in archive.infolist()))
-    except (zipfile.BadZipFile, ValueError):  # an old format, or damage, which is told later
+    except (zipfile.BadZipFile, ValueError):  # an old format, or damage, which is reported later
         return len(content)
 
 
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
-    """The first of what is missing, unexpected or of another shape, and how many of each there are."""
+    """The number of tensors that are missing, unexpected or of another shape, with an example of each."""
     own = model.state_dict()
     missing, unexpected = [k for k in own if k not in state], [k for k in state if k not in own]
     shapes = [k for k in own if k in state and own[k].shape != state[k].shape]
@@ -295,4 +290,4 @@ def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
     parts = [f"{len(names)} {what}, such as {names[0]}" for names, what in kinds if names]
     if shapes:
         parts[-1] += f": {tuple(state[shapes[0]].shape)} in the file, {tuple(own[shapes[0]].shape)} in the model"
-    return "; ".join(parts) or "its tensors are no plain ones"
+    return "; ".join(parts) or "its tensors are not dense"
