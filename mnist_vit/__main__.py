@@ -1,7 +1,6 @@
-"""``python -m mnist_vit <command>``: the recipes' keywords as options.
+"""``python -m mnist_vit <command>``: the keywords of functions as options.
 
-Names, types, defaults and help are read from the source of the functions, which are imported only to be called: the
-help needs no torch.
+Names, types, defaults and help are read from the functions' source, so that the help does not wait for torch.
 """
 
 import argparse
@@ -80,7 +79,7 @@ def function(command: str) -> Callable[..., Any]:
 def _spoken(message: str, keys: Collection[str]) -> str:
     """A sentence of the library in options: ``--batch-size 3``, not ``batch_size=3``."""
     for key in keys:
-        option = f"--{key.replace('_', '-')}"
+        option = _dashed(key)
         message = message.replace(f"{key}=True", option)
         message = re.sub(rf"""\b{key}=["']?([^\s"',;:)]+)["']?""", rf"{option} \1", message)
         message = re.sub(rf"(?<![-/\w]){key}\b(?![-/])" + ("" if "_" in key else "(?= must )"), option, message)
@@ -101,7 +100,7 @@ def _parse(words: list[str]) -> dict[str, Any]:
         parser.error(unknown("command", words[0], COMMANDS))
     options, strange = parser.parse_known_args(words)
     if strange:
-        near = nearest(strange[0].partition("=")[0], [f"--{key.replace('_', '-')}" for key in vars(options)])
+        near = nearest(strange[0].partition("=")[0], map(_dashed, vars(options)))
         parser.prog += f" {words[0]}"
         parser.error(f"unexpected argument {strange[0]}{near}")
     return vars(options)
@@ -119,41 +118,34 @@ def _parser() -> argparse.ArgumentParser:
         outline = _outline(*place.split("."))
         text = inspect.getdoc(outline) or ""
         command = commands.add_parser(name, help=text.partition("\n")[0], description=text.partition("\nArgs")[0])
-        described |= dict(re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE))
+        for key, said in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE):
+            described[key] = re.sub(r"\s+", " ", said).partition("; in Python")[0].replace("%", "%%").rstrip(".")
         for key, parameter in inspect.signature(outline).parameters.items():
             if literal := re.search(r"Literal\[(.*?)\]", parameter.annotation):
                 choices[key] = re.findall(r"\w+", literal[1])
             if key not in IN_PYTHON_ONLY:
-                help_text = (
-                    re.sub(r"\s+", " ", described[key].partition("; in Python")[0]).replace("%", "%%").rstrip(".")
-                )
-                _add_option(command, key, parameter, help_text, choices.get(key))
+                listed = f" ({', '.join(choices[key])})" if key in OPEN else ""
+                _add_option(command, key, parameter, described[key] + listed, None if listed else choices.get(key))
     return parser
 
 
-def _add_option(
-    command: argparse.ArgumentParser, key: str, parameter: inspect.Parameter, text: str, choices: list[str] | None
-) -> None:
-    """One keyword of a function as an option; the first ones, which may be given without a name, as arguments."""
-    default, name = parameter.default, f"--{key.replace('_', '-')}"
-    more: dict[str, Any] = {"choices": choices}
-    if key in OPEN:
-        text += f" ({', '.join(choices or ())})"
-        more = {"metavar": key.upper()} if key != "model" else {}
-    if default is not None and default is not inspect.Parameter.empty and default is not False:
-        text += f" (default {default})"
+def _add_option(command: Any, key: str, parameter: inspect.Parameter, text: str, choices: list[str] | None) -> None:
+    """One keyword of a function as an option; those without a default, and the model, as arguments."""
+    default = None if parameter.default is inspect.Parameter.empty else parameter.default
+    text += f" (default {default})" if type(default) in (int, float, str) else ""
+    kind = {"int": int, "float": float}.get(parameter.annotation.partition(" ")[0], str)
+    metavar = {int: "N", float: "X"}.get(kind, "FOLDER" if key in FOLDERS else key.upper())
     if parameter.annotation == "bool":
-        command.add_argument(name, action="store_true", help=text)
-        return
-    kind = next((kind for kind in (int, float) if kind.__name__ in parameter.annotation), str)
-    if choices is None:
-        more = {"metavar": {int: "N", float: "X"}.get(kind, "FOLDER" if key in FOLDERS else key.upper())}
-    if default is inspect.Parameter.empty:
-        command.add_argument(key, type=kind, help=text)
-    elif key == "model":
-        command.add_argument(key, nargs="?", default=default, help=text)
+        command.add_argument(_dashed(key), action="store_true", help=text)
+    elif parameter.default is inspect.Parameter.empty or key == "model":
+        command.add_argument(key, type=kind, nargs="?" if default else None, default=default, help=text)
     else:
-        command.add_argument(name, type=kind, default=default, help=text, **more)
+        metavar = None if choices else metavar
+        command.add_argument(_dashed(key), type=kind, default=default, help=text, choices=choices, metavar=metavar)
+
+
+def _dashed(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
 def _source(module: str) -> str:
@@ -162,12 +154,10 @@ def _source(module: str) -> str:
 
 def _outline(module: str, name: str) -> Callable[..., Any]:
     """A function of the package without its body: signature and docstring."""
-    found = (
-        node for node in ast.parse(_source(module)).body if isinstance(node, ast.FunctionDef) and node.name == name
-    )
-    outline, made = next(found), dict[str, Any]()
-    outline.body = outline.body[:1]
-    exec(f"from __future__ import annotations\n{ast.unparse(outline)}", made)
+    statements = ast.parse(_source(module)).body
+    (found,) = (node for node in statements if isinstance(node, ast.FunctionDef) and node.name == name)
+    found.body, made = found.body[:1], dict[str, Any]()
+    exec(f"from __future__ import annotations\n{ast.unparse(found)}", made)
     return made[name]
 
 

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from .errors import check_range
 
-__all__ = ["augment"]
-
 
 def augment(
     images: Tensor, generator: torch.Generator, degrees: float = 0.0, scale: float = 0.0, shift: float = 0.0,
@@ -18,8 +16,7 @@ def augment(
     """Rotate, scale, translate, shear and distort every image of a batch by random amounts.
 
     Args:
-        images: float, (n, c, h, w); pixels from outside are 0.
-        generator: random numbers, on the CPU.
+        images, generator: float, (n, c, h, w), where pixels from outside are 0; random numbers, on the CPU.
         degrees, scale, shift, shear: largest rotation, scaling (0.1 for 10 %), translation in pixels, and shear.
         flip: mirror half of the images left to right.
         elastic: elastic distortion: mean displacement of a point, in pixels.
@@ -55,10 +52,7 @@ def augment(
 
 
 def _bend(n: int, height: int, width: int, size: float, generator: torch.Generator, points: int = 6) -> Tensor:
-    """Smooth random displacements, (2, n, height, width), in grid_sample's unit; ``size`` is their mean in pixels.
-
-    Independent displacements on a grid of points x points, interpolated with Gaussian weights.
-    """
+    """Smooth random displacements, (2, n, height, width), from a grid of points, with a mean of ``size`` pixels."""
     places = torch.linspace(0, 1, points)
     weights = []
     for pixels in (height, width):

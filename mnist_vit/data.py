@@ -50,12 +50,11 @@ class ImageData:
             raise ValueError(f"labels must be int64, one for each of the {len(self.images)} images, got "
                              f"{self.labels.dtype} {tuple(self.labels.shape)}")  # fmt: skip
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            raise ValueError(f"labels must be 0 to {len(self.classes) - 1}, the positions of {len(self.classes)} "
-                             f"classes, got {self.labels.min()} to {self.labels.max()}")  # fmt: skip
+            given = f"{self.labels.min()} to {self.labels.max()}"
+            raise ValueError(f"labels must be 0 to {len(self.classes) - 1}, got {given}")
         channels = self.images.shape[1]
         if not len(self.mean) == len(self.std) == channels or min(self.std) <= 0:
-            raise ValueError(f"mean and std must have a number for each of the {channels} channels, std above 0, got "
-                             f"{self.mean} and {self.std}")  # fmt: skip
+            raise ValueError(f"mean and std (above 0) must have {channels} values, got {self.mean} and {self.std}")
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -21,8 +21,6 @@ from torch import Tensor
 
 from .errors import DataError
 
-__all__ = ["DATA_SETS", "DataSet"]
-
 PER_CLASS = 500  # the first training images of each class are the validation split
 Read = tuple[Tensor, Tensor, str]  # uint8 (n, c, h, w); int64 (n,); description
 

@@ -4,8 +4,7 @@ import difflib
 import re
 from collections.abc import Collection
 
-NOT_FINITE = ("the model's outputs are NaN or infinite: training probably diverged (use a smaller learning rate), or "
-              "the images contain such values")  # fmt: skip
+NOT_FINITE = "outputs are NaN or infinite; training probably diverged, or the images contain such values"
 
 
 def printable(text: str) -> str:
@@ -14,18 +13,17 @@ def printable(text: str) -> str:
     return re.sub(unsafe, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-class DataError(RuntimeError):
-    """The data is missing, damaged or does not fit; the message says what to do."""
-
+class _FileError(RuntimeError):
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))  # it may contain the name of any file
 
 
-class WeightsError(RuntimeError):
-    """A weights file is missing, damaged or does not fit; the message says what to do."""
+class DataError(_FileError):
+    """The data is missing, damaged or does not fit; the message says what to do."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+
+class WeightsError(_FileError):
+    """A weights file is missing, damaged or does not fit; the message says what to do."""
 
 
 def check_sizes(**sizes: int) -> None:

@@ -117,8 +117,7 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> T
     """Confusion matrix, int64, (k, k), of ``labels`` (rows) and ``predictions`` (columns), both int64, (n,)."""
     check_sizes(num_classes=num_classes)
     if labels.shape != predictions.shape or labels.dim() != 1:
-        raise ValueError(f"labels and predictions must be vectors of equal length, got {tuple(labels.shape)} "
-                         f"and {tuple(predictions.shape)}")  # fmt: skip
+        raise ValueError(f"need two equally long vectors, got {tuple(labels.shape)} and {tuple(predictions.shape)}")
     for name, values in (("labels", labels), ("predictions", predictions)):
         if values.is_floating_point() or (len(values) and not 0 <= values.min() <= values.max() < num_classes):
             raise ValueError(f"{name} must be whole numbers from 0 to {num_classes - 1}")

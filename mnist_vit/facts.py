@@ -17,9 +17,6 @@ from .modes import answer, eval_mode
 from .pictures import picture_to_tensor
 from .weights import about_of, load_model, load_weights
 
-__all__ = ["as_picture", "find_device", "get_ready", "load_for", "picture_form", "place", "start_processes", "try_once",
-           "unseen_split", "warn_of"]  # fmt: skip
-
 
 def get_ready(
     model: Any, weights: Any, device: str | None, classes: Sequence[str] | None = None
@@ -78,9 +75,8 @@ def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     """The function that prepares a Pillow image for the model; ValueError if it is not known."""
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
-        raise ValueError(f"image preparation and classes of {about['name']} are unknown: give the weights file that it "
-                         "was loaded from, or in Python torchvision's enum, such as ViT_B_16_Weights.IMAGENET1K_V1, or "
-                         "transform and classes")  # fmt: skip
+        raise ValueError(f"preparation and classes of {about['name']} are unknown: give its weights file, or in Python "
+                         "weights=ViT_B_16_Weights.IMAGENET1K_V1, or transform and classes")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
@@ -110,14 +106,12 @@ def warn_of(about: dict[str, Any], images: ImageData) -> None:
     name, known = about["name"], about.get("data", {}).get("classes", images.classes)
     if tuple(known) != images.classes and len(known) == len(images.classes):
         theirs, ours = (", ".join(names[:4]) + (", …" if len(names) > 4 else "") for names in (known, images.classes))
-        warnings.warn(f"{name} has the classes {theirs}, and {images.name} have {ours}: the same index is not the same "
-                      "class", stacklevel=3)  # fmt: skip
+        warnings.warn(f"{name} has the classes {theirs}, but {images.name} have {ours}", stacklevel=3)
     group, _, split = images.source.rpartition("/")
     for used in about.get("trained_on", []):
         same = used.rpartition("/")[0] == group != ""
         if used in (images.name, images.source) or (same and "all" in (split, used.rpartition("/")[2])):
-            said = f"{name} was trained on {used}, which may contain {images.name}: new images are harder"
-            return warnings.warn(said, stacklevel=3)
+            return warnings.warn(f"{name} was trained on {used}, which may contain {images.name}", stacklevel=3)
 
 
 def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
@@ -126,8 +120,7 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
         logits = answer(model, images)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
-        raise ValueError(f"the model must return logits (n, {classes}), one for each class, for images (n, c, h, w): "
-                         f"for {tuple(images.shape)} it returns {got}")  # fmt: skip
+        raise ValueError(f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns {got}")
     return logits
 
 
@@ -156,6 +149,6 @@ def start_processes() -> tuple[int, int]:
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
             distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         except (ValueError, RuntimeError) as error:
-            raise ValueError(f"processes cannot connect ({str(error).splitlines()[0]}): start them with "
-                             "torchrun, or unset WORLD_SIZE and RANK") from error  # fmt: skip
+            why = str(error).splitlines()[0]
+            raise ValueError(f"processes cannot connect ({why}): use torchrun, or unset WORLD_SIZE and RANK") from error
     return (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)

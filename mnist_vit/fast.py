@@ -17,12 +17,10 @@ from .tokens import CLASS_TOKEN, PATCHES
 
 
 class FastVisionTransformer(nn.Module):
-    """Wraps a ``VisionTransformer``, ours or torchvision's, and shares its parameters and state_dict.
+    """Wraps a ``VisionTransformer`` and shares its parameters and state_dict: (n, c, h, w) -> (n, num_classes).
 
     Logits and gradients equal the model's within 1e-5 x max(1, largest logit), except in training with
     ``keep_patches``, the number of patches of each image to use, those with ink first; None uses all.
-
-    Shape: (n, c, h, w) -> (n, num_classes).
     """
 
     def __init__(self, model: nn.Module, keep_patches: int | None = None) -> None:

@@ -44,10 +44,9 @@ def part_beside(path: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
-    """Lock a folder, which is created if missing, until the ``with`` block or the process ends.
+    """Create and lock a folder until the ``with`` block or the process ends; yields False if it cannot be locked.
 
-    Yields False if the file system has no locks. Raises BlockingIOError if another process or thread keeps the lock for
-    ``wait`` seconds.
+    Raises BlockingIOError if another process or thread keeps the lock for ``wait`` seconds.
     """
     make_folder(folder)
     last = time.monotonic() + wait
@@ -91,8 +90,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> OSError:
-    return OSError(f"{path} could not be written ({error.strerror or error}); the old file is unchanged. Free disk "
-                   "space, or name a folder that you can write to")  # fmt: skip
+    return OSError(f"{path} could not be written ({error.strerror or error}): free disk space, or name another folder")
 
 
 def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Path | None = None) -> Path:

@@ -14,8 +14,6 @@ from torch import Tensor
 from .errors import DataError, printable, unknown
 from .modes import progress
 
-__all__ = ["digit_to_tensor", "open_picture", "picture_to_tensor", "read_folder"]
-
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # for EPS, Pillow would start Ghostscript
 
 
@@ -39,8 +37,7 @@ def read_folder(
         (path, label) for label, name in enumerate(classes) for path in _files(source / name, held_out)
     ]
     if not paths and held_out is not None:
-        raise DataError(f"{source} has too few images for the split {split}: every tenth of a class is for "
-                        "validation. Add images, or use the split all")  # fmt: skip
+        raise DataError(f"{source} has too few images for the split {split}, every tenth of a class: use the split all")
     images = torch.empty(0)
     labels = torch.empty(len(paths), dtype=torch.long)
     count = 0
@@ -91,9 +88,9 @@ def open_picture(path: str | Path) -> Any:
 def picture_to_tensor(
     picture: Any, image_size: int, channels: int, resize: int | None = None, interpolation: str = "bilinear"
 ) -> Tensor:
-    """Convert a Pillow image to uint8 (channels, image_size, image_size): the central square, resized.
+    """Convert a Pillow image to uint8 (channels, image_size, image_size): crop the centre after resizing.
 
-    With ``resize``, as for torchvision's weights: resize the shorter side to it, then crop the centre.
+    The shorter side is first resized to ``resize``, as for torchvision's weights, or else to ``image_size``.
     """
     from PIL import Image, ImageOps
     from torchvision.transforms.v2 import InterpolationMode
@@ -177,8 +174,7 @@ def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     if loose := len(_files(source)):
         notes.append(f"{loose} files outside the folders of the classes")
     if len(classes) < 2:
-        raise DataError(f"{source} has images in {len(classes)} subfolders{': ' if classes else ''}"
-                        f"{', '.join(classes)}. It needs one subfolder of images per class, at least two")  # fmt: skip
+        raise DataError(f"{source} has images in {len(classes)} subfolders. It needs one per class, at least two")
     return tuple(classes)
 
 

@@ -84,7 +84,7 @@ def train(
         colour: augmentation: change brightness, contrast and saturation by up to this share.
         keep_patches: patches of each image used in training, those with ink first; the last epochs use all.
         full_epochs: number of last epochs that use all patches; default: a quarter of the epochs.
-        position_start: initialise the position embedding with sines and cosines; default: torchvision's random values.
+        position_start: initialise the position embedding with sines and cosines; default: random values.
         seed: random seed of start values, order, augmentation and dropout.
         run_dir: folder of the run; default: a new one in runs/.
         checkpoint_every: epochs between checkpoints.
@@ -94,9 +94,7 @@ def train(
         root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
         device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name only.
 
-    Returns:
-        One dict per epoch, see ``training.fit``. The model then holds the averaged weights, and ``model.about`` says
-        what it was trained on. All arguments are checked before the first epoch.
+    Returns one dict per epoch, see ``training.fit``. The model then holds the averaged weights and a new ``about``.
     """
     settings = {key: value for key, value in locals().items() if key not in PLACES}
     settings["weights"] = None if weights is None else str(weights)
@@ -188,9 +186,6 @@ def evaluate(
         record: write the accuracy to the .json beside the weights.
         root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
         device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name only.
-
-    Returns:
-        Labels, predictions, probabilities and confusion matrix.
     """
     check_sizes(batch_size=batch_size)
     file = weights if isinstance(weights, str | Path) else model if isinstance(model, str | Path) else None
@@ -277,8 +272,7 @@ def predict(
         picture: an image file.
         out: the folder for the maps; default: runs/predictions/.
 
-    Returns:
-        The probability of each class, (k,).
+    Returns the probability of each class, (k,).
     """
     model, about = facts.get_ready(model, weights, device, classes)
     opened, data = open_picture(picture), about.get("data", {})
@@ -302,7 +296,7 @@ def predict(
 
 
 def demo(out: str | Path | None = None) -> None:
-    """The course in a minute: shipped weights, held-out digits, confusion matrix, attention maps.
+    """Evaluate the shipped model on the held-out digits and write its attention maps.
 
     Args:
         out: the folder for the pictures; default: runs/attention/.

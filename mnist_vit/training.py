@@ -60,17 +60,15 @@ def fit(
 
     A checkpoint that cannot be written or read causes a warning; the one before it is kept and used. The same seed
     gives bitwise equal weights on the same processor with the same versions and number of threads, except on a GPU.
-    Started by ``torchrun``, each process trains on its share of a batch, in DistributedDataParallel.
-
-    Source: Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101.
+    Started by ``torchrun``, each process trains on its share of a batch, in DistributedDataParallel. Source of AdamW:
+    Loshchilov & Hutter 2017, https://arxiv.org/abs/1711.05101.
     """
     check_sizes(epochs=epochs, checkpoint_every=checkpoint_every)
     if run_dir is None and (resume or tensorboard):
         raise ValueError("resume=True and tensorboard=True need a run_dir, the folder of the run")
     kind = next(model.parameters()).dtype
     if kind not in (torch.float32, torch.float64):
-        raise ValueError(f"the model's parameters are {kind}, which loses small updates: train model.float() and "
-                         "convert it afterwards")  # fmt: skip
+        raise ValueError(f"the parameters are {kind}, which loses small updates: train model.float(), then convert it")
     world = torch.distributed.is_available() and torch.distributed.is_initialized()
     parallel = nn.parallel.DistributedDataParallel(model) if world and torch.distributed.get_world_size() > 1 else model
     main = not world or torch.distributed.get_rank() == 0  # only this process writes and prints
@@ -80,8 +78,7 @@ def fit(
                 "label_smoothing": label_smoothing, "seed": seed, **(config or {})}  # fmt: skip
     settings = json.loads(json.dumps(settings | {"epochs": epochs}))  # as they will be read
     if resume and not (folder / "config.json").exists() and not _checkpoint(folder):  # type: ignore[operator]
-        raise ValueError(f"there is no run to resume in {folder}: name the folder of a run, or omit resume=True "
-                         "to start a new one there")  # fmt: skip
+        raise ValueError(f"there is no run to resume in {folder}: name another folder, or omit resume=True")
 
     steps = epochs * len(train_loader)
     optimizers = make_optimizers(model, optimizer, learning_rate, weight_decay)
@@ -92,8 +89,7 @@ def fit(
     with locked(folder) if folder is not None and main else nullcontext(), eval_mode(model):
         if folder is not None and _checkpoint(folder):
             if not resume:
-                raise ValueError(f"{folder} already contains a run: continue it with resume=True, or name "
-                                 "another folder")  # fmt: skip
+                raise ValueError(f"{folder} already contains a run: name another folder, or set resume=True")
             history = _resume(folder, state, settings, main)
         elif resume and main:
             say(f"{folder} has no checkpoint yet: the run starts from the beginning")
@@ -129,9 +125,8 @@ def fit(
                 if not math.isfinite(loss + validation_loss):
                     kept = f". {_checkpoint(folder)} contains the epochs before" if _checkpoint(folder) else ""
                     raise ValueError(f"epoch {epoch + 1}: the loss is {row['loss']}, the validation loss "
-                                     f"{validation_loss}: training diverged. Likely causes: learning_rate "
-                                     f"{learning_rate} is too large (try a tenth), or pixels are NaN or infinite. "
-                                     f"Start again with a new model{kept}")  # fmt: skip
+                                     f"{validation_loss}: training diverged. Start again with a new model, a smaller "
+                                     f"learning_rate than {learning_rate}, and no NaN in the images{kept}")  # fmt: skip
                 history.append(row)
                 if main and folder is not None:
                     due = (epoch + 1) % checkpoint_every == 0 or epoch + 1 == epochs
@@ -141,12 +136,10 @@ def fit(
                         f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
         except KeyboardInterrupt:
             if main:
-                again = "There is no checkpoint: calling again starts a new run"
+                say(f"stopped after {len(history)} of {epochs} epochs. The model holds the averaged weights so far")
                 if _checkpoint(folder):
-                    again = (f'To resume from the last checkpoint, call again with run_dir="{folder}", resume=True '
-                             f"(command line: --run-dir {folder} --resume)")  # fmt: skip
-                say(f"stopped after {len(history)} of {epochs} epochs. The model holds the averaged weights so far. "
-                    f"{again}")  # fmt: skip
+                    say(f'To resume from the last checkpoint, call again with run_dir="{folder}", resume=True '
+                        f"(command line: --run-dir {folder} --resume)")  # fmt: skip
             raise
         finally:
             model.load_state_dict(averaged.state_dict())
@@ -193,7 +186,7 @@ def follow(averaged: nn.Module, model: nn.Module, average: float) -> None:
 
 
 def schedule(step: int, steps: int, warmup: float) -> float:
-    """The learning rate at a step, relative to the largest: linear warm-up, then half a cosine down to 0."""
+    """Share of the largest learning rate at a step: a straight line up, then half a cosine down to 0."""
     rise = max(1, round(warmup * steps))
     if step < rise:
         return (step + 1) / rise
@@ -256,8 +249,7 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
     changed = [f"{key} was {stored.get(key)}, is {settings.get(key)}" for key in sorted(stored | settings)
                if key not in FREE and stored.get(key) != settings.get(key)]  # fmt: skip
     if changed:
-        raise ValueError(f"{folder} contains a run with other settings ({'; '.join(changed)}): use the same settings, "
-                         "or name another folder")  # fmt: skip
+        raise ValueError(f"{folder} contains a run with other settings ({'; '.join(changed)}): name another folder")
     if len(history) > settings["epochs"]:
         raise ValueError(f"{path} has already run {len(history)} epochs; epochs must be at least that")
     before = copy.deepcopy(state["model"].state_dict())
@@ -266,8 +258,7 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
             part.load_state_dict(content[name])
     except Exception as error:
         state["model"].load_state_dict(before)
-        raise WeightsError(f"{_not_resumed(path, error)}. It belongs to another model: delete it, or name another run "
-                           "folder") from error  # fmt: skip
+        raise WeightsError(f"{_not_resumed(path, error)}. It belongs to another model: name another folder") from error
     if problems:
         warnings.warn(f"{problems[0]}: resuming from the one before it, after epoch {len(history)}", stacklevel=3)
         if main:  # so that it does not become the previous one

@@ -113,8 +113,7 @@ def find_weights(name: str | Path) -> Path:
     if ours.is_file():
         return ours
     known = sorted(p.stem for p in shipped("weights").glob("*.pth"))
-    raise WeightsError(f"there are no weights at {path}{nearest(name, known)}. Give the path of a .pth file, or one "
-                       f"of: {', '.join(known)}")  # fmt: skip
+    raise WeightsError(f"there are no weights at {path}{nearest(name, known)}: give a .pth file or {', '.join(known)}")
 
 
 def read_json(name: str | Path) -> dict[str, Any]:
@@ -143,19 +142,16 @@ def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
 def load_model(name: str | Path = "vit_mnist", *, weights: str | Path | None = None, **options: Any) -> Any:
     """Build the model that a weights file describes and load its weights; on the CPU, in eval mode.
 
-    ``name`` is a shipped name or the path of a .pth file; or of a my_vit.py, whose ``MyVisionTransformer`` gets
-    ``weights`` (default: those of vit_mnist). ``options`` are further keywords of the class. Raises WeightsError as
-    ``load_weights`` does, or if the file does not describe a model.
+    ``name`` is a shipped name or a .pth file; or a my_vit.py, whose ``MyVisionTransformer`` gets ``weights`` (default:
+    those of vit_mnist). ``options`` are further keywords of the class. Raises WeightsError as ``load_weights`` does.
     """
     own = Path(name).suffix == ".py"
     path = find_weights(weights or ("vit_mnist" if own else name))
     state, about = _read(path, None)
     if "code" in about and not own:
-        raise WeightsError(f"{path} holds weights of the model in {about['code']}: name that file, with these weights "
-                           f"(mnist-vit evaluate {about['code']} --weights {path})")  # fmt: skip
+        raise WeightsError(f"{path} has weights of the model in {about['code']}: give that file, and weights={path}")
     if "config" not in about:
-        raise WeightsError(f"neither {path} nor {path.with_suffix('.json').name} describes the model. Build the model "
-                           "yourself and use load_weights(model, path)")  # fmt: skip
+        raise WeightsError(f"{path} and its .json do not describe a model: build it, then load_weights(model, path)")
     try:
         _check_sizes(about["config"], state)
         model = build_own(name, about["config"] | options) if own else build_model(about["config"], **options)
@@ -171,13 +167,11 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
     try:
         trial.load_state_dict(state, strict=True)
     except RuntimeError as error:
-        raise WeightsError(f"{path} holds weights of another architecture: {_differences(trial, state)}. Build the "
-                           "model that they belong to, or use load_model") from error  # fmt: skip
+        raise WeightsError(f"{path} holds weights of another architecture: {_differences(trial, state)}") from error
     whole = [name for name, own in trial.state_dict().items() if own.is_floating_point() and name in state
              and not state[name].is_floating_point()]  # fmt: skip
     if whole:
-        raise WeightsError(f"{path} contains {state[whole[0]].dtype} instead of floating-point weights in {len(whole)} "
-                           f"tensors, such as {whole[0]}. Save the floating-point weights")  # fmt: skip
+        raise WeightsError(f"{path}: {whole[0]} is {state[whole[0]].dtype}. Save the floating-point weights")
     model.load_state_dict(state, strict=True)
     known: Any = {"name": path.stem, **about}
     model.about = known
@@ -220,8 +214,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
         elif sha256 is None:
-            warnings.warn(f"{path} could not be checked for damage: the format before PyTorch 1.6 has no checksums, "
-                          "and there is no .json with its sha256", stacklevel=4)  # fmt: skip
+            warnings.warn(f"{path} could not be checked for damage: its old format has no checksums", stacklevel=4)
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
         reason = "it is incomplete, damaged or not a weights file"
@@ -234,8 +227,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     for name, tensor in state.items():
         odd = tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
         if odd or any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
-            raise WeightsError(f"{path}: {name} is sparse, quantized, on the meta device or expanded. Save "
-                               "dense tensors: torch.save(model.state_dict(), path)")  # fmt: skip
+            raise WeightsError(f"{path}: {name} is sparse, quantized, a meta tensor or expanded: save dense tensors")
     return state, about
 
 
