@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Collection
 
-NOT_FINITE = "outputs are NaN or infinite; training probably diverged, or the images contain such values"
+NOT_FINITE = "outputs are NaN or infinite: training probably diverged (lower the learning rate), or images contain NaN"
 
 
 def printable(text: str) -> str:

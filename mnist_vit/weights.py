@@ -167,7 +167,8 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
     try:
         trial.load_state_dict(state, strict=True)
     except RuntimeError as error:
-        raise WeightsError(f"{path} holds weights of another architecture: {_differences(trial, state)}") from error
+        differences = _differences(trial, state)
+        raise WeightsError(f"{path} holds weights of another architecture: {differences}. Use load_model") from error
     whole = [name for name, own in trial.state_dict().items() if own.is_floating_point() and name in state
              and not state[name].is_floating_point()]  # fmt: skip
     if whole:

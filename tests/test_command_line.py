@@ -157,7 +157,7 @@ def test_variables_of_processes_that_are_not_there(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert main(["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1"]) == 2
-    assert "start them with torchrun, or unset WORLD_SIZE and RANK" in capsys.readouterr().err
+    assert "use torchrun, or unset WORLD_SIZE and RANK" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

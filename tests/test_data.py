@@ -260,7 +260,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
             Image.new("RGB", (40, 30), (value, i, 0)).save(tmp_path / name / f"picture {i:02d}.png")
     (tmp_path / "zebra" / "broken.png").write_bytes(b"no picture")
     (tmp_path / "zebra" / "empty.jpg").write_bytes(b"")
-    left_out = r"left out: zebra/broken\.png cannot be read as a picture \(empty, damaged or no .*\); zebra/empty"
+    left_out = r"skipped: zebra/broken\.png cannot be read as a picture \(empty, damaged or no .*\); zebra/empty"
     with pytest.warns(UserWarning, match=left_out):
         data = load_folder(tmp_path, image_size=16)
     assert data.images.shape == (40, 3, 16, 16)
@@ -269,7 +269,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="left out"):
         parts = [load_folder(tmp_path, split) for split in ("train", "validation")]
     assert [len(part) for part in parts] == [36, 4]
-    with pytest.raises(DataError, match=r'no split "test".*: name one of all, train, validation'):
+    with pytest.raises(DataError, match=r'no split "test".*: choose from all, train, validation'):
         load_folder(tmp_path, "test")
 
 
@@ -287,7 +287,7 @@ def test_folder_with_its_own_splits(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"validation has classes that .*train has no pictures of: c"):
         load_folder(tmp_path, "validation")
     for split in ("all", "test"):
-        with pytest.raises(DataError, match=f'there is no split "{split}".*: name one of train, validation'):
+        with pytest.raises(DataError, match=f'there is no split "{split}".*: choose from train, validation'):
             load_folder(tmp_path, split)
 
 

@@ -153,7 +153,7 @@ def test_eight_threads_in_one_place(tmp_path: Path) -> None:
         try:
             return len(toy_fit(toy_model(), 2, run_dir=tmp_path / "run")) == 2
         except (BlockingIOError, ValueError) as error:
-            return "another run is writing" not in str(error) and "already holds a run" not in str(error)
+            return "another run is writing" not in str(error) and "already contains a run" not in str(error)
 
     torch.set_num_threads(1)
     with ThreadPoolExecutor(8) as threads:

@@ -147,7 +147,7 @@ def test_what_is_no_picture_is_left_out_and_named_and_starts_no_program(
     assert len(data) == 4
     (warning,) = [w for w in told if w.category is UserWarning]
     shown = name.replace("\x1b", "\\x1b")  # the terminal is not given orders
-    assert str(warning.message).startswith(f"{tmp_path / 'data'}: left out: a/{shown} {reason}")
+    assert str(warning.message).startswith(f"{tmp_path / 'data'}: skipped: a/{shown} {reason}")
     assert not list(tmp_path.rglob("*.ran"))
     assert main(["predict", str(bad)]) == 2  # and alone it is a sentence
     told_alone = capsys.readouterr().err
@@ -194,11 +194,11 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "n", "split", "said"),
     [
-        ((), 0, "all", "has pictures in 0 subfolders. It needs one subfolder of images per class, two at least"),
-        (("one",), 3, "all", "has pictures in 1 subfolders: one. It needs"),
-        (("a", "b"), 0, "all", "has pictures in 0 subfolders"),
-        (("a", "b"), 9, "validation", "has too few pictures for the split validation: every tenth"),
-        (("a", "b"), 2, "test", 'there is no split "test".*: name one of all, train, validation'),
+        ((), 0, "all", "has images in 0 subfolders. It needs one per class, at least two"),
+        (("one",), 3, "all", "has images in 1 subfolders. It needs"),
+        (("a", "b"), 0, "all", "has images in 0 subfolders"),
+        (("a", "b"), 9, "validation", "has too few images for the split validation, every tenth"),
+        (("a", "b"), 2, "test", 'there is no split "test".*: choose from all, train, validation'),
     ],
 )
 def test_folders_that_cannot_be_used(classes: tuple, n: int, split: str, said: str, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_from_a_folder_to_a_model_and_its_attention(
     assert main(train) == 0, capsys.readouterr().err
     told = capsys.readouterr()
     assert "54 images of" in told.out
-    assert "left out: dark/broken.png" in told.err
+    assert "skipped: dark/broken.png" in told.err
     assert main(["evaluate", str(saved), "--data", str(folder), "--split", "all"]) == 0
     assert "60 images of" in capsys.readouterr().out
     out = tmp_path / "maps"

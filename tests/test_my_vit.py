@@ -599,7 +599,7 @@ def test_it_is_trained_evaluated_and_looked_into(tmp_path: Path, capsys: pytest.
         (lambda text: "", "has no class MyVisionTransformer: notebook 06 builds it"),
         (lambda text: text.replace("representation_size", "rep"), "cannot be built with image_size, patch_size, "),
         (lambda text: text.replace("self.class_token", "self.token"), "are missing, such as token; "),
-        (lambda text: text.replace("x = x[:, CLASS_TOKEN] if", "x = x if"), "the model must answer images"),
+        (lambda text: text.replace("x = x[:, CLASS_TOKEN] if", "x = x if"), "the model must return logits"),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_in_a_sentence(
@@ -624,7 +624,7 @@ def test_new_notebooks_come_without_losing_work(tmp_path: Path, capsys: pytest.C
     (folder / "01_mlp.ipynb").write_text("my work")
     (folder / "my_vit.py").write_text("my file")
     assert main(["notebooks", str(folder)]) == 2
-    assert "may hold your work: name another folder, or say update" in capsys.readouterr().err
+    assert "may contain your work: name another folder, or say update" in capsys.readouterr().err
     assert main(["notebooks", str(folder), "--update"]) == 0
     assert (folder / "01_mlp.ipynb").read_text() != "my work"
     assert (folder / "my_vit.py").read_text() == "my file"

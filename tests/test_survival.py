@@ -172,7 +172,7 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
     with pytest.raises(KeyboardInterrupt):
         toy_fit(model, 4, StopButton(2, 0), run_dir=tmp_path)
     out = capsys.readouterr().out
-    assert "stopped after 2 of 4 epochs. The model holds the averaged weights so far." in out
+    assert "stopped after 2 of 4 epochs. The model holds the averaged weights so far" in out
     assert f'call again with run_dir="{tmp_path}", resume=True (command line: --run-dir {tmp_path} --resume)' in out
     assert [module.training for module in model.modules()] == modes
     assert [bar.closed for bar in bars] == [True] * 3
@@ -190,7 +190,7 @@ def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, 
     with pytest.raises(KeyboardInterrupt):
         toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in FIRST}
-    with pytest.raises(ValueError, match=r"already holds a run: continue it with resume=True, or name an"):
+    with pytest.raises(ValueError, match=r"already contains a run: name another folder, or set resume=True"):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
     assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     again = toy_model(seed=9)
@@ -238,7 +238,7 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
         "data was toy, is None": {"config": {"seed": 0}},
         "batches was 4, is 2": {"loader": few},
     }.items():
-        with pytest.raises(ValueError, match=rf"holds a run with other settings \({said}\)"):
+        with pytest.raises(ValueError, match=rf"contains a run with other settings \({said}\)"):
             toy_fit(toy_model(), **{"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True, **changed})
         assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True, config=data, checkpoint_every=2)) == 3
@@ -246,7 +246,7 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
 
 def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder in (tmp_path / "mistyped", tmp_path):
-        with pytest.raises(ValueError, match="there is no run to go on with in"):
+        with pytest.raises(ValueError, match="there is no run to resume in"):
             toy_fit(toy_model(), 2, run_dir=folder, resume=True)
     assert files(tmp_path) == []
     with pytest.raises(KeyboardInterrupt):
@@ -254,7 +254,10 @@ def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
     assert "has no checkpoint yet: the run starts from its beginning" in capsys.readouterr().out
     (tmp_path / "folder" / "checkpoint.pth").mkdir(parents=True)
-    for resume, said in ((True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"), (False, "already holds a run")):
+    for resume, said in (
+        (True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"),
+        (False, "already contains a run"),
+    ):
         with pytest.raises((WeightsError, ValueError), match=said):
             toy_fit(toy_model(), 2, run_dir=tmp_path / "folder", resume=resume)
 
@@ -337,7 +340,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: 
     match = rf"after epoch 2: .*checkpoint\.pth could not be written \({said}\)"
     with pytest.warns(UserWarning, match=match) as caught:
         history = toy_fit(model, 3, run_dir=tmp_path, before_epoch=before_epoch)
-    assert "Make room there, or name another place" in str(caught[0].message)
+    assert "free disk space, or name another folder" in str(caught[0].message)
     assert len(caught) == 1
     assert rows(tmp_path) == history
     assert len(torch.load(tmp_path / "checkpoint.pth", weights_only=True)["history"]) == 3
