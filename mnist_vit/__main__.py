@@ -6,7 +6,6 @@ Names, types, defaults and help are read from the functions' source, so that the
 import argparse
 import ast
 import importlib
-import inspect
 import os
 import re
 import sys
@@ -115,30 +114,30 @@ def _parser() -> argparse.ArgumentParser:
     choices = {"data": _keys("datasets", "DATA_SETS"), "sizes": _keys("recipes", "MODELS")}
     choices["model"] = sorted(path.stem for path in shipped("weights").glob("*.pth"))
     for name, place in COMMANDS.items():
-        outline = _outline(*place.split("."))
-        text = inspect.getdoc(outline) or ""
+        text, keywords = _outline(*place.split("."))
         command = commands.add_parser(name, help=text.partition("\n")[0], description=text.partition("\nArgs")[0])
         for key, said in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE):
             described[key] = re.sub(r"\s+", " ", said).partition("; in Python")[0].replace("%", "%%").rstrip(".")
-        for key, parameter in inspect.signature(outline).parameters.items():
-            if literal := re.search(r"Literal\[(.*?)\]", parameter.annotation):
+        for key, (kind, default) in keywords.items():
+            if literal := re.search(r"Literal\[(.*?)\]", kind):
                 choices[key] = re.findall(r"\w+", literal[1])
             if key not in IN_PYTHON_ONLY:
                 listed = f" ({', '.join(choices[key])})" if key in OPEN else ""
-                _add_option(command, key, parameter, described[key] + listed, None if listed else choices.get(key))
+                _add_option(command, key, kind, default, described[key] + listed, None if listed else choices.get(key))
     return parser
 
 
-def _add_option(command: Any, key: str, parameter: inspect.Parameter, text: str, choices: list[str] | None) -> None:
+def _add_option(command: Any, key: str, annotation: str, default: Any, text: str, choices: list[str] | None) -> None:
     """One keyword of a function as an option; those without a default, and the model, as arguments."""
-    default = None if parameter.default is inspect.Parameter.empty else parameter.default
     text += f" (default {default})" if type(default) in (int, float, str) else ""
-    kind = {"int": int, "float": float}.get(parameter.annotation.partition(" ")[0], str)
+    kind = {"int": int, "float": float}.get(annotation.partition(" ")[0], str)
     metavar = {int: "N", float: "X"}.get(kind, "FOLDER" if key in FOLDERS else key.upper())
-    if parameter.annotation == "bool":
+    if annotation == "bool":
         command.add_argument(_dashed(key), action="store_true", help=text)
-    elif parameter.default is inspect.Parameter.empty or key == "model":
-        command.add_argument(key, type=kind, nargs="?" if default else None, default=default, help=text)
+    elif default is ...:
+        command.add_argument(key, type=kind, help=text)
+    elif key == "model":
+        command.add_argument(key, nargs="?", default=default, help=text)
     else:
         metavar = None if choices else metavar
         command.add_argument(_dashed(key), type=kind, default=default, help=text, choices=choices, metavar=metavar)
@@ -152,13 +151,17 @@ def _source(module: str) -> str:
     return (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
 
 
-def _outline(module: str, name: str) -> Callable[..., Any]:
-    """A function of the package without its body: signature and docstring."""
+def _outline(module: str, name: str) -> tuple[str, dict[str, tuple[str, Any]]]:
+    """A function's docstring, and annotation and default of each keyword; the default is ``...`` if there is none."""
     statements = ast.parse(_source(module)).body
     (found,) = (node for node in statements if isinstance(node, ast.FunctionDef) and node.name == name)
-    found.body, made = found.body[:1], dict[str, Any]()
-    exec(f"from __future__ import annotations\n{ast.unparse(found)}", made)
-    return made[name]
+    keywords, defaults = found.args.args + found.args.kwonlyargs, [*found.args.defaults, *found.args.kw_defaults]
+    values = [... if node is None else ast.literal_eval(node) for node in defaults]
+    values = [...] * (len(keywords) - len(values)) + values
+    kinds = [ast.unparse(keyword.annotation or keyword) for keyword in keywords]
+    return ast.get_docstring(found) or "", dict(
+        zip([k.arg for k in keywords], zip(kinds, values, strict=True), strict=True)
+    )
 
 
 def _keys(module: str, name: str) -> list[str]:

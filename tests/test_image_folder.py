@@ -142,7 +142,7 @@ def test_what_is_no_picture_is_left_out_and_named_and_starts_no_program(
     plain_folder(tmp_path / "data")
     bad = tmp_path / "data" / "a" / name
     write(bad)
-    with pytest.warns(UserWarning, match="left out") as told:
+    with pytest.warns(UserWarning, match="skipped") as told:
         data = load_folder(tmp_path / "data")
     assert len(data) == 4
     (warning,) = [w for w in told if w.category is UserWarning]
@@ -180,7 +180,7 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
     ramp().save(tmp_path / "b" / "more" / "deep.png")
     (tmp_path / "a" / "loop.png").symlink_to(tmp_path / "a" / "loop.png")
     (tmp_path / "b" / "round").symlink_to(tmp_path)
-    with pytest.warns(UserWarning, match="left out") as told:
+    with pytest.warns(UserWarning, match="skipped") as told:
         data = load_folder(tmp_path)
     assert data.classes == ("a", "b")
     assert len(data) == 4

@@ -240,13 +240,13 @@ KINDS = {
     "int8": r"w\.pth: class_token is torch\.int8",
     "complex": r"w\.pth: class_token is torch\.complex64",
     **dict.fromkeys(("sparse", "stride 0", "meta", "quantized"), r"class_token is sparse, quantized, a meta tensor"),
-    "json half": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
+    "json half": r"w\.json cannot be read .*Replace the \.pth file and its \.json",
     "json list": r"w\.json cannot be read .*it does not describe weights",
-    "json no text": r"w\.json cannot be read .*Get the \.pth file and its \.json again",
+    "json no text": r"w\.json cannot be read .*Replace the \.pth file and its \.json",
     "json of wrong kinds": r"w\.json cannot be read \(config is 3, and must be dict\)",
     "json of wrong classes": r"w\.json cannot be read \(classes is 3, and must be list\)",
     "json of wrong numbers": r"w\.json cannot be read \(mean and std must .*std above 0\)",
-    "json of others' weights": r"w\.pth is not the file its \.json describes \(sha256 differs\): damaged or replaced",
+    "json of others' weights": r"w\.pth is not the file that its \.json describes \(sha256 differs\): damaged or replaced",
 }
 
 
@@ -275,7 +275,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     save_weights(vit_mnist(7), tmp_path / "w.pth")
     monkeypatch.setattr("mnist_vit.weights.open", refuse, raising=False)
-    with pytest.raises(WeightsError, match=r"w\.pth cannot be read \(Permission denied\)\. Get the file again"):
+    with pytest.raises(WeightsError, match=r"w\.pth cannot be read \(Permission denied\)\. Replace the file"):
         load_weights(vit_mnist(7), tmp_path / "w.pth")
 
 
@@ -291,7 +291,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
             "json of strange heads",
             r"w\.pth describes no model that mnist_vit can build \(hidden_dim 64 must be a multiple of num_heads",
         ),
-        ("json without config", r"w\.pth has no description of its model in w\.json beside it"),
+        ("json without config", r"w\.pth and its \.json do not describe a model"),
     ],
 )
 def test_a_json_that_builds_nothing(tmp_path: Path, kind: str, said: str) -> None:
