@@ -158,10 +158,8 @@ def _outline(module: str, name: str) -> tuple[str, dict[str, tuple[str, Any]]]:
     keywords, defaults = found.args.args + found.args.kwonlyargs, [*found.args.defaults, *found.args.kw_defaults]
     values = [... if node is None else ast.literal_eval(node) for node in defaults]
     values = [...] * (len(keywords) - len(values)) + values
-    kinds = [ast.unparse(keyword.annotation or keyword) for keyword in keywords]
-    return ast.get_docstring(found) or "", dict(
-        zip([k.arg for k in keywords], zip(kinds, values, strict=True), strict=True)
-    )
+    told = zip(keywords, values, strict=True)
+    return ast.get_docstring(found) or "", {k.arg: (ast.unparse(k.annotation or k), value) for k, value in told}
 
 
 def _keys(module: str, name: str) -> list[str]:

@@ -246,7 +246,7 @@ KINDS = {
     "json of wrong kinds": r"w\.json cannot be read \(config is 3, and must be dict\)",
     "json of wrong classes": r"w\.json cannot be read \(classes is 3, and must be list\)",
     "json of wrong numbers": r"w\.json cannot be read \(mean and std must .*std above 0\)",
-    "json of others' weights": r"w\.pth is not the file that its \.json describes \(sha256 differs\): damaged or replaced",
+    "json of others' weights": r"w\.pth is not the file that its \.json describes \(sha256 differs\): damaged",
 }
 
 
