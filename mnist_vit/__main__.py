@@ -99,7 +99,7 @@ def _parse(words: list[str]) -> dict[str, Any]:
         parser.error(unknown("command", words[0], COMMANDS))
     options, strange = parser.parse_known_args(words)
     if strange:
-        near = nearest(strange[0].partition("=")[0], map(_dashed, vars(options)))
+        near = nearest(strange[0].partition("=")[0], [_dashed(key) for key in vars(options)])
         parser.prog += f" {words[0]}"
         parser.error(f"unexpected argument {strange[0]}{near}")
     return vars(options)
@@ -131,7 +131,7 @@ def _add_option(command: Any, key: str, annotation: str, default: Any, text: str
     """One keyword of a function as an option; those without a default, and the model, as arguments."""
     text += f" (default {default})" if type(default) in (int, float, str) else ""
     kind = {"int": int, "float": float}.get(annotation.partition(" ")[0], str)
-    metavar = {int: "N", float: "X"}.get(kind, "FOLDER" if key in FOLDERS else key.upper())
+    metavar = None if choices else {int: "N", float: "X"}.get(kind, "FOLDER" if key in FOLDERS else key.upper())
     if annotation == "bool":
         command.add_argument(_dashed(key), action="store_true", help=text)
     elif default is ...:
@@ -139,7 +139,6 @@ def _add_option(command: Any, key: str, annotation: str, default: Any, text: str
     elif key == "model":
         command.add_argument(key, nargs="?", default=default, help=text)
     else:
-        metavar = None if choices else metavar
         command.add_argument(_dashed(key), type=kind, default=default, help=text, choices=choices, metavar=metavar)
 
 
