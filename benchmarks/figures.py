@@ -33,7 +33,8 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
         low, high = metrics["test"]["interval"]
         share = f"{metrics['test']['accuracy']:.{digits + 1}%} ({low:.{digits + 1}%} to {high:.{digits + 1}%})"
         said = f"**{share}** of the {metrics['test']['total']:,} test images; {said}"
-    yield what, said, f"`mnist-vit evaluate {name}`"
+    source = about["data"]["source"].rpartition("/")[0]
+    yield what, said, f"`mnist-vit evaluate {name}{'' if digits else f' --data {source}'}`"
     yield "– its training", f"{about['seconds'] / 60:.0f} minutes", f"`{about['command']}`"
     others = [f"{seed['test']:.2%}" for number, seed in about.get("seeds", {}).items() if int(number) != about["seed"]]
     if others:
@@ -83,7 +84,7 @@ def door() -> Iterator[tuple[str, str, str]]:
     quick, install = results["quick"], results["install"]
     seconds = quick["seconds"]
     said = (
-        f"{seconds['help']:.1f} s; `import mnist_vit` {seconds['import_mnist_vit']:.1f} s; with PyTorch, on first use, "
+        f"{seconds['help']:.1f} s; `import mnist_vit` {seconds['import_mnist_vit']:.2f} s; with PyTorch, on first use, "
     )
     yield "`mnist-vit --help`", f"{said}{seconds['import_recipes']:.1f} s", f"`{quick['command']}`"
     full, cpu = (f"{install[key] / 1000:.1f} GB" for key in ("venv", "venv_cpu"))
@@ -92,7 +93,11 @@ def door() -> Iterator[tuple[str, str, str]]:
     )
     yield "sizes", f"{said}, `.venv` {full}; with the CPU build {cpu} (computed)", f"`{install['command']}`"
     said = f"demo after {install['seconds_to_demo']} s, a first trained model after {install['seconds_to_model']} s"
-    yield "from a fresh clone, nothing cached", said, f"`{install['command']}`"
+    yield (
+        f"from a fresh clone, nothing cached, at a load of {install['machine']['load']:.0f}",
+        said,
+        f"`{install['command']}`",
+    )
 
 
 def block() -> str:
