@@ -136,10 +136,11 @@ def fit(
                         f"validation accuracy {validation_accuracy:.2%}  {row['seconds']:.0f} s")  # fmt: skip
         except KeyboardInterrupt:
             if main:
-                say(f"stopped after {len(history)} of {epochs} epochs. The model holds the averaged weights so far")
+                how = "There is no checkpoint: calling again starts a new run"
                 if _checkpoint(folder):
-                    say(f'To resume from the last checkpoint, call again with run_dir="{folder}", resume=True '
-                        f"(command line: --run-dir {folder} --resume)")  # fmt: skip
+                    how = (f'To resume from the last checkpoint, call again with run_dir="{folder}", resume=True '
+                           f"(command line: --run-dir {folder} --resume)")  # fmt: skip
+                say(f"stopped after {len(history)} of {epochs} epochs. The model holds the averaged weights. {how}")
             raise
         finally:
             model.load_state_dict(averaged.state_dict())

@@ -172,7 +172,7 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
     with pytest.raises(KeyboardInterrupt):
         toy_fit(model, 4, StopButton(2, 0), run_dir=tmp_path)
     out = capsys.readouterr().out
-    assert "stopped after 2 of 4 epochs. The model holds the averaged weights so far" in out
+    assert "stopped after 2 of 4 epochs. The model holds the averaged weights." in out
     assert f'call again with run_dir="{tmp_path}", resume=True (command line: --run-dir {tmp_path} --resume)' in out
     assert [module.training for module in model.modules()] == modes
     assert [bar.closed for bar in bars] == [True] * 3
@@ -252,7 +252,7 @@ def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(KeyboardInterrupt):
         toy_fit(toy_model(), 2, StopButton(0, 2), run_dir=tmp_path)
     toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
-    assert "has no checkpoint yet: the run starts from its beginning" in capsys.readouterr().out
+    assert "has no checkpoint yet: the run starts from the beginning" in capsys.readouterr().out
     (tmp_path / "folder" / "checkpoint.pth").mkdir(parents=True)
     for resume, said in (
         (True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"),
@@ -362,7 +362,7 @@ def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(tmp_path:
         return gradient * float("nan") if steps == (9 if where == "in the first step" else 12) else gradient
 
     model.heads.head.weight.register_hook(spoil)
-    with pytest.raises(ValueError, match=r"epoch 3: the loss is .*nan.*learning_rate 0\.01 is too large") as said:
+    with pytest.raises(ValueError, match=r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01") as said:
         toy_fit(model, 9, run_dir=tmp_path)
     assert steps == 12, "no step of the next epoch"
     assert f"{tmp_path / 'checkpoint.pth'} still holds the epochs before" in str(said.value)
@@ -379,7 +379,7 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, monkeypatc
 
     def before_epoch(epoch: int) -> None:
         assert files(tmp_path) == (FIRST if epoch else FIRST[1:]), "the lock is not a file that is seen"
-        with pytest.raises(BlockingIOError, match=r"another run is writing to .* now: wait for it, or name another"):
+        with pytest.raises(BlockingIOError, match=r"another run is writing to .*: wait for it, or name another"):
             toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
         refused.append(epoch)
 
@@ -431,7 +431,7 @@ def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(tmp_path: P
     else:
         torch.save({**torch.load(path, weights_only=True), "history": None}, path)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(WeightsError, match=r"checkpoint\.pth cannot be resumed from .*delete it, or name another"):
+    with pytest.raises(WeightsError, match=r"checkpoint\.pth cannot be resumed from .*name another"):
         toy_fit(model, 2, run_dir=tmp_path, resume=True)
     assert same(model.state_dict(), before)
 
