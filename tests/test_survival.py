@@ -365,7 +365,7 @@ def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(tmp_path:
     with pytest.raises(ValueError, match=r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01") as said:
         toy_fit(model, 9, run_dir=tmp_path)
     assert steps == 12, "no step of the next epoch"
-    assert f"{tmp_path / 'checkpoint.pth'} still holds the epochs before" in str(said.value)
+    assert f"{tmp_path / 'checkpoint.pth'} contains the epochs before" in str(said.value)
     kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
     assert len(kept["history"]) == 2 == len(rows(tmp_path))
     assert all(value.isfinite().all() for value in [*kept["model"].values(), *kept["averaged"].values()])
