@@ -624,7 +624,7 @@ def test_new_notebooks_come_without_losing_work(tmp_path: Path, capsys: pytest.C
     (folder / "01_mlp.ipynb").write_text("my work")
     (folder / "my_vit.py").write_text("my file")
     assert main(["notebooks", str(folder)]) == 2
-    assert "may contain your work: name another folder, or say update" in capsys.readouterr().err
+    assert "may contain your work: name another folder, or set --update" in capsys.readouterr().err
     assert main(["notebooks", str(folder), "--update"]) == 0
     assert (folder / "01_mlp.ipynb").read_text() != "my work"
     assert (folder / "my_vit.py").read_text() == "my file"
