@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for editors; Python imports each name on first use, so that the command line's help needs no torch
     from .attention import attention_weights, record_attention
     from .model import MLP, Encoder, EncoderBlock, MLPBlock, MultiHeadAttention, VisionTransformer, vit_mnist
-    from .recipes import evaluate, predict, train, visualize_attention
+    from .recipes import evaluate, explore, predict, train, visualize_attention
     from .weights import load_model, load_weights, save_weights
 
 __version__ = "1.0.0"
 
 __all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "attention_weights",
-           "evaluate", "load_model", "load_weights", "predict", "record_attention", "save_weights", "train",
+           "evaluate", "explore", "load_model", "load_weights", "predict", "record_attention", "save_weights", "train",
            "visualize_attention", "vit_mnist"]  # fmt: skip
 
 

@@ -32,8 +32,8 @@ def progress(folder: str, run: bool = False) -> None:
 
 COMMANDS = {  # the module and name of what each calls
     "demo": "recipes.demo", "notebooks": "files.copy_notebooks", "progress": "__main__.progress",
-    "evaluate": "recipes.evaluate", "attention": "recipes.visualize_attention", "predict": "recipes.predict",
-    "train": "recipes.train",
+    "evaluate": "recipes.evaluate", "attention": "recipes.visualize_attention", "explore": "recipes.explore",
+    "predict": "recipes.predict", "train": "recipes.train",
 }  # fmt: skip
 IN_PYTHON_ONLY = ("transform", "classes")  # for models that no file describes
 OPEN = ("model", "data")  # beside the names that are listed, a path may be given

@@ -93,11 +93,13 @@ def _not_written(path: Path, error: OSError) -> OSError:
     return OSError(f"{path} could not be written ({error.strerror or error}): free disk space, or name another folder")
 
 
-def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Path | None = None) -> Path:
+def write_atomic(
+    path: str | Path, write: Callable[[BinaryIO], Any], before: Path | None = None, sync: bool = True
+) -> Path:
     """Write a file so that a crash leaves either the old or the new one; missing folders are created.
 
     ``write`` gets an open binary file. The old file is first renamed to ``before``, if given. Raises OSError if the
-    disk is full or the folder is read-only; no partial file remains.
+    disk is full or the folder is read-only; no partial file remains. ``sync=False`` leaves flushing to the caller.
     """
     path = Path(path)
     part = part_beside(path)
@@ -106,7 +108,8 @@ def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Pat
         with open(part, "xb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if before is not None and path.is_file():
             os.replace(path, before)
         os.replace(part, path)
@@ -118,7 +121,8 @@ def write_atomic(path: str | Path, write: Callable[[BinaryIO], Any], before: Pat
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-    sync_names(path.parent)
+    if sync:
+        sync_names(path.parent)
     return path
 
 
@@ -132,14 +136,14 @@ def sync_names(folder: Path) -> None:
             os.close(handle)
 
 
-def write_text(path: str | Path, text: str) -> Path:
+def write_text(path: str | Path, text: str, sync: bool = True) -> Path:
     """Write text atomically, as UTF-8 with line feeds."""
-    return write_atomic(path, lambda file: file.write(text.encode()))
+    return write_atomic(path, lambda file: file.write(text.encode()), sync=sync)
 
 
-def write_json(path: str | Path, content: Any) -> Path:
+def write_json(path: str | Path, content: Any, sync: bool = True) -> Path:
     """Write indented JSON atomically; ValueError for NaN, which JSON cannot represent."""
-    return write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n", sync)
 
 
 def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool = False) -> Path:

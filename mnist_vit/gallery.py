@@ -1,9 +1,6 @@
-"""Attention maps on disk: a folder of pictures for each image, and the page that shows them in a browser."""
+"""Attention maps on disk: a folder of pictures for each image. The page beside them is ``explorer``'s."""
 
-import base64
-import html
 import io
-import json
 import math
 import os
 import re
@@ -18,11 +15,11 @@ from torch import Tensor, nn
 
 from .attention import attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
-from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json, write_text
+from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json
 from .modes import answer, eval_mode
 from .tokens import patch_grid
 
-__all__ = ["replacing", "save_attention_images", "write_gallery"]
+__all__ = ["replacing", "save_attention_images"]
 
 OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"  # parts: of older versions
 
@@ -47,6 +44,7 @@ def replacing(folder: str | Path) -> Iterator[Path]:
         (part / "new").mkdir()
         try:
             yield part / "new"
+            _flush(part / "new")
             with locked(folder, wait=60):
                 os.replace(part / "new", part / "ready")
                 _swap(part, folder)
@@ -73,6 +71,15 @@ def _swap(part: Path, folder: Path) -> None:
         os.replace(new, path)
     sync_names(folder)
     shutil.rmtree(part, ignore_errors=True)
+
+
+def _flush(folder: Path) -> None:
+    """All files below are on the disk: one call where the system has it, since thousands of their own take minutes."""
+    if hasattr(os, "sync"):
+        return os.sync()
+    for path in filter(Path.is_file, folder.rglob("*")):
+        with open(path, "r+b") as file:
+            os.fsync(file.fileno())
 
 
 def _not_ours(folder: Path) -> list[Path]:
@@ -139,63 +146,9 @@ def save_attention_images(
                 "layers_heads_rows_columns": _rounded(maps[i], 6),
                 "rollout": _rounded(rolled[i], 6),
             }
-            write_json(target / "attention.json", content)
+            write_json(target / "attention.json", content, sync=False)
             results.append(content)
     return results
-
-
-def write_gallery(folder: str | Path, names: list[str], title: str) -> Path:
-    """Write ``index.html``: all pictures inside it, plain HTML, no network, readable by keyboard and in the dark.
-
-    It shows what ``save_attention_images`` has written to the folders ``names`` in ``folder``; of many, 500 at most,
-    which a browser opens at once.
-    """
-    folder, query = Path(folder), "class token"
-    sections, links = "", ""
-    part = names[:: len(names) // 501 + 1]
-    title += f", {len(part)} of {len(names)} images: all are in the folders" if len(part) < len(names) else ""
-    for number, name in enumerate(part):
-        drawn = json.loads((folder / name / "attention.json").read_text(encoding="utf-8"))
-        query = drawn["query"]
-        truth = "" if drawn["label"] is None else f", truth {drawn['label']}"
-        said = f"{name}: read as {drawn['prediction']} with probability {drawn['probability']:.3f}{truth}"
-        shown = [("image.png", f"the image {name}", "image")]
-        for layer, heads in enumerate(drawn["share_of_attention_on_ink"]):
-            for head, share in enumerate(heads):
-                most = _brightest(drawn["layers_heads_rows_columns"][layer][head])
-                text = f"layer {layer}, head {head}: {share:.0%} on ink, {most}"
-                shown.append((f"layer_{layer}_head_{head}.png", f"attention of the {query}, {text}", text))
-        text = f"rollout: {_brightest(drawn['rollout'])}"
-        shown.append(("rollout.png", f"attention of the {query} over all layers, {text}", text))
-        figures = "".join(
-            '<figure><img src="data:image/png;base64,'
-            f'{base64.b64encode((folder / name / file).read_bytes()).decode()}" '
-            f'alt="{html.escape(alt)}" width="140" height="140"><figcaption>{html.escape(text)}</figcaption></figure>'
-            for file, alt, text in shown
-        )
-        note = f"{drawn['share_of_patches_with_ink']:.0%} of the patches hold ink."
-        links += f'<a href="#image-{number}">{html.escape(name)}</a>'
-        sections += f'<section id="image-{number}"><h2>{html.escape(said)}</h2><p>{note}</p>'
-        sections += f"<div>{figures}</div></section>\n"
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(title)}</title>\n<style>:root{{color-scheme:light dark}}"
-        "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
-        "div,nav{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;width:140px}img{image-rendering:pixelated}"
-        f"h2{{font-size:1.1rem}}</style></head>\n<body><h1>{html.escape(title)}</h1>\n"
-        f"<p>Each map shows where the {query} looks: bright is much, dark little, one colour scale within a layer. "
-        "The weights of a map, with that of the class token itself, sum to 1. Layers, heads, rows and columns count "
-        f'from 0.</p>\n<nav aria-label="images">{links}</nav>\n'
-        f"<main>{sections}</main></body></html>\n"
-    )
-    return write_text(folder / "index.html", page)
-
-
-def _brightest(one_map: list[list[float]]) -> str:
-    """Where a map is brightest, for who does not see it; rows and columns of patches count from 0."""
-    row, column = divmod(int(torch.tensor(one_map).argmax()), len(one_map[0]))
-    return f"most in row {row}, column {column}"
 
 
 def _rounded(numbers: Tensor, decimals: int) -> list:
@@ -215,5 +168,5 @@ def _write_png(path: Path, image: Any) -> None:
     """Enlarged without smoothing: at least 224 pixels, by a whole factor, each patch a square."""
     factor, buffer = max(1, math.ceil(224 / max(image.size))), io.BytesIO()
     image = image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
-    image.save(buffer, format="PNG", optimize=True)
-    write_atomic(path, lambda file: file.write(buffer.getvalue()))
+    image.save(buffer, format="PNG")
+    write_atomic(path, lambda file: file.write(buffer.getvalue()), sync=False)

@@ -3,9 +3,7 @@
 These are the calls of the notebooks and of the command line; every default is written here and nowhere else.
 """
 
-import html
 import inspect
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,9 +18,10 @@ from .data import ImageData, Loader, augment, check_fit, load_data, normalise, p
 from .datasets import DATA_SETS
 from .errors import check_range, check_sizes, printable, unknown
 from .evaluation import Evaluation, History, evaluate_model
+from .explorer import MOST, Page, write_page
 from .fast import speed_up
 from .files import copy_notebooks, data_dir, make_folder, out_dir, say
-from .gallery import replacing, save_attention_images, write_gallery
+from .gallery import replacing, save_attention_images
 from .model import VisionTransformer, vit_mnist
 from .modes import progress
 from .own import build_own
@@ -31,7 +30,7 @@ from .tokens import sincos_positions
 from .training import fit
 from .weights import about_of, load_weights, model_config, read_json, save_weights, update_about, weights_path
 
-__all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "predict", "train", "visualize_attention"]
+__all__ = ["MODELS", "copy_notebooks", "demo", "evaluate", "explore", "predict", "train", "visualize_attention"]
 
 MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_mnist": lambda: vit_mnist(2),
@@ -40,14 +39,6 @@ MODELS: dict[str, Callable[[], VisionTransformer]] = {
     "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
 }
 PLACES = ("model", "data", "sizes", "run_dir", "resume", "save", "root", "device")  # of a run; all else is its recipe
-
-
-class Page(type(Path())):  # type: ignore[misc]
-    """The path of a page, which a notebook shows as a link."""
-
-    def _repr_html_(self) -> str:
-        link = Path(os.path.relpath(self)).as_posix()  # a server shows what lies below its folder
-        return f'<a href="{html.escape(link)}" target="_blank">{html.escape(link)}</a>'
 
 
 def train(
@@ -228,6 +219,30 @@ def visualize_attention(
         batch_size: images in a forward pass; fewer need less memory.
         out: the folder to write to, with a folder <class>_<index> for each image; default: runs/attention/.
     """
+    return _show(**locals())
+
+
+def explore(
+    model: nn.Module | str = "vit_mnist", data: str | Path | ImageData = "embedded", *,
+    weights: str | Path | None = None, transform: Callable[[Any], Tensor] | None = None,
+    classes: Sequence[str] | None = None, split: str | None = None, per_class: int = 10, batch_size: int = 50,
+    out: str | Path | None = None, root: str | Path | None = None, device: str | None = None,
+) -> Page:  # fmt: skip
+    """Write one HTML file in which the model runs, for pictures of yours too; its path is returned.
+
+    There, every patch can be the query, heads, layers and patches can be left out, and the answer is seen to change.
+
+    Args, beside those of ``visualize_attention``:
+        per_class: images of each class: the first, and as many that are misclassified, or the least sure.
+        out: the file to write; default: runs/explore.html.
+    """
+    return _show(**locals(), folders=False)
+
+
+def _show(
+    model: Any, data: Any, weights: Any, transform: Any, classes: Any, split: Any, per_class: int, batch_size: int,
+    out: Any, root: Any, device: Any, folders: bool = True, found: Evaluation | None = None,
+) -> Page:  # fmt: skip
     check_sizes(per_class=per_class, batch_size=batch_size)
     model, about = facts.get_ready(model, weights, device, classes)
     ready: list[Tensor] = []
@@ -237,26 +252,44 @@ def visualize_attention(
     check_fit(model, images, labelled)
     if transform is None:
         facts.warn_of(about, images)
-    chosen = torch.cat([(images.labels == c).nonzero()[:per_class, 0] for c in range(len(images.classes))])
 
     def prepared(some: Tensor) -> Tensor:
         batch = torch.stack([ready[i] for i in some]) if ready else images.normalise(images.images[some])
         return batch.to(**facts.place(model))
 
-    facts.try_once(model, prepared(chosen[:1]), len(named))
-    attention_weights(model, prepared(chosen[:1]), query=0)  # an error before a folder is made
-    names = [f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"}) for i in chosen.tolist()]
+    def known(some: Tensor) -> tuple[Tensor, list[str], list[int] | None]:
+        names = [f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"}) for i in some.tolist()]
+        return images.images[some], names, images.labels[some].tolist() if labelled else None
+
+    facts.try_once(model, prepared(torch.tensor([0])), len(named))
+    attention_weights(model, prepared(torch.tensor([0])), query=0)  # an error before a folder is made
+    if labelled and not folders and not ready:
+        found = evaluate_model(speed_up(model), Loader(images, batch_size, **facts.place(model)), named, images.name)
+    of_class = [(images.labels == c).nonzero()[:, 0] for c in range(len(images.classes))]
+    chosen = torch.cat([some[:per_class] for some in of_class])
+    shown = chosen
+    if found is not None:
+        sure = found.probabilities[range(found.total), found.labels]
+        shown = torch.cat([chosen, *(some[sure[some].argsort()[: max(per_class, 8)]] for some in of_class)]).unique()
+    title, text = f"Inside {about['name']}", f"{len(shown):,} of {images.name}"
+    like_mnist = named == DATA_SETS["mnist"].classes and images.images.shape[1:] == (1, 28, 28)
+    page: dict[str, Any] = {"title": title, "text": text, "classes": named, "digits": like_mnist, "found": found}
+    page |= {"mean": None if ready else images.mean, "std": images.std}
+    if not folders:
+        there = write_page(out_dir("runs/explore.html", out), model, prepared(shown), *known(shown), **page)
+        print(f"open in a browser: {there}")
+        return there
     folder = out_dir("runs/attention", out)
     with replacing(folder) as new:
-        for part in progress(range(0, len(names), batch_size), desc="drawing", unit=" batches"):
-            some = chosen[part : part + batch_size]
-            truth = images.labels[some].tolist() if labelled else None
-            called = names[part : part + batch_size]
-            save_attention_images(model, prepared(some), images.images[some], called, new, named, truth)
-        write_gallery(new, names, f"Where {about['name']} looks: {images.name}")
-    page = Page(folder / "index.html")
-    print(f"attention maps of {len(names)} images: {page}")
-    return page
+        for some in progress(chosen.split(batch_size), desc="drawing", unit=" batches"):
+            pictures, names, truth = known(some)
+            save_attention_images(model, prepared(some), pictures, names, new, named, truth)
+        shown = shown[:: len(shown) // (MOST[0] + 1) + 1]
+        written = write_page(new / "index.html", model, prepared(shown), *known(shown), **page)
+    page_there = Page(folder / "index.html")
+    page_there.instead = written.instead
+    print(f"attention maps of {len(chosen)} images: {page_there}")
+    return page_there
 
 
 def predict(
@@ -303,9 +336,9 @@ def demo(out: str | Path | None = None) -> None:
     """
     about = read_json("vit_mnist")
     print(f"vit_mnist: {about['parameters']:,} parameters, trained on {about['data']['name']}\n")
-    evaluate("vit_mnist")
+    found = evaluate("vit_mnist")
     print()
-    visualize_attention("vit_mnist", out=out)
+    _show("vit_mnist", "embedded", None, None, None, None, 2, 50, out, None, None, found=found)
 
 
 def _build(name: str, seed: int, classes: int | None, sizes: str) -> nn.Module:

@@ -21,7 +21,8 @@ import torch
 
 from mnist_vit import files
 from mnist_vit.data import ImageData, Loader
-from mnist_vit.gallery import replacing, save_attention_images, write_gallery
+from mnist_vit.explorer import write_page
+from mnist_vit.gallery import replacing, save_attention_images
 from mnist_vit.model import VisionTransformer
 from mnist_vit.training import fit, make_optimizer
 from mnist_vit.weights import save_weights
@@ -53,13 +54,14 @@ def toy_fit(model: torch.nn.Module, epochs: int = 3, loader: Loader | None = Non
 
 def toy_maps(folder: Path, names: list[str], layers: int = 2, page: bool = True) -> None:
     """Draw these images of the toy data, and the page."""
-    toy, n = toy_data(), len(names)
+    toy, model = toy_data(), toy_model(layers=layers)
+    images = toy.normalise(toy.images[: len(names)])
     with replacing(folder) as new:
-        save_attention_images(
-            toy_model(layers=layers), toy.normalise(toy.images[:n]), toy.images[:n], names, new, toy.classes
-        )
+        save_attention_images(model, images, toy.images[: len(names)], names, new, toy.classes)
         if page:
-            write_gallery(new, names, f"{layers} layers")
+            about = {"title": f"{layers} layers", "text": "", "classes": toy.classes, "digits": False}
+            about |= {"mean": toy.mean, "std": toy.std}
+            write_page(new / "index.html", model, images, toy.images[: len(names)], names, None, **about)
 
 
 def digest(model: torch.nn.Module) -> str:

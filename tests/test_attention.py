@@ -1,12 +1,9 @@
 """Attention weights are the model's own, per layer and head; pictures on disk show these numbers."""
 
-import base64
 import copy
-import html.parser
 import io
 import itertools
 import json
-import re
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import randomise
+from javascript import EXPLORER, data_of
 from matplotlib import colormaps
 from PIL import Image
 from published_vits import Plain, plain
@@ -39,7 +37,7 @@ from mnist_vit.attention import (
 from mnist_vit.data import load_embedded
 from mnist_vit.fast import FastVisionTransformer
 from mnist_vit.files import shipped
-from mnist_vit.gallery import replacing, save_attention_images, write_gallery
+from mnist_vit.gallery import replacing, save_attention_images
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
 from mnist_vit.tokens import patch_grid
 
@@ -620,22 +618,7 @@ def test_the_shipped_models_look_at_the_ink() -> None:
 # --- on disk ---
 
 
-class Images(html.parser.HTMLParser):
-    """Collects the pictures and links of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.images: list[dict] = []
-        self.addresses: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list) -> None:
-        attributes = dict(attrs)
-        if tag == "img":
-            self.images.append(attributes)
-        self.addresses += [attributes[key] for key in ("src", "href") if key in attributes]
-
-
-def test_pictures_and_page(tmp_path: Path) -> None:
+def test_pictures_on_disk(tmp_path: Path) -> None:
     model, _ = build("ours")
     pictures = torch.randint(0, 255, (2, 1, 12, 12), dtype=torch.uint8)
     images = pictures.float() / 255
@@ -659,24 +642,6 @@ def test_pictures_and_page(tmp_path: Path) -> None:
                 expected = colormaps["viridis"](((maps[head] - low) / (high - low)).numpy(), bytes=True)[..., :3]
                 assert np.abs(drawn[step // 2 :: step, step // 2 :: step].astype(int) - expected).max() <= 1
                 assert (drawn[:step, :step] == drawn[0, 0]).all(), "a patch is one flat square"
-    page = write_gallery(tmp_path, names, "A <title>").read_text()
-    found = Images()
-    found.feed(page)
-    assert len(found.images) == 2 * (1 + 6 + 1)
-    assert all(address.startswith(("data:image/png;base64,", "#image-")) for address in found.addresses)
-    assert all(image["alt"] for image in found.images)
-    for i in range(2):  # a link to every image, and what bright and dark say is said in words too
-        assert f'<section id="image-{i}">' in page
-        assert f"#image-{i}" in found.addresses
-        for number, image in enumerate(found.images[8 * i + 1 : 8 * i + 7]):
-            row, column = map(int, re.search(r"most in row (\d), column (\d)$", image["alt"]).groups())
-            assert to_maps(weights[i])[number // 2, number % 2].argmax() == 3 * row + column
-            assert image["alt"].removeprefix("attention of the class token, ") in page
-    assert "outline:none" not in page.replace(" ", "")
-    shown = {base64.b64decode(image["src"].partition(",")[2]) for image in found.images}
-    assert (tmp_path / "0_7" / "layer_2_head_1.png").read_bytes() in shown
-    assert "<b>" not in page
-    assert "A &lt;title&gt;" in page
 
 
 def test_colours_can_be_read_in_grey_and_by_the_colour_blind() -> None:
@@ -701,11 +666,12 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
         np.testing.assert_allclose(stored["layers_heads_rows_columns"], to_maps(weights).numpy(), atol=1e-4)
         shown = np.asarray(Image.open(io.BytesIO((folder / name / "image.png").read_bytes())))
         assert (shown[4::8, 4::8] == digits.images[index, 0].numpy()).all()
-    found = Images()
-    found.feed((folder / "index.html").read_text(encoding="utf-8"))
-    assert len(found.images) == 20 * 6
-    assert all("most in row" in image["alt"] for i, image in enumerate(found.images) if i % 6)
-    assert len([address for address in found.addresses if address.startswith("#")]) == 20
+    shown = data_of(folder / "index.html")
+    assert {one["name"] for one in shown["examples"]} >= set(names)
+    assert sum(map(sum, shown["matrix"]["counts"])) == 5000
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    for part in (path for path in EXPLORER.iterdir() if path.suffix in (".js", ".css")):
+        assert part.read_text(encoding="utf-8") in page, "mnist-vit demo --out maps, then cp maps/index.html attention/"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
@@ -730,7 +696,6 @@ def test_maps_of_a_model_that_reads_the_mean_are_the_mean_over_the_patches(tmp_p
     expected = to_maps(weights[0, ..., 1:, :].mean(dim=-2))
     np.testing.assert_allclose(drawn["layers_heads_rows_columns"], expected.numpy(), atol=1e-6)
     np.testing.assert_allclose(drawn["rollout"], to_maps(rollout(weights)[0, 1:].mean(dim=0)).numpy(), atol=1e-6)
-    assert "where the mean over the patches looks" in write_gallery(tmp_path, ["a"], "title").read_text()
 
 
 def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
@@ -749,10 +714,3 @@ def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
         (new / "a").mkdir()
         raise RuntimeError
     assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
-
-
-def test_a_page_of_many_images_shows_some_of_them_and_says_so(tmp_path: Path) -> None:
-    toy_maps(tmp_path, ["a"])
-    page = write_gallery(tmp_path, ["a"] * 1200, "title").read_text()
-    assert page.count("<section") == 400
-    assert "<h1>title, 400 of 1200 images: all are in the folders</h1>" in page

@@ -247,6 +247,11 @@ TABLE: dict[str, list[Case]] = {
         (lambda: recipes.visualize_attention(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),
         (lambda: recipes.visualize_attention(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "and 0 attention layers"),
     ],
+    "explore": [
+        (lambda: recipes.explore(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),
+        (lambda: recipes.explore(nn.Linear(2, 2), toy()), ValueError, "Linear has no nn.MultiheadAttention"),
+        (lambda: recipes.explore(spoilt(), toy()), ValueError, "the model answers nan or infinity"),
+    ],
     "predict": [
         (lambda: recipes.predict("none.png"), DataError, "none.png cannot be read as a picture (No such file"),
         (lambda: recipes.predict(".", model=vit()), DataError, "cannot be read as a picture (Is a directory): give a PNG"),
@@ -283,7 +288,6 @@ def test_every_public_function_has_mistakes_in_the_table() -> None:
         "copy_notebooks",
         "demo",
         "replacing",
-        "write_gallery",
     }  # made or tested elsewhere
     assert public - plain <= set(TABLE)
     assert len(CASES) >= 60

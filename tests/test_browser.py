@@ -152,44 +152,13 @@ def test_run_all_runs_all(path: Path, page: Any, lab: SimpleNamespace) -> None:
     assert set(page.outside) <= {BADGE}, "nothing but the picture of the Colab badge is asked for elsewhere"
 
 
-PICTURES = "() => [...document.images].map(image => [image.complete, image.naturalWidth, image.alt])"
-
-
-def test_page_of_maps_from_disk(page: Any) -> None:
-    page.goto((ROOT / "attention" / "index.html").as_uri())
-    pictures = page.evaluate(PICTURES)
-    assert len(pictures) == 20 * 6
-    assert all(complete and width > 0 and alt for complete, width, alt in pictures)
-    shot(page, "maps_light")
-
-    # by keyboard alone: Tab reaches a link for every image, Enter goes there, End and Home scroll
-    names = []
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        names.append(page.evaluate("() => document.activeElement.getAttribute('href')"))
-    assert len(set(names)) == 20
-    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") != "none"
-    page.keyboard.press("Enter")
-    page.wait_for_function("() => scrollY > 500")
-    shown = page.evaluate("() => document.querySelector(':target').getBoundingClientRect().top")
-    assert -5 <= shown <= 900
-    page.keyboard.press("Home")
-    page.wait_for_function("() => scrollY === 0")
-    page.set_viewport_size({"width": 360, "height": 700})  # a telephone: nothing sticks out
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
-    shot(page, "maps_narrow")
-    assert page.outside == []
-
-
-def test_page_of_maps_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:
+def test_the_page_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:
     open_in_lab(page, lab, "attention/index.html")
     for _ in range(60):
-        loaded = [frame for frame in page.frames if frame.locator("img").count() == 20 * 6]
+        loaded = [frame for frame in page.frames if frame.locator("#examples button").count() >= 20]
         if loaded:
             break
         time.sleep(0.5)
-    assert loaded, "no frame with the pictures"
-    shot(page, "maps_in_jupyterlab")
-    pictures = loaded[0].evaluate(PICTURES)
-    assert all(complete and width > 0 for complete, width, _ in pictures)
+    assert loaded, "no frame with the examples"
+    shot(page, "page_in_jupyterlab")
     assert page.outside == []

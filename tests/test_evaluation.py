@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import randomise
+from javascript import data_of
 from PIL import Image
 from sklearn.metrics import confusion_matrix as sklearn_matrix
 from sklearn.metrics import precision_score, recall_score
@@ -164,9 +165,9 @@ def test_what_a_model_was_trained_on_is_left_out(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="was trained on embedded/train, which may contain the 5,000 held-out"):
         assert mnist_vit.evaluate(model, split="all").total == 5000
     page = mnist_vit.visualize_attention(path, per_class=1)
-    assert "<h1>Where vit_mnist_p7 looks" in page.read_text()
-    assert "1,000 of the embedded MNIST digits" in page.read_text()
-    assert f'href="{Path(page).name}"' in page._repr_html_() or page.name in page._repr_html_()
+    shown = data_of(page)
+    assert shown["title"] == "Inside vit_mnist_p7"
+    assert "1,000 of the embedded MNIST digits" in shown["text"]
     mnist_vit.load_weights(model, "vit_mnist_p7")
     assert mnist_vit.evaluate(model).total == 5000, "these weights have never seen them"
     mnist_vit.train(model, "embedded", epochs=1)
@@ -206,7 +207,7 @@ def test_torchvisions_models_are_prepared_as_their_weights_say(
     again = mnist_vit.predict(path, theirs, weights=known)
     assert torch.equal(mnist_vit.predict(path, theirs), again), "it stays known"
     page = mnist_vit.visualize_attention(theirs, path.parent)
-    assert "Where vit_b_16 looks: 1 images" in page.read_text()
+    assert (data_of(page)["title"], len(data_of(page)["examples"])) == ("Inside vit_b_16", 1)
     drawn = json.loads((page.parent / "mine_0" / "attention.json").read_text())
     assert (drawn["label"], drawn["prediction"]) == (None, known.meta["categories"][expected.argmax()])
     del theirs.about

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from helpers import ROOT
-from survivor import toy_data, toy_model
+from survivor import toy_maps, toy_model
 
 from mnist_vit import data, recipes
 from mnist_vit.errors import DataError
 from mnist_vit.files import write_atomic, write_json, write_text
-from mnist_vit.gallery import save_attention_images, write_gallery
 from mnist_vit.weights import save_weights
 
 PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").glob("*.py")}
@@ -25,19 +24,11 @@ PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path i
 # --- every write is atomic ---
 
 
-def gallery(folder: Path) -> None:
-    digits, model = toy_data(), toy_model()
-    save_attention_images(
-        model, digits.normalise(digits.images[:1]), digits.images[:1], ["a"], folder, digits.classes, [0]
-    )
-    write_gallery(folder, ["a"], "title")
-
-
 WRITERS = {
     "write_text": lambda folder: write_text(folder / "a.txt", "text"),
     "write_json": lambda folder: write_json(folder / "a.json", [1]),
     "save_weights": lambda folder: save_weights(toy_model(), folder / "w.pth"),
-    "gallery": gallery,
+    "gallery": lambda folder: toy_maps(folder, ["a"]),
     "copy_notebooks": recipes.copy_notebooks,
 }
 
@@ -205,17 +196,3 @@ def test_a_pickle_of_cifar10_is_not_opened_before_its_md5_was_checked(
     assert not (tmp_path / "ran").exists()
     pickle.loads(bomb)
     assert (tmp_path / "ran").exists(), "opened, it would have gone off"
-
-
-def test_the_gallery_escapes_names(tmp_path: Path) -> None:
-    """A file may be called like this, and so may a folder that is a class."""
-    digits, name = toy_data(), '<img src=x onerror="alert(1)">'
-    classes = ("<b>left", "right & 'wrong'")
-    save_attention_images(
-        toy_model(), digits.normalise(digits.images[:1]), digits.images[:1], [name], tmp_path, classes, [0]
-    )
-    page = write_gallery(tmp_path, [name], f"Where {name} looks").read_text("utf-8")
-    assert "<img src=x" not in page
-    assert "<b>" not in page
-    assert page.count("&lt;img src=x onerror=&quot;alert(1)&quot;&gt;") >= 3
-    assert "<script" not in page

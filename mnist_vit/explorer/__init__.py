@@ -1,0 +1,162 @@
+"""The live page: one HTML file with the model in it, or with stored weights of a model too large for a browser.
+
+Python only fills ``page.html``; ``model.js`` is the model once more, the other files are what can be done with it.
+"""
+
+import base64
+import hashlib
+import html
+import io
+import json
+import math
+import re
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib import colormaps
+from torch import Tensor, nn
+
+from ..attention import attention_weights, to_maps
+from ..evaluation import Evaluation
+from ..files import write_text
+from ..model import VisionTransformer
+from ..modes import answer, eval_mode
+from ..tokens import patch_grid
+from ..weights import model_config
+
+__all__ = ["Page", "live_twin", "pack", "write_page"]
+
+HERE = Path(__file__).parent
+VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
+KINDS = (".js", ".css", ".html")
+SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
+STORED = ("; too large a model to run here, or not of this course's or torchvision's class: its attention weights are "
+          "stored, to within 0.002")  # fmt: skip
+MOST = 500, 20  # images in a live page, and in one of stored weights
+POLICY = ("default-src 'none'; script-src {} {}; style-src {}; img-src data: blob:; worker-src blob:; base-uri 'none'; "
+          "form-action 'none'")  # fmt: skip
+
+
+class Page(type(Path())):  # type: ignore[misc]
+    """The path of a page, which a notebook shows; where scripts are stripped, a sentence and a picture instead."""
+
+    instead = ""
+
+    def _repr_html_(self) -> str:
+        where = html.escape(self.as_posix())
+        both = f"<p>The page {where}, which runs in a trusted notebook, or opened in a browser:</p>{self.instead}"
+        frame = ('<iframe class="mnist-vit-page" sandbox="allow-scripts" style="grid-area:1/1;width:100%;height:860px;'
+                 f'border:0" srcdoc="{html.escape(self.read_text(encoding="utf-8"))}"></iframe>')  # fmt: skip
+        return f'<div style="display:grid"><div style="grid-area:1/1">{both}</div>{frame}</div>'
+
+
+def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
+    """The course's own class with this model's weights, if its logits are the same and a browser can run it."""
+    try:
+        norm_layer = partial(nn.LayerNorm, eps=model.encoder.ln.eps)
+        twin = VisionTransformer(**model_config(model), norm_layer=norm_layer).eval()
+        twin.load_state_dict(model.state_dict())
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        return None
+    s, size = twin.seq_length, sum(p.numel() for p in twin.parameters())
+    products = s * (size + 2 * s * twin.hidden_dim * len(twin.encoder.layers))  # a browser does a billion a second
+    with torch.no_grad(), eval_mode(model):
+        logits, again = model(images).float().cpu(), twin(images.float().cpu())
+    same = (logits - again).abs().max() <= 0.01 * max(1, float(logits.abs().max()))  # half precision rounds
+    return twin if same and products < 1.5e9 and size < 6e6 else None
+
+
+def pack(weights: Tensor, most: int = 5_000_000) -> tuple[str, int]:
+    """Attention weights to within 0.002, deflated, in base64, in ``most`` bytes if that can be; and in how many levels.
+
+    A byte is a weight's root, since most weights are small; for large ones a second byte follows after all first ones.
+    """
+    for levels in (255, 180, 128, 90, 64):
+        roots = weights.flatten().float().clamp(0, 1).sqrt() * levels
+        codes = roots.round()
+        more = ((roots - codes + 0.5) * 255).round()[codes >= 0.002 * levels**2]
+        packed = _base64(zlib.compress(torch.cat([codes, more]).to(torch.uint8).numpy().tobytes()))
+        if len(packed) <= most:
+            break
+    return packed, levels
+
+
+@torch.no_grad()
+def write_page(
+    path: str | Path, model: nn.Module, images: Tensor, pictures: Tensor, names: list[str], labels: list[int] | None,
+    found: Evaluation | None = None, **about: Any,
+) -> Page:  # fmt: skip
+    """Write the page that shows these images, (n, c, h, w), normalised, and as uint8 ``pictures``; the first is shown.
+
+    ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known), ``digits``: of MNIST's form.
+    """
+    twin = live_twin(model, images[:4]) if about["mean"] else None
+    n = min(len(images), MOST[twin is None])
+    with eval_mode(model):
+        logits = torch.cat([answer(model, part).float().cpu() for part in images[:n].split(50)])
+    sure, best = (x.tolist() for x in logits.softmax(dim=1).max(dim=1))
+    examples: list[dict[str, Any]] = [
+        {"name": names[i], "label": labels and labels[i], "prediction": best[i], "probability": round(sure[i], 5)}
+        for i in range(n)
+    ]
+    stored, data = _script("pixels", pictures[:n].cpu()), {"weights": [], "config": None}
+    one = attention_weights(model, images[:1])[0]
+    grid = patch_grid(one.shape[-1], *images.shape[-2:])
+    before = one.shape[-1] - math.prod(grid)  # tokens before the patches
+    pool = getattr(model, "pool", getattr(model, "global_pool", "token" if before else "mean"))
+    if twin:
+        state, start = twin.state_dict(), 0
+        data["config"] = model_config(twin) | {"eps": twin.encoder.ln.eps}
+        stored += _script("weights", torch.cat([values.flatten() for values in state.values()]))
+        for name, values in state.items():
+            data["weights"].append((name, start, start := start + values.numel()))
+    else:
+        about["text"] += STORED
+        for i, example in enumerate(examples):
+            packed, example["levels"] = pack(attention_weights(model, images[i : i + 1])[0].cpu())
+            example["logits"] = logits[i].tolist()
+            stored += f'<script id="attention-{i}" type="text/plain">{packed}</script>\n'
+    matrix = None
+    if found is not None and len(found.classes) <= 25:
+        told = f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified; a number shows examples"
+        matrix = {"counts": found.matrix.tolist(), "text": told}
+    data |= about | {
+        "image": pictures.shape[1:], "grid": grid, "prefix": ["class token", *(f"token {i}" for i in range(1, before))][:before], "layers": len(one),
+        "heads": len(one[0]), "reads": "mean" if pool in ("mean", "avg") else "token", "examples": examples, "matrix": matrix,
+        "colours": VIRIDIS.flatten().tolist(),
+    }  # fmt: skip
+    parts = {file.name: file.read_text(encoding="utf-8") for file in HERE.iterdir() if file.suffix in KINDS}
+    fill = {"model": parts["model.js"], "script": "\n".join(map(parts.get, SCRIPTS)), "style": parts["style.css"]}
+    hashes = [f"'sha256-{_base64(hashlib.sha256(part.encode()).digest())}'" for part in fill.values()]
+    fill |= {"title": html.escape(about["title"]), "policy": POLICY.format(*hashes), "stored": stored}
+    fill["data"] = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    page = Page(write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda name: fill[name[1]], parts["page.html"])))
+    page.instead = _still(pictures[0].cpu(), to_maps(one[:4, :8, 0], grid).float().cpu())
+    return page
+
+
+def _still(picture: Tensor, maps: Tensor) -> str:
+    """One picture, its maps beside it: a row for a layer, a column for a head, one scale within a layer; an <img>."""
+    from torchvision.transforms.v2.functional import resize, to_pil_image
+
+    size, file = [140, 140], io.BytesIO()
+    shown = [resize(picture.expand(3, -1, -1) if len(picture) < 3 else picture[:3], size, 0)]
+    for layer in maps:
+        values = (layer - layer.min()) / (layer.max() - layer.min()).clamp(min=1e-12)
+        shown.append(torch.cat([resize(VIRIDIS[(one * 255).long()].movedim(-1, 0), size, 0) for one in values], dim=-1))
+    right = torch.cat(shown[1:], dim=-2)
+    left = nn.functional.pad(shown[0], (0, 10, 0, right.shape[-2] - 140), value=255)
+    to_pil_image(torch.cat([left, right], dim=-1)).save(file, format="PNG")
+    told = "the picture, and where the class token looks in each layer (row) and head (column)"
+    return f'<img alt="{told}" src="data:image/png;base64,{_base64(file.getvalue())}">'
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _script(name: str, numbers: Tensor) -> str:
+    return f'<script id="{name}" type="text/plain">{_base64(numbers.numpy().tobytes())}</script>\n'

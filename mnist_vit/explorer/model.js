@@ -1,0 +1,210 @@
+// The same model a third time: what model.py says in PyTorch, in plain JavaScript and for one picture.
+// Names, order and shapes are model.py's. A tensor is a flat Float32Array. tokens is seq_length, or less if patches
+// are left out. Nothing here needs a browser.
+"use strict";
+
+// x @ weight^T + bias: (rows, dim) @ (out, dim)^T -> (rows, out). Every product of the model is this one.
+function linear(x, weight, bias, dim) {
+  const rows = x.length / dim, out = weight.length / dim, y = new Float32Array(rows * out);
+  for (let row = 0; row < rows; row++) {
+    const from = row * dim, to = from + dim;
+    let o = 0;
+    for (; o + 3 < out; o += 4) { // four at once: one number of x serves all of them
+      let w0 = o * dim, w1 = w0 + dim, w2 = w1 + dim, w3 = w2 + dim, s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+      for (let i = from; i < to; i++) {
+        const value = x[i];
+        s0 += value * weight[w0++];
+        s1 += value * weight[w1++];
+        s2 += value * weight[w2++];
+        s3 += value * weight[w3++];
+      }
+      y.set([s0, s1, s2, s3], row * out + o);
+    }
+    for (; o < out; o++) {
+      let sum = 0;
+      for (let i = from, w = o * dim; i < to; i++) sum += x[i] * weight[w++];
+      y[row * out + o] = sum;
+    }
+    if (bias) for (let i = 0; i < out; i++) y[row * out + i] += bias[i];
+  }
+  return y;
+}
+
+const add = (x, y) => x.map((value, i) => value + y[i]);
+// (rows, columns) -> (columns, rows)
+const transpose = (x, rows, columns) => x.map((_, i) => x[i % rows * columns + Math.floor(i / rows)]);
+
+// Each row becomes positive and sums to 1, in place.
+function softmax(x, columns) {
+  for (let from = 0; from < x.length; from += columns) {
+    const max = x.subarray(from, from + columns).reduce((most, value) => Math.max(most, value));
+    let sum = 0;
+    for (let i = from; i < from + columns; i++) sum += x[i] = Math.exp(x[i] - max);
+    for (let i = from; i < from + columns; i++) x[i] /= sum;
+  }
+  return x;
+}
+
+// The mean over the rows: (rows, columns) -> (columns)
+function meanOfRows(x, columns) {
+  const y = new Float64Array(columns), rows = x.length / columns;
+  for (let i = 0; i < x.length; i++) y[i % columns] += x[i] / rows;
+  return Float32Array.from(y);
+}
+
+// x times the probability that a normal variable is below x. erf: Abramowitz & Stegun 7.1.26, to within 1.5e-7.
+function gelu(x) {
+  const z = Math.abs(x) / Math.SQRT2, t = 1 / (1 + 0.3275911 * z);
+  const series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const tail = series * Math.exp(-z * z) / 2;
+  return x * (x < 0 ? tail : 1 - tail);
+}
+
+class LayerNorm {
+  constructor(weights, name, eps) {
+    [this.weight, this.bias, this.eps] = [weights[name + ".weight"], weights[name + ".bias"], eps];
+  }
+
+  // (tokens, hidden_dim) -> (tokens, hidden_dim)
+  forward(x) {
+    const dim = this.weight.length, y = new Float32Array(x.length);
+    for (let from = 0; from < x.length; from += dim) {
+      let mean = 0, variance = 0;
+      for (let i = 0; i < dim; i++) mean += x[from + i] / dim;
+      for (let i = 0; i < dim; i++) variance += (x[from + i] - mean) ** 2 / dim;
+      const scale = 1 / Math.sqrt(variance + this.eps);
+      for (let i = 0; i < dim; i++) y[from + i] = (x[from + i] - mean) * scale * this.weight[i] + this.bias[i];
+    }
+    return y;
+  }
+}
+
+class MLPBlock {
+  constructor(weights, name) {
+    [this.weight_1, this.bias_1] = [weights[name + ".0.weight"], weights[name + ".0.bias"]];
+    [this.weight_2, this.bias_2] = [weights[name + ".3.weight"], weights[name + ".3.bias"]];
+  }
+
+  // (tokens, hidden_dim) -> (tokens, mlp_dim) -> (tokens, hidden_dim)
+  forward(x) {
+    x = linear(x, this.weight_1, this.bias_1, this.bias_2.length).map(gelu);
+    return linear(x, this.weight_2, this.bias_2, this.bias_1.length);
+  }
+}
+
+class MultiHeadAttention {
+  constructor(weights, name, embed_dim, num_heads) {
+    Object.assign(this, {embed_dim, num_heads, head_dim: embed_dim / num_heads});
+    [this.in_proj_weight, this.in_proj_bias] = [weights[name + ".in_proj_weight"], weights[name + ".in_proj_bias"]];
+    [this.weight, this.bias] = [weights[name + ".out_proj.weight"], weights[name + ".out_proj.bias"]];
+  }
+
+  // The rows of one head in W_q, W_k or W_v (part 0, 1 or 2): (tokens, embed_dim) -> (tokens, head_dim)
+  _project(x, part, head) {
+    const dim = this.embed_dim, from = part * dim + head * this.head_dim, to = from + this.head_dim;
+    return linear(x, this.in_proj_weight.subarray(from * dim, to * dim), this.in_proj_bias.subarray(from, to), dim);
+  }
+
+  // The first `queries` tokens ask, all answer: (tokens, embed_dim) -> (queries, embed_dim), and the weights of each
+  // head, (queries, tokens). A head that is switched off adds nothing.
+  forward(x, queries, headIsOff) {
+    const {embed_dim, head_dim, num_heads} = this, tokens = x.length / embed_dim, weights = [];
+    const together = new Float32Array(queries * embed_dim);
+    for (let head = 0; head < num_heads; head++) {
+      const q = this._project(x.subarray(0, queries * embed_dim), 0, head).map(value => value / Math.sqrt(head_dim));
+      const k = this._project(x, 1, head), v = this._project(x, 2, head);
+      // (queries, head_dim) @ (tokens, head_dim)^T -> (queries, tokens)
+      weights.push(softmax(linear(q, k, null, head_dim), tokens));
+      if (headIsOff(head)) continue;
+      // (queries, tokens) @ (tokens, head_dim) -> (queries, head_dim)
+      const output = linear(weights[head], transpose(v, tokens, head_dim), null, tokens);
+      for (let i = 0; i < queries; i++) {
+        together.set(output.subarray(i * head_dim, (i + 1) * head_dim), i * embed_dim + head * head_dim);
+      }
+    }
+    return [linear(together, this.weight, this.bias, embed_dim), weights];
+  }
+}
+
+class EncoderBlock {
+  constructor(weights, name, {hidden_dim, num_heads, eps}) {
+    this.ln_1 = new LayerNorm(weights, name + ".ln_1", eps);
+    this.self_attention = new MultiHeadAttention(weights, name + ".self_attention", hidden_dim, num_heads);
+    this.ln_2 = new LayerNorm(weights, name + ".ln_2", eps);
+    this.mlp = new MLPBlock(weights, name + ".mlp");
+  }
+
+  // (tokens, hidden_dim) -> (queries, hidden_dim), and the attention weights
+  forward(input, queries, headIsOff) {
+    let [x, weights] = this.self_attention.forward(this.ln_1.forward(input), queries, headIsOff);
+    x = add(x, input);
+    return [add(x, this.mlp.forward(this.ln_2.forward(x))), weights];
+  }
+}
+
+class Encoder {
+  constructor(weights, config) {
+    const block = (_, i) => new EncoderBlock(weights, `encoder.layers.encoder_layer_${i}`, config);
+    this.pos_embedding = weights["encoder.pos_embedding"];
+    this.layers = Array.from({length: config.num_layers}, block);
+    this.ln = new LayerNorm(weights, "encoder.ln", config.eps);
+  }
+}
+
+class VisionTransformer {
+  // config: what VisionTransformer in model.py is built with, and eps of its norms; weights: its state_dict
+  constructor(config, weights) {
+    Object.assign(this, config);
+    [this.weights, this.class_token] = [weights, weights["class_token"]];
+    this.encoder = new Encoder(weights, config);
+  }
+
+  // (c, h, w) -> (n_h * n_w, c * patch_size * patch_size) -> (n_h * n_w, hidden_dim)
+  _process_input(image) {
+    const {patch_size: p, image_size: size, in_channels: c} = this, n_w = size / p;
+    const patches = new Float32Array(image.length);
+    for (let i = 0; i < image.length; i++) {
+      const channel = Math.floor(i / (size * size)), y = Math.floor(i / size) % size, x = i % size;
+      const patch = Math.floor(y / p) * n_w + Math.floor(x / p);
+      patches[((patch * c + channel) * p + y % p) * p + x % p] = image[i];
+    }
+    return linear(patches, this.weights["conv_proj.weight"], this.weights["conv_proj.bias"], c * p * p);
+  }
+
+  // (tokens, hidden_dim) -> (num_classes): the class token, or the mean over the patches, and the class head
+  _answer(x) {
+    const dim = this.hidden_dim, weights = this.weights;
+    x = this.encoder.ln.forward(this.pool === "token" ? x.subarray(0, dim) : x);
+    if (this.pool !== "token") x = meanOfRows(x.subarray(dim), dim);
+    if (this.representation_size) {
+      x = linear(x, weights["heads.pre_logits.weight"], weights["heads.pre_logits.bias"], dim).map(Math.tanh);
+    }
+    return linear(x, weights["heads.head.weight"], weights["heads.head.bias"], x.length);
+  }
+
+  // image: (c, h, w), normalised. changes: `removed`, the tokens left out (1 + row * n_w + column); `off`, the names of
+  // layers ("0") and heads ("0.1") switched off; `record: false` computes no more than the logits need.
+  // Returns the logits; tokens, which are left; attention[layer][head], (tokens, tokens), null for a layer that is off;
+  // and after[layer], the logits if the class head stood behind that layer.
+  forward(image, {removed = new Set(), off = new Set(), record = true} = {}) {
+    const dim = this.hidden_dim, patches = this._process_input(image);
+    const all = new Float32Array(dim + patches.length);
+    all.set(this.class_token);
+    all.set(patches, dim);
+    // (seq_length, hidden_dim) + (seq_length, hidden_dim), then without the patches that are left out
+    const embedded = add(all, this.encoder.pos_embedding);
+    const tokens = [...Array(all.length / dim).keys()].filter(token => !removed.has(token));
+    let x = new Float32Array(tokens.length * dim);
+    tokens.forEach((token, i) => x.set(embedded.subarray(token * dim, (token + 1) * dim), i * dim));
+
+    const attention = [], after = [], last = this.num_layers - 1;
+    this.encoder.layers.forEach((block, layer) => {
+      const queries = record || layer < last || this.pool !== "token" ? tokens.length : 1;
+      let weights = null;
+      if (!off.has(`${layer}`)) [x, weights] = block.forward(x, queries, head => off.has(`${layer}.${head}`));
+      attention.push(weights);
+      if (record) after.push(this._answer(x));
+    });
+    return {logits: this._answer(x), tokens, attention, after};
+  }
+}

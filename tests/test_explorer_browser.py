@@ -1,0 +1,440 @@
+"""What a person does with the page, in headless Chromium: ``pytest -m browser``; screenshots as in test_browser."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from helpers import randomise
+from PIL import Image
+from test_browser import chromium, page, shot  # noqa: F401
+from test_explorer_model import near, random_model, without, zero_heads
+
+from mnist_vit import VisionTransformer, load_model
+from mnist_vit.attention import attention_weights, rollout, to_maps
+from mnist_vit.data import load_embedded
+from mnist_vit.evaluation import evaluate_model
+from mnist_vit.explorer import Page, write_page
+from mnist_vit.pictures import digit_to_tensor, open_picture, picture_to_tensor
+
+pytestmark = pytest.mark.browser
+DONE = "() => task.jobs.length > 0 && task.answers.filter(Boolean).length === task.jobs.length"
+MNIST = {"classes": tuple("0123456789"), "mean": (0.1307,), "std": (0.3081,), "digits": True}
+
+
+def digits_page(path: Path, name: str = "vit_mnist_p7", count: int = 20, matrix: bool = True) -> Page:
+    """A page of digits, and the confusion matrix of all of them."""
+    model, digits = load_model(name), load_embedded()
+    some = digits.select(torch.arange(0, 5000, 5000 // count), "some digits")
+    images = some.normalise(some.images)
+    found = evaluate_model(model, [(images, some.labels)], some.classes, some.name) if matrix else None
+    names = [f"{label}_{i}" for i, label in enumerate(some.labels.tolist())]
+    title = {"title": f"Inside {name}", "text": some.name}
+    return write_page(path, model, images, some.images, names, some.labels.tolist(), found, **title, **MNIST)
+
+
+@pytest.fixture
+def opened(page: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
+    """Opens a page from the disk; what goes wrong in it fails the test, and so does any request that leaves it."""
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+
+    def open_page(path: Path | None = None, **what: Any) -> Any:
+        page.goto((path or digits_page(tmp_path / "page.html", **what)).resolve().as_uri())
+        page.wait_for_function("() => now !== null")
+        return page
+
+    yield open_page
+    assert not wrong, wrong
+    assert page.outside == []
+
+
+def after(tab: Any, action: Callable[[], Any]) -> Any:
+    """What the page has computed after an action that changes something: its logits."""
+    tab.evaluate("now.old = true")
+    action()
+    tab.wait_for_function("() => !now.old")
+    return torch.tensor(tab.evaluate("[...now.logits]"))
+
+
+def patch_at(tab: Any, row: int, column: int, element: str = "#picture") -> tuple[float, float]:
+    """Where the middle of a patch is on the screen."""
+    tab.locator(element).first.scroll_into_view_if_needed()
+    box = tab.locator(element).first.bounding_box()
+    rows, columns = tab.evaluate("page.grid")
+    return box["x"] + box["width"] * (column + 0.5) / columns, box["y"] + box["height"] * (row + 0.5) / rows
+
+
+def shown_image(tab: Any, model: torch.nn.Module) -> torch.Tensor:
+    """What the page gives its model, (1, c, h, w)."""
+    channels, size = model.conv_proj.in_channels, model.image_size
+    pixels = torch.tensor(tab.evaluate("[...shown]"), dtype=torch.float32).view(1, channels, size, size)
+    mean, std = (torch.tensor(tab.evaluate(f"page.{name}")).view(1, -1, 1, 1) for name in ("mean", "std"))
+    return (pixels / 255 - mean) / std
+
+
+def test_everything_that_can_be_changed_gives_pytorchs_logits(opened: Callable[..., Any]) -> None:
+    tab, model = opened(), load_model("vit_mnist_p7")
+    first = shown_image(tab, model)
+    assert near(torch.tensor(tab.evaluate("[...now.logits]")), model(first)[0].detach())
+
+    with torch.no_grad():  # a head, a layer
+        logits = after(tab, lambda: tab.get_by_label("head 1").first.uncheck())
+        assert near(logits, zero_heads(load_model("vit_mnist_p7"), [(0, 1)])(first)[0])
+        assert "Untouched" in tab.locator("#verdict").inner_text()
+        after(tab, lambda: tab.locator("#undo").click())
+        assert tab.get_by_label("head 1").first.is_checked()
+        logits = after(tab, lambda: tab.get_by_label("layer 1", exact=True).uncheck())
+        assert near(logits, without(model, first, list(range(17)), (1,))[0])
+        logits = after(tab, lambda: tab.locator("#reset").click())
+        assert near(logits, model(first)[0])
+
+        tab.get_by_role("radio", name="remove", exact=True).click()  # patches, by a drag over three
+        tab.mouse.move(*patch_at(tab, 1, 0))
+        tab.mouse.down()
+        tab.mouse.move(*patch_at(tab, 1, 1))
+        logits = after(tab, lambda: tab.mouse.move(*patch_at(tab, 1, 2)))
+        tab.mouse.up()
+        left = [t for t in range(17) if t not in (5, 6, 7)]
+        assert tab.evaluate("now.tokens") == left
+        assert near(logits, without(model, first, left)[0])
+        shot(tab, "explorer_removed")
+        after(tab, lambda: tab.locator("#undo").click())
+        assert tab.evaluate("now.tokens.length") == 17
+
+        tab.get_by_role("radio", name="move", exact=True).click()
+        tab.mouse.move(*patch_at(tab, 0, 1))
+        tab.mouse.down()
+        tab.mouse.move(*patch_at(tab, 2, 2))
+        logits = after(tab, tab.mouse.up)
+        moved = first.clone()
+        moved[..., :7, 7:14], moved[..., 14:21, 14:21] = first[..., 14:21, 14:21], first[..., :7, 7:14]
+        assert torch.equal(shown_image(tab, model), moved)
+        assert near(logits, model(moved)[0])
+        assert near(torch.tensor(tab.evaluate("[...untouched]")), model(first)[0])
+
+
+def test_drawing_with_the_mouse_a_finger_and_keys(opened: Callable[..., Any], page: Any) -> None:  # noqa: F811
+    tab, model = opened(), load_model("vit_mnist_p7")
+    after(tab, lambda: tab.locator("#blank").click())
+    assert tab.evaluate("Math.max(...shown)") == 0
+    tab.mouse.move(*patch_at(tab, 0, 2))
+    tab.mouse.down()
+    logits = after(tab, lambda: tab.mouse.move(*patch_at(tab, 3, 1), steps=8))
+    tab.mouse.up()
+    tab.wait_for_timeout(300)
+    inked = tab.evaluate("shown.filter(value => value > 128).length")
+    assert 40 < inked < 120, "a line of ink three pixels wide"
+    logits = torch.tensor(tab.evaluate("[...now.logits]"))
+    assert near(logits, model(shown_image(tab, model))[0].detach())
+    after(tab, lambda: tab.locator("#undo").click())
+    assert tab.evaluate("Math.max(...shown)") == 0, "one stroke is one step"
+
+    tab.locator("#picture").focus()
+    tab.keyboard.press("Space")
+    for _ in range(9):
+        tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("Space")
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_timeout(300)
+    column = tab.evaluate("Array.from({length: 28}, (_, y) => Math.max(...shown.slice(28 * y, 28 * y + 3)))")
+    assert sum(value > 128 for value in column) in range(9, 13), "the pen was down for nine pixels"
+    tab.get_by_role("radio", name="erase", exact=True).click()
+    tab.mouse.move(*patch_at(tab, 0, 0))
+    tab.mouse.down()
+    after(tab, lambda: tab.mouse.move(*patch_at(tab, 1, 0), steps=5))
+    tab.mouse.up()
+    assert tab.evaluate("shown.filter(value => value > 128).length") < sum(value > 128 for value in column) * 3
+
+    client = page.context.new_cdp_session(page)  # a finger
+    tab.get_by_role("radio", name="draw", exact=True).click()
+    x, y = patch_at(tab, 2, 2)
+    before = tab.evaluate("shown.reduce((sum, value) => sum + value, 0)")
+    client.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    client.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x + 60, "y": y + 20}]})
+    client.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    tab.wait_for_timeout(300)
+    assert tab.evaluate("shown.reduce((sum, value) => sum + value, 0)") > before + 1000
+
+
+def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any]) -> None:
+    tab, model = opened(), load_model("vit_mnist_p7")
+    weights = attention_weights(model, shown_image(tab, model))[0]
+
+    def maps() -> torch.Tensor:
+        return torch.tensor(tab.evaluate("heads.map(layer => layer.map(map => [...map.values]))")).view(2, 2, 4, 4)
+
+    assert near(maps(), to_maps(weights[..., 0, :]), 2e-6)
+    tab.mouse.move(*patch_at(tab, 2, 1))
+    assert near(maps(), to_maps(weights[..., 1 + 2 * 4 + 1, :]), 2e-6)
+    assert "row 2, column 1" in tab.locator("#reading").inner_text()
+    tab.mouse.move(0, 0)
+    assert near(maps(), to_maps(weights[..., 0, :]), 2e-6), "pointed at only"
+    tab.mouse.click(*patch_at(tab, 2, 1))
+    tab.mouse.move(0, 0)
+    assert near(maps(), to_maps(weights[..., 10, :]), 2e-6), "kept"
+
+    tab.locator("#picture").focus()
+    tab.keyboard.press("Escape")
+    assert near(maps(), to_maps(weights[..., 0, :]), 2e-6)
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        tab.keyboard.press(key)
+    assert near(maps(), to_maps(weights[..., 1 + 4 + 2, :]), 2e-6)
+    said = tab.locator("#status").inner_text()
+    assert "row 1, column 2" in said
+    assert "layer 1 head 1 most" in said
+
+    x, y = patch_at(tab, 3, 3, ".map")  # a number of a map
+    tab.mouse.move(x, y)
+    told = re.search(r"→ patch in row 3, column 3: ([\d.]+)", tab.locator("#reading").inner_text())
+    assert abs(float(told[1]) - weights[0, 0, 7, 16]) < 1e-4
+    tab.locator(".map").nth(3).click()
+    table = tab.locator("#numbers-table").inner_text()
+    numbers = torch.tensor([float(x) for x in re.findall(r"\d\.\d{4}", table)]).view(4, 4)
+    assert (numbers - to_maps(weights[1, 1, 7])).abs().max() < 1e-4
+    shot(tab, "explorer_numbers")
+    tab.keyboard.press("Escape")
+
+    low_high = tab.locator(".layer p .small").first.inner_text()
+    shown = to_maps(weights[0, :, 7])
+    assert low_high == f"scale {shown.min():.3f} to {shown.max():.3f}"
+    tab.locator("#scale").select_option("map")
+    assert f"scale {shown[1].min():.3f} to {shown[1].max():.3f}" in tab.locator("figcaption").nth(1).inner_text()
+    tab.locator("#over").check()
+    shot(tab, "explorer_over")
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], page: Any) -> None:  # noqa: F811
+    if alone:  # a page whose worker never answers
+        page.add_init_script("window.Worker = class { postMessage() {} terminate() {} }")
+    tab, model = opened(), load_model("vit_mnist_p7")
+    tab.wait_for_function(DONE, timeout=60_000)
+    image = shown_image(tab, model)
+    with torch.no_grad():
+        one, other = tab.evaluate("pair()")
+        full = model(image)[0]
+        gone = [without(model, image, [t for t in range(17) if t != left])[0] for left in range(1, 17)]
+        expected = torch.stack([(full - logits)[one] - (full - logits)[other] for logits in gone])
+        found = torch.tensor(tab.evaluate("task.answers.slice(-16).map(logits => score(now.logits) - score(logits))"))
+        assert near(found, expected, 2e-5)
+        off = zero_heads(load_model("vit_mnist_p7"), [(1, 0)])(image)[0]
+        told = tab.locator("#parts tr").nth(2).locator("td").first.inner_text()
+        change = float((full - off)[one] - (full - off)[other])
+        assert float(told.replace("−", "-")) == pytest.approx(change, abs=0.011)
+        rolled = torch.tensor(tab.evaluate("[...inPlace(rollout(READ))]")).view(4, 4)
+        assert near(rolled, to_maps(rollout(attention_weights(model, image))[0, 0]), 2e-6)
+        half = without(model, image, list(range(17)), (1,))[0]
+        assert float(tab.locator("#after td").nth(2).inner_text().replace("−", "-")) == pytest.approx(
+            float(half[one] - half[other]), abs=0.011
+        )
+    tab.locator("#one").select_option("3")
+    tab.locator("#other").select_option("8")
+    assert tab.evaluate("pair()") == [3, 8]
+    shot(tab, "explorer_why")
+
+
+def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
+    tab = opened(count=500)
+    shown = tab.evaluate("sorted.map(one => [one.label !== one.prediction, one.probability])")
+    assert len(shown) == 500
+    wrong = sum(is_wrong for is_wrong, _ in shown)
+    assert [is_wrong for is_wrong, _ in shown] == [True] * wrong + [False] * (500 - wrong), "misclassified first"
+    for part in (shown[:wrong], shown[wrong:]):
+        assert [sure for _, sure in part] == sorted(sure for _, sure in part), "the unsure next"
+    assert tab.locator("#examples button[tabindex='0']").count() == 1, "one tab stop"
+    tab.locator("#filter").select_option("7")
+    assert tab.locator("#examples button").count() == 50
+    tab.locator("#examples button").nth(3).focus()
+    tab.keyboard.press("ArrowRight")
+    after(tab, lambda: tab.keyboard.press("Enter"))
+    assert tab.evaluate("page.examples[state.example].label") == 7
+    before = tab.evaluate("past.length")
+    tab.keyboard.press("Control+z")
+    assert tab.evaluate("past.length") == before - 1
+    cell = tab.locator("#matrix button.wrong").first
+    count, told = int(cell.inner_text()), cell.get_attribute("title")
+    cell.click()
+    assert tab.locator("#examples button").count() == count
+    truth, answer = re.match(r"truth (\d), classified as (\d)", told).groups()
+    for title in tab.locator("#examples button").evaluate_all("all => all.map(one => one.title)"):
+        assert re.search(rf"classified as {answer}, .*truth {truth}", title)
+    shot(tab, "explorer_500")
+
+
+def test_a_dropped_picture_is_prepared_as_predict_does(opened: Callable[..., Any], tmp_path: Path) -> None:
+    tab = opened()
+    drawn = load_embedded().images[4321, 0]
+    paper = Image.fromarray(255 - drawn.numpy()).resize((180, 150), Image.Resampling.BICUBIC).convert("RGB")
+    paper.save(tmp_path / "<b>4.png")
+    after(tab, lambda: tab.locator("#file").set_input_files(tmp_path / "<b>4.png"))
+    expected = digit_to_tensor(open_picture(tmp_path / "<b>4.png"))
+    found = torch.tensor(tab.evaluate("[...shown]")).view(1, 28, 28)
+    assert (found - expected.int()).abs().max() <= 2
+    (tmp_path / "no.png").write_text("no picture")
+    tab.locator("#file").set_input_files(tmp_path / "no.png")
+    tab.wait_for_function("() => /no.png cannot be opened/.test(document.getElementById('status').textContent)")
+    with open(tmp_path / "<b>4.png", "rb") as file:
+        content = list(file.read())
+    after(tab, lambda: tab.evaluate(
+        """content => { const bag = new DataTransfer();
+        bag.items.add(new File([new Uint8Array(content)], "dropped.png", {type: "image/png"}));
+        document.dispatchEvent(new DragEvent("drop", {dataTransfer: bag, bubbles: true, cancelable: true})); }""",
+        content,
+    ))  # fmt: skip
+    assert tab.evaluate("state.name") == "dropped.png"
+
+
+def stored_page(path: Path) -> tuple[Page, torch.nn.Module, torch.Tensor]:
+    """A page of a model that is not run in it, with 1,000 classes and attention of all kinds, sharp and flat."""
+    torch.manual_seed(0)
+    model = torchvision.models.VisionTransformer(64, 8, 4, 6, 96, 100, num_classes=1000)
+    randomise(model)
+    with torch.no_grad():
+        for i, block in enumerate(model.encoder.layers):
+            block.self_attention.in_proj_weight.mul_(1 + 3 * i)
+    model.encoder.layers[0].mlp[1] = torch.nn.ReLU()  # so it is none that the page knows
+    pictures = torch.randint(0, 256, (3, 3, 64, 64), dtype=torch.uint8)
+    images = (pictures / 255 - 0.5) / 0.5
+    classes = [f"class {i}" for i in range(1000)]
+    about = {"title": "Stored", "text": "three", "classes": classes, "mean": (0.5,) * 3, "std": (0.5,) * 3}
+    return write_page(path, model.eval(), images, pictures, ["a", "b", "c"], None, **about, digits=False), model, images
+
+
+def test_a_model_that_is_not_run_is_shown_by_stored_weights(opened: Callable[..., Any], tmp_path: Path) -> None:
+    path, model, images = stored_page(tmp_path / "stored.html")
+    tab = opened(path)
+    assert tab.locator("#undo").is_hidden()
+    number = tab.evaluate("state.example")
+    expected = attention_weights(model, images)[number]
+    rows = tab.evaluate("now.attention.map(layer => layer.map(head => [...head.slice(65 * 7, 65 * 8)]))")
+    assert (torch.tensor(rows) - expected[:, :, 7]).abs().max() <= 0.002
+    tab.mouse.move(*patch_at(tab, 0, 6))
+    values = torch.tensor(tab.evaluate("[...heads[3][5].values]")).view(8, 8)
+    assert (values - to_maps(expected[3, 5, 7])).abs().max() <= 0.002
+    assert "0.002" in tab.locator("#about").inner_text()
+    assert tab.locator("#classes tr").count() in range(9, 15), "of 1,000 classes those that matter"
+    shot(tab, "explorer_stored")
+
+
+HOSTILE = '</script><img src=x onerror="window.hit=1">{{data}}'
+
+
+def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], tmp_path: Path) -> None:
+    model, digits = load_model("vit_mnist_p7"), load_embedded()
+    images = digits.normalise(digits.images[:3])
+    about = {"title": HOSTILE, "text": HOSTILE, "classes": (HOSTILE, *"123456789"), "digits": True}
+    about |= {"mean": digits.mean, "std": digits.std}
+    found = evaluate_model(model, [(images, digits.labels[:3])], about["classes"], HOSTILE)
+    path = write_page(
+        tmp_path / "page.html", model, images, digits.images[:3], [HOSTILE] * 3, [0, 0, 0], found, **about
+    )
+    tab = opened(path)
+    tab.wait_for_function(DONE)
+    assert tab.evaluate("window.hit") is None
+    assert tab.locator("img").count() == 0
+    assert tab.locator("h1").inner_text() == HOSTILE
+    assert HOSTILE in tab.locator("#verdict").inner_text()
+    policy = tab.locator("meta[http-equiv]").get_attribute("content")
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+@pytest.mark.parametrize("name", ["the mean and pre_logits", "torchvision", "deep"])
+def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path) -> None:
+    model = random_model(name)
+    c, size, k = model.conv_proj.in_channels, model.image_size, model.num_classes
+    pictures = torch.randint(0, 256, (2, c, size, size), dtype=torch.uint8)
+    about = {"title": name, "text": "noise", "classes": [str(i) for i in range(k)], "digits": False}
+    about |= {"mean": (0.4,) * c, "std": (0.3,) * c}
+    path = write_page(
+        tmp_path / "page.html", model, (pictures / 255 - 0.4) / 0.3, pictures, ["a", "b"], [0, 1], **about
+    )
+    tab = opened(path)
+    tab.wait_for_function(DONE)
+    image = shown_image(tab, model)
+    assert near(torch.tensor(tab.evaluate("[...now.logits]")), model(image)[0].detach())
+    weights = attention_weights(model, image)[0]
+    if getattr(model, "pool", "token") == "mean":
+        expected = to_maps(weights[..., 1:, :].mean(dim=-2))
+    else:
+        expected = to_maps(weights[..., 0, :])
+    grid = size // model.patch_size
+    found = torch.tensor(tab.evaluate("heads.map(layer => layer.map(map => [...map.values]))"))
+    assert near(found.view(*found.shape[:2], grid, grid), expected, 2e-6)
+    wide = Image.effect_noise((60, 41), 90).convert("RGB")
+    wide.save(tmp_path / "wide.png")
+    after(tab, lambda: tab.locator("#file").set_input_files(tmp_path / "wide.png"))
+    prepared = picture_to_tensor(wide, size, c).flatten().int()
+    assert (torch.tensor(tab.evaluate("[...shown]")) - prepared).abs().max() <= 1, "a rounding"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_themes_a_phone_and_the_keyboard_alone(scheme: str, opened: Callable[..., Any], page: Any) -> None:  # noqa: F811
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    tab = opened()
+    tab.wait_for_function(DONE)
+    shot(tab, f"explorer_{scheme}")
+    paper = [
+        int(x) for x in re.findall(r"\d+", tab.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+    ]
+    assert (sum(paper[:3]) > 380) == (scheme == "light")
+    assert tab.evaluate("getComputedStyle(document.querySelector('.bar i')).transitionDuration") in ("0s", "")
+    stops = []
+    for _ in range(60):
+        tab.keyboard.press("Tab")
+        stops.append(
+            tab.evaluate("(one => one === document.body ? 'BODY' : one.id || one.textContent)(document.activeElement)")
+        )
+        if stops[-1] == "BODY":
+            break
+        assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none" or stops[-1] == "file"
+    assert {"picture", "undo", "reset", "blank", "file", "one", "other", "scale", "over"} <= {*stops, "undo"}
+    assert len(stops) < 40
+    names = tab.evaluate(
+        "[...document.querySelectorAll('button, select, input, canvas[tabindex]')].filter(one => one.checkVisibility())"
+        ".filter(one => !(one.ariaLabel || one.textContent.trim() || one.labels?.length || one.title)).length"
+    )
+    assert names == 0, "everything that can be pressed has a name"
+    tab.set_viewport_size({"width": 360, "height": 740})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    picture, answer = (tab.locator(f"#{name}").bounding_box()["y"] for name in ("look", "answer"))
+    assert picture < answer < tab.locator("#maps").bounding_box()["y"]
+    tab.screenshot(path=Path(str(shot.__globals__["SHOTS"])) / f"explorer_phone_{scheme}.png", full_page=True)
+
+
+def test_in_a_notebooks_sandbox(opened: Callable[..., Any], page: Any, tmp_path: Path) -> None:  # noqa: F811
+    inside = digits_page(tmp_path / "page.html")
+    outer = tmp_path / "notebook.html"
+    outer.write_text(f"<!doctype html><body>{inside._repr_html_()}</body>", encoding="utf-8")
+    page.goto(outer.as_uri())
+    page.wait_for_function("() => document.querySelector('iframe')")
+    frame = page.frames[1]
+    frame.wait_for_function("() => now !== null")
+    frame.wait_for_function(DONE, timeout=60_000)
+    shot(page, "explorer_in_a_notebook")
+    kept = re.sub(r"<iframe.*?</iframe>", "", inside._repr_html_(), flags=re.DOTALL)
+    assert len(kept) < 200_000
+    assert "<script" not in html.unescape(kept)
+    assert json.dumps(kept)
+
+
+def test_a_subclass_whose_forward_differs_is_not_run(opened: Callable[..., Any], tmp_path: Path) -> None:
+    class Doubled(VisionTransformer):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    model = Doubled(12, 4, 2, 2, 16, 32, num_classes=3, in_channels=1)
+    randomise(model)
+    pictures = torch.randint(0, 256, (1, 1, 12, 12), dtype=torch.uint8)
+    about = {"title": "t", "text": "x", "classes": list("abc"), "mean": (0.0,), "std": (1.0,), "digits": False}
+    path = write_page(tmp_path / "p.html", model.eval(), pictures / 255, pictures, ["a"], None, **about)
+    tab = opened(path)
+    assert tab.evaluate("live") is False
+    assert near(torch.tensor(tab.evaluate("[...now.logits]")), model(pictures / 255)[0].detach())

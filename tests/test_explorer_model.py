@@ -1,0 +1,169 @@
+"""The model in JavaScript is the model in PyTorch: logits, every attention weight, and what is switched off."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+import torch
+import torchvision
+from helpers import randomise
+from javascript import EXPLORER, Engine, engine
+from torch import Tensor, nn
+
+from mnist_vit import VisionTransformer, load_model
+from mnist_vit.attention import attention_weights, record_attention
+from mnist_vit.data import ImageData, load_data
+
+
+@pytest.fixture(scope="module")
+def js() -> Iterator[Engine]:
+    with engine("model.js") as one:
+        yield one
+
+
+RANDOM = {
+    "one head, one layer": {"num_layers": 1, "num_heads": 1},
+    "deep": {"num_layers": 7, "num_heads": 3},
+    "many heads": {"num_layers": 2, "num_heads": 6},
+    "pre_logits": {"num_layers": 2, "num_heads": 2, "representation_size": 7},
+    "the mean": {"num_layers": 2, "num_heads": 2, "pool": "mean"},
+    "the mean and pre_logits": {"num_layers": 1, "num_heads": 2, "pool": "mean", "representation_size": 33},
+    "grey": {"num_layers": 3, "num_heads": 2, "in_channels": 1, "num_classes": 2},
+    "five channels": {"num_layers": 2, "num_heads": 4, "in_channels": 5, "num_classes": 1001},
+    "one patch": {"num_layers": 2, "num_heads": 2, "image_size": 4},
+    "another eps": {"num_layers": 2, "num_heads": 2, "norm_layer": nn.LayerNorm},
+}
+
+
+def random_model(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"image_size": 20, "patch_size": 4, "hidden_dim": 36 if "five" not in name else 20, "mlp_dim": 30}
+    if name == "torchvision":
+        model = torchvision.models.VisionTransformer(32, 8, 3, 4, 48, 96, num_classes=11, representation_size=12)
+    else:
+        model = VisionTransformer(**{"num_classes": 9, **sizes, **RANDOM[name]})
+    randomise(model)
+    with torch.no_grad():  # so that attention is not nearly uniform
+        for block in model.encoder.layers:
+            block.self_attention.in_proj_weight.mul_(4)
+    return model.eval()
+
+
+def random_image(model: nn.Module) -> Tensor:
+    return torch.randn(1, model.conv_proj.in_channels, model.image_size, model.image_size)
+
+
+def near(found: Tensor, expected: Tensor, by: float = 1e-5) -> bool:
+    """Within 1e-5, times the largest number where that is above 1."""
+    return found.shape == expected.shape and (found - expected).abs().max() <= by * max(1, expected.abs().max())
+
+
+def without(model: nn.Module, image: Tensor, tokens: list[int], layers_off: tuple = ()) -> tuple[Tensor, Tensor]:
+    """What PyTorch makes of the picture if only these tokens go through the encoder, and not through these layers."""
+    patches = model._process_input(image)
+    x = torch.cat([model.class_token.expand(1, -1, -1), patches], dim=1) + model.encoder.pos_embedding
+    with record_attention(model) as record:
+        x = x[:, tokens]
+        for i, block in enumerate(model.encoder.layers):
+            x = x if i in layers_off else block(x)
+    x = model.encoder.ln(x)
+    x = x[:, 1:].mean(dim=1) if getattr(model, "pool", "token") == "mean" else x[:, 0]
+    return model.heads(x)[0], torch.stack(record, dim=1)[0] if record else torch.empty(0)
+
+
+def zero_heads(model: nn.Module, heads: list[tuple[int, int]]) -> nn.Module:
+    """A head adds nothing if its columns of the output projection are zero."""
+    for layer, head in heads:
+        attention = model.encoder.layers[layer].self_attention
+        columns = slice(head * attention.head_dim, (head + 1) * attention.head_dim)
+        attention.out_proj.weight.data[:, columns] = 0
+    return model
+
+
+def some_images(name: str, count: int, data: str = "embedded") -> ImageData:
+    images = load_data(data, "validation" if data == "cifar10" else "all")
+    return images.select(torch.arange(0, len(images), len(images) // count)[:count], name)
+
+
+@pytest.mark.parametrize("name", ["vit_mnist", "vit_mnist_p4", "vit_mnist_p7"])
+@torch.no_grad()
+def test_shipped_weights_answer_500_digits_as_in_pytorch(js: Engine, name: str) -> None:
+    same_answers(js, name, some_images(name, 500))
+
+
+@torch.no_grad()
+def test_shipped_weights_answer_500_pictures_as_in_pytorch(js: Engine, real_cifar10: object) -> None:
+    same_answers(js, "vit_cifar10", some_images("vit_cifar10", 500, "cifar10"))
+
+
+def same_answers(js: Engine, name: str, data: ImageData) -> None:
+    """Logits within 1e-5, all answers the same, every attention weight within 2e-6."""
+    model = load_model(name)
+    js.put_model(model)
+    images = data.normalise(data.images)
+    assert len(images) == 500
+    for part in images.split(50):
+        logits, weights = model(part), attention_weights(model, part)
+        for image, expected, rows in zip(part, logits, weights, strict=True):
+            found, recorded = js.forward(image)
+            assert near(found, expected)
+            assert found.argmax() == expected.argmax()
+            assert (recorded - rows).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("name", [*RANDOM, "torchvision"])
+@torch.no_grad()
+def test_any_sizes_and_everything_that_can_be_switched_off(js: Engine, name: str) -> None:
+    model = random_model(name)
+    js.put_model(model)
+    image = random_image(model)
+    found, recorded = js.forward(image[0])
+    assert near(found, model(image)[0])
+    assert near(recorded, attention_weights(model, image)[0], 2e-6)
+    short, _ = js.forward(image[0], "{record: false}")
+    assert near(short, found), "what is not computed is not needed"
+
+    every = list(range(model.seq_length))
+    kept = [0, *every[1::3]]
+    found, recorded = js.forward(image[0], f"{{removed: new Set({[t for t in every if t not in kept]})}}")
+    expected, rows = without(model, image, kept)
+    assert js.run("result.tokens") == kept
+    assert near(found, expected)
+    assert near(recorded, rows, 2e-6)
+
+    layers = len(model.encoder.layers)
+    found, recorded = js.forward(image[0], f"{{off: new Set(['{layers - 1}'])}}")
+    expected, rows = without(model, image, every, (layers - 1,))
+    assert near(found, expected), "a layer that is off passes on what it is given"
+    assert len(recorded) == layers - 1
+    assert js.run("result.attention.map(Boolean)") == [True] * (layers - 1) + [False]
+    after = torch.tensor(js.run("result.after.map(logits => [...logits])"))
+    assert near(after[-1], expected)
+
+    heads = list(product(range(layers), range(model.encoder.layers[0].num_heads)))[::2]
+    names = ", ".join(f"'{layer}.{head}'" for layer, head in heads)
+    found, recorded = js.forward(image[0], f"{{off: new Set([{names}])}}")
+    expected = zero_heads(model, heads)(image)[0]
+    assert near(found, expected)
+    assert near(recorded, attention_weights(model, image)[0], 2e-6), "a head that is off still shows where it looks"
+
+
+@torch.no_grad()
+def test_the_answer_after_each_layer_is_that_of_a_model_cut_there(js: Engine) -> None:
+    model = random_model("deep")
+    js.put_model(model)
+    image = random_image(model)
+    js.forward(image[0])
+    for layer, after in enumerate(js.run("result.after.map(logits => [...logits])")):
+        expected, _ = without(model, image, list(range(model.seq_length)), tuple(range(layer + 1, 7)))
+        assert near(torch.tensor(after), expected)
+
+
+def test_the_models_javascript_is_short_and_needs_no_browser() -> None:
+    text = (EXPLORER / "model.js").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 300
+    for word in ("document", "window", "self.", "atob", "TextDecoder", "Worker", "fetch", "import ", "postMessage"):
+        assert word not in text, word
+    parts = ["class MLPBlock", "class MultiHeadAttention", "class EncoderBlock", "class Encoder ", "class VisionTransf"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places), "in the order of model.py"
