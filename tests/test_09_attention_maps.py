@@ -1,12 +1,14 @@
 """Notebook 09's checks: right answers in other styles pass, mistakes that no slip knows fail without a name."""
 
+import math
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from helpers import judged
+from helpers import NOTEBOOKS, code_cells, judged
 from torch import Tensor, nn
 
 from mnist_vit.attention import mean_attention_distance, record_attention, rollout, to_maps
@@ -17,7 +19,7 @@ def asked(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:
-    return [module for module in model.modules() if isinstance(module, nn.MultiheadAttention)]
+    return [module for module in model.modules() if hasattr(module, "in_proj_weight")]
 
 
 class RecordAsClass:
@@ -83,10 +85,24 @@ def record_ours_only(model: nn.Module) -> Any:
     return record_attention(model)
 
 
+@contextmanager
+def record_and_clear(model: nn.Module) -> Iterator[list[Tensor]]:
+    """The list is emptied where the hooks are removed."""
+    with record_attention(model) as kept:
+        yield kept
+    kept.clear()
+
+
+def side(weights: Tensor) -> int:
+    """How many patches lie side by side."""
+    return math.isqrt(weights.shape[-1] - 1)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("record", record_attention),
     ("record", RecordAsClass),
-    ("class_token_map", lambda weights: to_maps(weights[:, :, 0])),
+    ("query_map", lambda weights, row, column: to_maps(weights[:, :, 1:])[:, :, row * side(weights) + column]),
+    ("name_the_maps", {"c": 1, "a": 5, "b": 2, "e": 4, "d": 8}),
     ("rollout", rollout),
     ("rollout", rollout_at_the_end),
     ("attention_distance", mean_attention_distance),
@@ -98,10 +114,22 @@ WRONG: list[tuple[str, Any, str]] = [
     ("record", record_another_list, "the list is empty after a forward pass: no hook ran, or"),
     ("record", record_ours_only, "has no attribute 'encoder'"),
     ("record", 42, "give the function itself"),
-    ("class_token_map", lambda weights: to_maps(weights[:, :, 0]).sqrt(), ""),
+    ("query_map", lambda weights, row, column: to_maps(weights[:, :, 1 + row + column]), ""),
+    ("name_the_maps", {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4}, "the sentence about function d is not 7"),
+    ("name_the_maps", {"a": 5}, '"b" is missing'),
+    ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
+    ("record", record_and_clear, "it was filled inside: the weights are looked at later"),
     ("rollout", lambda weights: rollout(weights[:, :, :1]), ""),
     ("rollout", lambda weights: rollout(weights.transpose(-1, -2)), ""),
     ("attention_distance", lambda weights, patch_size: mean_attention_distance(weights, patch_size).flip(0), ""),
     ("attention_distance", lambda weights, patch_size: mean_attention_distance(weights[:1], patch_size), ""),
 ]
 test_answers = judged(RIGHT, WRONG)
+
+
+def test_in_the_last_layer_it_matters_less_who_asks_as_the_notebook_says() -> None:
+    """Of new weights the stored output must say so too, or the text and what describes the pictures must change."""
+    texts = [output.text for cell in code_cells(NOTEBOOKS / "09_attention_maps.ipynb") for output in cell.outputs
+             if "share to be moved" in output.get("text", "")]  # fmt: skip
+    first, last = (list(map(float, re.findall(r"0\.\d\d", line))) for line in "".join(texts).splitlines())
+    assert max(last) < min(first)

@@ -11,7 +11,7 @@ from ..checking import Exercise, random
 
 
 def my_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
-    """(n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads), in pixels."""
+    # (n, num_layers, num_heads, seq_length, seq_length) -> (num_layers, num_heads)
     grid = math.isqrt(weights.shape[-1] - 1)
     number = torch.arange(grid)
     place = torch.cartesian_prod(number, number).float()
@@ -55,6 +55,11 @@ SLIPS = (
     ({"torch.cartesian_prod(number, number).float()": "torch.arange(grid * grid)",
       PIXELS: "(place[:, None] - place).abs() * patch_size"},
      "take how far apart the patches' numbers are: patch 3 may lie right below patch 0. Use row and column"),
+    ({END: "return looked[..., 0].mean(dim=0)"},
+     "take one row alone, that of the first patch: the mean is over all patches that ask"),
+    ({PATCHES: "weights[..., :1, 1:]"},
+     "take the class token's row for all patches: it has no place to measure from. The rows of the patches are "
+     "weights[..., 1:, 1:]"),
     ({LOOKED: "(patches * pixels).mean(dim=-1)"},
      "average over the keys: the weights are the average already, so sum over the last dimension"),
     ({END: "return looked.sum(dim=-1).mean(dim=0)"}, "add up the distances of all query patches: take their mean"),

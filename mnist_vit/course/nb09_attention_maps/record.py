@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from mnist_vit.model import VisionTransformer
+from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
 from ..checking import Exercise, Mistake, random, randomise
 
 
 @contextmanager
 def my_record(model: nn.Module) -> Iterator[list[Tensor]]:
-    """with my_record(model) as kept: … appends one tensor to the list for each attention layer that runs."""
+    # with my_record(model) as kept: … one tensor for each attention layer that runs
     kept, handles = [], []
 
     def ask_for_weights(module, args, kwargs):
@@ -25,7 +25,7 @@ def my_record(model: nn.Module) -> Iterator[list[Tensor]]:
         kept.append(output[1])
 
     for module in model.modules():
-        if isinstance(module, nn.MultiheadAttention):
+        if hasattr(module, "in_proj_weight"):  # torch's attention layer has one, and yours
             handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))
             handles.append(module.register_forward_hook(keep))
     # Everything after the yield must happen however the block ends, so it stands in `finally`.
@@ -50,6 +50,17 @@ class _Masked(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
         return self.mix(x, x, x, need_weights=False, attn_mask=mask)[0]
+
+
+class _Scratch(nn.Module):
+    """One attention layer that is not torch's, and is called with keywords."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = MultiHeadAttention(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(query=x, key=x, value=x, need_weights=False)[0]
 
 
 def _traces(model: nn.Module) -> str:
@@ -98,13 +109,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     plain = model(images)
     with _Recording(answer, model) as kept:
         logits = model(images)
+        inside = len(kept)
     yield "logits while recording", logits
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
+    if inside and not kept:
+        raise Mistake(
+            "the list is empty once the block has ended, though it was filled inside: the weights are looked at "
+            "later, so remove the hooks at the end and leave the list alone."
+        )
     if not kept:
         raise Mistake(
             "the list is empty after a forward pass: no hook ran, or the weights went into another list. Hook every "
-            "nn.MultiheadAttention in model.modules(), and put weights into the list that is yielded with append: "
-            "kept = kept + [...] makes a new one."
+            "module in model.modules() that has an in_proj_weight, and put weights into the list that is yielded with "
+            "append: kept = kept + [...] makes a new one."
         )
     yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)
@@ -133,6 +150,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     masked(images)
     yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
 
+    scratch = randomise(_Scratch())
+    with _Recording(answer, scratch) as kept:
+        scratch(images)
+    yield "weights of a layer that was written from scratch, as yours in notebook 03", kept[0] if kept else None
+    yield "number of tensors kept of it", len(kept)
+
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
     out = False
     try:
@@ -149,7 +172,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 PRE_HOOK = "handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))"
 HOOK = "handles.append(module.register_forward_hook(keep))"
 LAYERS, ALL_HEADS, WEIGHTS = "for module in model.modules():", ', "average_attn_weights": False', "output[1]"
-ATTENTION_LAYERS = "[m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]"
+ATTENTION_LAYERS = '[m for m in model.modules() if hasattr(m, "in_proj_weight")]'
+FOUND = 'if hasattr(module, "in_proj_weight"):'
 KEEP = """def keep(module, args, output):
         kept.append(output[1])"""
 REMOVE = """for handle in handles:
@@ -184,9 +208,14 @@ SLIPS = (
      "keep the class token's row only: keep all rows, so that any patch can be asked later"),
     ({WEIGHTS: "output[1].mean(dim=0)"}, "average over the pictures: each has weights of its own"),
     ({LAYERS: f"for module in {ATTENTION_LAYERS}[-1:]:"},
-     "hook the last layer only: every nn.MultiheadAttention in model.modules() needs its hooks"),
+     "hook the last layer only: every attention layer in model.modules() needs its hooks"),
     ({LAYERS: f"for module in {ATTENTION_LAYERS}[:1]:"},
      "hook the first layer only: go through all of model.modules()"),
+    ({FOUND: "if isinstance(module, nn.MultiheadAttention):"},
+     "hook torch's nn.MultiheadAttention alone: a layer written from scratch is none. What both have is an "
+     "in_proj_weight"),
+    ({WEIGHTS: "output[1].mean(dim=1, keepdim=True)"},
+     "average over the heads: each head looks elsewhere, so keep them apart"),
     ({REMOVE: "pass"}, "never remove the hooks: keep what register_forward_hook returns, and call its remove()"),
     ({PRE_HOOK: "module.register_forward_pre_hook(ask_for_weights, with_kwargs=True)"},
      "remove the forward hooks and leave the pre-hooks: from then on every layer makes weights for nobody. Remove "
@@ -217,11 +246,11 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "It is the class of the notebook in another order: register, `yield` the list, remove. What runs before the "
-        "yield happens when the block is entered.",
-        "Each layer needs two hooks: a pre-hook (with_kwargs=True) that adds need_weights=True and "
-        "average_attn_weights=False to the keywords, and a forward hook that appends output[1]. Keep all handles. Put "
-        "the yield between `try:` and `finally:`, and remove the handles in `finally`.",
+        "Three steps: register the hooks, `yield` the list, remove the hooks. What stands before the yield happens "
+        "when the block is entered, what stands after it when the block ends.",
+        "Find the layers with hasattr(module, 'in_proj_weight'). Each needs two hooks: a pre-hook (with_kwargs=True) "
+        "that adds need_weights=True and average_attn_weights=False to the keywords, and a forward hook that appends "
+        "output[1]. Keep all handles. Put the yield between `try:` and `finally:`; remove the handles in `finally`.",
     ),
     same=(
         {**REPLACE, "handle.remove()": "del handle[0].forward"},

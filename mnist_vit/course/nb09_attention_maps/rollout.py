@@ -10,7 +10,7 @@ from ..checking import Exercise, random
 
 
 def my_rollout(weights: Tensor) -> Tensor:
-    """(n, num_layers, num_heads, seq_length, seq_length) -> (n, seq_length, seq_length)."""
+    # (n, num_layers, num_heads, seq_length, seq_length) -> (n, seq_length, seq_length)
     identity = torch.eye(weights.shape[-1])
     total = identity.expand(len(weights), -1, -1)
     for layer in weights.mean(dim=2).unbind(dim=1):

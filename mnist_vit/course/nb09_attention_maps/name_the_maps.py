@@ -1,0 +1,112 @@
+"""Exercise: five functions that all promise the class token's maps, and what each of them really gives."""
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mnist_vit.attention import attention_weights, to_maps
+
+from ..checking import Exercise, Mistake
+
+
+def my_name_the_maps():
+    return {"a": 5, "b": 2, "c": 1, "d": 8, "e": 4}
+
+
+def _looked_at(model: nn.Module, images: Tensor) -> Tensor:
+    weights = attention_weights(model, images)[:, 0]
+    return to_maps(weights.transpose(-2, -1)[:, :, 0])
+
+
+def _nowhere(model: nn.Module, images: Tensor) -> Tensor:
+    model = copy.deepcopy(model)
+    nn.init.zeros_(model.encoder.pos_embedding)
+    return to_maps(attention_weights(model, images, query=0)[:, 0])
+
+
+def _right(model: nn.Module, images: Tensor) -> Tensor:
+    return to_maps(attention_weights(model, images, query=0)[:, 0])
+
+
+def _over_queries(model: nn.Module, images: Tensor) -> Tensor:
+    q, k, _ = _first_layer(model, images)[0]
+    return to_maps((q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-2)[:, :, 0])
+
+
+def _slices(model: nn.Module, images: Tensor) -> Tensor:
+    heads, output = _first_layer(model, images)[1:]
+    return to_maps(output.unflatten(-1, (heads, -1)).mean(dim=-1).transpose(1, 2))
+
+
+@torch.no_grad()
+def _first_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], int, Tensor]:
+    """Queries, keys and values of the heads of layer 0, (n, num_heads, seq_length, head_dim); the layer's output."""
+    layer, kept = model.encoder.layers[0].self_attention, []
+    handle = layer.register_forward_hook(
+        lambda module, args, kwargs, output: kept.extend([args[0] if args else kwargs["query"], output[0]]),
+        with_kwargs=True,
+    )
+    try:
+        model(images)
+    finally:
+        handle.remove()
+    parts = F.linear(kept[0], layer.in_proj_weight, layer.in_proj_bias).chunk(3, dim=-1)
+    return [x.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2) for x in parts], layer.num_heads, kept[1]
+
+
+MAPS = {"a": _looked_at, "b": _nowhere, "c": _right, "d": _over_queries, "e": _slices}
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    found = answer() if callable(answer) else answer
+    if not isinstance(found, dict):
+        raise Mistake('a dictionary is needed: a number for each of "a", "b", "c", "d" and "e".')
+    for letter in MAPS:
+        if letter not in found:
+            raise Mistake(f'"{letter}" is missing: return a number for each of the five functions.')
+    yield from ((f"the sentence about function {letter}", found[letter]) for letter in MAPS)
+
+
+A, B, C, D, E = '"a": 5', '"b": 2', '"c": 1', '"d": 8', '"e": 4'
+
+SLIPS = (
+    ({A: '"a": 1'},
+     "say that function a is right: compare it with your own recording, number by number. What do its maps sum to?"),
+    ({B: '"b": 1'},
+     "say that function b is right: compare two blank patches of one of its maps. Can a model that knows where they "
+     "lie give them the very same weight?"),
+    ({A: '"a": 8'},
+     "say that function a takes the softmax over the queries: then the weights of one key, over all queries, would "
+     "sum to 1. Take a column of your own recording and compare"),
+    ({D: '"d": 5'},
+     "say that function d takes a column: take that column of your own recording and compare the numbers"),
+    ({D: '"d": 6'},
+     "say that function d takes the other layer: take the class token's row of that layer from your own recording "
+     "and compare the numbers"),
+    ({D: '"d": 3'},
+     "say that function d averages the heads: then the maps of both heads would be the same"),
+    ({E: '"e": 3'},
+     "say that function e averages the heads: then the maps of both would be the same. Can a weight be negative?"),
+    ({E: '"e": 8'},
+     "say that function e takes the softmax over the queries: a softmax gives no negative numbers"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_name_the_maps,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        "You have your own recording of layer 0, and it is right. Which of the five gives the same numbers as its row "
+        "0? For the others: what must be true of weights in one row? What can be read off the recording besides?",
+        "Weights are never negative. A row sums to 1 with its number 0. Heads that are averaged are all the same. The "
+        "column, kept[0][:, :, 1:, 0], and the other layer are in the recording. Two blank patches get different "
+        "weights if the model knows where they are. For the softmax over the queries compute the scores again, as "
+        "weights_of does.",
+    ),
+)
