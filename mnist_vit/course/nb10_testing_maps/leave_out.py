@@ -1,0 +1,95 @@
+"""Exercise: a map made by leaving out one patch at a time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, random
+
+
+def my_leave_out(logits_without: Callable, labels: Tensor, patches: int) -> Tensor:
+    # logits_without(hidden): (n, patches) of booleans -> logits (n, classes)
+    # -> (n, patches): by how much the right digit's probability falls without each patch
+    def right(hidden):
+        probabilities = logits_without(hidden).softmax(dim=-1)
+        return probabilities[torch.arange(len(labels)), labels]
+
+    nothing = torch.zeros(len(labels), patches, dtype=torch.bool)
+    whole, without = right(nothing), []
+    for patch in range(patches):
+        one = nothing.clone()
+        one[:, patch] = True
+        without.append(right(one))
+    return whole.unsqueeze(1) - torch.stack(without, dim=1)
+
+
+def _model(patches: int, seed: int) -> Callable[[Tensor], Tensor]:
+    """Logits of 3 pictures: a sum over the patches that are left, and over pairs of them."""
+    alone, pairs = random(3, patches, 4, seed=seed), random(3, patches, patches, 4, seed=seed + 1)
+
+    def logits_without(hidden: Tensor) -> Tensor:
+        left = (~hidden).float()
+        return torch.einsum("np,npc->nc", left, alone) + 0.3 * torch.einsum("np,nq,npqc->nc", left, left, pairs)
+
+    return logits_without
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    yield "what each of 5 patches is worth, in 3 pictures", answer(_model(5, 121), torch.tensor([2, 0, 3]), 5)
+    yield "the same of 9 patches", answer(_model(9, 124), torch.tensor([1, 1, 2]), 9)
+
+
+RIGHT, ONE = "return probabilities[torch.arange(len(labels)), labels]", "one = nothing.clone()"
+END, HIDDEN = "return whole.unsqueeze(1) - torch.stack(without, dim=1)", "one[:, patch] = True"
+SOFTMAX = "logits_without(hidden).softmax(dim=-1)"
+
+SLIPS = (
+    ({END: "return torch.stack(without, dim=1) - whole.unsqueeze(1)"},
+     "subtract the other way round: a patch that matters makes the probability fall, and should get a large number"),
+    ({END: "return torch.stack(without, dim=1)"},
+     "give the probability that is left: ask how much smaller it is than with nothing hidden"),
+    ({ONE: "one = nothing"},
+     "never show a patch again: more and more of the picture is hidden. Begin each time with nothing hidden"),
+    ({ONE: "one = ~nothing", HIDDEN: "one[:, patch] = False"},
+     "show one patch alone: leave out one, and show all others"),
+    ({SOFTMAX: "logits_without(hidden)"},
+     "compare logits: the probability, after the softmax, is asked for"),
+    ({SOFTMAX: "logits_without(hidden).log_softmax(dim=-1)"},
+     "compare logarithms of probabilities: the probability itself is asked for"),
+    ({RIGHT: "return probabilities.amax(dim=-1)"},
+     "take the largest probability, whichever digit it belongs to: without a patch that may be another one. Take the "
+     "label's"),
+    ({RIGHT: "return (probabilities.argmax(dim=-1) == labels).float()"},
+     "ask whether the answer is right: that seldom changes for a single patch. Take the probability of the label"),
+    ({RIGHT: "return probabilities[:, labels[0]]"},
+     "take the first picture's label for all: each picture has a label of its own"),
+    ({END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)).abs()"},
+     "take the absolute value: without some patches the model is surer, and that is worth seeing"),
+    ({END: "return 1 - torch.stack(without, dim=1)"},
+     "subtract from 1: the whole picture does not have the probability 1 either"),
+    ({END: "return whole - torch.stack(without)"},
+     "give the result transposed: pictures first, then patches"),
+    ({END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)) / whole.unsqueeze(1)"},
+     "divide by the probability of the whole picture: the difference is asked for"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_leave_out,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "How sure is the model of the right digit with nothing hidden? And with only patch 0 hidden, in all pictures "
+        "at once? The difference is the first column.",
+        "Begin with booleans that are all False, (len(labels), patches). For each patch set one column of a *clone* to "
+        "True, and take softmax and the label's probability: p[torch.arange(n), labels] or gather. Stack the "
+        "differences along dim=1.",
+    ),
+    same=(
+        {RIGHT: "return probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)"},
+        {ONE: "one = torch.zeros_like(nothing)"},
+    ),
+    tolerance=1e-5,
+)
