@@ -1,14 +1,12 @@
 """Solutions of notebook 10, made from the sources of its checks by notebooks/refresh.py."""
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 # exercise: exchange
-def my_exchange(layer: nn.Module, x: Tensor, output: Tensor, rows: Tensor, givers: Tensor) -> Tensor:
+def my_exchange(layer, x, output, rows, givers):
     # x, output: (n, seq_length, hidden_dim), what the attention layer got and gave
     # rows: (n, num_heads, seq_length), the class token's new weights
     # givers: (n,), the number of the picture whose values are gathered
@@ -38,9 +36,9 @@ def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
 
 
 # exercise: leave_out
-def my_leave_out(logits_without: Callable, labels: Tensor, patches: int) -> Tensor:
+def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
     # logits_without(hidden): (n, patches) of booleans -> logits (n, classes)
-    # -> (n, patches): by how much the right digit's probability falls without each patch
+    # -> (n, patches): how far the right digit's probability falls without each patch
     def right(hidden):
         probabilities = logits_without(hidden).softmax(dim=-1)
         return probabilities[torch.arange(len(labels)), labels]

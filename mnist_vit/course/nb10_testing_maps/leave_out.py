@@ -9,9 +9,9 @@ from torch import Tensor
 from ..checking import Exercise, random
 
 
-def my_leave_out(logits_without: Callable, labels: Tensor, patches: int) -> Tensor:
+def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
     # logits_without(hidden): (n, patches) of booleans -> logits (n, classes)
-    # -> (n, patches): by how much the right digit's probability falls without each patch
+    # -> (n, patches): how far the right digit's probability falls without each patch
     def right(hidden):
         probabilities = logits_without(hidden).softmax(dim=-1)
         return probabilities[torch.arange(len(labels)), labels]
