@@ -76,7 +76,7 @@ def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
         raise ValueError(f"preparation and classes of {about['name']} are unknown: give its weights file, or in Python "
-                         "weights=ViT_B_16_Weights.IMAGENET1K_V1, or transform and classes")  # fmt: skip
+                         "torchvision's ViT_B_16_Weights.IMAGENET1K_V1, or transform and classes")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)

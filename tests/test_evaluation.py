@@ -197,7 +197,7 @@ def test_torchvisions_models_are_prepared_as_their_weights_say(
     calls = (lambda **how: mnist_vit.predict(path, theirs, **how),
              lambda **how: mnist_vit.visualize_attention(theirs, path.parent, **how))  # fmt: skip
     for call in calls:
-        with pytest.raises(ValueError, match=r"are not known: give .*ViT_B_16_Weights.* or transform= and classes="):
+        with pytest.raises(ValueError, match=r"are unknown: give .*ViT_B_16_Weights.* or transform and classes"):
             call()
     with torch.no_grad():
         expected = theirs(known.transforms()(Image.open(path))[None]).softmax(dim=1)[0]
@@ -246,14 +246,14 @@ def test_any_class_can_be_trained(tmp_path: Path) -> None:
     again = OwnModel()
     mnist_vit.load_weights(again, tmp_path / "mine.pth")
     assert torch.equal(again.layer.weight, model.layer.weight)
-    with pytest.raises(WeightsError, match=r"use load_weights\(model, path\)"):
+    with pytest.raises(WeightsError, match=r"then load_weights\(model, path\)"):
         mnist_vit.load_model(tmp_path / "mine.pth")
 
 
 @pytest.mark.parametrize(
     ("model", "how", "said"),
     [
-        (OwnModel(9), {}, r"logits \(n, 10\), one for each class: it answers \(2, 1, 28, 28\) with \(2, 9\)"),
+        (OwnModel(9), {}, r"logits \(n, 10\): for \(2, 1, 28, 28\) it returns \(2, 9\)"),
         (OwnModel(), {"keep_patches": 3}, "keep_patches works with the unchanged VisionTransformer"),
     ],
 )
