@@ -346,5 +346,5 @@ def test_learners_copy(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatc
 
     monkeypatch.setattr(files, "CHECKOUT", None)
     monkeypatch.setattr(files, "PACKAGE", tmp_path)
-    with pytest.raises(ValueError, match="install mnist_vit again"):
+    with pytest.raises(ValueError, match="reinstall mnist_vit"):
         copy_notebooks(tmp_path / "copy")
