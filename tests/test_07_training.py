@@ -1,5 +1,6 @@
 """The checks of notebook 07 accept right answers in other styles; and the stored rivals are those of the script."""
 
+import copy
 import json
 from typing import Any
 
@@ -9,9 +10,15 @@ import torch
 import torch.nn.functional as F
 from helpers import NOTEBOOKS, ROOT, from_file, judged, reject
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from mnist_vit.course import ladder
 from mnist_vit.course.nb07_training.diagnose import HIDDEN
-from mnist_vit.training import schedule
+from mnist_vit.course.nb07_training.illnesses import curves
+from mnist_vit.course.nb07_training.training_loop import my_training_loop
+from mnist_vit.course.nb07_training.training_step import my_training_step
+from mnist_vit.training import fit, schedule
 
 
 def entropy_by_loop(logits: Tensor, labels: Tensor) -> Tensor:
@@ -19,6 +26,11 @@ def entropy_by_loop(logits: Tensor, labels: Tensor) -> Tensor:
     for row, label in zip(logits, labels, strict=True):
         total = total + torch.logsumexp(row, dim=0) - row[label]
     return total / len(labels)
+
+
+def entropy_careful(logits: Tensor, labels: Tensor) -> Tensor:
+    z = logits - logits.amax(dim=1, keepdim=True)  # so that exp cannot overflow
+    return torch.mean(z.exp().sum(dim=1).log() - z[range(len(z)), labels])
 
 
 def entropy_naive(logits: Tensor, labels: Tensor) -> Tensor:
@@ -35,11 +47,48 @@ def schedule_of_the_package(step: int, steps: int, warmup: int) -> float:
     return schedule(step, steps, warmup / steps)
 
 
-def average_by_powers(weights: Tensor, average: float) -> Tensor:
-    age = torch.arange(len(weights) - 1, -1, -1, dtype=weights.dtype)
-    shares = (1 - average) * average**age
-    shares[0] = average ** (len(weights) - 1)
-    return torch.einsum("s...,s->...", weights, shares)
+def average_by_names(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    new = model.state_dict()
+    averaged.load_state_dict({name: average * old + (1 - average) * new[name] for name, old in
+                              averaged.state_dict().items()})  # fmt: skip
+
+
+def average_of_torch(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    get_ema_multi_avg_fn(average)(list(averaged.parameters()), list(model.parameters()), 0)
+
+
+def average_without_no_grad(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+        old.mul_(average).add_((1 - average) * new)
+
+
+def step_with_clipping_by_hand(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> Tensor:
+    for parameter in model.parameters():
+        parameter.grad = None
+    loss = entropy_by_loop(model(images), labels)
+    loss.backward()
+    length = torch.stack([parameter.grad.norm() for parameter in model.parameters()]).norm()
+    if length > 1:
+        for parameter in model.parameters():
+            parameter.grad /= length
+    optimizer.step()
+    return loss
+
+
+def step_on_a_copy(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> float:
+    return my_training_step(copy.deepcopy(model), optimizer, images, labels)
+
+
+def loop_of_the_package(
+    model: nn.Module, loader: Any, held_out: Any, epochs: int, learning_rate: float, average: float, weight_decay: float
+) -> list[dict[str, float]]:
+    settings = {"epochs": epochs, "learning_rate": learning_rate, "average": average, "weight_decay": weight_decay}
+    return fit(model, loader, held_out, **settings)
+
+
+def loop_by_epoch(rows: Any) -> Any:
+    """The right loop, with its rows changed."""
+    return lambda *given: rows(my_training_loop(*given))
 
 
 class Diagnosis(nn.Module):
@@ -49,17 +98,20 @@ class Diagnosis(nn.Module):
 
 def entropy_in_place(logits: Tensor, labels: Tensor) -> Tensor:
     with torch.no_grad():
-        logits -= logits.amax(dim=1, keepdim=True)  # so that exp cannot overflow
-    return entropy_naive(logits, labels)
+        logits -= logits.amax(dim=1, keepdim=True)
+    return entropy_careful(logits, labels)
 
 
 RIGHT: list[tuple[str, Any]] = [
     ("cross_entropy", entropy_by_loop),
-    ("cross_entropy", entropy_naive),
-    ("cross_entropy", nn.CrossEntropyLoss()),
+    ("cross_entropy", entropy_careful),
     ("cosine_schedule", schedule_by_numpy),
     ("cosine_schedule", schedule_of_the_package),
-    ("weight_average", average_by_powers),
+    ("weight_average", average_by_names),
+    ("weight_average", average_of_torch),
+    ("training_step", step_with_clipping_by_hand),
+    ("training_loop", loop_of_the_package),
+    ("training_loop", loop_by_epoch(lambda rows: [{**row, "seconds": 1.0} for row in rows])),
     ("diagnose", dict(HIDDEN)),
     ("diagnose", Diagnosis()),
 ]
@@ -69,18 +121,63 @@ WRONG: list[tuple[str, Any, str]] = [
     ("cross_entropy", entropy_in_place, "changes its input"),
     ("cosine_schedule", lambda t, n, w: 0.9 * schedule_of_the_package(t, n, w), "differs most at [3]"),
     ("cosine_schedule", lambda t, n, w: str(schedule_of_the_package(t, n, w)), "step 0: a number is needed"),
-    ("weight_average", lambda w, a: w.median(dim=0).values, "average after 6 steps"),
-    ("weight_average", lambda w, a: average_by_powers(w, a) + 0 * w.zero_()[0], "changes its input"),
+    ("cross_entropy", nn.CrossEntropyLoss(), "right, but the loss is what you are to write yourself"),
+    ("cross_entropy", lambda z, y: F.nll_loss(z.log_softmax(dim=1), y), "what you are to write yourself"),
+    ("weight_average", average_without_no_grad, "under with torch.no_grad()"),
+    ("training_step", lambda model, optimizer, images, labels: model(images), "the loss of the batch is one number"),
+    ("training_step", lambda *given: (my_training_step(*given), 0), "the loss alone is to be returned"),
+    ("training_loop", loop_by_epoch(lambda rows: rows[-1]), "a list of dicts is needed"),
+    ("training_loop", loop_by_epoch(lambda rows: [{"epoch": 1}]), "there is no loss"),
+    ("training_loop", loop_by_epoch(lambda rows: rows[:-1]), "must have shape (3,)"),
     ("diagnose", dict(HIDDEN) | {"B": "a cold"}, "curve B has a name that is none of the four: no zero_grad"),
     ("diagnose", {"A": HIDDEN["A"]}, "curve B has no name yet"),
     ("diagnose", list(HIDDEN.values()), "a dict from letters to names is needed"),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED: list[tuple[str, Any, str]] = [
+    ("cross_entropy", entropy_naive, "log_softmax does both in one"),
+    ("training_step", step_on_a_copy, "change no weight"),
+    ("weight_average", lambda averaged, model, average: copy.deepcopy(averaged), "work on a copy"),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
 
 
 def test_of_several_wrong_names_the_first_is_answered_by_what_it_would_look_like() -> None:
     swapped = HIDDEN | {"A": HIDDEN["D"], "D": HIDDEN["A"]}
     reject("diagnose", swapped, 'when you call curve A "no eval". Without eval dropout goes on', named=True)
+
+
+def test_each_illness_shows_what_its_name_says() -> None:
+    shown = {HIDDEN.get(letter, ""): rows for letter, rows in curves().items()}
+
+    def gap(illness: str) -> float:
+        return sum(row["accuracy"] - row["measured"][0] for row in shown[illness][-5:]) / 5
+
+    assert shown[""][-1]["loss"] < 0.5
+    assert gap("") < 0.1
+    assert gap("other normalisation") > 0.2
+    for illness, rows in shown.items():
+        assert all(len(set(row["measured"])) == 1 for row in rows) == (illness != "no eval")
+    losses = [row["loss"] for row in shown["no zero_grad"]]
+    assert min(losses) < losses[-1] - 0.5
+    assert shown["shuffled labels"][-1]["loss"] > 2
+    assert all(max(row["measured"]) < 0.2 for row in shown["shuffled labels"])
+
+
+def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
+    stored = ladder.stored(results="training")
+    mean = {name: sum(about["percent"]) / len(about["percent"]) for name, about in stored.items()}
+    assert all(len(about["percent"]) == 5 for about in stored.values())
+    assert mean["cnn"] > mean["mlp"] > mean["vit"]
+    assert mean["cnn"] - mean["vit"] >= ladder.rows.CONTRAST  # differences that the text claims
+    assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
+    assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
+    assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(7 / 6, abs=0.05)
+    script = from_file(ROOT / "benchmarks" / "training.py")
+    for name in script.RUNS:
+        about = stored[name]
+        assert about["epochs"] == script.RUNS[name]
+        assert about["learning_rate"] == max(script.RATES, key=lambda rate, a=about: a["tried"][f"{rate:g}"])
+        assert about["parameters"] == sum(parameter.numel() for parameter in script.build(name, 0).parameters())
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])

@@ -1,18 +1,25 @@
 """Solutions of notebook 07, made from the sources of its checks by notebooks/refresh.py."""
 
+import copy
 import math
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mnist_vit.course.nb07_training.cosine_schedule import my_cosine_schedule as cosine_schedule
+from mnist_vit.course.nb07_training.training_step import my_training_step as training_step
+from mnist_vit.course.nb07_training.weight_average import my_weight_average as weight_average
+from mnist_vit.training import accuracy_and_loss, make_optimizer
 
 
 # exercise: cosine_schedule
 def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
-    """The share of the largest learning rate at a step: warmup steps of rise, the rest half a cosine."""
+    """The share of the largest learning rate at a step."""
     if step < warmup:
         return (step + 1) / warmup
-    behind = (step - warmup) / (steps - warmup)  # 0 at the end of the warm-up, 1 at the very end
-    return 0.5 * (1 + math.cos(math.pi * behind))
+    # the angle is 0 at the end of the warm-up, π at the very end
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
 # exercise: cross_entropy
@@ -35,10 +42,47 @@ def my_diagnose() -> dict[str, str]:
     }
 
 
+# exercise: training_loop
+def my_training_loop(model, loader, held_out, epochs, learning_rate, average, weight_decay):
+    """Train in place; at the end the model holds the averaged weights. Returns one dict for each epoch."""
+    steps = epochs * len(loader)
+    warmup = round(0.15 * steps)
+    optimizer = make_optimizer(model, learning_rate, weight_decay)
+    averaged = copy.deepcopy(model)
+
+    step, history = 0, []
+    for epoch in range(epochs):
+        torch.manual_seed(epoch)
+        loader.set_epoch(epoch)
+        model.train()
+        losses = []
+        for images, labels in loader:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate * cosine_schedule(step, steps, warmup)
+            losses.append(training_step(model, optimizer, images, labels))
+            weight_average(averaged, model, average if step > 0 else 0.0)
+            step += 1
+        accuracy, loss = accuracy_and_loss(averaged, held_out)
+        row = {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}
+        history.append(row | {"validation_loss": loss, "validation_accuracy": accuracy})
+    model.load_state_dict(averaged.state_dict())
+    return history
+
+
+# exercise: training_step
+def my_training_step(model, optimizer, images, labels):
+    """One step on one batch, in place; returns the loss of the batch, measured before the weights change."""
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
 # exercise: weight_average
-def my_weight_average(weights: Tensor, average: float) -> Tensor:
-    """(steps, ...) -> (...), the weight average after the last step."""
-    kept = weights[0]
-    for new in weights[1:]:
-        kept = average * kept + (1 - average) * new
-    return kept
+def my_weight_average(averaged, model, average):
+    """Change the weights of averaged, in place: they keep the share average, the rest comes from model."""
+    with torch.no_grad():
+        for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+            old.lerp_(new, 1 - average)

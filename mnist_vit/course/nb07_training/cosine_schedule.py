@@ -12,11 +12,11 @@ from ..checking import Exercise, Mistake
 
 
 def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
-    """The share of the largest learning rate at a step: warmup steps of rise, the rest half a cosine."""
+    """The share of the largest learning rate at a step."""
     if step < warmup:
         return (step + 1) / warmup
-    behind = (step - warmup) / (steps - warmup)  # 0 at the end of the warm-up, 1 at the very end
-    return 0.5 * (1 + math.cos(math.pi * behind))
+    # the angle is 0 at the end of the warm-up, π at the very end
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -40,7 +40,8 @@ def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
 
 
 CASE, RISE, BEHIND = "step < warmup", "(step + 1) / warmup", "(step - warmup) / (steps - warmup)"
-ANGLE, FALL = "math.pi * behind", "0.5 * (1 + math.cos(math.pi * behind))"
+ANGLE = f"math.pi * {BEHIND}"
+FALL = f"0.5 * (1 + math.cos({ANGLE}))"
 
 SLIPS = (
     ({RISE: "1.0"}, "leave out the warm-up: in the first steps the share rises to 1, it does not begin there"),
@@ -62,13 +63,13 @@ SLIPS = (
      "begin the fall one step too early, off by one: at step == warmup the cosine is still at its top"),
     ({BEHIND: "(step - warmup) / (steps - warmup - 1)"},
      "divide by steps - warmup - 1: 0 comes a step too early. It comes at step == steps"),
-    ({ANGLE: "180 * behind"}, "give the cosine degrees: it wants radians"),
-    ({FALL: "1 - behind"}, "fall in a straight line: half a cosine is wanted"),
-    ({FALL: "math.cos(math.pi / 2 * behind)"},
+    ({ANGLE: f"180 * {BEHIND}"}, "give the cosine degrees: it wants radians"),
+    ({FALL: f"1 - {BEHIND}"}, "fall in a straight line: half a cosine is wanted"),
+    ({FALL: f"math.cos(math.pi / 2 * {BEHIND})"},
      "use a quarter of the wave: half of it, from 1 to -1, brought to 1 … 0 by adding 1 and halving"),
-    ({FALL: "1 + math.cos(math.pi * behind)"}, "forget to halve: the fall begins at 2"),
-    ({FALL: "math.cos(math.pi * behind)"}, "fall from 1 to -1: a learning rate below 0 goes uphill. Add 1 and halve"),
-    ({ANGLE: "2 * math.pi * behind"}, "use a whole wave: the share comes back up to 1. Half a wave ends at 0"),
+    ({FALL: f"1 + math.cos({ANGLE})"}, "forget to halve: the fall begins at 2"),
+    ({FALL: f"math.cos({ANGLE})"}, "fall from 1 to -1: a learning rate below 0 goes uphill. Add 1 and halve"),
+    ({ANGLE: f"2 * {ANGLE}"}, "use a whole wave: the share comes back up to 1. Half a wave ends at 0"),
     ({FALL: f"max(0.1, {FALL})"},
      "stop at a tenth, so that the share never reaches 0: let the cosine go on to its end"),
 )  # fmt: skip
@@ -86,7 +87,7 @@ EXERCISE = Exercise(
         "that to 1 … 0.",
     ),
     same=(
-        {FALL: "math.cos(math.pi / 2 * behind) ** 2"},
-        {BEHIND: "(steps - step) / (steps - warmup)", FALL: "0.5 * (1 - math.cos(math.pi * behind))"},
+        {FALL: f"math.cos(math.pi / 2 * {BEHIND}) ** 2"},
+        {FALL: "0.5 * (1 - math.cos(math.pi * (steps - step) / (steps - warmup)))"},
     ),
 )

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, gradients, random
+from ..checking import Exercise, Mistake, gradients, random
+from ..watching import Watch
 
 
 def my_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -24,10 +25,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "loss of 5 pictures, 4 classes", loss
     yield from gradients(loss, logits=logits)
     yield "loss of logits that are all 0", answer(torch.zeros(3, 10), torch.tensor([7, 0, 7]))
+    far = torch.tensor([[0.0, 300.0, -50.0], [2.0, 1.0, 0.0]])  # softmax alone gives 0 here, and ln 0 is -inf
+    yield "loss where a wrong logit is 300 larger", answer(far, torch.tensor([0, 2]))
     plain = logits.detach().clone()  # may be changed in place: torch forbids it where gradients are wanted
     answer(plain, labels)
     yield "logits after the call", plain
     yield "labels after the call", labels
+    with Watch("cross_entropy") as ready, Watch("nll_loss") as half:
+        answer(plain, labels)
+    if ready.seen or half.seen:
+        raise Mistake("right, but the loss is what you are to write yourself, from the logits: log_softmax, and then?")
 
 
 SOFTMAX, PICK, MEAN = "logits.log_softmax(dim=-1)", "log_probabilities[rows, labels]", "-picked.mean()"
@@ -54,6 +61,15 @@ SLIPS = (
     ({SOFTMAX: "logits"}, "leave out the softmax. Logits must become probabilities before the logarithm"),
     ({MEAN: "(1 - picked.exp()).mean()"},
      "take 1 minus the probability. The loss is minus its logarithm, which punishes being sure and wrong"),
+    ({SOFTMAX: "logits.softmax(dim=-1)"},
+     "forget the logarithm. The loss is minus the mean of ln p, not of p"),
+    ({PICK: "log_probabilities[rows, labels - 1]"},
+     "take the class before the label, off by one: class 0 is column 0"),
+    ({PICK: "log_probabilities[rows, (labels + 1) % logits.shape[1]]"},
+     "take the class after the label, off by one: class 0 is column 0"),
+    ({SOFTMAX: "logits.softmax(dim=-1).log()"},
+     "take softmax first and the logarithm then. That is the formula, but a probability below 1e-45 is rounded to 0, "
+     "and ln 0 is minus infinity: log_softmax does both in one, without that"),
     ({MEAN: "-picked"}, "leave out the last step, the mean: one number for the whole batch"),
 )  # fmt: skip
 
@@ -68,7 +84,7 @@ EXERCISE = Exercise(
         "indexing with two tensors, torch.arange(len(labels)) and labels, takes one number of each row.",
     ),
     same=(
-        {SOFTMAX: "logits.softmax(dim=-1).log()", PICK: "log_probabilities.gather(1, labels[:, None])"},
+        {PICK: "log_probabilities.gather(1, labels[:, None])"},
         {
             PICK: "log_probabilities * torch.eye(logits.shape[1], dtype=logits.dtype)[labels]",
             MEAN: "-picked.sum() / len(rows)",

@@ -1,4 +1,4 @@
-"""Figures of notebook 07: one step of training, curves of runs, and curves of runs that have something wrong."""
+"""Figures of notebook 07: one step, curves, a weight and its average, singular values, runs that are ill."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -58,43 +58,50 @@ def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     axes.set_axis_off()
 
 
-def curves(runs: dict[str, Sequence[Row]], epochs: int | None = None, thin: bool = False) -> None:
-    """Loss, accuracy, learning rate and mistakes by epoch, on axes that are the same for every call.
+def curves(runs: dict[str, Sequence[Row]]) -> None:
+    """Loss and mistakes by epoch; dotted on the training digits as they pass, solid on other digits.
 
-    Args:
-        runs: name and history of each run, as ``training.fit`` returns it.
-        epochs: where the axes end; left out takes the longest run.
-        thin: pale thin lines, for a run that is made anew on every machine and comes out a little different.
+    Pale thin lines: the runs are made anew on every machine and come out a little different.
     """
-    last = epochs or max(len(history) for history in runs.values())
-    _, (losses, accuracies, rates, mistakes) = figure(2, 2, width=10, height=6.4)
-    style = {"linewidth": 1.0, "alpha": 0.75} if thin else {"linewidth": 1.6}
-    for (name, history), colour, mark in zip(runs.items(), (BLUE, ORANGE, GREEN), "os^", strict=False):
+    _, (losses, mistakes) = figure(1, 2, width=10, height=3.3)
+    for (name, history), colour in zip(runs.items(), (BLUE, ORANGE, GREEN), strict=False):
         epoch = [row["epoch"] for row in history]
-        label = f"{name}, {len(history)} epochs"
-        marks = {"marker": mark, "markersize": 4, "markevery": (len(history) - 1, 1)}
-        for axes, part in ((losses, "loss"), (accuracies, "accuracy")):
-            scale = 100 if part == "accuracy" else 1
-            axes.plot(epoch, [scale * row[part] for row in history], ":", color=colour, **style)
-            values = [scale * row[f"validation_{part}"] for row in history]
-            axes.plot(epoch, values, color=colour, label=label, **marks, **style)
-        rates.plot(epoch, [1000 * row["learning_rate"] for row in history], color=colour, label=label, **marks, **style)
+        losses.plot(epoch, [row["loss"] for row in history], ":", color=colour, lw=1.2, alpha=0.8)
+        losses.plot(epoch, [row["validation_loss"] for row in history], color=colour, lw=1.2, alpha=0.8)
         wrong = [100 * (1 - row["validation_accuracy"]) for row in history]
-        mistakes.plot(epoch, wrong, color=colour, label=label, **marks, **style)
+        mistakes.plot(epoch, wrong, color=colour, label=name, lw=1.2, alpha=0.8)
     losses.set(title="loss in nats", ylim=(0, 2.5))
-    losses.plot([], [], ":", color=BLACK, label="training")
-    losses.plot([], [], "-", color=BLACK, label="validation")
-    accuracies.set(title="accuracy in percent", ylim=(0, 102))
-    rates.set(title="learning rate in thousandths, at the end of each epoch", ylim=(0, 4.4))
-    mistakes.set(title="mistakes on validation in percent, log scale", yscale="log", ylim=(0.4, 100))
-    mistakes.set_yticks([0.5, 1, 2, 5, 10, 20, 50, 100], labels=["0.5", "1", "2", "5", "10", "20", "50", "100"])
+    losses.plot([], [], ":", color=BLACK, label="training digits")
+    losses.plot([], [], "-", color=BLACK, label="other digits")
+    mistakes.set(title="other digits: mistakes in percent, log scale", yscale="log", ylim=(1, 100))
+    mistakes.set_yticks([1, 2, 5, 10, 20, 50, 100], labels=["1", "2", "5", "10", "20", "50", "100"])
     mistakes.minorticks_off()
-    for axes in (losses, accuracies, rates, mistakes):
-        axes.set_xlim(0, last + 0.5)
+    for axes in (losses, mistakes):
+        axes.set_xlim(0.8, max(len(history) for history in runs.values()) + 0.2)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
         axes.grid(color="0.92")
-    losses.legend(frameon=False)
+        axes.legend(frameon=False)
+
+
+def followed(weight: Sequence[float], average: Sequence[float]) -> None:
+    """One weight after each step, and its average."""
+    _, (axes,) = figure(width=8, height=2.8)
+    axes.plot(weight, color=SKY, lw=1.2, label="the weight")
+    axes.plot(average, color=RED, lw=1.6, label="its average")
+    axes.set(xlabel="step", ylabel="value")
+    axes.legend(frameon=False)
+
+
+def singular_values(values: dict[str, Tensor]) -> None:
+    """Singular values by name, largest first, each set drawn as shares of its largest, on a log scale."""
+    _, (axes,) = figure(width=8, height=3.2)
+    for (name, sizes), colour, mark in zip(values.items(), (BLACK, BLUE, ORANGE), "osD", strict=False):
+        shares = (sizes / sizes.max()).tolist()
+        axes.plot(range(1, len(shares) + 1), shares, mark, color=colour, ms=3.5, label=name)
+    axes.set(xlabel="direction, the strongest first", ylabel="size (strongest = 1)", yscale="log", ylim=(1e-3, 1.5))
+    axes.grid(color="0.92")
+    axes.legend(frameon=False)
 
 
 def shares(values: Sequence[float], warmup: int) -> None:
@@ -113,17 +120,17 @@ def unnamed(runs: dict[str, Sequence[Row]]) -> None:
         runs: for each letter the rows of its epochs: loss and accuracy on the training digits, and ``measured``, the
             accuracies that were measured one after the other.
     """
-    _, axes = figure(2, len(runs), width=2.5 * len(runs), height=5)
+    drawn, axes = figure(2, len(runs), width=2.5 * len(runs), height=5.4)
     for column, (name, rows) in enumerate(runs.items()):
         above, below = axes[column], axes[column + len(runs)]
         epoch = range(1, len(rows) + 1)
         above.plot(epoch, [row["loss"] for row in rows], color=BLUE, linewidth=1.1, alpha=0.8)
-        above.axhline(torch.tensor(10.0).log().item(), color=BLACK, linestyle=":", linewidth=0.8)
+        chance = above.axhline(torch.tensor(10.0).log().item(), color=BLACK, linestyle=":", linewidth=0.8)
         above.set(title=name, ylim=(0, 3))
-        below.plot(epoch, [100 * row["accuracy"] for row in rows], color=BLUE, linewidth=1.1, alpha=0.8)
+        (line,) = below.plot(epoch, [100 * row["accuracy"] for row in rows], color=BLUE, linewidth=1.1, alpha=0.8)
         for mark in range(len(rows[0]["measured"])):
             dots = [100 * row["measured"][mark] for row in rows]
-            below.plot(epoch, dots, ".", color=ORANGE, markersize=4, alpha=0.6)
+            (dot,) = below.plot(epoch, dots, ".", color=ORANGE, markersize=4, alpha=0.6)
         below.set(xlabel="epoch", ylim=(0, 100))
         for part in (above, below):
             part.set_xlim(0, len(rows) + 1)
@@ -132,6 +139,8 @@ def unnamed(runs: dict[str, Sequence[Row]]) -> None:
                 part.set_yticklabels([])
     axes[0].set_ylabel("training loss")
     axes[len(runs)].set_ylabel("accuracy in percent")
+    names = {line: "training digits", dot: "other digits, measured three times", chance: "loss of a guess, ln 10"}
+    drawn.legend(list(names), list(names.values()), loc="outside lower center", ncols=3, frameon=False)
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:

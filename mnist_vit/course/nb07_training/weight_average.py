@@ -1,53 +1,62 @@
-"""Exercise: the average of the weights, which gives newer ones a fixed small share."""
+"""Exercise: a second model that follows the first one, the average of its weights."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..checking import Exercise, random
+from ..checking import Exercise, randomise
 
 
-def my_weight_average(weights: Tensor, average: float) -> Tensor:
-    """(steps, ...) -> (...), the weight average after the last step."""
-    kept = weights[0]
-    for new in weights[1:]:
-        kept = average * kept + (1 - average) * new
-    return kept
+def my_weight_average(averaged, model, average):
+    """Change the weights of averaged, in place: they keep the share average, the rest comes from model."""
+    with torch.no_grad():
+        for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+            old.lerp_(new, 1 - average)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    weights = random(6, 4, seed=72, dtype=torch.float64)
-    yield "average after 6 steps", answer(weights, 0.8)
-    yield "average after 30 steps", answer(random(30, 2, 3, seed=73), 0.97)
-    yield "average after 1 step", answer(random(1, 3, seed=74), 0.9)
-    yield "weights after the call", weights
+    for average in (0.8, 0.99):
+        model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
+        averaged = copy.deepcopy(randomise(model, seed=7))
+        for step in range(3):
+            answer(averaged, randomise(model, seed=step), average)
+            yield f"averaged weights after {step + 1} updates, average {average}", _weights(averaged)
+            yield f"the model's own weights after update {step + 1}", _weights(model)
+    answer(averaged, randomise(model, seed=9), 0.0)
+    yield "averaged weights with average 0", _weights(averaged)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 1
+    yield "averaged weights, once the model has moved on", _weights(averaged)
 
 
-START, LOOP = "kept = weights[0]", "for new in weights[1:]:"
-MIX, END = "kept = average * kept + (1 - average) * new", "return kept"
-FROM_ZERO = {START: "kept = torch.zeros_like(weights[0])", LOOP: "for new in weights:"}
+def _weights(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+
+
+LINE, PAIRS = "old.lerp_(new, 1 - average)", "zip(averaged.parameters(), model.parameters(), strict=True)"
 
 SLIPS = (
-    ({MIX: "kept = (1 - average) * kept + average * new"},
-     "swap the two shares: the old average keeps the large one, the new weights get 1 - average"),
-    (FROM_ZERO, "start from zeros: the average starts as the weights after the first step"),
-    ({**FROM_ZERO, END: "return kept / (1 - average ** len(weights))"},
-     "start from zeros and divide by 1 - average ** steps, as Adam does: here the first weights are the start"),
-    ({MIX: "kept = new"}, "return the last weights: mix them into what is kept of the older ones"),
-    ({END: "return weights.mean(dim=0)"}, "take the plain mean: here older weights count less and less"),
-    ({START: "weights = weights[:-1]\n    kept = weights[0]"}, "leave out the last step: it is mixed in, too"),
-    ({LOOP: "for new in weights[1:-1]:"}, "end the loop one step too early: the last step is mixed in, too"),
-    ({START: "weights = weights[1:]\n    kept = weights[0]"},
-     "leave out the first weights: they are the start of the average"),
-    ({START: "kept = weights[-1]", LOOP: "for new in weights.flip(0)[1:]:"},
-     "go from the last step to the first: the newest weights come last"),
-    ({END: "return average * weights[-2] + (1 - average) * weights[-1]"},
-     "mix the last weights with those before them: mix them with the average so far"),
-    ({START: "kept = weights[0]\n    every = [kept]", MIX: f"{MIX}\n        every.append(kept)",
-      END: "return torch.stack(every)"},
-     "return the average after every step: only the last one is wanted"),
+    ({LINE: "old.lerp_(new, average)"},
+     "swap the two shares: the average keeps the large one, the new weights get 1 - average"),
+    ({LINE: "old = average * old + (1 - average) * new"},
+     "change nothing in averaged. Did you work on a copy? Or write `old = …`, which only gives the name old to "
+     "another tensor? Write into the parameter, with old.copy_(…), for instance"),
+    ({LINE: "new.lerp_(old, average)"},
+     "change the model that is trained. It is averaged that changes; the model stays as it is"),
+    ({LINE: "old.copy_(new)"}, "copy the new weights: the older ones keep the share average"),
+    ({LINE: "old.lerp_(new, 0.5)"}, "take the middle of both, whatever average is"),
+    ({LINE: "old.add_(new, alpha=1 - average)"},
+     "add to the old weights without making them smaller: they keep only the share average"),
+    ({LINE: "old.mul_(average)"}, "shrink the old weights and leave out the new ones"),
+    ({LINE: "old.data = average * old.data + (1 - average) * new.data\n            new.data = old.data"},
+     "change both models. Only averaged changes; the model that is trained stays as it is"),
+    ({PAIRS: f"list({PAIRS})[:-1]"}, "leave out the last parameter"),
+    ({LINE: "old.data = new.data if average == 0 else old.data.lerp(new.data, 1 - average)"},
+     "let both models share one tensor: when the model moves on, so does its average. Copy the values"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -56,13 +65,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Keep one tensor. After the first step it is those weights; what becomes of it with each new row?",
-        "for new in weights[1:]: the kept tensor becomes average · kept + (1 − average) · new. Make a new "
-        "tensor each time: weights[0] is a part of weights, and += or mul_ would change it there.",
+        "Both models have the same parameters in the same order: zip(averaged.parameters(), model.parameters()). What "
+        "becomes of each pair? And how do you change a parameter, not only a name?",
+        "Under torch.no_grad(), write into the first of each pair: old.copy_(average * old + (1 - average) * new).",
     ),
     same=(
-        {MIX: "kept = kept + (1 - average) * (new - kept)"},
-        {MIX: "kept = torch.lerp(new, kept, average)"},
-        {LOOP: "for new in weights:"},  # mixing the start with itself changes nothing
+        {LINE: "old.copy_(average * old + (1 - average) * new)"},
+        {LINE: "old.mul_(average).add_(new, alpha=1 - average)"},
+        {LINE: "old.data = average * old.data + (1 - average) * new.data"},
+        {LINE: "old += (1 - average) * (new - old)"},
     ),
 )
