@@ -3,22 +3,34 @@
 import math
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+
+from mnist_vit.course.nb08_evaluation.coin import my_coin as coin
 
 
 # exercise: better_model
-def my_better_model(labels: Tensor, first: Tensor, second: Tensor) -> str:
+def my_better_model(labels, first, second):
     """Truth and the predictions of two models, (n,) each -> "first", "second" or "cannot tell"."""
     b = int(((first == labels) & (second != labels)).sum())  # only the first is right
     c = int(((first != labels) & (second == labels)).sum())  # only the second is right
-    border = 1.96 * math.sqrt(b + c)
-    if abs(b - c) <= border:
+    if coin(b, c) >= 0.05:
         return "cannot tell"
     return "first" if b > c else "second"
 
 
+# exercise: coin
+def my_coin(b, c):
+    """The chance that a fair coin, tossed b + c times, falls at least as unevenly as b to c, either way."""
+    n = b + c
+    ways = 0
+    for heads in range(n + 1):
+        if abs(heads - (n - heads)) >= abs(b - c):
+            ways += math.comb(n, heads)
+    return ways / 2**n
+
+
 # exercise: confusion
-def my_confusion(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
+def my_confusion(labels, predictions, num_classes):
     """(n,), (n,) -> counts, int64, (num_classes, num_classes); row = truth, column = prediction."""
     matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
     for truth, named in zip(labels.tolist(), predictions.tolist(), strict=True):
@@ -26,18 +38,27 @@ def my_confusion(labels: Tensor, predictions: Tensor, num_classes: int) -> Tenso
     return matrix
 
 
-# exercise: find_transposed
-def my_find_transposed(matrices: Tensor, images: Tensor) -> int:
-    """(3, k, k) counts and (k,) images of each class -> which of the matrices is transposed: 0, 1 or 2."""
-    for place, matrix in enumerate(matrices):
-        rows = matrix.sum(dim=1)  # a row holds all images of its class
-        if not torch.equal(rows, images):
-            break
-    return place
+# exercise: enlarge
+def my_enlarge(images, size):
+    """(n, 8, 8), 0 to 16 -> (n, 1, 28, 28), uint8: the digit enlarged to size x size, in the middle, black around."""
+    grey = images[:, None] / 16
+    large = F.interpolate(grey, size=(size, size), mode="bicubic")
+    large = (255 * large.clamp(0, 1)).round().to(torch.uint8)
+    border = (28 - size) // 2
+    return F.pad(large, (border, border, border, border))
+
+
+# exercise: reliability
+def my_reliability(probabilities, labels, low, high):
+    """Of the answers with low < confidence <= high: how many, their mean confidence, the share that is right."""
+    confidence, predictions = probabilities.max(dim=1)
+    chosen = (confidence > low) & (confidence <= high)
+    right = (predictions == labels)[chosen]
+    return int(chosen.sum()), float(confidence[chosen].mean()), float(right.float().mean())
 
 
 # exercise: wilson
-def my_wilson(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+def my_wilson(correct, total, z=1.96):
     """Both ends of the interval, as shares from 0 to 1, the lower one first."""
     share = correct / total
     below = 1 + z * z / total

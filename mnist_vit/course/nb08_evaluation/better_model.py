@@ -1,12 +1,13 @@
 """Exercise: the better of two models that classified the same images (McNemar's test)."""
 
-import math
+import math  # noqa: F401, slips take it
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mnist_vit.course.nb08_evaluation.coin import my_coin as coin
 from mnist_vit.evaluation import wilson_interval  # noqa: F401, one slip takes it
 
 from ..checking import Exercise, Mistake
@@ -14,12 +15,11 @@ from ..checking import Exercise, Mistake
 VERDICTS = ("cannot tell", "first", "second")
 
 
-def my_better_model(labels: Tensor, first: Tensor, second: Tensor) -> str:
+def my_better_model(labels, first, second):
     """Truth and the predictions of two models, (n,) each -> "first", "second" or "cannot tell"."""
     b = int(((first == labels) & (second != labels)).sum())  # only the first is right
     c = int(((first != labels) & (second == labels)).sum())  # only the second is right
-    border = 1.96 * math.sqrt(b + c)
-    if abs(b - c) <= border:
+    if coin(b, c) >= 0.05:
         return "cannot tell"
     return "first" if b > c else "second"
 
@@ -38,7 +38,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Labels and two models' predictions; far enough from the border that every sound test says the same."""
+    """Labels and two models' predictions; where a coin and the bell curve disagree, the coin is right."""
     for seed, (total, only_first, only_second, both_wrong) in enumerate(
         (
             (5000, 41, 23, 20),  # the intervals overlap, and yet: first
@@ -51,8 +51,12 @@ def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             (5000, 100, 20, 5),
             (400, 2, 0, 1),
             (10_000, 240, 5, 10),
-            (4000, 1298, 1202, 50),  # 1.92 standard deviations apart
-            (4000, 1200, 1300, 50),  # 2
+            (1000, 324, 276, 50),  # 1.96 standard deviations apart
+            (1000, 275, 325, 50),  # 2.04
+            (100, 4, 0, 3),  # 1.96 √n would tell them apart, a coin does so in one of eight cases
+            (100, 0, 5, 3),
+            (100, 9, 2, 3),
+            (100, 0, 6, 2),  # but this is rare
         )
     ):
         generator = torch.Generator().manual_seed(seed)
@@ -65,49 +69,54 @@ def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 B, C = "int(((first == labels) & (second != labels)).sum())", "int(((first != labels) & (second == labels)).sum())"
-BORDER, IF, END = "1.96 * math.sqrt(b + c)", "if abs(b - c) <= border:", 'return "first" if b > c else "second"'
+IF, END = "if coin(b, c) >= 0.05:", 'return "first" if b > c else "second"'
+
+
+def border(far: str) -> dict[str, str]:
+    """The edit that asks whether b and c lie further apart than this."""
+    return {IF: f"if abs(b - c) <= {far}:"}
+
 
 SLIPS = (
-    ({BORDER: "0"},
-     "name the one that classifies more images correctly, by however few. A few images more can be chance: compare "
-     "the difference with 1.96 √(b + c)"),
+    (border("0"),
+     "name the one that classifies more images correctly, by however few. A few images more can be chance: ask the "
+     "coin"),
     ({END: 'return "first" if b < c else "second"'},
      "name the wrong one: you count mistakes as right answers, or have exchanged b and c. b counts the images that "
      "only the first classifies correctly"),
     ({B: "wilson_interval(int((first == labels).sum()), len(labels))",
-      C: "wilson_interval(int((second == labels).sum()), len(labels))", BORDER: "None",
-      IF: "if b[0] <= c[1] and c[0] <= b[1]:"},
+      C: "wilson_interval(int((second == labels).sum()), len(labels))", IF: "if b[0] <= c[1] and c[0] <= b[1]:"},
      "ask whether the two intervals overlap. That throws away that the images are the same: most of them are easy "
      "or hard for both models. Count the images on which exactly one is right"),
     ({B: "float((first == labels).double().mean())", C: "float((second == labels).double().mean())",
-      BORDER: "1.96 * math.sqrt((b * (1 - b) + c * (1 - c)) / len(labels))"},
+      **border("1.96 * math.sqrt((b * (1 - b) + c * (1 - c)) / len(labels))")},
      "compare the two accuracies as if each model had had images of its own. Most images are easy or hard for both: "
      "count those on which exactly one is right"),
-    ({BORDER: "1.96 * math.sqrt(int((first != second).sum()))"},
+    (border("1.96 * math.sqrt(int((first != second).sum()))"),
      "count every image on which the two predictions differ. Where both are wrong, neither wins: count the images "
      "on which exactly one is right"),
-    ({IF: "if abs(b - c) < border:"},
-     "ask whether the difference is smaller than the border: with b = c = 0 both are 0, and a model is better than "
-     "itself. Not larger is enough: <="),
+    (border("1.96 * math.sqrt(b + c)"),
+     "use the bell curve, 1.96 √(b + c). With few images it sees differences that a coin shows often: with four, in "
+     "one of eight cases"),
     ({B: "int((first == labels).sum())", C: "int((second == labels).sum())"},
      "count all images that a model classifies correctly as its b or c. Where both are right, neither wins: count "
      "the images on which exactly one is right"),
-    ({BORDER: "math.sqrt(b + c)"},
-     "leave out 1.96. One standard deviation is passed by chance in one of three cases: 1.96 √(b + c)"),
-    ({BORDER: "1.645 * math.sqrt(b + c)"},
-     "put the border a little too near, with 1.645 for 1.96, say. That is for one side only, or for 90 %; here "
-     "either model may be the better one"),
-    ({BORDER: "2 * math.sqrt(b + c)"},
-     "put the border a little too far out, with 2 for 1.96, say. Take the number itself: 1.96 √(b + c)"),
-    ({BORDER: "1.96 * math.sqrt(len(labels))"},
-     "take the root of the number of all images. Only those count on which exactly one is right: √(b + c)"),
-    ({BORDER: "1.96 * (b + c)"},
-     'answer "cannot tell" for every pair. Is the border too far out? It is 1.96 √(b + c), with the root'),
-    ({BORDER: "0.001 * len(labels)"},
+    ({IF: "if coin(b, c) >= 0.32:"},
+     "call a difference real that a fair coin shows in one of three cases: less than 5 % is asked for"),
+    ({IF: "if coin(b, c) >= 0.1:"},
+     "put the border at 10 %, or count one side of the coin alone. Either model may be the better one: 5 % of both "
+     "sides"),
+    ({IF: "if coin(b, c) >= 0.01:"}, "put the border at 1 %: 5 % is asked for"),
+    ({IF: "if coin(b, c) < 0.05:"},
+     "turn the question round: where the chance is *below* 5 %, the difference is taken for real"),
+    (border("1.96 * math.sqrt(len(labels))"),
+     "take the root of the number of all images. Only those count on which exactly one is right"),
+    (border("b + c"), 'answer "cannot tell" for every pair. Is the border too far out?'),
+    (border("0.001 * len(labels)"),
      "ask for a tenth of a percent more, whatever the counts are. How far b and c differ by chance depends on how "
-     "many they are: 1.96 √(b + c)"),
+     "many they are: ask the coin"),
     ({END: 'return "first" if b > c else "cannot tell"'},
-     "never name the second. If c is larger than b by more than 1.96 √(b + c), the second is better"),
+     "never name the second. If c is larger than b, and the coin says so, the second is better"),
 )  # fmt: skip
 
 EXERCISE = Exercise(
@@ -119,10 +128,10 @@ EXERCISE = Exercise(
         "Where both are right, or both are wrong, the image says nothing about which is better. What is left is like "
         "tossing a coin: b heads, c tails. When is that too uneven for a fair coin?",
         "b = images that only the first classifies correctly, (first == labels) & (second != labels); c = images that "
-        'only the second does. If abs(b - c) is not more than 1.96 √(b + c), answer "cannot tell"; also for b = c = 0.',
+        'only the second does. If coin(b, c) is 0.05 or more, answer "cannot tell".',
     ),
     same=(
-        {BORDER: "1.96**2 * (b + c)", IF: "if (b - c) ** 2 <= border:"},
-        {B: "((first == labels) > (second == labels)).sum().item()", IF: "if b - c <= border and c - b <= border:"},
+        {B: "((first == labels) > (second == labels)).sum().item()"},
+        {IF: "if coin(c, b) > 0.05:"},
     ),
 )

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..checking import Exercise
 
 
-def my_confusion(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
+def my_confusion(labels, predictions, num_classes):
     """(n,), (n,) -> counts, int64, (num_classes, num_classes); row = truth, column = prediction."""
     matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
     for truth, named in zip(labels.tolist(), predictions.tolist(), strict=True):
@@ -70,6 +69,10 @@ SLIPS = (
     ({START: f"num_classes = int(torch.cat([labels, predictions]).max()) + 1\n    {START}"},
      "make the matrix as large as the largest class that occurs. A class without images has a row, too: num_classes "
      "rows and columns"),
+    ({END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},
+     "leave out the last class: range(num_classes - 1) ends one too early. The classes are range(num_classes)"),
+    ({END: "return matrix[:-1, :-1]"},
+     "have one row and one column too few: num_classes of each"),
     ({END: "return matrix.flatten()"},
      "leave out the last step: num_classes² counts in one row. Lay them out: .view(num_classes, num_classes)"),
 )  # fmt: skip

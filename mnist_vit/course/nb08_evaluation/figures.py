@@ -1,39 +1,20 @@
-"""Figures of notebook 08: an answer and its cell, the confusion matrix, rates, mistakes, intervals, a drawn digit."""
+"""Figures of notebook 08: confusion matrix, mistakes, reliability, intervals, false alarms, digits of other sources."""
 
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
+from PIL import Image, ImageDraw
 from torch import Tensor
 
-from ..drawing import BLUE, GREEN, ORANGE, RED, SKY, figure, picture
+from mnist_vit.evaluation import wilson_interval
 
-
-def one_answer(image: Tensor, probabilities: Tensor, label: int, classes: Sequence[str]) -> Figure:
-    """A picture, uint8 (1, h, w), the probability of each class, and the cell of the matrix in which it is counted."""
-    drawn, (left, middle, right) = figure(1, 3, width=10.5, height=3.4)
-    named = int(probabilities.argmax())
-    picture(left, image, f"the truth: {classes[label]}")
-    bars = middle.bar(range(len(classes)), probabilities.tolist(), color=SKY)
-    bars[named].set(facecolor=ORANGE, edgecolor="white", hatch="//")
-    middle.set_xticks(range(len(classes)), classes)
-    middle.set_ylim(0, 1.1)
-    middle.set_ylabel("probability")
-    middle.set_title(f"the prediction: {classes[named]}, the largest of {len(classes)}")
-    cells = torch.zeros(len(classes), len(classes))
-    _cells(right, cells, classes)
-    for line in range(len(classes) + 1):
-        right.axhline(line - 0.5, color="0.8", lw=0.7)
-        right.axvline(line - 0.5, color="0.8", lw=0.7)
-    right.add_patch(Rectangle((named - 0.5, label - 0.5), 1, 1, facecolor=ORANGE, edgecolor="black", zorder=3))
-    right.text(named, label, "+1", ha="center", va="center", fontsize=8, zorder=4)
-    right.set_title("counted here")
-    return drawn
+from ..drawing import BLUE, ORANGE, RED, SKY, figure, picture
 
 
 def confusion(matrix: Tensor, classes: Sequence[str], title: str = "") -> Figure:
@@ -45,28 +26,6 @@ def confusion(matrix: Tensor, classes: Sequence[str], title: str = "") -> Figure
     bar.set_ticks(ticks, labels=[str(tick) for tick in ticks])
     bar.minorticks_off()
     axes.set_title(title)
-    return drawn
-
-
-def rates(recall: Tensor, precision: Tensor, classes: Sequence[str]) -> Figure:
-    """Recall and precision of each class, as bars that hang from 100 %: as long as what is missing."""
-    drawn, axes = figure(1, 2, width=12, height=3.4)
-    lowest = 100 * min(float(recall.nan_to_num(1).min()), float(precision.nan_to_num(1).min()))
-    for part, values, name, note, colour in (
-        (axes[0], recall, "recall", "row: of the true ones, read right", BLUE),
-        (axes[1], precision, "precision", "column: of those called so, called right", ORANGE),
-    ):
-        percent = 100 * values.double()
-        part.bar(range(len(classes)), percent - 100, bottom=100, color=colour, width=0.6)
-        for place, value in enumerate(percent.tolist()):
-            part.text(place, value - 0.03 * (101 - lowest), f"{value:.1f}", ha="center", va="top", fontsize=9)
-        part.axhline(100, color="black", lw=1)
-        part.set_ylim(lowest - 0.2 * (101 - lowest), 100.05)
-        part.set_xticks(range(len(classes)), classes)
-        part.set_ylabel(f"{name} in %")
-        part.set_xlabel("digit")
-        part.set_title(f"{name} ({note})", fontsize=10)
-        part.spines["bottom"].set_visible(False)
     return drawn
 
 
@@ -83,7 +42,7 @@ def mistakes(images: Tensor, labels: Tensor, probabilities: Tensor, classes: Seq
         row, column = divmod(number, columns)
         top, below = panels[2 * row * columns + column], panels[(2 * row + 1) * columns + column]
         named = int(values.argmax())
-        picture(top, image, f"{classes[label]} read as {classes[named]}")
+        picture(top, image, f"a {classes[label]}, taken for {classes[named]}")
         below.set_xlim(0, 1.75)
         below.set_ylim(1.6, -0.6)
         for line, (chosen, colour, hatch) in enumerate(((named, RED, "//"), (label, BLUE, ""))):
@@ -112,57 +71,62 @@ def intervals(rows: dict[str, tuple[float, float, float]], title: str = "") -> F
     return drawn
 
 
-def coin(b: int, c: int, names: tuple[str, str]) -> Figure:
-    """How often a fair coin, tossed b + c times, shows each number of heads; what happened, and all that is as rare."""
-    n = b + c
-    chances = [math.comb(n, k) / 2**n for k in range(n + 1)]
-    drawn, (axes,) = figure(width=9, height=3)
-    for far, colour, hatch, label in (
-        (False, SKY, "", "nearer to half"),
-        (True, RED, "//", f"as uneven as {b} to {c}, or more"),
-    ):
-        places = [k for k in range(n + 1) if (abs(2 * k - n) >= abs(b - c)) == far]
-        axes.bar(places, [chances[k] for k in places], color=colour, hatch=hatch, edgecolor="white", label=label)
-    axes.annotate(f"what happened: {b}", (b, chances[b]), (b, 0.62 * max(chances)), arrowprops={"arrowstyle": "->"})
-    axes.set_xlim(max(0, n / 2 - 2.5 * math.sqrt(n)) - 0.5, min(n, n / 2 + 2.5 * math.sqrt(n)) + 0.5)
-    axes.set_xlabel(
-        f"of {n} images that only one model reads right, those that {names[0]} reads (the rest: {names[1]})"
-    )
-    axes.set_ylabel("chance, with a fair coin")
-    axes.legend(frameon=False, loc="upper left")
+def reliability(bins: Sequence[tuple[int, float, float]]) -> Figure:
+    """Share right against mean confidence, (answers, confidence, share) a bin; bars are 95 % intervals."""
+    drawn, (axes,) = figure(width=5.6, height=4.4)
+    axes.plot([0, 100], [0, 100], color="0.6", lw=1, ls="--", label="an honest model")
+    filled = [one for one in bins if one[0]]
+    for number, confidence, right in filled:
+        low, high = wilson_interval(round(number * right), number)
+        axes.plot([100 * confidence] * 2, [100 * low, 100 * high], color=SKY, lw=4, solid_capstyle="butt")
+    axes.plot([100 * one[1] for one in filled], [100 * one[2] for one in filled], "o", color=BLUE, label="your model")
+    for number, confidence, right in filled:
+        axes.annotate(f"{number:,}", (100 * confidence, 100 * right), (6, -10), textcoords="offset points", fontsize=8)
+    axes.set(xlabel="mean confidence in %", ylabel="right in %", xlim=(30, 104), ylim=(0, 104))
+    axes.set_title("how many answers stands beside each dot", fontsize=10)
+    axes.legend(frameon=False, loc="lower right")
     return drawn
 
 
-def softmaxes(rows: dict[str, Tensor], classes: Sequence[str]) -> Figure:
-    """The probabilities of one image in several versions, (k,) each by name."""
-    drawn, axes = figure(1, len(rows), width=3.6 * len(rows), height=2.9)
-    for part, (name, values), colour in zip(axes, rows.items(), (BLUE, ORANGE, GREEN), strict=False):
-        part.bar(range(len(classes)), values.tolist(), color=colour)
-        part.set_xticks(range(len(classes)), classes)
-        part.set_ylim(0, 1.1)
-        part.set_title(f"{name}\nsum {float(values.sum()):.2f}", fontsize=10)
-    axes[0].set_ylabel("“probability”")
+def false_alarms(tosses: Sequence[int], alarms: dict[str, Sequence[float]]) -> Figure:
+    """How often a rule calls a fair coin unfair, in percent, by the number of tosses."""
+    drawn, (axes,) = figure(width=8.5, height=3)
+    for (name, percent), colour, mark in zip(alarms.items(), (ORANGE, BLUE), "so", strict=True):
+        axes.plot(tosses, percent, mark, ls="-", color=colour, ms=3, lw=0.8, label=name)
+    axes.axhline(5, color="black", lw=0.8, ls="--")
+    axes.set(xlabel="images on which exactly one model is right", ylabel="false alarms in %", ylim=(0, 14))
+    axes.legend(frameon=False)
     return drawn
 
 
-def trio(matrices: Tensor, classes: Sequence[str]) -> Figure:
-    """Three confusion matrices, (3, k, k), with the sum of each row at its right."""
-    drawn, axes = figure(1, len(matrices), width=13.5, height=4.9)
-    for number, (part, matrix) in enumerate(zip(axes, matrices, strict=True)):
-        _cells(part, matrix, classes, size=8)
-        part.set_title(f"matrix {number}")
-        for row, total in enumerate(matrix.sum(dim=1).tolist()):
-            part.text(len(classes) - 0.35, row, f"Σ {total}", va="center", fontsize=8)
+def sizes(sets: dict[str, Tensor], mnist: Tensor) -> Figure:
+    """A digit of MNIST, (1, 1, 28, 28), and the same digit of another source in several sizes, (n, 1, 28, 28)."""
+    drawn, axes = figure(1, len(sets) + 1, width=2.3 * (len(sets) + 1), height=2.6)
+    picture(axes[0], mnist[0], "MNIST")
+    for part, (name, images) in zip(axes[1:], sets.items(), strict=True):
+        picture(part, images[5], name)
     return drawn
 
 
-def steps(pictures: dict[str, Tensor]) -> Figure:
-    """Pictures, (1, h, w), by name, from left to right; values from 0, black, to the largest, white."""
-    drawn, axes = figure(1, len(pictures), width=2.45 * len(pictures), height=2.9)
+def photo() -> Image.Image:
+    """A drawn "photo" of a 5: grey paper, darker at the top, and a thick dark stroke; 900 x 700 pixels."""
+    stroke = [(735, 95), (545, 110), (515, 265), (560, 243), (610, 235), (665, 250), (710, 285), (735, 345)]
+    stroke += [(728, 400), (700, 445), (655, 478), (605, 490), (550, 480), (500, 455)]
+    paper = Image.linear_gradient("L").resize((900, 700)).point(lambda grey: 185 + grey // 5)
+    draw = ImageDraw.Draw(paper)
+    draw.line(stroke, fill=45, width=36, joint="curve")
+    for x, y in (stroke[0], stroke[-1]):  # round ends
+        draw.ellipse((x - 18, y - 18, x + 18, y + 18), fill=45)
+    return paper
+
+
+def steps(pictures: dict[str, Image.Image | Tensor]) -> Figure:
+    """Grey pictures by name, from 0, black, to 255, white, from left to right."""
+    drawn, axes = figure(1, len(pictures), width=2.7 * len(pictures), height=2.8)
     for part, (name, image) in zip(axes, pictures.items(), strict=True):
-        high = 255 if image.dtype == torch.uint8 else 1
-        part.imshow(image[0], cmap="gray", vmin=0, vmax=high, interpolation="nearest")
-        part.set_title(f"{name}\n{image.shape[2]} × {image.shape[1]}", fontsize=10)
+        grey = np.asarray(image).reshape(np.asarray(image).shape[-2:])
+        part.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        part.set_title(f"{name}\n{grey.shape[1]} × {grey.shape[0]}", fontsize=10)
         part.set_xticks([])
         part.set_yticks([])
         for spine in part.spines.values():

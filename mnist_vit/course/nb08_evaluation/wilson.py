@@ -7,7 +7,7 @@ from typing import Any
 from ..checking import Exercise
 
 
-def my_wilson(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+def my_wilson(correct, total, z=1.96):
     """Both ends of the interval, as shares from 0 to 1, the lower one first."""
     share = correct / total
     below = 1 + z * z / total
@@ -68,13 +68,16 @@ SLIPS = (
 EXERCISE = Exercise(
     answer=my_wilson,
     compare=compare,
-    stars=2,
+    stars=3,
+    tolerance=1e-5,  # a search in steps of a millionth is right, too
     slips=SLIPS,
     hints=(
-        "Three pieces: the middle, the reach to either side, and the denominator 1 + z² / n under both. The share is "
-        "correct / total.",
-        "middle = (share + z² / 2n) / (1 + z² / n); reach = z √(share (1 - share) / n + z² / 4n²) / (1 + z² / n). In "
-        "Python, z² / 2n is z * z / (2 * n). Return middle - reach and middle + reach.",
+        "The ends are the two shares p for which the distance is exactly z standard deviations. Square both sides: "
+        "that is a quadratic equation in p. Or let the computer search: try very many shares, and keep those that fit.",
+        "With n images the equation is (1 + z²/n) p² − (2 share + z²/n) p + share² = 0. Its solutions are middle ± "
+        "reach: middle = (share + z² / 2n) / (1 + z² / n); reach = z √(share (1 - share) / n + z² / 4n²) / "
+        "(1 + z² / n). Or search: p = torch.linspace(0, 1, 1_000_001, dtype=torch.float64), and of those that fit the "
+        "smallest and the largest.",
     ),
     same=(
         {  # in counts: everything times n
