@@ -92,7 +92,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("confusion", lambda labels, predictions, k: confusion_matrix(labels[1:], predictions[1:], k), ""),
     ("wilson", lambda correct, total, z=1.96: wilson_interval(correct + 1, total + 2, z), ""),
     ("wilson", lambda *args: (my_wilson(*args)[0], np.float64(0.49)), "number 2 of 2, is not 0.49."),
-    ("coin", lambda b, c: "rare", "is not 'rare'"),
+    ("coin", lambda b, c: "rare", "must be a number, but is 'rare'"),
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
     ("reliability", lambda *given: reliability_by_loop(*given)[1:], "three numbers are needed"),
     ("reliability", lambda p, y, low, high: reliability_by_loop(p.sqrt(), y, low, high), ""),

@@ -43,7 +43,7 @@ def my_diagnose() -> dict[str, str]:
 
 
 # exercise: training_loop
-def my_training_loop(model, loader, held_out, epochs, learning_rate, average, weight_decay):
+def my_training_loop(model, loader, other, epochs, learning_rate, average, weight_decay):
     """Train in place; at the end the model holds the averaged weights. Returns one dict for each epoch."""
     steps = epochs * len(loader)
     warmup = round(0.15 * steps)
@@ -62,7 +62,7 @@ def my_training_loop(model, loader, held_out, epochs, learning_rate, average, we
             losses.append(training_step(model, optimizer, images, labels))
             weight_average(averaged, model, average if step > 0 else 0.0)
             step += 1
-        accuracy, loss = accuracy_and_loss(averaged, held_out)
+        accuracy, loss = accuracy_and_loss(averaged, other)
         row = {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}
         history.append(row | {"validation_loss": loss, "validation_accuracy": accuracy})
     model.load_state_dict(averaged.state_dict())

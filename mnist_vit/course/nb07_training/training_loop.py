@@ -16,7 +16,7 @@ from mnist_vit.training import accuracy_and_loss, make_optimizer
 from ..checking import Exercise, Mistake, describe, random, randomise
 
 
-def my_training_loop(model, loader, held_out, epochs, learning_rate, average, weight_decay):
+def my_training_loop(model, loader, other, epochs, learning_rate, average, weight_decay):
     """Train in place; at the end the model holds the averaged weights. Returns one dict for each epoch."""
     steps = epochs * len(loader)
     warmup = round(0.15 * steps)
@@ -35,7 +35,7 @@ def my_training_loop(model, loader, held_out, epochs, learning_rate, average, we
             losses.append(training_step(model, optimizer, images, labels))
             weight_average(averaged, model, average if step > 0 else 0.0)
             step += 1
-        accuracy, loss = accuracy_and_loss(averaged, held_out)
+        accuracy, loss = accuracy_and_loss(averaged, other)
         row = {"epoch": epoch + 1, "loss": sum(losses) / len(losses)}
         history.append(row | {"validation_loss": loss, "validation_accuracy": accuracy})
     model.load_state_dict(averaged.state_dict())
@@ -52,9 +52,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         pixels = (40 * random(100, 1, 4, 4, seed=5) + 128).clamp(0, 255).to(torch.uint8)
         labels = pixels.flatten(1).float()[:, :3].argmax(dim=1)
         data = ImageData(pixels, labels, ("a", "b", "c"), "noise", (0.5,), (0.2,))
-        learn, other = data.select(torch.arange(43), "43"), data.select(torch.arange(43, 100), "57")
+        learn, unseen = data.select(torch.arange(43), "43"), data.select(torch.arange(43, 100), "57")
         loader = Loader(learn, 8, shuffle=True, dtype=torch.float64)  # 5 batches, 3 pictures left over
-        history = answer(model, loader, Loader(other, 57, dtype=torch.float64), epochs, 0.1, average, 0.1)
+        history = answer(model, loader, Loader(unseen, 57, dtype=torch.float64), epochs, 0.1, average, 0.1)
         if history is None or history is ...:
             yield "history", history
             return
@@ -70,7 +70,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 RATE = 'group["lr"] = learning_rate * cosine_schedule(step, steps, warmup)'
 AVERAGE, COUNT = "weight_average(averaged, model, average if step > 0 else 0.0)", "            step += 1\n"
 SEED, ORDER, TRAIN = "torch.manual_seed(epoch)", "loader.set_epoch(epoch)", "model.train()"
-MEASURE, END = "accuracy, loss = accuracy_and_loss(averaged, held_out)", "model.load_state_dict(averaged.state_dict())"
+MEASURE, END = "accuracy, loss = accuracy_and_loss(averaged, other)", "model.load_state_dict(averaged.state_dict())"
 LOSS, KEEP, EPOCH = '"loss": sum(losses) / len(losses)', "losses = []", '"epoch": epoch + 1'
 
 SLIPS = (
@@ -90,14 +90,14 @@ SLIPS = (
     ({AVERAGE: "weight_average(averaged, model, average)"},
      "let the average begin with the start values. It begins as the weights after step 0: there its share is 0"),
     ({AVERAGE: "pass", MEASURE: "weight_average(averaged, model, average if epoch else 0.0)\n"
-      "        accuracy, loss = accuracy_and_loss(averaged, held_out)"},
+      "        accuracy, loss = accuracy_and_loss(averaged, other)"},
      "update the average once in an epoch: it follows after each step"),
     ({AVERAGE: "pass"}, "never update the average: what is measured and kept are the start values"),
-    ({MEASURE: "accuracy, loss = accuracy_and_loss(model, held_out)"},
+    ({MEASURE: "accuracy, loss = accuracy_and_loss(model, other)"},
      "measure the model that is trained. The averaged one is measured, and kept at the end"),
     ({END: ""}, "leave out the last line: at the end the model takes over the averaged weights"),
     ({MEASURE: "accuracy, loss = accuracy_and_loss(averaged, loader)"},
-     "measure on the pictures that were trained on. held_out holds others"),
+     "measure on the pictures that were trained on. `other` holds others"),
     ({TRAIN: "pass"},
      "leave out model.train(): a model that comes in eval mode is then trained without its dropout"),
     ({SEED: "pass"},
@@ -110,7 +110,7 @@ SLIPS = (
     ({KEEP: "losses = [] if epoch == 0 else losses"},
      "go on collecting losses: each epoch has a mean of its own, so begin with an empty list"),
     ({EPOCH: '"epoch": epoch'}, "count epochs from 0. In the history the first one is 1"),
-    ({MEASURE: "loss, accuracy = accuracy_and_loss(averaged, held_out)"},
+    ({MEASURE: "loss, accuracy = accuracy_and_loss(averaged, other)"},
      "take accuracy and loss for each other: accuracy_and_loss returns the accuracy first"),
     ({TRAIN: "model.train()\n        optimizer = make_optimizer(model, learning_rate, weight_decay)"},
      "make a new optimizer in each epoch: it forgets what it remembers of earlier gradients"),
@@ -126,7 +126,7 @@ EXERCISE = Exercise(
         "epoch, which to neither? Count the steps through all epochs.",
         'A step: set group["lr"] in optimizer.param_groups to learning_rate * cosine_schedule(step, steps, warmup), '
         "training_step, weight_average (with the share 0 at step 0), step += 1. An epoch: before its batches the two "
-        "seeds and model.train(); behind them accuracy_and_loss(averaged, held_out) and a row for the history. At the "
+        "seeds and model.train(); behind them accuracy_and_loss(averaged, other) and a row for the history. At the "
         "very end: model.load_state_dict(averaged.state_dict()).",
     ),
     same=(

@@ -41,18 +41,18 @@ def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Labels and two models' predictions; where a coin and the bell curve disagree, the coin is right."""
     for seed, (total, only_first, only_second, both_wrong) in enumerate(
         (
-            (5000, 41, 23, 20),  # the intervals overlap, and yet: first
-            (5000, 22, 27, 21),  # the second is a little more accurate, and it cannot be told
-            (5000, 8, 30, 40),
-            (10_000, 12, 2, 60),  # they often give different names, both wrong
-            (3000, 0, 0, 15),  # the same model twice
-            (5000, 30, 20, 10),
-            (2000, 200, 20, 30),
-            (5000, 100, 20, 5),
+            (400, 41, 23, 20),  # the intervals overlap, and yet: first
+            (400, 22, 27, 21),  # the second is a little more accurate, and it cannot be told
+            (400, 8, 30, 0),
+            (400, 12, 2, 60),  # they often give different names, both wrong
+            (200, 0, 0, 15),  # the same model twice
+            (400, 30, 20, 10),
+            (300, 60, 10, 30),
+            (400, 50, 10, 5),
             (400, 2, 0, 1),
-            (10_000, 240, 5, 10),
-            (1000, 324, 276, 50),  # 1.96 standard deviations apart
-            (1000, 275, 325, 50),  # 2.04
+            (400, 50, 2, 10),
+            (300, 60, 40, 50),  # two standard deviations apart, and the chance is 5.7 %
+            (110, 39, 61, 0),
             (100, 4, 0, 3),  # 1.96 √n would tell them apart, a coin does so in one of eight cases
             (100, 0, 5, 3),
             (100, 9, 2, 3),
@@ -112,8 +112,8 @@ SLIPS = (
     (border("1.96 * math.sqrt(len(labels))"),
      "take the root of the number of all images. Only those count on which exactly one is right"),
     (border("b + c"), 'answer "cannot tell" for every pair. Is the border too far out?'),
-    (border("0.001 * len(labels)"),
-     "ask for a tenth of a percent more, whatever the counts are. How far b and c differ by chance depends on how "
+    (border("0.01 * len(labels)"),
+     "ask for a whole percent more, whatever the counts are. How far b and c differ by chance depends on how "
      "many they are: ask the coin"),
     ({END: 'return "first" if b > c else "cannot tell"'},
      "never name the second. If c is larger than b, and the coin says so, the second is better"),
