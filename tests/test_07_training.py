@@ -159,11 +159,11 @@ def test_each_illness_shows_what_its_name_says() -> None:
         assert all(len(set(row["measured"])) == 1 for row in rows) == (illness != "no eval")
     losses = [row["loss"] for row in shown["no zero_grad"]]
     assert min(losses) < losses[-1] - 0.5
-    assert shown["shuffled labels"][-1]["loss"] > 2
+    assert shown["shuffled labels"][-1]["loss"] > 1.5
     assert all(max(row["measured"]) < 0.2 for row in shown["shuffled labels"])
 
 
-def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
+def test_what_the_notebook_says_of_the_stored_runs_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = ladder.stored(results="training")
     mean = {name: sum(about["percent"]) / len(about["percent"]) for name, about in stored.items()}
     assert all(len(about["percent"]) == 5 for about in stored.values())
@@ -172,6 +172,7 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
     assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
     assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
     assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(7 / 6, abs=0.05)
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # it takes models and storing from its neighbours
     script = from_file(ROOT / "benchmarks" / "training.py")
     for name in script.RUNS:
         about = stored[name]

@@ -63,6 +63,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if missing := [key for key in KEYS if not all(key in row for row in history)]:
             raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; there is no {missing[0]}.")
         for key in KEYS:
+            if odd := [row[key] for row in history if isinstance(row[key], str | bool)]:
+                raise Mistake(f'"{key}" of an epoch must be a number, and this is {describe(odd[0])}.')
             yield f"{key} of each of {epochs} epochs", torch.tensor([float(row[key]) for row in history])
         yield f"weights at the end of {epochs} epochs", nn.utils.parameters_to_vector(model.parameters())
 
