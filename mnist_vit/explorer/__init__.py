@@ -65,7 +65,8 @@ def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
     products = s * (size + 2 * s * twin.hidden_dim * len(twin.encoder.layers))  # a browser does a billion a second
     with torch.no_grad(), eval_mode(model):
         logits, again = model(images).float().cpu(), twin(images.float().cpu())
-    same = (logits - again).abs().max() <= 0.01 * max(1, float(logits.abs().max()))  # half precision rounds
+    rounding = max(1e-4, 20 * torch.finfo(next(model.parameters()).dtype).eps) * max(1, float(logits.abs().max()))
+    same = (logits - again).abs().max() <= rounding
     return twin if same and products < 1.5e9 and size < 6e6 else None
 
 
@@ -77,7 +78,7 @@ def pack(weights: Tensor, most: int = 5_000_000) -> tuple[str, int]:
     for levels in (255, 180, 128, 90, 64):
         roots = weights.flatten().float().clamp(0, 1).sqrt() * levels
         codes = roots.round()
-        more = ((roots - codes + 0.5) * 255).round()[codes >= 0.002 * levels**2]
+        more = ((roots - codes + 0.5) * 255).round()[codes >= 0.002 * levels**2 - 0.25]
         packed = _base64(zlib.compress(torch.cat([codes, more]).to(torch.uint8).numpy().tobytes()))
         if len(packed) <= most:
             break
@@ -102,11 +103,11 @@ def write_page(
         {"name": names[i], "label": labels and labels[i], "prediction": best[i], "probability": round(sure[i], 5)}
         for i in range(n)
     ]
-    stored, data = _script("pixels", pictures[:n].cpu()), {"weights": [], "config": None}
+    stored, data = _script("pixels", pictures[:n].cpu()), dict[str, Any](weights=[], config=None)
     one = attention_weights(model, images[:1])[0]
     grid = patch_grid(one.shape[-1], *images.shape[-2:])
-    before = one.shape[-1] - math.prod(grid)  # tokens before the patches
-    pool = getattr(model, "pool", getattr(model, "global_pool", "token" if before else "mean"))
+    prefix = ["class token", *(f"extra token {i}" for i in range(1, 9))][: one.shape[-1] - math.prod(grid)]
+    pool = getattr(model, "pool", getattr(model, "global_pool", "token" if prefix else "mean"))
     if twin:
         state, start = twin.state_dict(), 0
         data["config"] = model_config(twin) | {"eps": twin.encoder.ln.eps}
@@ -124,12 +125,16 @@ def write_page(
         told = f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified; a number shows examples"
         matrix = {"counts": found.matrix.tolist(), "text": told}
     data |= about | {
-        "image": pictures.shape[1:], "grid": grid, "prefix": ["class token", *(f"token {i}" for i in range(1, before))][:before], "layers": len(one),
-        "heads": len(one[0]), "reads": "mean" if pool in ("mean", "avg") else "token", "examples": examples, "matrix": matrix,
+        "image": pictures.shape[1:], "grid": grid, "prefix": prefix, "layers": len(one), "heads": len(one[0]),
+        "reads": "mean" if pool in ("mean", "avg") else "token", "examples": examples, "matrix": matrix,
         "colours": VIRIDIS.flatten().tolist(),
     }  # fmt: skip
     parts = {file.name: file.read_text(encoding="utf-8") for file in HERE.iterdir() if file.suffix in KINDS}
-    fill = {"model": parts["model.js"], "script": "\n".join(map(parts.get, SCRIPTS)), "style": parts["style.css"]}
+    fill = {
+        "model": parts["model.js"],
+        "script": "\n".join(parts[name] for name in SCRIPTS),
+        "style": parts["style.css"],
+    }
     hashes = [f"'sha256-{_base64(hashlib.sha256(part.encode()).digest())}'" for part in fill.values()]
     fill |= {"title": html.escape(about["title"]), "policy": POLICY.format(*hashes), "stored": stored}
     fill["data"] = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")

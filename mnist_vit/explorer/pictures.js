@@ -90,7 +90,7 @@ function digit(grey, height, width) {
 
 // Weights as Python stores them: root * levels as a byte each, and for large ones, after all of these, a second byte.
 function unpack(bytes, count, levels) {
-  const weights = new Float32Array(count), large = 0.002 * levels * levels;
+  const weights = new Float32Array(count), large = 0.002 * levels * levels - 0.25;
   let more = count;
   for (let i = 0; i < count; i++) {
     const root = bytes[i] >= large ? bytes[i] + bytes[more++] / 255 - 0.5 : bytes[i];

@@ -1,0 +1,237 @@
+"""The live page without a browser: what is put into it, what its JavaScript makes of pictures, and who is run live."""
+
+import base64
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from helpers import randomise
+from javascript import EXPLORER, Engine, data_of, engine
+from PIL import Image
+from survivor import toy_data, toy_model
+from torch import nn
+
+import mnist_vit
+from mnist_vit import MultiHeadAttention, VisionTransformer
+from mnist_vit.attention import attention_weights
+from mnist_vit.data import load_embedded
+from mnist_vit.errors import DataError
+from mnist_vit.explorer import live_twin, pack, write_page
+from mnist_vit.pictures import digit_to_tensor, picture_to_tensor
+
+
+@pytest.fixture(scope="module")
+def js() -> Iterator[Engine]:
+    with engine("pictures.js") as one:
+        yield one
+
+
+# --- what is put into the page ---
+
+
+def test_explore_shows_the_first_of_each_class_and_the_hardest(tmp_path: Path) -> None:
+    page = mnist_vit.explore("vit_mnist_p7", per_class=3, out=tmp_path / "page.html")
+    shown = data_of(page)
+    digits, model = load_embedded(), mnist_vit.load_model("vit_mnist_p7")
+    found = mnist_vit.evaluate(model)
+    wrong = (found.predictions != found.labels).nonzero()[:, 0].tolist()
+    numbers = [int(one["name"].partition("_")[2]) for one in shown["examples"]]
+    assert {500 * digit + i for digit in range(10) for i in range(3)} <= set(numbers)
+    assert len(set(numbers) & set(wrong)) >= min(len(wrong), 10), "the misclassified"
+    for number, one in zip(numbers, shown["examples"], strict=True):
+        assert one["label"] == digits.labels[number]
+        assert one["prediction"] == found.predictions[number]
+        assert one["probability"] == pytest.approx(found.probabilities[number].max().item(), abs=1e-4)
+    assert shown["matrix"]["counts"] == found.matrix.tolist()
+    pixels = re.search(r'id="pixels" type="text/plain">([^<]*)<', page.read_text())[1]
+    assert base64.b64decode(pixels) == digits.images[numbers].numpy().tobytes()
+
+
+def test_a_page_of_twenty_digits_is_one_small_file_without_a_network(tmp_path: Path) -> None:
+    page = mnist_vit.visualize_attention("vit_mnist", out=tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert len(text.encode()) <= 800_000
+    assert len(data_of(page)["examples"]) == 20
+    assert not re.search(
+        r"https?:|//[a-z]+\.|@import|<link|\ssrc=|href=", re.sub(r">[A-Za-z0-9+/=]{1000,}<", "><", text)
+    )
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_the_pages_own_code_is_short() -> None:
+    files = [path for path in EXPLORER.iterdir() if path.suffix in (".js", ".css", ".html")]
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in files) <= 1000
+
+
+def test_in_a_notebook_a_picture_and_a_sentence_stand_where_scripts_are_stripped(tmp_path: Path) -> None:
+    page = mnist_vit.visualize_attention("vit_mnist_p7", out=tmp_path / "maps")
+    shown = page._repr_html_()
+    frame = re.search(r'<iframe class="mnist-vit-page".*?</iframe>', shown, re.DOTALL)[0]
+    assert "allow-same-origin" not in frame, "the page cannot reach the notebook"
+    kept = shown.replace(frame, "")
+    assert len(kept) < 100_000
+    assert "index.html" in kept
+    picture = base64.b64decode(re.search(r"data:image/png;base64,([^\"]*)\"", kept)[1])
+    (tmp_path / "picture.png").write_bytes(picture)
+    assert Image.open(tmp_path / "picture.png").size == (140 + 10 + 2 * 140, 2 * 140)
+
+
+# --- who is run live ---
+
+
+def test_who_is_run_live() -> None:
+    torch.manual_seed(0)
+    image = torch.randn(2, 3, 32, 32)
+    ours = VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5, pool="mean")
+    theirs = torchvision.models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5, norm_layer=nn.LayerNorm)
+    randomise(ours)
+    randomise(theirs)
+    for model in (ours.eval(), theirs.eval()):
+        assert torch.allclose(live_twin(model, image)(image), model(image), atol=1e-5)
+    for block in ours.encoder.layers:  # the learner's own attention has the same parameters
+        own = MultiHeadAttention(16, 2)
+        own.load_state_dict(block.self_attention.state_dict())
+        block.self_attention = own
+    assert live_twin(ours, image) is not None
+    ours.encoder.layers[0].mlp[1] = nn.ReLU()
+    assert live_twin(ours, image) is None, "another forward than the page's"
+    assert live_twin(theirs.half(), image.half()) is not None
+    many = VisionTransformer(256, 4, 4, 2, 32, 32)
+    assert live_twin(many, torch.randn(1, 3, 256, 256)) is None, "4,097 tokens"
+    large = torchvision.models.VisionTransformer(32, 8, 2, 2, 1024, 32)
+    assert live_twin(large, image) is None, "8 million parameters"
+    assert live_twin(nn.Linear(2, 2), image) is None
+
+
+# --- weights that are stored ---
+
+
+def attention_like(layers: int, heads: int, tokens: int, sharp: float) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(layers, heads, tokens, tokens, generator=generator) * sharp
+    return scores.softmax(dim=-1)
+
+
+@pytest.mark.parametrize("sharp", [0.0, 0.5, 2.0, 8.0, 100.0])
+def test_stored_weights_come_back_to_within_2_thousandths(js: Engine, sharp: float) -> None:
+    weights = attention_like(3, 2, 37, sharp)
+    for most in (5_000_000, 6_000, 1):
+        packed, levels = pack(weights, most)
+        content = bytearray(zlib.decompress(base64.b64decode(packed)))
+        js.put("bytes", torch.frombuffer(content, dtype=torch.uint8), "Uint8Array")
+        js.racer.eval(f"globalThis.found = unpack(bytes, {weights.numel()}, {levels}); 0")
+        assert (js.get("found") - weights.flatten()).abs().max() <= 0.002
+
+
+@pytest.mark.parametrize("sharp", [0.3, 1.0, 3.0])
+def test_a_picture_of_vit_b_16_takes_at_most_5_megabytes(sharp: float) -> None:
+    packed, _ = pack(attention_like(12, 12, 197, sharp))
+    assert len(packed) <= 5_000_000
+
+
+def test_a_large_model_is_shown_by_stored_weights(tmp_path: Path) -> None:
+    model = torchvision.models.VisionTransformer(64, 8, 3, 4, 512, 1024, num_classes=7)
+    pictures = torch.randint(0, 256, (30, 3, 64, 64), dtype=torch.uint8)
+    about = {
+        "title": "t",
+        "text": "x",
+        "classes": list("abcdefg"),
+        "mean": (0.5,) * 3,
+        "std": (0.5,) * 3,
+        "digits": False,
+    }
+    images = (pictures / 255 - 0.5) / 0.5
+    page = write_page(tmp_path / "p.html", model.eval(), images, pictures, ["n"] * 30, None, **about)
+    shown = data_of(page)
+    assert shown["config"] is None
+    assert len(shown["examples"]) == 20, "as many as a browser opens"
+    assert "0.002" in shown["text"]
+    packed = re.search(r'id="attention-19" type="text/plain">([^<]*)<', page.read_text())[1]
+    codes = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)[: 3 * 4 * 65 * 65]
+    roots = attention_weights(model, images[19:20]).sqrt().flatten() * shown["examples"][19]["levels"]
+    assert np.abs(codes - roots.numpy()).max() <= 0.51
+
+
+def test_a_transform_of_the_users_own(tmp_path: Path) -> None:
+    """What a transform makes cannot be drawn in a page: the weights of just these pictures are stored."""
+    (tmp_path / "mine").mkdir()
+    Image.effect_noise((50, 40), 80).convert("RGB").save(tmp_path / "mine" / "a.png")
+    model = torchvision.models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=3).eval()
+
+    def transform(picture: Image.Image) -> torch.Tensor:
+        return picture_to_tensor(picture, 32, 3).float() / 100 - 1
+
+    page = mnist_vit.explore(model, tmp_path / "mine", transform=transform, classes="abc", out=tmp_path / "p.html")
+    shown = data_of(page)
+    assert (shown["config"], shown["matrix"], shown["examples"][0]["label"]) == (None, None, None)
+    logits = model(transform(Image.open(tmp_path / "mine" / "a.png"))[None])[0]
+    assert torch.allclose(torch.tensor(shown["examples"][0]["logits"]), logits, atol=1e-5)
+
+
+def test_nothing_is_written_for_a_model_that_answers_nan(tmp_path: Path) -> None:
+    model, toy = toy_model(), toy_data()
+    model.encoder.ln.weight.data[0] = torch.nan
+    for call in (mnist_vit.explore, mnist_vit.visualize_attention):
+        with pytest.raises(ValueError, match="nan or infinity"):
+            call(model, toy, out=tmp_path / "there")
+    assert not (tmp_path / "there").is_file()
+
+
+# --- pictures ---
+
+
+@pytest.mark.parametrize("size", [(90, 90), (200, 120), (61, 84), (15, 19), (28, 28)])
+@pytest.mark.parametrize("dark", [True, False])
+def test_a_drawn_digit_is_brought_into_mnists_form_as_in_python(js: Engine, size: tuple, dark: bool) -> None:
+    drawn = Image.fromarray(load_embedded().images[3210, 0].numpy()).resize(size, Image.Resampling.BICUBIC)
+    grey = torch.from_numpy(np.asarray(drawn).copy())
+    grey = 255 - grey if dark else grey
+    js.put("grey", grey, "Uint8Array")
+    js.racer.eval(f"globalThis.found = digit(grey, {size[1]}, {size[0]}); 0")
+    expected = digit_to_tensor(Image.fromarray(grey.numpy()))
+    assert (js.get("found").int() - expected.flatten()).abs().max() <= 1
+
+
+def test_no_ink_is_no_digit(js: Engine) -> None:
+    js.put("grey", torch.full((40, 40), 200), "Uint8Array")
+    assert js.run("digit(grey, 40, 40)") is None
+    with pytest.raises(DataError, match="no ink"):
+        digit_to_tensor(Image.new("L", (40, 40), 200))
+
+
+@pytest.mark.parametrize(("width", "height", "size"), [(60, 41, 32), (30, 90, 32), (32, 32, 32), (9, 7, 12)])
+def test_the_middle_of_a_picture_as_in_python(js: Engine, width: int, height: int, size: int) -> None:
+    picture = Image.effect_noise((width, height), 90)
+    js.put("grey", torch.from_numpy(np.asarray(picture).copy()), "Uint8Array")
+    js.racer.eval(f"globalThis.found = middle([grey], {height}, {width}, {size}); 0")
+    assert (js.get("found").int() - picture_to_tensor(picture, size, 1).flatten()).abs().max() <= 1
+
+
+def test_a_patch_in_another_place(js: Engine) -> None:
+    picture = torch.randint(0, 256, (3, 8, 12), dtype=torch.uint8)
+    order = list(range(6))
+    order[1], order[5] = 5, 1
+    js.put("pixels", picture, "Uint8Array")
+    found = js.run(f"[...pixels.map((_, i) => pixels[sources([3, 8, 12], [2, 3], {order})[i]])]")
+    expected = picture.clone()
+    expected[:, :4, 4:8], expected[:, 4:, 8:] = picture[:, 4:, 8:], picture[:, :4, 4:8]
+    assert torch.equal(torch.tensor(found).view(3, 8, 12), expected.long())
+
+
+def test_a_stroke_stays_in_the_picture(js: Engine) -> None:
+    js.put("pixels", torch.zeros(28, 28), "Uint8Array")
+    js.racer.eval(
+        "stroke(pixels, [1, 28, 28], [3, 14], [24, 14], [255]); stroke(pixels, [1, 28, 28], [-9, 2], [50, 2], [255])"
+    )
+    ink = js.get("pixels").view(28, 28)
+    assert (ink[13:15, 4:24] > 200).all()
+    assert (ink[17:] == 0).all()
+    js.racer.eval("stroke(pixels, [1, 28, 28], [-9, 14], [50, 14], [0])")
+    assert (js.get("pixels").view(28, 28)[12:16] < 100).all(), "erased"
