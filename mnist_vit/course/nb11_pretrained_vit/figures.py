@@ -1,24 +1,44 @@
-"""Figures of notebook 11: pictures in patches, the five likeliest classes, maps of all heads, maps over photographs."""
+"""Figures of notebook 11: two kinds of digits, maps of a trained and of a new model, the five likeliest classes."""
 
 from collections.abc import Sequence
 
-import torch
 import torch.nn.functional as F
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..drawing import BLUE, YELLOW, figure, picture
+from ..drawing import BLUE, figure, heat, picture
 
 
-def in_patches(pictures: Sequence[Tensor], titles: Sequence[str], patch_sizes: Sequence[int]) -> Figure:
-    """Pictures, 0 to 1 or uint8 (c, h, w), with the borders of their patches drawn on them."""
-    drawn, axes = figure(1, len(pictures), width=3 * len(pictures), height=3.3)
-    for here, image, title, patch_size in zip(axes, pictures, titles, patch_sizes, strict=True):
-        picture(here, image, title)
-        for line in range(patch_size, image.shape[-1], patch_size):
-            here.axhline(line - 0.5, color=YELLOW, lw=0.5)
-            here.axvline(line - 0.5, color=YELLOW, lw=0.5)
+def two_hands(rows: dict[str, Tensor]) -> Figure:
+    """A row of pictures, (n, 1, h, w), under each title."""
+    count = max(len(images) for images in rows.values())
+    drawn, axes = figure(len(rows), count, width=0.95 * count, height=1.25 * len(rows))
+    for i, (title, images) in enumerate(rows.items()):
+        for j, image in enumerate(images):
+            picture(axes[i * count + j], image)
+        axes[i * count].set_title(title, loc="left", fontsize=10)
+    return drawn
+
+
+def trained_and_new(images: Tensor, models: dict[str, Tensor]) -> Figure:
+    """Pictures, (n, c, h, w), above their maps, for each model (n, maps, n_h, n_w), one colour scale a model.
+
+    A weight is given as a multiple of an even one: 1 is what each patch gets if attention is spread evenly.
+    """
+    heads = next(iter(models.values())).shape[1]
+    rows, columns = 1 + heads * len(models), len(images)
+    drawn, axes = figure(rows, columns, width=1.35 * columns + 1.6, height=1.35 * rows)
+    for here, image in zip(axes, images, strict=False):
+        picture(here, image)
+    for number, (name, maps) in enumerate(models.items()):
+        maps = maps / maps.mean(dim=(-1, -2), keepdim=True)
+        first = (1 + number * heads) * columns
+        here = axes[first : first + heads * columns]
+        for i, one in enumerate(maps.transpose(0, 1).flatten(0, 1)):
+            heat(here[i], one, low=0, high=float(maps.max()))
+        for head in range(heads):
+            here[head * columns].set_ylabel(f"head {head}")
+        drawn.colorbar(here[0].images[0], ax=here, label=f"{name}\nweight, 1 is even", shrink=0.85)
     return drawn
 
 
@@ -41,27 +61,6 @@ def top_five(rows: Sequence[tuple[Tensor, Tensor, Sequence[str], str]]) -> Figur
     return drawn
 
 
-def layers_and_heads(maps: Sequence[Tensor], titles: Sequence[str]) -> Figure:
-    """All maps of each model, (num_layers, num_heads, n_h, n_w), a row for each layer; black is 0.
-
-    One colour scale within a layer: the brightest square of a row is the layer's largest weight.
-    """
-    drawn, axes = figure(1, len(maps), width=6.3 * len(maps), height=6.6)
-    for here, one, title in zip(axes, maps, titles, strict=True):
-        layers, heads, n_h, n_w = one.shape
-        shown = here.imshow(
-            _tiles(one / one.amax(dim=(1, 2, 3), keepdim=True)), cmap="viridis", vmin=0, vmax=1, interpolation="nearest"
-        )
-        here.set_title(title)
-        here.set_yticks([(n_h + 1) * i + n_h / 2 for i in range(layers)], [str(i) for i in range(layers)])
-        here.set_xticks([(n_w + 1) * i + n_w / 2 for i in range(heads)], [str(i) for i in range(heads)])
-        here.set_ylabel("layer")
-        here.set_xlabel("head")
-        _bare(here)
-    drawn.colorbar(shown, ax=axes, label="attention weight / the layer's largest", shrink=0.7)
-    return drawn
-
-
 def over_pictures(
     pictures: Sequence[Tensor], maps: Sequence[Tensor], titles: Sequence[str], columns: int, note: str = ""
 ) -> Figure:
@@ -81,32 +80,3 @@ def over_pictures(
         light = F.interpolate((one / one.max())[None, None], size=image.shape[-2:], mode="nearest")[0]
         picture(here, image.expand(3, -1, -1) * (0.1 + 0.9 * light), title)
     return drawn
-
-
-def position_similarity(similarities: Sequence[Tensor], titles: Sequence[str]) -> Figure:
-    """For each place of the grid a map of its similarity to all places: each (n_h, n_w, n_h, n_w), -1 to 1."""
-    drawn, axes = figure(1, len(similarities), width=6.3 * len(similarities), height=6.2)
-    for here, one, title in zip(axes, similarities, titles, strict=True):
-        shown = here.imshow(_tiles(one), cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
-        here.set_title(title)
-        n_h, n_w = one.shape[:2]
-        here.set_yticks([(n_h + 1) * i + n_h / 2 for i in range(n_h)], [str(i) for i in range(n_h)])
-        here.set_xticks([(n_w + 1) * i + n_w / 2 for i in range(n_w)], [str(i) for i in range(n_w)])
-        here.set_ylabel("row of the patch")
-        here.set_xlabel("column of the patch")
-        _bare(here)
-    drawn.colorbar(shown, ax=axes, label="cosine similarity", shrink=0.7)
-    return drawn
-
-
-def _tiles(values: Tensor) -> Tensor:
-    """(rows, columns, h, w) -> one sheet, (rows * (h + 1), columns * (w + 1)), with gaps of nan between the tiles."""
-    rows, columns, h, w = values.shape
-    gaps = F.pad(values.detach().cpu().float(), (0, 1, 0, 1), value=torch.nan)
-    return gaps.transpose(1, 2).reshape(rows * (h + 1), columns * (w + 1))[:-1, :-1]
-
-
-def _bare(axes: Axes) -> None:
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)

@@ -1,0 +1,89 @@
+"""Exercise: a block of another library's file, under your names and without layer scale."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...model import EncoderBlock
+from ..checking import Exercise, Mistake
+from .others import block_file
+
+
+def my_convert_block(theirs):
+    # a block's tensors under transformers' names -> under yours
+    names = {"norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.0", "mlp.fc2": "mlp.3"}
+    names["attention.o_proj"] = "self_attention.out_proj"
+    scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}
+    scales["mlp.fc2"] = theirs["layer_scale2.lambda1"]
+    ours = {}
+    for kind in ("weight", "bias"):
+        for name, new in names.items():
+            ours[f"{new}.{kind}"] = theirs[f"{name}.{kind}"]
+        parts = [theirs[f"attention.{letter}_proj.{kind}"] for letter in "qkv"]
+        ours[f"self_attention.in_proj_{kind}"] = torch.cat(parts)
+    for name, scale in scales.items():
+        new = names[name]
+        ours[f"{new}.weight"] = scale[:, None] * ours[f"{new}.weight"]
+        ours[f"{new}.bias"] = scale * ours[f"{new}.bias"]
+    return ours
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        block = EncoderBlock(2, 6, 8, 0.0, 0.0).state_dict()
+    for tensor in block.values():
+        nn.init.normal_(tensor, generator=generator)
+    theirs = block_file(block, *(0.5 + torch.rand(2, 6, generator=generator)))
+    before = {name: tensor.clone() for name, tensor in theirs.items()}
+    made = answer(theirs)
+    if made is None:
+        yield "the block's tensors", None
+        return
+    if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
+        raise Mistake(f"the answer must be a dict from name to tensor, but is {type(made).__name__}.")
+    missing, more = sorted(set(block) - set(made)), sorted(set(made) - set(block))
+    if missing or more:
+        told = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (more, "too many")) if names]
+        raise Mistake(f"the names must be those of your block: {'; '.join(told)}.")
+    for name in block:
+        yield name, made[name]
+    changed = [name for name in before if name not in theirs or not torch.equal(before[name], theirs[name])]
+    yield "tensors of the file that changed", ", ".join(changed) or "none"
+
+
+SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'
+WEIGHT, BIAS = 'scale[:, None] * ours[f"{new}.weight"]', 'scale * ours[f"{new}.bias"]'
+
+SLIPS = (
+    ({'"qkv"': '"kqv"'}, "stack k before q: in_proj holds q, k, v, in this order"),
+    ({'"qkv"': '"qvk"'}, "stack v before k: in_proj holds q, k, v, in this order"),
+    ({'"qkv"': '"qqq"'}, "take q three times"),
+    ({"for name, scale in scales.items()": "for name, scale in ()"},
+     "forget layer scale: what attention and MLP give is multiplied by it before it is added"),
+    ({'scales["mlp.fc2"] = theirs["layer_scale2.lambda1"]': ""}, "forget the second layer scale, that of the MLP"),
+    ({SCALES: "scales = {}"}, "forget the first layer scale, that of the attention"),
+    ({'scales = {"attention.o_proj"': 'scales = {"mlp.fc2"', 'scales["mlp.fc2"]': 'scales["attention.o_proj"]'},
+     "exchange the two layer scales: the first follows the attention, the second the MLP"),
+    ({BIAS: 'ours[f"{new}.bias"]'}, "scale the weights and not the biases"),
+    ({WEIGHT: 'ours[f"{new}.weight"] / scale[:, None]', BIAS: 'ours[f"{new}.bias"] / scale'},
+     "divide by the layer scale: the new layer must give what the old one and the scale give together"),
+    ({'"norm1": "ln_1", "norm2": "ln_2"': '"norm1": "ln_2", "norm2": "ln_1"'},
+     "exchange the two norms: the first stands before the attention"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_convert_block,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        "Three kinds of tensors: those that only get another name; those that become one tensor; and those that take a "
+        "scale in. Print list(block.state_dict()) of a block of yours: twelve names.",
+        "torch.cat of q_proj, k_proj, v_proj gives self_attention.in_proj_weight, and the same for the bias. "
+        "layer_scale1 goes into attention.o_proj, layer_scale2 into mlp.fc2, each with fold_scale.",
+    ),
+    same=({'scale[:, None] * ours[f"{new}.weight"]': '(ours[f"{new}.weight"].T * scale).T'},),
+)

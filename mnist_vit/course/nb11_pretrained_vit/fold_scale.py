@@ -1,0 +1,57 @@
+"""Exercise: a linear layer with a scale behind it is a linear layer."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..checking import Exercise, gradients, random
+
+
+def my_fold_scale(weight, bias, scale):
+    # weight and bias of a linear layer, scale (out,) -> weight and bias of one that needs no scale
+    return scale[:, None] * weight, scale * bias
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    for size in ((4, 4), (3, 5)):
+        parts = {"weight": random(*size), "bias": random(size[0], seed=1), "scale": random(size[0], seed=2)}
+        parts = {name: part.requires_grad_() for name, part in parts.items()}
+        made = answer(*parts.values())
+        if made is None:
+            yield "the new weight and bias", None
+            return
+        weight, bias = made
+        yield f"weight {size}", weight
+        yield f"bias ({size[0]},)", bias
+        yield from gradients(weight.sum() + bias.sum(), **parts)
+
+
+WEIGHT, BIAS = "scale[:, None] * weight", "scale * bias"
+
+SLIPS = (
+    ({BIAS: "bias"}, "leave the bias as it is: the scale multiplies what the layer gives, its bias too"),
+    ({WEIGHT: "weight"}, "leave the weight as it is"),
+    ({WEIGHT: "weight / scale[:, None]", BIAS: "bias / scale"},
+     "divide: the new layer must give what the old one and the scale give together"),
+    ({WEIGHT: "scale[:, None] * weight.abs()"}, "lose the signs of the weights"),
+    ({WEIGHT: "scale.mean() * weight", BIAS: "scale.mean() * bias"},
+     "take one number for all: each of the numbers that the layer gives has a scale of its own"),
+    ({WEIGHT: "scale[:, None] ** 2 * weight", BIAS: "scale**2 * bias"},
+     "scale twice"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_fold_scale,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Write one number of the result: scale[i] · (Σ_j weight[i, j] · x[j] + bias[i]). Which numbers does scale[i] "
+        "meet?",
+        "Row i of the weight makes number i, so all of row i is multiplied by scale[i]: scale[:, None] has the shape "
+        "(out, 1). And the bias?",
+    ),
+    same=(
+        {WEIGHT: "(weight.T * scale).T"},
+        {WEIGHT: "scale.diag() @ weight"},
+    ),
+)
