@@ -21,10 +21,10 @@ def my_training_step(model, optimizer, images, labels):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    plain = {"lr": 0.5}  # each step is as long as its gradient: whether it is clipped can be seen
-    for name, make, options in (("SGD", torch.optim.SGD, plain), ("AdamW", torch.optim.AdamW, {"lr": 1e-2})):
+    # with SGD a step is as long as its gradient: whether it is clipped can be seen
+    for name, make, rate in (("SGD", torch.optim.SGD, 0.5), ("AdamW", torch.optim.AdamW, 1e-2)):
         model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.GELU(), nn.Linear(6, 4))).double()
-        optimizer: Any = make(model.parameters(), **options)
+        optimizer: Any = make(model.parameters(), lr=rate)
         for step in range(3):
             images = (4.0, 0.1, 4.0)[step] * random(5, 1, 3, 4, seed=step, dtype=torch.float64)
             labels = torch.arange(5).roll(step) % 4

@@ -29,7 +29,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "averaged weights with average 0", _weights(averaged)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 1
+            parameter.add_(1)
     yield "averaged weights, once the model has moved on", _weights(averaged)
 
 

@@ -124,7 +124,7 @@ def steps(pictures: dict[str, Image.Image | Tensor]) -> Figure:
     """Grey pictures by name, from 0, black, to 255, white, from left to right."""
     drawn, axes = figure(1, len(pictures), width=2.7 * len(pictures), height=2.8)
     for part, (name, image) in zip(axes, pictures.items(), strict=True):
-        grey = np.asarray(image).reshape(np.asarray(image).shape[-2:])
+        grey = np.asarray(image).squeeze()
         part.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         part.set_title(f"{name}\n{grey.shape[1]} × {grey.shape[0]}", fontsize=10)
         part.set_xticks([])
