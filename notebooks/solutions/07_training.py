@@ -5,7 +5,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from mnist_vit.course.nb07_training.cosine_schedule import my_cosine_schedule as cosine_schedule
 from mnist_vit.course.nb07_training.training_step import my_training_step as training_step
@@ -23,7 +23,7 @@ def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
 
 
 # exercise: cross_entropy
-def my_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+def my_cross_entropy(logits, labels):
     """(n, classes) and n whole numbers -> one number, in nats."""
     log_probabilities = logits.log_softmax(dim=-1)
     rows = torch.arange(len(labels))
