@@ -78,9 +78,10 @@ def test_in_a_notebook_a_picture_and_a_sentence_stand_where_scripts_are_stripped
     kept = shown.replace(frame, "")
     assert len(kept) < 100_000
     assert "index.html" in kept
-    picture = base64.b64decode(re.search(r"data:image/png;base64,([^\"]*)\"", kept)[1])
-    (tmp_path / "picture.png").write_bytes(picture)
-    assert Image.open(tmp_path / "picture.png").size == (140 + 10 + 2 * 140, 2 * 140)
+    for number, picture in enumerate(re.findall(r"data:image/png;base64,([^\"]*)\"", kept)):
+        (tmp_path / f"{number}.png").write_bytes(base64.b64decode(picture))
+        assert Image.open(tmp_path / f"{number}.png").width == 280
+    assert number == 1, "the picture, and the maps of all heads"
 
 
 # --- who is run live ---

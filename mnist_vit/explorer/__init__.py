@@ -144,19 +144,17 @@ def write_page(
 
 
 def _still(picture: Tensor, maps: Tensor) -> str:
-    """One picture, its maps beside it: a row for a layer, a column for a head, one scale within a layer; an <img>."""
-    from torchvision.transforms.v2.functional import resize, to_pil_image
+    """A picture and its maps, a row for a layer, a column for a head, one scale within a layer, as two <img>."""
+    from torchvision.transforms.v2.functional import to_pil_image
 
-    size, file = [140, 140], io.BytesIO()
-    shown = [resize(picture.expand(3, -1, -1) if len(picture) < 3 else picture[:3], size, 0)]
-    for layer in maps:
-        values = (layer - layer.min()) / (layer.max() - layer.min()).clamp(min=1e-12)
-        shown.append(torch.cat([resize(VIRIDIS[(one * 255).long()].movedim(-1, 0), size, 0) for one in values], dim=-1))
-    right = torch.cat(shown[1:], dim=-2)
-    left = nn.functional.pad(shown[0], (0, 10, 0, right.shape[-2] - 140), value=255)
-    to_pil_image(torch.cat([left, right], dim=-1)).save(file, format="PNG")
-    told = "the picture, and where the class token looks in each layer (row) and head (column)"
-    return f'<img alt="{told}" src="data:image/png;base64,{_base64(file.getvalue())}">'
+    low, high = maps.amin(dim=(1, 2, 3), keepdim=True), maps.amax(dim=(1, 2, 3), keepdim=True)
+    coloured = VIRIDIS[((maps - low) / (high - low).clamp(min=1e-12) * 255).long()].permute(4, 0, 2, 1, 3)
+    shown = ""
+    for part in (picture[:3] if len(picture) > 2 else picture[:1], nn.functional.pad(coloured, (0, 1), value=255)):
+        image, file = to_pil_image(part if part.dim() == 3 else part.flatten(3).flatten(1, 2)), io.BytesIO()
+        image.resize((280, 280 * image.height // image.width), resample=0).save(file, format="PNG")
+        shown += f'<img alt="picture, or maps of its heads" src="data:image/png;base64,{_base64(file.getvalue())}"> '
+    return shown
 
 
 def _base64(content: bytes) -> str:
