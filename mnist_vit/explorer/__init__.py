@@ -149,8 +149,8 @@ def _still(picture: Tensor, maps: Tensor) -> str:
 
     low, high = maps.amin(dim=(1, 2, 3), keepdim=True), maps.amax(dim=(1, 2, 3), keepdim=True)
     coloured = VIRIDIS[((maps - low) / (high - low).clamp(min=1e-12) * 255).long()].permute(4, 0, 2, 1, 3)
-    shown = ""
-    for part in (picture[:3] if len(picture) > 2 else picture[:1], nn.functional.pad(coloured, (0, 1, 0, 0, 0, 1), value=255)):
+    apart, shown = nn.functional.pad(coloured, (0, 1, 0, 0, 0, 1), value=255), ""
+    for part in (picture[:3] if len(picture) > 2 else picture[:1], apart):
         image, file = to_pil_image(part if part.dim() == 3 else part.flatten(3).flatten(1, 2)), io.BytesIO()
         image.resize((280, 280 * image.height // image.width), resample=0).save(file, format="PNG")
         shown += f'<img alt="picture, or maps of its heads" src="data:image/png;base64,{_base64(file.getvalue())}"> '
