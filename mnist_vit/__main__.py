@@ -47,7 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     command = options.pop("command")
     warnings.showwarning = lambda message, *_: say(f"note: {_spoken(str(message), options)}", sys.stderr)
     try:
-        function(command)(**options)
+        result = function(command)(**options)
+        if command == "explore":  # in a notebook the page shows itself
+            print(f"open in a browser: {result}")
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("mnist-vit: stopped; every file written so far is whole", sys.stderr)

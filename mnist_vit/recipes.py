@@ -276,9 +276,7 @@ def _show(
     page: dict[str, Any] = {"title": title, "text": text, "classes": named, "digits": like_mnist, "found": found}
     page |= {"mean": None if ready else images.mean, "std": images.std}
     if not folders:
-        there = write_page(out_dir("runs/explore.html", out), model, prepared(shown), *known(shown), **page)
-        print(f"open in a browser: {there}")
-        return there
+        return write_page(out_dir("runs/explore.html", out), model, prepared(shown), *known(shown), **page)
     folder = out_dir("runs/attention", out)
     with replacing(folder) as new:
         for some in progress(chosen.split(batch_size), desc="drawing", unit=" batches"):

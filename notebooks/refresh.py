@@ -19,7 +19,7 @@ from pathlib import Path
 
 import counting
 import nbformat
-from conftest import NO_CIFAR10, cifar10_folder, kernel_environment, needs_cifar10
+from conftest import NO_CIFAR10, PAGE, cifar10_folder, kernel_environment, needs_cifar10
 from nbclient import NotebookClient
 from PIL import Image
 
@@ -60,6 +60,9 @@ def clean(notebook: nbformat.NotebookNode, stem: str) -> None:
                 size = output.metadata.get("image/png", {})
                 size = {key: size[key] for key in ("width", "height") if key in size}
                 output.metadata = {"image/png": size} if size else {}
+                if PAGE in output.data.get("text/html", ""):  # stored as where scripts are stripped
+                    page = re.sub(r"<iframe.*?</iframe>", "", output.data["text/html"], flags=re.DOTALL)
+                    output.data = {"text/html": page, "text/plain": "the live page"}
                 if "image/png" in output.data:
                     output.data["image/png"] = smaller(output.data["image/png"])
 

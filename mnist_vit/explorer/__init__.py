@@ -46,11 +46,10 @@ class Page(type(Path())):  # type: ignore[misc]
     instead = ""
 
     def _repr_html_(self) -> str:
-        where = html.escape(self.as_posix())
-        both = f"<p>The page {where}, which runs in a trusted notebook, or opened in a browser:</p>{self.instead}"
+        both = f"<p>The page {html.escape(self.name)}, which runs in a trusted notebook, or opened in a browser:</p>{self.instead}"
         frame = ('<iframe class="mnist-vit-page" sandbox="allow-scripts" style="grid-area:1/1;width:100%;height:860px;'
                  f'border:0" srcdoc="{html.escape(self.read_text(encoding="utf-8"))}"></iframe>')  # fmt: skip
-        return f'<div style="display:grid"><div style="grid-area:1/1">{both}</div>{frame}</div>'
+        return f'<div class="mnist-vit-page" style="display:grid"><div style="grid-area:1/1">{both}</div>{frame}</div>'
 
 
 def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
