@@ -1,22 +1,19 @@
-"""Notebook 12's checks accept right answers in other styles, and reject mistakes that they have no name for."""
+"""Notebook 12's checks, in answers of other styles; its stored runs say what the text says of them."""
 
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
-import torch.nn.functional as F
 from helpers import judged
-from torch import Tensor, nn
+from torch import nn
 
-from mnist_vit.model import EncoderBlock, VisionTransformer
-
-
-def count_built(image_size: int, patch_size: int, channels: int, hidden_dim: int) -> int:
-    """Build the smallest model that has these parts, and leave out the rest."""
-    model = VisionTransformer(image_size, patch_size, 1, 1, hidden_dim, 1, num_classes=1, in_channels=channels)
-    kept = ("conv_proj", "class_token", "encoder.pos_embedding")
-    return sum(p.numel() for name, p in model.named_parameters() if name.startswith(kept))
+from mnist_vit.check import EXERCISES
+from mnist_vit.course.ladder import stored
+from mnist_vit.course.nb12_cifar10_and_ablations import project
+from mnist_vit.model import VisionTransformer
 
 
 def with_new_parameter(model: VisionTransformer) -> VisionTransformer:
@@ -37,15 +34,30 @@ def with_statistics(base: Sequence[float], variant: Sequence[float]) -> str:
     return "better" if gap > limit else "worse" if gap < -limit else "unclear"
 
 
-def functional(block: EncoderBlock, z: Tensor) -> Tensor:
-    size = z.shape[-1:]
-    z = F.layer_norm(
-        z + block.dropout(block.self_attention(z, z, z)[0]), size, block.ln_1.weight, block.ln_1.bias, 1e-6
-    )
-    wide = F.gelu(F.linear(z, block.mlp[0].weight, block.mlp[0].bias))
-    return F.layer_norm(
-        z + F.linear(wide, block.mlp[3].weight, block.mlp[3].bias), size, block.ln_2.weight, block.ln_2.bias, 1e-6
-    )
+def all_at_once(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    base, variant = np.random.default_rng(1).standard_normal((2, trials, seeds))
+    verdicts = [rule(one.tolist(), other.tolist()) for one, other in zip(base, variant + effect, strict=True)]
+    return verdicts.count("better") / trials
+
+
+def test_what_the_text_says_of_the_rule_and_of_the_stored_runs() -> None:
+    rule, power = EXERCISES["compare_runs"].answer, EXERCISES["power"].answer
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        found = {seeds: power(rule, 2.0, seeds, 4000) for seeds in (3, 10)}
+        assert 0.4 < found[3] < 0.5, "three seeds miss more than half"
+        assert found[10] < found[3] / 4, "and ten miss more"
+    runs = {name: about["accuracy"] for name, about in stored(results="project").items()}
+    assert all(len(seeds) == 5 for seeds in runs.values())
+    assert rule(runs["vit"], runs["patches_14"]) == "better"
+    assert rule(runs["vit"], runs["no_positions"]) == "unclear"
+    assert max(runs["vit"]) + 4 < min(runs["cnn"] + runs["mlp"])
+
+
+@pytest.mark.parametrize("name", project.MODELS)
+def test_models_of_the_project_are_what_is_stored(name: str) -> None:
+    learned = sum(p.numel() for p in project.MODELS[name]().parameters() if p.requires_grad)
+    assert learned == stored(name, "project")["parameters"]
 
 
 def another_forward(model: VisionTransformer) -> None:
@@ -54,21 +66,19 @@ def another_forward(model: VisionTransformer) -> None:
 
 
 RIGHT: list[tuple[str, Any]] = [
-    ("count_input", count_built),
-    ("count_input", lambda s, p, c, d: torch.tensor(d * (c * p * p + 3 + (s // p) ** 2))),
     ("remove_positions", with_new_parameter),
     ("remove_positions", with_buffer),
     ("compare_runs", with_statistics),
-    ("post_norm", functional),
+    ("power", all_at_once),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("count_input", lambda s, p, c, d: count_built(s, p, c, d) + 1, ""),
     ("remove_positions", lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None, ""),
     ("remove_positions", lambda model: nn.init.zeros_(model.conv_proj.weight) and None, ""),
     ("remove_positions", lambda model: delattr(model.encoder, "pos_embedding"), ""),
     ("remove_positions", another_forward, "the positions are gone round and not gone"),
     ("compare_runs", lambda base, variant: True, ""),
     ("compare_runs", lambda *runs: "better", "is not 'better for base "),
-    ("post_norm", lambda block, z: block.ln_2(block(z)), ""),
+    ("power", lambda *given: 0.45, ""),
+    ("power", lambda *given: "45 %", "must be a number from 0 to 1"),
 ]
 test_answers = judged(RIGHT, WRONG)

@@ -1,8 +1,9 @@
 """Solutions of notebook 12, made from the sources of its checks by notebooks/refresh.py."""
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
-from mnist_vit.model import EncoderBlock, VisionTransformer
+from mnist_vit.model import VisionTransformer
 
 
 # exercise: compare_runs
@@ -16,23 +17,15 @@ def my_compare_runs(base: list[float], variant: list[float]) -> str:
     return "better" if difference > 0 else "worse"
 
 
-# exercise: count_input
-def my_count_input(image_size: int, patch_size: int, channels: int, hidden_dim: int) -> int:
-    patches = (image_size // patch_size) ** 2
-    weight = channels * patch_size * patch_size * hidden_dim  # of the convolution, shared by all patches
-    bias = hidden_dim
-    class_token = hidden_dim
-    positions = (1 + patches) * hidden_dim  # the class token has a place, too
-    return weight + bias + class_token + positions
-
-
-# exercise: post_norm
-def my_post_norm(block: EncoderBlock, z: Tensor) -> Tensor:
-    "(n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)"
-    attended, _ = block.self_attention(z, z, z, need_weights=False)
-    x = block.ln_1(z + attended)  # the norm takes the sum, so the residual connection goes through it
-    y = block.mlp(x)
-    return block.ln_2(x + y)
+# exercise: power
+def my_power(rule, effect, seeds, trials):
+    # rule(base, variant) -> "better", "worse" or "unclear"; the share of "better", 0 to 1
+    found = 0
+    for _ in range(trials):
+        base = torch.randn(seeds)
+        variant = effect + torch.randn(seeds)
+        found += rule(base.tolist(), variant.tolist()) == "better"
+    return found / trials
 
 
 # exercise: remove_positions

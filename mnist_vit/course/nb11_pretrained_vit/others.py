@@ -15,7 +15,8 @@ from torch import Tensor
 from ...model import VisionTransformer
 
 RENAMED = {  # within a block: transformers' name, and ours; biases like weights
-    "norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.0", "mlp.fc2": "mlp.3", "attention.o_proj": "self_attention.out_proj",
+    "norm1": "ln_1", "norm2": "ln_2", "mlp.fc1": "mlp.0", "mlp.fc2": "mlp.3",
+    "attention.o_proj": "self_attention.out_proj",
 }  # fmt: skip
 OUTSIDE = {  # of the blocks
     "embeddings.cls_token": "class_token",
@@ -25,7 +26,7 @@ OUTSIDE = {  # of the blocks
     "layernorm.weight": "encoder.ln.weight",
     "layernorm.bias": "encoder.ln.bias",
 }
-OLDER = {  # what the file says, as a pattern, and what transformers 5 says: transformers 4, then timm and official files
+OLDER = {  # patterns of transformers 4, then of timm and official files: what transformers 5 says
     r"attention\.attention\.(q|k|v)\w+\.": r"attention.\1_proj.",
     r"attention\.output\.dense": "attention.o_proj",
     r"^cls_token": "embeddings.cls_token",

@@ -1,0 +1,99 @@
+"""Exercise: how often a rule finds a difference that is there, by simulation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..checking import Exercise, Mistake
+
+
+def my_power(rule, effect, seeds, trials):
+    # rule(base, variant) -> "better", "worse" or "unclear"; the share of "better", 0 to 1
+    found = 0
+    for _ in range(trials):
+        base = torch.randn(seeds)
+        variant = effect + torch.randn(seeds)
+        found += rule(base.tolist(), variant.tolist()) == "better"
+    return found / trials
+
+
+def spread_rule(base: list[float], variant: list[float]) -> str:
+    difference = sum(variant) / len(variant) - sum(base) / len(base)
+    if abs(difference) <= max(max(base) - min(base), max(variant) - min(variant)):
+        return "unclear"
+    return "better" if difference > 0 else "worse"
+
+
+def mean_rule(base: list[float], variant: list[float]) -> str:
+    return "better" if sum(variant) / len(variant) > sum(base) / len(base) else "worse"
+
+
+def first_rule(base: list[float], variant: list[float]) -> str:
+    return "better" if variant[0] > base[0] + 1 else "unclear"
+
+
+def last_rule(base: list[float], variant: list[float]) -> str:
+    return "better" if variant[-1] > 1 else "unclear"
+
+
+CASES = (  # rule, effect, seeds, and the share, from 400,000 trials or Φ
+    ("the rule of compare_runs", spread_rule, 2.0, 3, 0.449),
+    ("the rule of compare_runs", spread_rule, 2.0, 10, 0.027),
+    ("a rule that compares the means", mean_rule, 1.0, 3, 0.890),
+    ("a rule that compares the means", mean_rule, -1.0, 3, 0.110),
+    ("a rule that takes the first runs", first_rule, 0.0, 2, 0.240),
+    ("a rule that looks at the variant's last run", last_rule, 0.5, 4, 0.309),
+)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    told = []
+    for name, rule, effect, seeds, share in CASES:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            given = answer(rule, effect, seeds, 3000)
+        if given is None:
+            yield "share", None
+            return
+        if isinstance(given, torch.Tensor) and given.numel() == 1:
+            given = given.item()
+        if not isinstance(given, int | float):
+            raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
+        close = f"{share:.0%}" if abs(given - share) < 0.04 else f"{5 * round(20 * given)}% instead of {share:.0%}"
+        told.append(f"about {close} for {name}, with effect {effect:g} and {seeds} seeds")
+    yield "the share of better", told
+
+
+BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
+
+SLIPS = (
+    ({'== "better"': '!= "unclear"'}, 'count "worse" too: only "better" finds what is there'),
+    ({VARIANT: "effect + base"},
+     "give the variant the base's runs and add the effect: the luck of its seeds is its own, so draw anew"),
+    ({VARIANT: "torch.randn(seeds)"}, "forget the effect"),
+    ({VARIANT: "torch.randn(seeds) - effect"},
+     "subtract the effect, or give the rule its two lists the wrong way round: the variant is better by it"),
+    ({BASE: "base = torch.rand(seeds)", VARIANT: "effect + torch.rand(seeds)"},
+     "draw with rand: its numbers lie between 0 and 1, and spread less. Normal numbers come from randn"),
+    ({VARIANT: "effect * torch.randn(seeds)"}, "multiply by the effect: it is added to every run"),
+    ({BASE: "base = torch.zeros(seeds)"}, "let the base be the same every time: its seeds have luck, too"),
+    ({BASE: "base = torch.randn(3)", VARIANT: "effect + torch.randn(3)"},
+     "draw 3 runs always: there are as many as seeds says"),
+    ({"found / trials": "100 * found / trials"}, "give percent: a share lies between 0 and 1"),
+)  # fmt: skip
+
+EXERCISE = Exercise(
+    answer=my_power,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        "Make one experiment up, many times: seeds runs of the base, seeds runs of a variant that is really better. "
+        "What does the rule say?",
+        "torch.randn(seeds) are runs of the base, in standard deviations from its mean; effect + torch.randn(seeds) "
+        "are runs of the variant. Count how often rule(base.tolist(), variant.tolist()) is 'better'.",
+    ),
+    same=({VARIANT: "torch.randn(seeds) + effect"},),
+    many=True,
+)
