@@ -45,7 +45,8 @@ class Engine:
     def get(self, name: str) -> Tensor:
         """The numbers of a typed array."""
         kind = {"Float32Array": np.float32, "Uint8Array": np.uint8}[self.run(f"{name}.constructor.name")]
-        return torch.from_numpy(np.frombuffer(self.racer.eval(f"{name}.slice().buffer"), kind).copy())
+        buffer = self.racer.eval(f"globalThis.kept = {name}.slice(); kept.buffer")  # without a name V8 may free it
+        return torch.from_numpy(np.frombuffer(buffer, kind).copy())
 
     def put_model(self, model: nn.Module) -> None:
         """``model`` is the VisionTransformer of model.js with these weights."""
