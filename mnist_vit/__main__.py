@@ -83,7 +83,9 @@ def _spoken(message: str, keys: Collection[str]) -> str:
         option = _dashed(key)
         message = message.replace(f"{key}=True", option)
         message = re.sub(rf"""\b{key}=["']?([^\s"',;:)]+)["']?""", rf"{option} \1", message)
-        message = re.sub(rf"(?<![-/\w]){key}\b(?![-/])" + ("" if "_" in key else "(?= must )"), option, message)
+        message = re.sub(
+            rf"(?<![-/\w])(?<!the ){key}\b(?![-/])" + ("" if "_" in key else "(?= must )"), option, message
+        )
     return message
 
 

@@ -296,7 +296,10 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
         raise ValueError(f"{type(model).__name__} was compiled, and torch.compile leaves out the hooks that record. "
                          "Give the model it was made from (model._orig_mod)")  # fmt: skip
     alike = [part for part in parts if getattr(part, "in_proj_weight", None) is not None and hasattr(part, "num_heads")]
-    return [part for part in alike if "need_weights" in inspect.signature(part.forward).parameters]
+    taken = {part: inspect.signature(part.forward).parameters for part in alike}
+    return [
+        part for part in alike if "need_weights" in taken[part] or _KWARGS in {p.kind for p in taken[part].values()}
+    ]
 
 
 REMEDIES = (
@@ -304,4 +307,5 @@ REMEDIES = (
     'load with attn_implementation="sdpa". A layer of your own: call F.scaled_dot_product_attention, or take '
     "need_weights like nn.MultiheadAttention. Convolutions have none, windows (Swin) none over all the picture"
 )
+_KWARGS = inspect.Parameter.VAR_KEYWORD
 _KEYS = {"in_proj_weight", "qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn"}  # what makes keys in other layers

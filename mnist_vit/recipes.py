@@ -230,7 +230,7 @@ def explore(
 ) -> Page:  # fmt: skip
     """Write one HTML file in which the model runs, for pictures of yours too; its path is returned.
 
-    There, every patch can be the query, heads, layers and patches can be left out, and the answer is seen to change.
+    In it every patch can be the query; heads, layers and patches can be removed, and the prediction changes.
 
     Args, beside those of ``visualize_attention``:
         per_class: images of each class: the first, and as many that are misclassified, or the least sure.

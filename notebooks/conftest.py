@@ -2,9 +2,9 @@
 
 Pictures are compared, which nbval itself does not; the last printed decimal may differ by one unit; the accuracy of a
 small live training, ``84 % (stored: 82 to 84)``, by two points from the stored range. Left out are stderr (progress
-bars, warnings), the live page (what stands in its place is stored), and lines that begin with ``my_vit.py: ``, which tell whose pieces are in use. A ``my_vit.py`` beside a
-notebook is used, and not changed. Cells tagged needs-cifar10 are compared where the images of CIFAR-10 are at hand, and
-skipped elsewhere. A notebook with a cell that was never run fails.
+bars, warnings), the live page, and lines that begin with ``my_vit.py: ``, which tell whose pieces are in use. A
+``my_vit.py`` beside a notebook is used, and not changed. Cells tagged needs-cifar10 are compared where the images of
+CIFAR-10 are at hand, and skipped elsewhere. A notebook with a cell that was never run fails.
 """
 
 import base64

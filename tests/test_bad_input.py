@@ -249,8 +249,8 @@ TABLE: dict[str, list[Case]] = {
     ],
     "explore": [
         (lambda: recipes.explore(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),
-        (lambda: recipes.explore(nn.Linear(2, 2), toy()), ValueError, "Linear has no nn.MultiheadAttention"),
-        (lambda: recipes.explore(spoilt(), toy()), ValueError, "the model answers nan or infinity"),
+        (lambda: recipes.explore(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "0 attention layers"),
+        (lambda: recipes.explore(spoilt(), toy()), ValueError, "outputs are NaN or infinite"),
     ],
     "predict": [
         (lambda: recipes.predict("none.png"), DataError, "none.png cannot be read as a picture (No such file"),

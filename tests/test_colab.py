@@ -121,6 +121,7 @@ def test_nothing_that_colab_has_not(path: Path) -> None:
     """In the usual run: no widgets, no magic but pip, no other module than Colab's, the standard library's and ours."""
     known = {name.replace("scikit-learn", "sklearn").replace("pillow", "PIL") for name in THERE}
     known |= {"scipy", "IPython"}  # which scikit-learn and the kernel bring
+    known |= {"timm", "transformers"}  # compared with in notebook 11, where they are installed
     known |= {"mnist_vit", "my_vit", "torchinfo", "mlxtend", *sys.stdlib_module_names}
     for cell in code_cells(path):
         magics = re.findall(r"^\s*([%!]\w*)", cell.source, re.MULTILINE)

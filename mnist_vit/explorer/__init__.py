@@ -46,7 +46,7 @@ class Page(type(Path())):  # type: ignore[misc]
     instead = ""
 
     def _repr_html_(self) -> str:
-        both = f"<p>The page {html.escape(self.name)}, which runs in a trusted notebook, or opened in a browser:</p>{self.instead}"
+        both = f"<p>{html.escape(self.name)}, which runs in a trusted notebook, or in a browser:</p>{self.instead}"
         frame = ('<iframe class="mnist-vit-page" sandbox="allow-scripts" style="grid-area:1/1;width:100%;height:860px;'
                  f'border:0" srcdoc="{html.escape(self.read_text(encoding="utf-8"))}"></iframe>')  # fmt: skip
         return f'<div class="mnist-vit-page" style="display:grid"><div style="grid-area:1/1">{both}</div>{frame}</div>'
