@@ -235,7 +235,7 @@ def fewer_layers(how: str) -> nn.Module:
         ("compiled in place", "was compiled"),
         ("a part compiled", "was compiled"),
         ("no weights", "Stingy gave no weights of each head: asked with need_weights=True"),
-        ("cannot be asked", "makes weights by a multi_head_attention_forward of its own"),
+        ("cannot be asked", "Deaf gave no weights of each head: asked with need_weights=True"),
         ("not called", "was called, and 1 attention layers could be recorded, not 2 or more"),
         ("fast", "was called, and 0 attention .* not 2 or more.* FastVisionTransformer: give the plain model"),
     ],
