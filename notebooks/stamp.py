@@ -37,7 +37,7 @@ if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
         "notebook (https://colab.research.google.com/notebooks/io.ipynb shows how) and run this cell again; installing "
         f"needs a network. Elsewhere, run the first command of the course's README {{HOME}}".strip()
     )
-if "google.colab" in sys.modules:  # where my_vit.py is kept: DRIVE names a folder of yours
+if "google.colab" in sys.modules:  # DRIVE: your Google Drive folder for my_vit.py
     from mnist_vit import check
 
     check.colab(DRIVE)"""

@@ -1,9 +1,11 @@
 """The exercises: right answers pass, each known slip is called by its name, nothing else passes, nothing crashes."""
 
 import ast
+import builtins
 import os
 import random
 import runpy
+import symtable
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,13 @@ EXERCISES = list(check.EXERCISES.values())
 SLIPS = [(exercise, number) for exercise in EXERCISES for number in range(len(exercise.slips))]
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+
+
+def asked_of_the_module(table: symtable.SymbolTable) -> set[str]:
+    """The names that the functions and classes of a source expect outside themselves."""
+    inner = [name for child in table.get_children() for name in asked_of_the_module(child)]
+    asked = (symbol for symbol in table.get_symbols() if symbol.is_global() and table.get_type() != "module")
+    return {*inner, *(symbol.get_name() for symbol in asked)}
 
 
 def stub(exercise: Exercise) -> Any:
@@ -90,6 +99,19 @@ def test_other_ways_to_write_the_solution_are_right(exercise: Exercise) -> None:
 def test_stub_fails_kindly(exercise: Exercise) -> None:
     assert exercise.answer.__name__.lower().replace("_", "") == f"my{exercise.name}".replace("_", ""), "one rule"
     assert "not solved yet" in fails(exercise, stub(exercise))
+
+
+@each_exercise
+def test_what_the_solution_needs_is_imported_in_its_notebook(exercise: Exercise) -> None:
+    own = symtable.symtable(exercise.source, exercise.name, "exec")
+    at_hand = {*vars(builtins), *(symbol.get_name() for symbol in own.get_symbols())}
+    for cell in code_cells(NOTEBOOKS / f"{ROOM[exercise.name]}.ipynb"):
+        imports = [node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        at_hand |= {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
+        if f"exercise:{exercise.name}" in cell.metadata.get("tags", []):
+            break
+        at_hand |= {node.id for node in ast.walk(tree(cell.source)) if isinstance(node, ast.Name)}
+    assert asked_of_the_module(own) <= at_hand
 
 
 @each_exercise
