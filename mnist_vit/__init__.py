@@ -1,8 +1,8 @@
 """Learn Vision Transformers by building one: torchvision's, to the last bit, on handwritten digits.
 
 ``mnist_vit.train(model)``, ``mnist_vit.evaluate(model)`` and ``mnist_vit.visualize_attention(model)`` take the model
-you built and the weights it holds; ``load_model("vit_mnist")`` returns a trained one; ``attention_weights`` takes any
-Vision Transformer. ``mnist_vit.check`` holds the checks of the exercises.
+you built and the weights it holds; ``load_model("vit_mnist")`` returns a trained one; ``attention_weights`` also takes
+Vision Transformers of torchvision, timm and Hugging Face; ``mnist_vit.check`` holds the checks of the exercises.
 """
 
 import importlib.util

@@ -19,11 +19,11 @@ from .files import PACKAGE, say, shipped
 
 
 def progress(folder: str, run: bool = False) -> None:
-    """Print whose pieces are in the my_vit.py of each learner, a line for each file.
+    """Print which pieces in each my_vit.py are the learner's own, one line per file.
 
     Args:
-        folder: with all files, or a folder for each.
-        run: run their checks too: each file in a process of its own, but with your rights.
+        folder: a folder with the files of all learners, or with one subfolder per learner.
+        run: also run the checks, each file in a process of its own, but with your user's permissions.
     """
     from .check import progress
 
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"open in a browser: {result}")
         sys.stdout.flush()
     except KeyboardInterrupt:
-        say("mnist-vit: stopped; every file written so far is whole", sys.stderr)
+        say("mnist-vit: stopped; every file written so far is complete", sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
@@ -78,7 +78,7 @@ def function(command: str) -> Callable[..., Any]:
 
 
 def _spoken(message: str, keys: Collection[str]) -> str:
-    """A sentence of the library in options: ``--batch-size 3``, not ``batch_size=3``."""
+    """A message of the library with its keywords written as options: ``--batch-size 3``, not ``batch_size=3``."""
     for key in keys:
         option = _dashed(key)
         message = message.replace(f"{key}=True", option)
@@ -90,14 +90,14 @@ def _spoken(message: str, keys: Collection[str]) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A mistake is one sentence, without the usage of every option before it."""
+    """Reports a mistake in one sentence, without the usage text before it."""
 
     def error(self, message: str) -> Any:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def _parse(words: list[str]) -> dict[str, Any]:
-    """The command and its options; on a mistake the nearest right word is named, and Python ends with code 2."""
+    """The command and its options; a mistake is reported with the most similar valid word, and exit code 2."""
     parser = _parser()
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         parser.error(unknown("command", words[0], COMMANDS))

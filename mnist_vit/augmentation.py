@@ -16,10 +16,11 @@ def augment(
     """Rotate, scale, translate, shear and distort every image of a batch by random amounts.
 
     Args:
-        images, generator: float, (n, c, h, w), where pixels from outside are 0; random numbers, on the CPU.
+        images: float, (n, c, h, w); pixels that come from outside an image are 0.
+        generator: source of the random numbers, on the CPU.
         degrees, scale, shift, shear: largest rotation, scaling (0.1 for 10 %), translation in pixels, and shear.
         flip: mirror half of the images left to right.
-        elastic: elastic distortion: mean displacement of a point, in pixels.
+        elastic: elastic distortion: standard deviation of a point's displacement along each axis, in pixels.
         colour: largest relative change of brightness, contrast and saturation.
     """
     if images.dim() != 4 or not images.is_floating_point():
@@ -52,7 +53,7 @@ def augment(
 
 
 def _bend(n: int, height: int, width: int, size: float, generator: torch.Generator, points: int = 6) -> Tensor:
-    """Smooth random displacements, (2, n, height, width), from a grid of points, with a mean of ``size`` pixels."""
+    """Smooth random displacements, (2, n, height, width), from a grid of points, with a std of ``size`` pixels."""
     places = torch.linspace(0, 1, points)
     weights = []
     for pixels in (height, width):

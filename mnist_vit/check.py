@@ -5,7 +5,7 @@ A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py`
 ``check.solved(answer, "gelu")`` gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
 ``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part.
 
-The one door from the library into ``course``, which holds the exercises themselves.
+This is the only module outside ``course``, the folder of the exercises, that imports from it.
 """
 
 from collections.abc import Callable

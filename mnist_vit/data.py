@@ -81,7 +81,7 @@ class ImageData:
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``: (n, c, h, w) -> float32, the same."""
+    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``: (n, c, h, w) -> the same, float32."""
     if images.dim() != 4 or images.shape[1] != len(mean):
         raise ValueError(f"images must be (n, c, h, w) with {len(mean)} channels, got {tuple(images.shape)}")
     images = images.float() / (255.0 if images.dtype == torch.uint8 else 1.0)
@@ -199,7 +199,7 @@ def load_folder(
     ``split`` is "all", "train", "validation" or "test". Without a folder for it, validation is every tenth image of a
     class, and train the others. The central square of an image is resized to ``image_size``; ``channels`` is 1 for grey
     or 3 for colour; or ``prepare`` converts a Pillow image to uint8 (channels, image_size, image_size). A warning names
-    files that cannot be read. Images outside subfolders are one class. Raises DataError if nothing can be loaded.
+    files that cannot be read. Without subfolders, all images are one class. Raises DataError if nothing can be loaded.
     """
     check_sizes(image_size=image_size)
     if channels not in (1, 3):

@@ -151,8 +151,8 @@ def _download(dataset: type, root: Path, what: str, way: str = "") -> None:
             return
         except Exception as error:  # no network, no space, no permission
             reason = f"the download failed ({(str(error).strip().splitlines() or [type(error).__name__])[-1]})"
-    raise DataError(f"{what}, and {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; or connect to "
-                    f"the network, unset MNIST_VIT_OFFLINE and try again{way}")  # fmt: skip
+    raise DataError(f"missing: {what}; {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; or "
+                    f"connect to the network, unset MNIST_VIT_OFFLINE and try again{way}")  # fmt: skip
 
 
 DIGITS = tuple("0123456789")

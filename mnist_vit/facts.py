@@ -1,4 +1,4 @@
-"""A model's description in use: name, classes, image preparation, training images, device, processes."""
+"""What a job needs to know of a model: name, classes, preprocessing, training images, device, processes."""
 
 import os
 import warnings
@@ -75,8 +75,8 @@ def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     """The function that prepares a Pillow image for the model; ValueError if it is not known."""
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
-        raise ValueError(f"preparation and classes of {about['name']} are unknown: give its weights file, or in Python "
-                         "torchvision's ViT_B_16_Weights.IMAGENET1K_V1, or transform and classes")  # fmt: skip
+        raise ValueError(f"preprocessing and classes of {about['name']} are unknown: give its weights file, or in "
+                         "Python torchvision's ViT_B_16_Weights.IMAGENET1K_V1, or transform and classes")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)

@@ -2,8 +2,8 @@
 
 1. One matrix product computes queries, keys and values, used by ``F.scaled_dot_product_attention`` without a copy.
 2. The class head uses one token of the last block, so that block computes only that token (``_attend_once``).
-3. In training, ``keep_patches`` skips most blank patches. A bias on the scores weights each blank patch that is kept by
-   the number of blank patches it stands for, as in evaluation, which uses all patches.
+3. In training, ``keep_patches`` skips most blank patches. A bias on the scores makes each kept blank patch count
+   as often as the number of blank patches it stands for. Evaluation uses all patches.
 """
 
 import math
@@ -20,7 +20,7 @@ class FastVisionTransformer(nn.Module):
     """Wraps a ``VisionTransformer`` and shares its parameters and state_dict: (n, c, h, w) -> (n, num_classes).
 
     Logits and gradients equal the model's within 1e-5 x max(1, largest logit), except in training with
-    ``keep_patches``, the number of patches of each image to use, those with ink first; None uses all.
+    ``keep_patches``. This is the number of patches used of each image, those with ink first; None uses all.
     """
 
     def __init__(self, model: nn.Module, keep_patches: int | None = None) -> None:
@@ -58,7 +58,7 @@ class FastVisionTransformer(nn.Module):
         return self.heads(x)
 
     def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose patches with ink first, then random blank ones, at the same places in the whole batch.
+        """Choose patches with ink first, then random blank ones, in one random order for the whole batch.
 
         Returns the patches, (n, keep_patches, hidden_dim), and a bias for the score of each token, class token first,
         (n, 1, 1, 1 + keep_patches): the logarithm of how many patches of its kind, ink or blank, it stands for.

@@ -1,4 +1,4 @@
-"""The Vision Transformer, leaf first, whole last: names, weights and results are torchvision's.
+"""The Vision Transformer, from the smallest part to the whole: names, weights and results are torchvision's.
 
 In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in a row, seq_length =
 1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
@@ -126,7 +126,7 @@ class MultiHeadAttention(nn.Module):
 
         Returns the layer's output, (n, seq_length, embed_dim), and with ``need_weights`` the attention weights (else
         None): their mean over the heads, (n, seq_length, seq_length), or with ``average_attn_weights=False`` each
-        head's own, (n, num_heads, seq_length, seq_length). Each row of a head's weights sums to 1.
+        head's own, (n, num_heads, seq_length, seq_length). Without dropout, each row of a head's weights sums to 1.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             torch._assert(x.dim() == 3, f"{name} must be (n, seq_length, embed_dim), got {x.shape}")
@@ -241,7 +241,7 @@ class VisionTransformer(nn.Module):
 
     Args:
         image_size, patch_size: height and width in pixels; patch_size must divide image_size.
-        num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``Encoder``.
+        num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``EncoderBlock``.
         num_classes, in_channels: how many logits, and how many colour channels.
         representation_size: width of a tanh layer before the last linear layer; None leaves it out.
         print_shapes: whether forward prints the shape after each of its stages.

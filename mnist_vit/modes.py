@@ -1,4 +1,4 @@
-"""What surrounds a pass over the data: the bar that shows how far it is, the answer, the modes that are put back."""
+"""Helpers for a pass over the data: a progress bar, the logits of any model, eval mode with modes restored."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ def progress(iterable: Iterable, shown: bool = True, **options: Any) -> tqdm:
 
 
 def answer(model: nn.Module, images: Tensor) -> Tensor:
-    """The model's logits; those of Hugging Face give them among other things."""
+    """The model's logits; models of Hugging Face return them in an object with other results."""
     output = model(images)
     return getattr(output, "logits", output)
 

@@ -37,7 +37,10 @@ def read_folder(
         (path, label) for label, name in enumerate(classes) for path in _files(source / name, held_out)
     ]
     if not paths and held_out is not None:
-        raise DataError(f"{source} has too few images for the split {split}, every tenth of a class: use the split all")
+        raise DataError(
+            f"{source} has too few images for the split {split} (every tenth image of a class "
+            "is for validation): use the split all"
+        )
     images = torch.empty(0)
     labels = torch.empty(len(paths), dtype=torch.long)
     count = 0
@@ -78,7 +81,7 @@ def open_picture(path: str | Path) -> Any:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: resize it") from error
     except Exception as error:  # damaged files raise many kinds
-        reason = getattr(error, "strerror", None) or "empty, damaged or no PNG, JPEG, WebP or BMP picture"
+        reason = getattr(error, "strerror", None) or "empty, damaged or not a PNG, JPEG, WebP or BMP picture"
         raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
     if frames > 1:
         raise DataError(f"{path} is an animation of {frames} frames: give a single image")

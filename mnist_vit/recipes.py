@@ -1,6 +1,6 @@
-"""Whole jobs in one call: data + weights + a leaf module, with the paths and the defaults.
+"""Whole jobs in one call: load data and weights, compute, write results; with paths and defaults.
 
-These are the calls of the notebooks and of the command line; every default is written here and nowhere else.
+These are the calls of the notebooks and of the command line; their defaults are written here.
 """
 
 import inspect
@@ -58,7 +58,7 @@ def train(
             any nn.Module from images to logits, which is trained on the device it is on.
         data: a data set, or a folder of images; auto is mnist if available, else embedded.
         weights: load these weights first, by shipped name or file; default: train the model as it is.
-        sizes: build the class of a .py file in the sizes of this model.
+        sizes: only for a .py file: build its class with the sizes of this model.
         epochs: passes over the training images.
         batch_size: images in a batch, over all processes together.
         learning_rate: the largest learning rate, reached after the warm-up.
@@ -81,7 +81,7 @@ def train(
         checkpoint_every: epochs between checkpoints.
         resume: continue from the checkpoint in the run's folder; the result equals that of an uninterrupted run.
         tensorboard: write curves for tensorboard to the run's folder.
-        save: also write the final weights to this .pth file; shipped weights change only if this names them.
+        save: also write the final weights to this .pth file; shipped weights are replaced only if this is their path.
         root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
         device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name only.
 
@@ -167,12 +167,12 @@ def evaluate(
     """Classify images with a model; print accuracy and confusion matrix.
 
     Args:
-        model: weights by shipped name or file; or a my_vit.py; in Python also any nn.Module from images to logits.
+        model: name of shipped weights, a .pth file, or a my_vit.py; in Python also any nn.Module from images to logits.
         data: a data set, or a folder of images.
         weights: load these weights into the model first, by shipped name or file; in Python also the torchvision enum
             that the model was loaded from, such as ViT_B_16_Weights.IMAGENET1K_V1, for its preparation and classes.
-        split: part of the data; default: images that the model was not trained on, all of them for the embedded digits
-            and a folder, else the validation split.
+        split: part of the data; default: all of the embedded digits, or of a folder that the model was not trained
+            on; else validation.
         batch_size: images in a forward pass; does not change the result.
         record: write the accuracy to the .json beside the weights.
         root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
@@ -184,7 +184,7 @@ def evaluate(
         raise ValueError("record needs weights by name or file, to write into the .json beside them")
     model, about = facts.get_ready(model, weights, device)
     if own := getattr(model, "made_of", None):
-        held = "vit_mnist, shipped" if str(file).endswith(".py") else file or "it holds"
+        held = "vit_mnist (shipped)" if str(file).endswith(".py") else file or "it holds"
         print(f"MyVisionTransformer of {own['code']}, with the weights {held}")
     images = facts.load_for(model, about, data, split, root)
     check_fit(model, images)
@@ -210,10 +210,10 @@ def visualize_attention(
     """Write the attention maps of some images of each class, and a page to browse them.
 
     Args, beside those of ``evaluate``:
-        model: weights by shipped name or file; or a my_vit.py; in Python also any Vision Transformer.
-        data: a data set, or a folder of images, which need no classes.
+        model: name of shipped weights, a .pth file, or a my_vit.py; in Python also another Vision Transformer.
+        data: a data set, or a folder of images, with or without a subfolder per class.
         transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
-            preparation is not known.
+            preprocessing is not known.
         classes: names of the model's classes, if they are not known.
         per_class: images of each class.
         batch_size: images in a forward pass; fewer need less memory.
@@ -228,12 +228,12 @@ def explore(
     classes: Sequence[str] | None = None, split: str | None = None, per_class: int = 10, batch_size: int = 50,
     out: str | Path | None = None, root: str | Path | None = None, device: str | None = None,
 ) -> Page:  # fmt: skip
-    """Write one HTML file in which the model runs, for pictures of yours too; its path is returned.
+    """Write one HTML file in which the model runs, also on your own pictures.
 
     In it every patch can be the query; heads, layers and patches can be removed, and the prediction changes.
 
     Args, beside those of ``visualize_attention``:
-        per_class: images of each class: the first, and as many that are misclassified, or the least sure.
+        per_class: images of each class: the first ones, and as many (at least 8) misclassified or unsure ones.
         out: the file to write; default: runs/explore.html.
     """
     return _show(**locals(), folders=False)
@@ -297,7 +297,7 @@ def predict(
 ) -> Tensor:  # fmt: skip
     """Classify one picture file: print the five likeliest classes and write its attention maps.
 
-    A drawn digit is first brought into MNIST's form: white on black, 20 pixels large, centred in 28.
+    A drawn digit is first converted to MNIST's form: white on black, 20 pixels large, centred in 28 by 28.
 
     Args, beside those of ``visualize_attention``:
         picture: an image file.
@@ -340,7 +340,7 @@ def demo(out: str | Path | None = None) -> None:
 
 
 def _build(name: str, seed: int, classes: int | None, sizes: str) -> nn.Module:
-    """A known model, or that of a Python file in the sizes of a known one; with as many classes as there are."""
+    """A known model, or the class of a Python file with the sizes of a known one; for this number of classes."""
     own = Path(name).suffix == ".py"
     if (known := sizes if own else name) not in MODELS:
         raise ValueError(unknown("model called", known, MODELS))

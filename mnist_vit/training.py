@@ -156,7 +156,7 @@ def _train_epoch(
 ) -> Tensor:  # fmt: skip
     """One step per batch, each with its learning rate and decay of the average (``pace``).
 
-    Returns loss times images, correct predictions, images: (3,), on the device, so that no step waits for a copy.
+    Returns the sums of losses, correct predictions and images, (3,), on the device, so that no step waits for a copy.
     """
     model.train()
     parameter = next(model.parameters())
@@ -180,7 +180,7 @@ def _train_epoch(
 
 @torch.no_grad()
 def follow(averaged: nn.Module, model: nn.Module, average: float) -> None:
-    """Update the averaged weights as torch's AveragedModel does, without its counter, which a GPU would wait for."""
+    """Update the averaged weights as torch's AveragedModel does, without its counter, which the CPU would wait for."""
     get_ema_multi_avg_fn(average)(list(averaged.parameters()), list(model.parameters()), 0)
     for old, new in zip(averaged.buffers(), model.buffers(), strict=True):
         old.copy_(new)

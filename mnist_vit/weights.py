@@ -51,7 +51,7 @@ def weights_path(path: str | Path) -> Path:
     """The path of a new weights file; ValueError for a folder, or a name that does not end in .pth."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
-        raise ValueError(f"{path} is a folder or no .pth file: use a name such as {path.name.split('.')[0]}.pth")
+        raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {path.name.split('.')[0]}.pth")
     return path
 
 
@@ -185,7 +185,7 @@ def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
     names = ("patch_size", "hidden_dim", "mlp_dim", "num_classes", "representation_size", "in_channels")
     for name, size in [*((name, config[name]) for name in names), ("the number of tokens", tokens)]:
         if size not in sizes:
-            raise ValueError(f"{name} is {size!r}, which no tensor has")
+            raise ValueError(f"{name} is {size!r}, but no tensor has an axis of this length")
     if not config["num_layers"] <= len(state):
         raise ValueError(f"num_layers is {config['num_layers']}, and there are {len(state)} tensors")
 
@@ -201,7 +201,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         with open(path, "rb") as file:
             content = file.read(room + 1)
     except OSError as error:
-        raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy} or its rights") from error
+        raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy} or its permissions") from error
     if (size := _unpacked_size(content)) > (2 * len(content) if needed is None else room):
         fits = f"{len(content):,} bytes on disk" if needed is None else f"a model of {needed:,} bytes"
         raise WeightsError(f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}")
@@ -220,7 +220,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     except Exception as error:  # torch.load raises many kinds
         reason = "it is incomplete, damaged or not a weights file"
         if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have
-            reason = "it contains more than tensors, which could run code; nothing was loaded"
+            reason = "besides tensors, it contains objects that could run code; nothing was loaded"
         raise WeightsError(f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)") from error
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):

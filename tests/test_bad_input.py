@@ -307,7 +307,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("attention vit_mnist_p7 --per-class 1 --out FILE/maps", "FILE"),
     ("predict", "mnist-vit predict: the following arguments are required: picture; see mnist-vit predict --help"),
     ("predict none.png", "none.png cannot be read as a picture (No such file or directory): give a PNG or JPEG file"),
-    ("predict FILE", "cannot be read as a picture (empty, damaged or no "),
+    ("predict FILE", "cannot be read as a picture (empty, damaged or not "),
     ("predict FILE --weights vit_mnits", "there are no weights at vit_mnits"),
     ("notebooks FILE", "FILE"),
     ("train", "mnist-vit train: the following arguments are required: model; see mnist-vit train --help"),

@@ -260,7 +260,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
             Image.new("RGB", (40, 30), (value, i, 0)).save(tmp_path / name / f"picture {i:02d}.png")
     (tmp_path / "zebra" / "broken.png").write_bytes(b"no picture")
     (tmp_path / "zebra" / "empty.jpg").write_bytes(b"")
-    left_out = r"skipped: zebra/broken\.png cannot be read as a picture \(empty, damaged or no .*\); zebra/empty"
+    left_out = r"skipped: zebra/broken\.png cannot be read as a picture \(empty, damaged or not .*\); zebra/empty"
     with pytest.warns(UserWarning, match=left_out):
         data = load_folder(tmp_path, image_size=16)
     assert data.images.shape == (40, 3, 16, 16)

@@ -89,7 +89,7 @@ def test_black_and_white(tmp_path: Path) -> None:
     assert columns[11:].min() == 255
 
 
-NOTHING = "cannot be read as a picture (empty, damaged or no PNG, JPEG, WebP or BMP picture)"
+NOTHING = "cannot be read as a picture (empty, damaged or not a PNG, JPEG, WebP or BMP picture)"
 MORE = [ramp().rotate(90), ramp().rotate(180)]  # frames of an animation
 
 
@@ -198,7 +198,7 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
         ((), 0, "all", "has images in 0 subfolders. It needs one per class, at least two"),
         (("one",), 3, "all", "has images in 1 subfolders. It needs"),
         (("a", "b"), 0, "all", "has images in 0 subfolders"),
-        (("a", "b"), 9, "validation", "has too few images for the split validation, every tenth"),
+        (("a", "b"), 9, "validation", "has too few images for the split validation"),
         (("a", "b"), 2, "test", 'there is no split "test".*: choose from all, train, validation'),
     ],
 )

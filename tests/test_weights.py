@@ -208,7 +208,7 @@ def odd_state(kind: str) -> dict[str, torch.Tensor]:
     return {key: ODD[kind](value) for key, value in vit_mnist(7).state_dict().items()}
 
 
-CODE = r"w\.pth: it contains more than tensors, which could run code; nothing was loaded\. Replace the file"
+CODE = r"w\.pth: besides tensors, it contains objects that could run code; nothing was loaded\. Replace the file"
 DAMAGE = r"w\.pth: it is incomplete, damaged or not a weights file\. Replace the file"
 NO_STATE = r"w\.pth holds no state_dict \(names and tensors\)\. Use torch\.save"
 HUGE = r"w\.pth unpacks to [\d,]+ bytes or more, too many for a model of 427,432 bytes: not loaded\. Replace the file"
@@ -284,7 +284,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         (
             "json of another",
-            r"w\.pth describes no model that mnist_vit can build \(patch_size is 5, which no tensor has\)",
+            r"w\.pth describes no model that mnist_vit can build \(patch_size is 5, but no tensor",
         ),
         ("json of a giant", r"\(num_layers is 1000000000, and there are 34 tensors\)"),
         (
@@ -343,7 +343,7 @@ def test_recording_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
 def test_names_that_cannot_be_weights(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder.pth").mkdir()
     for call in (save_weights, lambda model, path: mnist_vit.train(model, "embedded", save=path, epochs=1)):
-        with pytest.raises(ValueError, match=r"is a folder or no \.pth"):
+        with pytest.raises(ValueError, match=r"is a folder or not a \.pth"):
             call(vit_mnist(7), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.pth"]
 
