@@ -169,6 +169,7 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so(monkeypatch: pytest.Mon
     assert all(len(about["percent"]) == 5 for about in stored.values())
     assert mean["cnn"] > mean["mlp"] > mean["vit"]
     assert mean["cnn"] - mean["vit"] >= ladder.rows.CONTRAST  # differences that the text claims
+    assert f"{mean['mlp'] - mean['vit']:.1f} points" == "3.9 points"  # below the course's limit, as the text says
     assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
     assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
     assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(7 / 6, abs=0.05)
