@@ -52,7 +52,7 @@ def load_for(
     split = split or unseen_split(about if transform is None else {"trained_on": []} | about, data)
     if not isinstance(data, str | Path) or data in DATA_SETS or not Path(data).expanduser().is_dir():
         if transform is not None:
-            raise ValueError("transform needs a folder of images as data")
+            raise ValueError(f"transform needs a folder of images as data, got {str(data)[:99]}")
         return load_data(data, split, root)
     if transform is None:
         form = picture_form(model, about)
@@ -61,12 +61,10 @@ def load_for(
         return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
 
     def show(picture: Any) -> Tensor:
-        one = transform(picture.convert("RGB"))
-        if made is not None:
-            made.append(one)
-        if made and one.shape != made[0].shape:
-            raise ValueError(f"transform must give pictures of one size, got {made[0].shape}, {one.shape}")
-        return as_picture(one)
+        made.append(transformed(picture, transform))
+        if made[-1].shape != made[0].shape:
+            raise ValueError(f"transform must give pictures of one size, got {made[0].shape}, {made[-1].shape}")
+        return as_picture(made[-1])
 
     return load_folder(data, split, *pixels_of(model, 224), show)
 
@@ -80,6 +78,16 @@ def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
+
+
+def transformed(picture: Any, transform: Any) -> Tensor:
+    """What ``transform`` makes of a Pillow image: (c, h, w); ValueError if it is something else."""
+    made = transform(picture.convert("RGB"))
+    if not isinstance(made, Tensor) or made.dim() != 3:
+        got = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise ValueError(f"transform must make a tensor (c, h, w) of a Pillow image, got {got}. For Hugging Face: "
+                         'lambda picture: processor(picture, return_tensors="pt")["pixel_values"][0]')  # fmt: skip
+    return made
 
 
 def as_picture(made: Tensor) -> Tensor:
@@ -120,7 +128,8 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
         logits = answer(model, images)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
-        raise ValueError(f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns {got}")
+        raise ValueError(f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns {got}. "
+                         f"Give one with a class head for these {classes} classes, or name its own")  # fmt: skip
     return logits
 
 

@@ -17,7 +17,7 @@ from .attention import attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json
 from .modes import answer, eval_mode
-from .tokens import patch_grid
+from .tokens import patch_grid, pools_patches
 
 __all__ = ["replacing", "save_attention_images"]
 
@@ -112,8 +112,9 @@ def save_attention_images(
     probabilities = logits.softmax(dim=1).cpu()
     weights = attention_weights(model, images).float().cpu()
     s, grid = weights.shape[-1], patch_grid(weights.shape[-1], *images.shape[-2:])
-    mean = s == math.prod(grid) or getattr(model, "pool", getattr(model, "global_pool", "")) in ("mean", "avg")
-    query, tokens = ("mean over the patches", slice(s - math.prod(grid), s)) if mean else ("class token", slice(1))
+    prefix, query, tokens = s - math.prod(grid), "class token", slice(1)
+    if pools_patches(model, prefix):
+        query, tokens = "mean over the patches", slice(prefix, s)
     maps = to_maps(weights[..., tokens, :].mean(dim=-2), grid)
     rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
     shares, chance = ink_share(maps, pictures.cpu())

@@ -309,7 +309,7 @@ def predict(
     opened, data = open_picture(picture), about.get("data", {})
     named = tuple(data.get("classes", ()))
     if transform is not None and named:
-        ready = transform(opened.convert("RGB"))[None].to(**facts.place(model))
+        ready = facts.transformed(opened, transform)[None].to(**facts.place(model))
         pixels = facts.as_picture(ready[0])[None]
     else:
         form = facts.picture_form(model, about)

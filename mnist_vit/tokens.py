@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-__all__ = ["CLASS_TOKEN", "PATCHES", "patch_grid", "sincos_positions"]
+__all__ = ["CLASS_TOKEN", "PATCHES", "patch_grid", "pools_patches", "sincos_positions"]
 
 CLASS_TOKEN = 0
 PATCHES = slice(1, None)  # patch (row, column) is token 1 + row * n_w + column
@@ -24,6 +24,11 @@ def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
     if not fitting:
         raise ValueError(f"need 1 + a square number of tokens, got {tokens}: for others give grid=(rows, columns)")
     return fitting[0]
+
+
+def pools_patches(model: nn.Module, prefix: int) -> bool:
+    """Whether the class head reads the mean of the patches, not the class token: no token precedes them, or by name."""
+    return prefix == 0 or getattr(model, "pool", getattr(model, "global_pool", "")) in ("mean", "avg")
 
 
 @torch.no_grad()

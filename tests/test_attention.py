@@ -292,6 +292,27 @@ def shrinking(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.
     return block.proj(model.merge(F.scaled_dot_product_attention(q, k[:, :, 1::2], v[:, :, 1::2])))
 
 
+SOFTMAXES = {
+    "F.softmax": lambda x: F.softmax(x, dim=-1),
+    "torch.softmax": lambda x: torch.softmax(x, dim=-1),
+    "a method": lambda x: x.softmax(-1),
+    "a module": nn.Softmax(dim=-1),
+    "torch.special": lambda x: torch.special.softmax(x, dim=-1),
+    "its logarithm": lambda x: F.log_softmax(x, dim=-1).exp(),
+    "heads in the batch": lambda x: x.flatten(0, 1).softmax(dim=-1).view_as(x),
+}
+
+
+@pytest.mark.parametrize("how", SOFTMAXES)
+def test_a_layer_with_a_softmax_of_its_own_beside_fused_ones_is_an_error(how: str) -> None:
+    def attend(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
+        return (fused if block is model.blocks[0] else Plain.attend)(model, block, x)
+
+    model = fused_vit(attend=attend, weigh=lambda self, q, k: SOFTMAXES[how](q @ k.mT * self.scale))
+    with pytest.raises(ValueError, match="softmax of its own"):
+        attention_weights(model, torch.zeros(1, 3, 32, 32))
+
+
 def fused_vit(**pieces: Callable) -> nn.Module:
     torch.manual_seed(0)
     model = plain(**{"attend": fused} | pieces)(32, 8, 3, 4, 32, 64, num_classes=7).eval()

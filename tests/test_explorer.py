@@ -1,6 +1,7 @@
 """The live page without a browser: what is put into it, what its JavaScript makes of pictures, and who is run live."""
 
 import base64
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from mnist_vit import MultiHeadAttention, VisionTransformer
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import load_embedded
 from mnist_vit.errors import DataError
-from mnist_vit.explorer import live_twin, pack, write_page
+from mnist_vit.explorer import live_twin, of_regions, pack, write_page
 from mnist_vit.pictures import digit_to_tensor, picture_to_tensor
 
 
@@ -131,10 +132,42 @@ def test_stored_weights_come_back_to_within_2_thousandths(js: Engine, sharp: flo
         assert (js.get("found") - weights.flatten()).abs().max() <= 0.002
 
 
-@pytest.mark.parametrize("sharp", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("sharp", [0.3, 1.5, 3.0])
 def test_a_picture_of_vit_b_16_takes_at_most_5_megabytes(sharp: float) -> None:
-    packed, _ = pack(attention_like(12, 12, 197, sharp))
-    assert len(packed) <= 5_000_000
+    weights = attention_like(12, 12, 197, sharp)
+    assert of_regions(weights, (14, 14))[0] is weights, "every number"
+    assert len(pack(weights)[0]) <= 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("shape", "grid"),
+    [((24, 16, 1 + 14 * 14), (14, 14)), ((12, 12, 5 + 20 * 30), (20, 30)), ((1, 12, 37 * 37), (37, 37))],
+)
+def test_more_weights_than_5_megabytes_hold_become_those_of_regions(shape: tuple, grid: tuple[int, int]) -> None:
+    weights = attention_like(*shape, 1.5)
+    found, regions = of_regions(weights, grid)
+    prefix = shape[-1] - math.prod(grid)
+    assert found.shape == (*shape[:2], *[prefix + math.prod(regions)] * 2)
+    assert regions[0] < grid[0]
+    assert regions[1] / regions[0] == pytest.approx(grid[1] / grid[0], rel=0.1)
+    assert len(pack(found)[0]) <= 5_000_000
+    torch.testing.assert_close(found.sum(dim=-1), torch.ones(found.shape[:-1]))
+    torch.testing.assert_close(found[:, :, :prefix, :prefix], weights[:, :, :prefix, :prefix])
+
+
+def test_a_region_has_the_mean_of_its_patches_rows_and_the_sum_of_what_they_are_given() -> None:
+    weights = attention_like(1, 2, 2 + 36, 1.0)
+    found, regions = of_regions(weights, (6, 6), most=2 * 11**2)
+    assert regions == (3, 3)
+    upper_left, right_of_it = torch.tensor([0, 1, 6, 7]) + 2, torch.tensor([2, 3, 8, 9]) + 2
+    torch.testing.assert_close(found[..., 2, 3], weights[..., upper_left[:, None], right_of_it].sum(-1).mean(-1))
+    torch.testing.assert_close(found[..., 0, 3], weights[..., 0, right_of_it].sum(-1))
+    torch.testing.assert_close(found[..., 3, 1], weights[..., right_of_it, 1].mean(-1))
+    uneven, regions = of_regions(weights, (6, 6), most=2 * 18**2)
+    assert regions == (4, 4), "a region holds 1.5 × 1.5 patches"
+    part = torch.tensor([1, 0.5, 0, 0, 0, 0])
+    share = torch.outer(part, part).flatten() / 2.25
+    torch.testing.assert_close(uneven[..., 2, 2], (weights[..., 2:, 2:] @ share) @ share * 2.25)
 
 
 def test_a_large_model_is_shown_by_stored_weights(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import ROOT
+from javascript import data_of
 from PIL import Image
 from torch import nn
 
@@ -196,6 +197,38 @@ def test_ones_own_photographs_and_1000_classes(
     rows = weights[..., -n:, :].mean(dim=-2) if query != "class token" else weights[..., 0, :]
     assert drawn["query"] == query
     np.testing.assert_allclose(drawn["layers_heads_rows_columns"], to_maps(rows, grid).numpy(), atol=1e-5)
+    shown = data_of(recipes.explore(model, folder, out=tmp_path / "page.html", **given))
+    assert (tuple(shown["grid"]), len(shown["prefix"])) == (grid, weights.shape[-1] - n)
+    assert shown["reads"] == ("token" if query == "class token" else "mean")
+    np.testing.assert_allclose(shown["examples"][1]["logits"], logits[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("transform", "got"),
+    [
+        (lambda picture: {"pixel_values": np.zeros((1, 3, 64, 64))}, "got dict"),
+        (lambda picture: np.zeros((3, 64, 64)), "got ndarray"),
+        (lambda picture: torch.zeros(1, 3, 64, 64), r"got \(1, 3, 64, 64\)"),
+    ],
+)
+def test_a_transform_that_makes_no_tensor_of_a_picture(transform: Callable, got: str, tmp_path: Path) -> None:
+    model, folder = built("Hugging Face", "ViT")[0], photographs(tmp_path / "photos")
+    given: dict[str, Any] = {"transform": transform, "classes": range(1000), "out": tmp_path / "out"}
+    for call in (
+        lambda: recipes.explore(model, folder, **given),
+        lambda: recipes.predict(folder / "photo_0.png", model, **given),
+    ):
+        with pytest.raises(ValueError, match=rf"{got}.*return_tensors"):
+            call()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_a_class_head_is_told_so(tmp_path: Path) -> None:
+    model = transformers.Dinov2Model(transformers.Dinov2Config(**SIZES))
+    with pytest.raises(ValueError, match=r"logits \(n, 2\).*BaseModelOutputWithPooling.*class head"):
+        recipes.explore(
+            model, photographs(tmp_path / "photos"), transform=lambda _: torch.zeros(3, 64, 64), classes="ab"
+        )
 
 
 def table() -> str:

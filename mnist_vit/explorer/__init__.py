@@ -24,7 +24,7 @@ from ..evaluation import Evaluation
 from ..files import write_text
 from ..model import VisionTransformer
 from ..modes import answer, eval_mode
-from ..tokens import patch_grid
+from ..tokens import patch_grid, pools_patches
 from ..weights import model_config
 
 __all__ = ["Page", "live_twin", "pack", "write_page"]
@@ -35,6 +35,7 @@ KINDS = (".js", ".css", ".html")
 SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
 STORED = ("; too large a model to run here, or not of this course's or torchvision's class: its attention weights are "
           "stored, to within 0.002")  # fmt: skip
+REGIONS = "; {} × {} patches are too many to store: each square is one of {} × {} regions, with its patches' weights"
 MOST = 500, 20  # images in a live page, and in one of stored weights
 POLICY = ("default-src 'none'; script-src {} {}; style-src {}; img-src data: blob:; worker-src blob:; base-uri 'none'; "
           "form-action 'none'")  # fmt: skip
@@ -67,6 +68,29 @@ def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
     rounding = max(1e-4, 20 * torch.finfo(next(model.parameters()).dtype).eps) * max(1, float(logits.abs().max()))
     same = (logits - again).abs().max() <= rounding
     return twin if same and products < 1.5e9 and size < 6e6 else None
+
+
+def of_regions(weights: Tensor, grid: tuple[int, int], most: int = 5_600_000) -> tuple[Tensor, tuple[int, int]]:
+    """Weights among regions of a coarser grid, where more than ``most`` would be stored; and that grid.
+
+    A region's row is the mean of its patches' rows; what it is given is the sum of what they are given.
+    Shape: (num_layers, num_heads, s, s) -> (num_layers, num_heads, t, t); tokens before the patches stay.
+    """
+    prefix, longer = weights.shape[-1] - math.prod(grid), max(grid)
+    for side in range(longer, 0, -1):
+        regions = max(1, grid[0] * side // longer), max(1, grid[1] * side // longer)
+        if math.prod(weights.shape[:2]) * (prefix + math.prod(regions)) ** 2 <= most:
+            break
+    if regions == grid:
+        return weights, grid
+
+    def parts(n: int, k: int) -> Tensor:  # (k, n): how much of each of n patches lies in each of k regions
+        start = torch.arange(k)[:, None] * n / k
+        return (torch.arange(1, n + 1).clamp(max=start + n / k) - torch.arange(n).clamp(min=start)).clamp(min=0)
+
+    within = torch.kron(parts(grid[0], regions[0]), parts(grid[1], regions[1]))
+    share = torch.block_diag(torch.eye(prefix), within).to(weights)
+    return share / share.sum(dim=1, keepdim=True) @ weights @ share.T, regions
 
 
 def pack(weights: Tensor, most: int = 5_000_000) -> tuple[str, int]:
@@ -104,9 +128,9 @@ def write_page(
     ]
     stored, data = _script("pixels", pictures[:n].cpu()), dict[str, Any](weights=[], config=None)
     one = attention_weights(model, images[:1])[0]
-    grid = patch_grid(one.shape[-1], *images.shape[-2:])
-    prefix = ["class token", *(f"extra token {i}" for i in range(1, 9))][: one.shape[-1] - math.prod(grid)]
-    pool = getattr(model, "pool", getattr(model, "global_pool", "token" if prefix else "mean"))
+    grid = patches = patch_grid(one.shape[-1], *images.shape[-2:])
+    prefix = ["class token", *(f"extra token {i}" for i in range(1, 99))][: one.shape[-1] - math.prod(grid)]
+    pooled = pools_patches(model, len(prefix))
     if twin:
         state, start = twin.state_dict(), 0
         data["config"] = model_config(twin) | {"eps": twin.encoder.ln.eps}
@@ -114,18 +138,19 @@ def write_page(
         for name, values in state.items():
             data["weights"].append((name, start, start := start + values.numel()))
     else:
-        about["text"] += STORED
         for i, example in enumerate(examples):
-            packed, example["levels"] = pack(attention_weights(model, images[i : i + 1])[0].cpu())
+            weights, grid = of_regions(attention_weights(model, images[i : i + 1])[0].cpu(), patches)
+            packed, example["levels"] = pack(weights, 4_990_000 - 4 * math.ceil(pictures[0].numel() / 3))
             example["logits"] = logits[i].tolist()
             stored += f'<script id="attention-{i}" type="text/plain">{packed}</script>\n'
+        about["text"] += STORED + ("" if grid == patches else REGIONS.format(*patches, *grid))
     matrix = None
     if found is not None and len(found.classes) <= 25:
         told = f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified; a number shows examples"
         matrix = {"counts": found.matrix.tolist(), "text": told}
     data |= about | {
         "image": pictures.shape[1:], "grid": grid, "prefix": prefix, "layers": len(one), "heads": len(one[0]),
-        "reads": "mean" if pool in ("mean", "avg") else "token", "examples": examples, "matrix": matrix,
+        "reads": "mean" if pooled else "token", "examples": examples, "matrix": matrix,
         "colours": VIRIDIS.flatten().tolist(),
     }  # fmt: skip
     parts = {file.name: file.read_text(encoding="utf-8") for file in HERE.iterdir() if file.suffix in KINDS}
@@ -138,7 +163,8 @@ def write_page(
     fill |= {"title": html.escape(about["title"]), "policy": POLICY.format(*hashes), "stored": stored}
     fill["data"] = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     page = Page(write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda name: fill[name[1]], parts["page.html"])))
-    page.instead = _still(pictures[0].cpu(), to_maps(one[:4, :8, 0], grid).float().cpu())
+    asked = slice(len(prefix), None) if pooled else slice(1)
+    page.instead = _still(pictures[0].cpu(), to_maps(one[:4, :8, asked].mean(dim=2), patches).float().cpu())
     return page
 
 
