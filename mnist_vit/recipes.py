@@ -18,7 +18,7 @@ from .data import ImageData, Loader, augment, check_fit, load_data, normalise, p
 from .datasets import DATA_SETS
 from .errors import check_range, check_sizes, printable, unknown
 from .evaluation import Evaluation, History, evaluate_model
-from .explorer import MOST, Page, write_page
+from .explorer import Page, evenly, write_page
 from .fast import speed_up
 from .files import copy_notebooks, data_dir, make_folder, out_dir, say
 from .gallery import replacing, save_attention_images
@@ -233,7 +233,7 @@ def explore(
     In it every patch can be the query; heads, layers and patches can be removed, and the prediction changes.
 
     Args, beside those of ``visualize_attention``:
-        per_class: images of each class: the first ones, and as many (at least 8) misclassified or unsure ones.
+        per_class: images of each class: the first ones, and as many unsure ones; and up to 400 misclassified ones.
         out: the file to write; default: runs/explore.html.
     """
     return _show(**locals(), folders=False)
@@ -269,12 +269,13 @@ def _show(
     chosen = torch.cat([some[:per_class] for some in of_class])
     shown = chosen
     if found is not None:
-        sure = found.probabilities[range(found.total), found.labels]
-        shown = torch.cat([chosen, *(some[sure[some].argsort()[: max(per_class, 8)]] for some in of_class)]).unique()
-    title, text = f"Inside {about['name']}", f"{len(shown):,} of {images.name}"
+        sure, wrong = found.probabilities[range(found.total), found.labels], found.predictions != found.labels
+        hard = [some[sure[some].argsort()[: max(per_class, 8)]] for some in of_class]
+        shown = torch.cat([chosen, *hard, wrong.nonzero()[evenly(int(wrong.sum()), 400), 0]]).unique()
+    shown = shown[evenly(len(shown))]
     like_mnist = named == DATA_SETS["mnist"].classes and images.images.shape[1:] == (1, 28, 28)
-    page: dict[str, Any] = {"title": title, "text": text, "classes": named, "digits": like_mnist, "found": found}
-    page |= {"mean": None if ready else images.mean, "std": images.std}
+    page: dict[str, Any] = {"title": f"Inside {about['name']}", "text": images.name, "classes": named}
+    page |= {"mean": None if ready else images.mean, "std": images.std, "digits": like_mnist, "found": found}
     if not folders:
         return write_page(out_dir("runs/explore.html", out), model, prepared(shown), *known(shown), **page)
     folder = out_dir("runs/attention", out)
@@ -282,7 +283,6 @@ def _show(
         for some in progress(chosen.split(batch_size), desc="drawing", unit=" batches"):
             pictures, names, truth = known(some)
             save_attention_images(model, prepared(some), pictures, names, new, named, truth)
-        shown = shown[:: len(shown) // (MOST[0] + 1) + 1]
         written = write_page(new / "index.html", model, prepared(shown), *known(shown), **page)
     page_there = Page(folder / "index.html")
     page_there.instead = written.instead

@@ -70,6 +70,11 @@ def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
     return twin if same and products < 1.5e9 and size < 6e6 else None
 
 
+def evenly(n: int, most: int = MOST[0]) -> list[int]:
+    """At most so many of n indices, as far apart as can be."""
+    return [i * n // min(n, most) for i in range(min(n, most))]
+
+
 def of_regions(weights: Tensor, grid: tuple[int, int], most: int = 5_600_000) -> tuple[Tensor, tuple[int, int]]:
     """Weights among regions of a coarser grid, where more than ``most`` would be stored; and that grid.
 
@@ -113,20 +118,21 @@ def write_page(
     path: str | Path, model: nn.Module, images: Tensor, pictures: Tensor, names: list[str], labels: list[int] | None,
     found: Evaluation | None = None, **about: Any,
 ) -> Page:  # fmt: skip
-    """Write the page that shows these images, (n, c, h, w), normalised, and as uint8 ``pictures``; the first is shown.
+    """Write the page that shows these images, (n, c, h, w), normalised, and as uint8 ``pictures``; not all if too many.
 
     ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known), ``digits``: of MNIST's form.
     """
     twin = live_twin(model, images[:4]) if about["mean"] else None
-    n = min(len(images), MOST[twin is None])
+    some = evenly(len(images), MOST[twin is None])
+    images, pictures, about["text"] = images[some], pictures[some].cpu(), f"{len(some):,} of {about['text']}"
     with eval_mode(model):
-        logits = torch.cat([answer(model, part).float().cpu() for part in images[:n].split(50)])
+        logits = torch.cat([answer(model, part).float().cpu() for part in images.split(50)])
     sure, best = (x.tolist() for x in logits.softmax(dim=1).max(dim=1))
     examples: list[dict[str, Any]] = [
-        {"name": names[i], "label": labels and labels[i], "prediction": best[i], "probability": round(sure[i], 5)}
-        for i in range(n)
+        {"name": names[i], "label": labels and labels[i], "prediction": which, "probability": round(probability, 5)}
+        for i, which, probability in zip(some, best, sure, strict=True)
     ]
-    stored, data = _script("pixels", pictures[:n].cpu()), dict[str, Any](weights=[], config=None)
+    stored, data = _script("pixels", pictures), dict[str, Any](weights=[], config=None)
     one = attention_weights(model, images[:1])[0]
     grid = patches = patch_grid(one.shape[-1], *images.shape[-2:])
     prefix = ["class token", *(f"extra token {i}" for i in range(1, 99))][: one.shape[-1] - math.prod(grid)]
@@ -146,7 +152,8 @@ def write_page(
         about["text"] += STORED + ("" if grid == patches else REGIONS.format(*patches, *grid))
     matrix = None
     if found is not None and len(found.classes) <= 25:
-        told = f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified; a number shows examples"
+        told = (f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified. Rows: truth, columns: "
+                "prediction. A number shows its examples, as far as they are in this page")  # fmt: skip
         matrix = {"counts": found.matrix.tolist(), "text": told}
     data |= about | {
         "image": pictures.shape[1:], "grid": grid, "prefix": prefix, "layers": len(one), "heads": len(one[0]),
@@ -164,7 +171,7 @@ def write_page(
     fill["data"] = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     page = Page(write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda name: fill[name[1]], parts["page.html"])))
     asked = slice(len(prefix), None) if pooled else slice(1)
-    page.instead = _still(pictures[0].cpu(), to_maps(one[:4, :8, asked].mean(dim=2), patches).float().cpu())
+    page.instead = _still(pictures[0], to_maps(one[:4, :8, asked].mean(dim=2), patches).float().cpu())
     return page
 
 

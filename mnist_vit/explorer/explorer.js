@@ -84,10 +84,10 @@ function startEffects() {
 
 const score = (logits, [one, other] = pair()) => logits[one] - logits[other];
 
-function pair() { // the two classes that were chosen; else the answer, and the truth or the next
+function pair() { // the two classes that were chosen, if they differ; else the answer, and the truth or the next
   const [first, second = first] = ranking(now.logits), {value: left} = $("one"), {value: right} = $("other");
   const one = left === "" ? first : Number(left), next = one === first ? second : first;
-  return [one, right !== "" ? Number(right) : state.label !== null && state.label !== one ? state.label : next];
+  return [one, [right && Number(right), state.label].find(i => Number.isInteger(i) && i !== one) ?? next];
 }
 
 const has = token => token === MEAN || now.tokens.includes(token);
