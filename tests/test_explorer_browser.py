@@ -237,6 +237,9 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
     tab.locator("#one").select_option("3")
     tab.locator("#other").select_option("8")
     assert tab.evaluate("pair()") == [3, 8]
+    tab.locator("#other").select_option("3")
+    assert tab.evaluate("pair()[0] === 3 && pair()[1] !== 3"), "no class beside itself"
+    tab.locator("#other").select_option("8")
     shot(tab, "explorer_why")
 
 

@@ -81,20 +81,17 @@ def of_regions(weights: Tensor, grid: tuple[int, int], most: int = 5_600_000) ->
     A region's row is the mean of its patches' rows; what it is given is the sum of what they are given.
     Shape: (num_layers, num_heads, s, s) -> (num_layers, num_heads, t, t); tokens before the patches stay.
     """
-    prefix, longer = weights.shape[-1] - math.prod(grid), max(grid)
-    for side in range(longer, 0, -1):
-        regions = max(1, grid[0] * side // longer), max(1, grid[1] * side // longer)
-        if math.prod(weights.shape[:2]) * (prefix + math.prod(regions)) ** 2 <= most:
-            break
+    prefix, regions, longer = weights.shape[-1] - math.prod(grid), grid, max(grid)
+    while longer > 1 and math.prod(weights.shape[:2]) * (prefix + math.prod(regions)) ** 2 > most:
+        longer -= 1
+        regions = max(1, grid[0] * longer // max(grid)), max(1, grid[1] * longer // max(grid))
     if regions == grid:
         return weights, grid
 
-    def parts(n: int, k: int) -> Tensor:  # (k, n): how much of each of n patches lies in each of k regions
-        start = torch.arange(k)[:, None] * n / k
-        return (torch.arange(1, n + 1).clamp(max=start + n / k) - torch.arange(n).clamp(min=start)).clamp(min=0)
+    def within(n: int, k: int) -> Tensor:  # (k, n): each patch in a row is cut into k pieces; n pieces are a region
+        return torch.eye(n).repeat_interleave(k, dim=1).view(n, k, n).sum(dim=2).T / k
 
-    within = torch.kron(parts(grid[0], regions[0]), parts(grid[1], regions[1]))
-    share = torch.block_diag(torch.eye(prefix), within).to(weights)
+    share = torch.block_diag(torch.eye(prefix), torch.kron(*map(within, grid, regions))).to(weights)
     return share / share.sum(dim=1, keepdim=True) @ weights @ share.T, regions
 
 
@@ -161,11 +158,7 @@ def write_page(
         "colours": VIRIDIS.flatten().tolist(),
     }  # fmt: skip
     parts = {file.name: file.read_text(encoding="utf-8") for file in HERE.iterdir() if file.suffix in KINDS}
-    fill = {
-        "model": parts["model.js"],
-        "script": "\n".join(parts[name] for name in SCRIPTS),
-        "style": parts["style.css"],
-    }
+    fill = {"model": parts["model.js"], "script": "\n".join(parts[x] for x in SCRIPTS), "style": parts["style.css"]}
     hashes = [f"'sha256-{_base64(hashlib.sha256(part.encode()).digest())}'" for part in fill.values()]
     fill |= {"title": html.escape(about["title"]), "policy": POLICY.format(*hashes), "stored": stored}
     fill["data"] = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
