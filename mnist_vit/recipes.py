@@ -213,8 +213,8 @@ def visualize_attention(
         model: name of shipped weights, a .pth file, or a my_vit.py; in Python also another Vision Transformer.
         data: a data set, or a folder of images, with or without a subfolder per class.
         transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
-            preprocessing is not known.
-        classes: names of the model's classes, if they are not known.
+            preprocessing is not known, such as one of timm or Hugging Face (docs/recording.md).
+        classes: names of the model's classes, if they are not known, such as model.config.id2label.values().
         per_class: images of each class.
         batch_size: images in a forward pass; fewer need less memory.
         out: the folder to write to, with a folder <class>_<index> for each image; default: runs/attention/.

@@ -279,7 +279,8 @@ const sorted = page.examples.map((one, i) => ({...one, i}))
 function listExamples() {
   const ofClass = ({label, prediction}) => [String(label ?? prediction), ""].includes($("filter").value);
   const some = sorted.filter(one => cell ? one.label === cell[0] && one.prediction === cell[1] : ofClass(one));
-  $("count").textContent = `${some.length} of ${sorted.length}, ${some.filter(isWrong).length} misclassified`;
+  const wrong = sorted[0].label === null ? "" : `, ${some.filter(isWrong).length} misclassified`;
+  $("count").textContent = `${some.length} of ${sorted.length}${wrong}`;
   $("examples").replaceChildren(...some.map(one => {
     const said = `${one.name}: classified as ${page.classes[one.prediction]}, ${percent(one.probability)}`;
     const title = one.label === null ? said : `${said}; truth ${page.classes[one.label]}`, canvas = make("canvas");
