@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
 KINDS = (".js", ".css", ".html")
 SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
-STORED = ("; not run here (too large, of another class than this course's and torchvision's, or with a transform of your "
+STORED = ("; not run here (too large, of another class than this course's and torchvision's, or a transform of your "
           "own): its attention weights are stored, to within 0.002")  # fmt: skip
 REGIONS = "; {} × {} patches are too many to store: each square is one of {} × {} regions, with its patches' weights"
 MOST = 500, 20  # images in a live page, and in one of stored weights
