@@ -250,7 +250,7 @@ function build() {
 function buildLayer(i) {
   const toggle = (name, key, flip = ({off}) => off.delete(key) || off.add(key)) => {
     const toggle = make("input", {type: "checkbox", onchange: () => edit(flip), hidden: !live});
-    return {key, toggle, label: make("label", {}, toggle, name)};
+    return {key, toggle, label: make("label", {}, toggle, name.replace(" ", "\u00a0"))};
   };
   const layer = Object.assign([], toggle(`layer ${i}`, `${i}`), {scale: make("span", {className: "small"})});
   for (let j = 0; j < page.heads; j++) {
