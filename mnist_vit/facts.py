@@ -61,10 +61,11 @@ def load_for(
         return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
 
     def show(picture: Any) -> Tensor:
-        made.append(transformed(picture, transform))
-        if made[-1].shape != made[0].shape:
-            raise ValueError(f"transform must give pictures of one size, got {made[0].shape}, {made[-1].shape}")
-        return as_picture(made[-1])
+        one, pixels = transformed(picture, transform)
+        made.append(one)
+        if one.shape != made[0].shape:
+            raise ValueError(f"transform must give pictures of one size, got {made[0].shape}, {one.shape}")
+        return pixels
 
     return load_folder(data, split, *pixels_of(model, 224), show)
 
@@ -80,20 +81,15 @@ def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
 
 
-def transformed(picture: Any, transform: Any) -> Tensor:
-    """What ``transform`` makes of a Pillow image: (c, h, w); ValueError if it is something else."""
+def transformed(picture: Any, transform: Any) -> tuple[Tensor, Tensor]:
+    """What ``transform`` makes of a Pillow image, (c, h, w), and the same as uint8, to be shown."""
     made = transform(picture.convert("RGB"))
     if not isinstance(made, Tensor) or made.dim() != 3:
         got = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ValueError(f"transform must make a tensor (c, h, w) of a Pillow image, got {got}. For Hugging Face: "
                          'lambda picture: processor(picture, return_tensors="pt")["pixel_values"][0]')  # fmt: skip
-    return made
-
-
-def as_picture(made: Tensor) -> Tensor:
-    """The result of a transform, (c, h, w), scaled to uint8 for display."""
     low, high = made.min(), made.max()
-    return ((made - low) / (high - low).clamp(min=1e-12) * 255).round().to(torch.uint8).cpu()
+    return made, ((made - low) / (high - low).clamp(min=1e-12) * 255).round().to(torch.uint8).cpu()
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:

@@ -309,14 +309,14 @@ def predict(
     opened, data = open_picture(picture), about.get("data", {})
     named = tuple(data.get("classes", ()))
     if transform is not None and named:
-        ready = facts.transformed(opened, transform)[None].to(**facts.place(model))
-        pixels = facts.as_picture(ready[0])[None]
+        ready, pixels = (made[None] for made in facts.transformed(opened, transform))
     else:
         form = facts.picture_form(model, about)
         like_mnist = named == DATA_SETS["mnist"].classes and form.keywords == {"image_size": 28, "channels": 1}
         pixels = (digit_to_tensor if like_mnist else form)(opened)[None]
-        ready = normalise(pixels, data["mean"], data["std"]).to(**facts.place(model))
-    probabilities = facts.try_once(model, ready, len(named))[0].float().softmax(dim=0).cpu()
+        ready = normalise(pixels, data["mean"], data["std"])
+    logits = facts.try_once(model, ready.to(**facts.place(model)), len(named))
+    probabilities = logits[0].float().softmax(dim=0).cpu()
     folder, target = out_dir("runs/predictions", out), Path(picture).stem
     (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
     print(f"{printable(str(picture))}: {result['prediction']}")
