@@ -104,7 +104,7 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result, name = function(*args, **(kwargs or {})), getattr(function, "__name__", "")
-        square = "softmax" in name and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
+        square = name.endswith("softmax") and result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
         if self.asking:  # what a layer does to answer
             return result
         if name == "scaled_dot_product_attention":
