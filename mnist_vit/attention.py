@@ -1,4 +1,4 @@
-"""Attention weights of a Vision Transformer, ours or any other, unmodified, and pictures of them.
+"""Attention weights of an unmodified Vision Transformer, ours or another library's, and maps of them.
 
 Four different things are called attention; here they keep their names:
 score: q kᵀ / √d;  weight: the softmax of the scores, rows sum to 1;  head output: A_h V_h, before the output
@@ -34,7 +34,7 @@ def record_attention(
 
     The model computes what it always computes. Layers such as nn.MultiheadAttention (torchvision, this course) are
     asked for their weights by hooks. Where a model calls F.scaled_dot_product_attention (timm, Hugging Face), the call
-    is seen, and the weights are computed beside it. In train mode, layers that are asked give their weights after
+    is intercepted, and the weights are computed too. In train mode, layers that are asked give their weights after
     attention dropout: rows do not sum to 1, and a warning says so.
 
     Args:
@@ -42,7 +42,7 @@ def record_attention(
         query: keep the row of this token only (0: what the class token looks at); None keeps all rows.
 
     Yields a list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each layer of self-attention
-    passed; without the last but one dimension for one ``query``. Pooling, where one token asks, is no such layer.
+    passed; without the last but one dimension for one ``query``. Pooling with a single query token is not recorded.
     ValueError: some attention of the model cannot be recorded; the list is never shorter than the model is deep.
     """
     to_ask, thread = attention_layers(model), threading.get_ident()
@@ -66,7 +66,7 @@ def record_attention(
 
 
 class _Recorder(TorchFunctionMode):
-    """Keeps weights where they arise: its hooks ask layers; as a mode, it sees every function of torch called."""
+    """Keeps weights: its hooks make layers return them; as a mode, it sees every call of a torch function."""
 
     def __init__(self, name: str, least: int, layers: Sequence[int] | None, query: int | None) -> None:
         if layers is not None and not (isinstance(layers, Sequence) and layers and min(layers) >= 0):
@@ -80,8 +80,8 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, *_: Any) -> None:  # the model has answered
         if len(self.shapes) < self.least:
-            raise ValueError(f"{self.name} was called, and {len(self.shapes)} attention layers could be recorded, not "
-                             f"{self.least} or more. {REMEDIES}")  # fmt: skip
+            raise ValueError(f"{self.name} was called, and only {len(self.shapes)} attention layers could be recorded; "
+                             f"expected at least {self.least}. {REMEDIES}")  # fmt: skip
         if self.layers is not None and max(self.layers) >= len(self.shapes):
             raise IndexError(f"layers must be 0 to {len(self.shapes) - 1}, got {max(self.layers)}")
 
@@ -93,7 +93,7 @@ class _Recorder(TorchFunctionMode):
     def take(self, module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
         weights = output[1] if isinstance(output, tuple) and len(output) == 2 else None
         if not isinstance(weights, Tensor) or weights.dim() != 4:
-            raise ValueError(f"{type(module).__name__} gave no weights of each head: asked with need_weights=True, its "
+            raise ValueError(f"{type(module).__name__} gave no weights per head: called with need_weights=True, its "
                              "forward must return (output, weights of shape (n, num_heads, s, s))")  # fmt: skip
         if module.training and getattr(module, "dropout", False):
             warnings.warn("recorded in train mode, after attention dropout: rows do not sum to 1. Call model.eval() "
@@ -136,8 +136,8 @@ class _Recorder(TorchFunctionMode):
             return None
         self.shapes.append(shape)
         if shape[-2] != s or len(shape) != 4 or shape[1:] != self.shapes[0][1:]:
-            raise ValueError(f"{self.name} has attention weights {shape}: all layers must have (n, num_heads, s, s) "
-                             f"alike. {REMEDIES}")  # fmt: skip
+            raise ValueError(f"{self.name} has attention weights {shape}: all layers must have the same shape, "
+                             f"(n, num_heads, s, s). {REMEDIES}")  # fmt: skip
         if self.query is not None and not -s <= self.query < s:
             raise IndexError(f"query must be 0 to {s - 1}, got {self.query}")
         if self.layers is not None and len(self.shapes) - 1 not in self.layers:
@@ -156,7 +156,7 @@ def attention_weights(
     """The attention weights of all layers and heads, in one forward pass, in eval mode; the modes are put back.
 
     Args:
-        images: (n, c, h, w), normalised as the model wants them; moved to its device and kind of number.
+        images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
         query, layers: keep this token's row, these layers only: see ``record_attention``. The rest takes no memory.
         batch_size: images per forward pass, so that many images fit in memory; None takes all at once.
 
@@ -185,8 +185,8 @@ def attention_weights(
 def to_maps(rows: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
     """Rows of weights, such as ``weights[..., 0, :]``, as little images: the patches in their places, nothing else.
 
-    ``grid``: rows and columns of patches (``tokens.patch_grid`` finds them), which come last; None: a square of them
-    after the class token. Shape: (..., seq_length) -> (..., n_h, n_w).
+    ``grid``: numbers of rows and columns of patches, see ``tokens.patch_grid``; patches come last. None: a
+    square grid after the class token. Shape: (..., seq_length) -> (..., n_h, n_w).
     """
     n_h, n_w = grid or patch_grid(rows.shape[-1])
     return rows[..., -n_h * n_w :].unflatten(-1, (n_h, n_w))
@@ -288,7 +288,7 @@ def _check_weights(weights: Tensor) -> None:
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:
-    """The layers that can be asked for their weights, in order: nn.MultiheadAttention, or like it from scratch."""
+    """The layers that can return their weights, in order: nn.MultiheadAttention, or layers with the same interface."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name) makes one")
     parts = list(model.modules())
@@ -305,7 +305,8 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
 REMEDIES = (
     "FastVisionTransformer: give the plain model. timm: set fused_attn = True in the attention layers. Hugging Face: "
     'load with attn_implementation="sdpa". A layer of your own: call F.scaled_dot_product_attention, or take '
-    "need_weights like nn.MultiheadAttention. Convolutions have none, windows (Swin) none over all the picture"
+    "need_weights like nn.MultiheadAttention. Convolutions have no attention weights, "
+    "and attention in windows (Swin) does not cover the whole picture"
 )
 _KWARGS = inspect.Parameter.VAR_KEYWORD
 _KEYS = {"in_proj_weight", "qkv", "key", "k_proj", "to_k", "to_qkv", "kv", "c_attn"}  # what makes keys in other layers

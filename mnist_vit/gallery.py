@@ -28,9 +28,9 @@ OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.
 def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in; at the end of the ``with`` block its content takes the place of what is in ``folder``.
 
-    Image folders are swapped as a whole, and a new page takes away those it does not show. Files that are not ours
-    stay. If the block fails, or the process dies in it, all is as before; if it dies while it swaps, the next one ends
-    that first. Threads and processes may share a folder: the last one is seen.
+    Image folders are replaced as a whole; with a new page, older ones that it does not show are removed. Files that
+    are not ours stay. If the block fails, or the process dies in it, nothing changes; if it dies during the swap, the
+    next call first completes that swap. Threads and processes may share a folder: the result of the last one stays.
     """
     folder = Path(folder)
     part = part_beside(folder / "any")
@@ -54,7 +54,7 @@ def replacing(folder: str | Path) -> Iterator[Path]:
 
 
 def _swap(part: Path, folder: Path) -> None:
-    """What is ready goes in, the page last, and what it replaces goes. Cut short anywhere, it can be done again."""
+    """Move the new files in, the page last, and remove what they replace. Can be repeated if interrupted."""
     names = [path.name for path in (part / "ready").glob("*")]
     if "index.html" in names:  # none has gone in yet
         for path in [path.parent for path in folder.glob("*/attention.json") if path.parent.name not in names]:
@@ -74,7 +74,7 @@ def _swap(part: Path, folder: Path) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """All files below are on the disk: one call where the system has it, since thousands of their own take minutes."""
+    """Flush all files below to disk, in one call if the system has it, since thousands of calls take minutes."""
     if hasattr(os, "sync"):
         return os.sync()
     for path in filter(Path.is_file, folder.rglob("*")):
@@ -90,7 +90,7 @@ def save_attention_images(
     model: nn.Module, images: Tensor, pictures: Tensor, names: list[str], folder: str | Path, classes: tuple[str, ...],
     labels: list[int] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Write one folder per image: the image, a map of what the model's head reads in each layer and head, the rollout.
+    """Write one folder per image: the image, a map for each layer and attention head, the rollout.
 
     ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
     and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The maps are the class
@@ -99,12 +99,12 @@ def save_attention_images(
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see them, both
     (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth, if it is known.
 
-    Returns the content of each ``attention.json``. ValueError: images, pictures, names and labels do not belong
-    together, or the model answers nan.
+    Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures, names and labels
+    differ, or outputs are NaN.
     """
     n = len(images), len(pictures), len(names), len(names if labels is None else labels)
     if len(set(n)) != 1:
-        raise ValueError("there must be as many images, pictures, names and labels, got {}, {}, {} and {}".format(*n))
+        raise ValueError("need the same number of images, pictures, names and labels, got {}, {}, {} and {}".format(*n))
     with torch.no_grad(), eval_mode(model):
         logits = answer(model, images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():

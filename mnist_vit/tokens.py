@@ -12,10 +12,10 @@ PATCHES = slice(1, None)  # patch (row, column) is token 1 + row * n_w + column
 
 
 def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
-    """Rows and columns of the patches among so many tokens: a square of them, after the class token.
+    """Rows and columns of the patch grid, given the number of tokens: a square grid after the class token.
 
-    With the picture's size in pixels, of any model: the smallest square patches that cut the picture into no more
-    patches than tokens. What is left, none or some, stands before them: class token, distillation token, registers.
+    With the picture's size in pixels, for any model: the grid of the smallest square patches of which there are
+    no more than tokens. The other tokens, if any, come before the patches: class token, distillation token, registers.
     """
     side = math.isqrt(max(tokens - 1, 0))
     sizes = [size for size in range(1, height + 1) if height % size == width % size == 0]

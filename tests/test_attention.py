@@ -234,10 +234,10 @@ def fewer_layers(how: str) -> nn.Module:
         ("compiled", "was compiled, and torch.compile leaves out the hooks that record. Give the model it was made"),
         ("compiled in place", "was compiled"),
         ("a part compiled", "was compiled"),
-        ("no weights", "Stingy gave no weights of each head: asked with need_weights=True"),
-        ("cannot be asked", "Deaf gave no weights of each head: asked with need_weights=True"),
-        ("not called", "was called, and 1 attention layers could be recorded, not 2 or more"),
-        ("fast", "was called, and 0 attention .* not 2 or more.* FastVisionTransformer: give the plain model"),
+        ("no weights", "Stingy gave no weights per head: called with need_weights=True"),
+        ("cannot be asked", "Deaf gave no weights per head: called with need_weights=True"),
+        ("not called", "was called, and only 1 attention layers could be recorded; expected at least 2"),
+        ("fast", "was called, and only 0 attention .* at least 2.* FastVisionTransformer: give the plain model"),
     ],
 )
 def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> None:
@@ -251,10 +251,10 @@ def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> Non
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (models.swin_t, r"makes weights by a softmax of its own, .* windows \(Swin\) none"),
+        (models.swin_t, r"makes weights by a softmax of its own, .* windows \(Swin\) does not"),
         (models.maxvit_t, "by a softmax of its own, which cannot be recorded"),
-        (models.resnet18, "and 0 attention layers could be recorded, not 1 or more.* Convolutions have none"),
-        (models.convnext_tiny, "and 0 attention layers could be recorded"),
+        (models.resnet18, "and only 0 attention layers could be recorded; expected at least 1.* Convolutions have no"),
+        (models.convnext_tiny, "and only 0 attention layers could be recorded"),
         (lambda: Plain(224, 16, 2, 2, 8, 16), "Plain makes weights by a softmax of its own"),
         (
             lambda: plain(attend=several)(224, 16, 1, 2, 8, 16),

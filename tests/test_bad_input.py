@@ -123,7 +123,7 @@ TABLE: dict[str, list[Case]] = {
         (lambda: mnist_vit.attention_weights(vit(), IMAGES / 0), ValueError, "images hold nan or infinite numbers"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, query=17), IndexError, "query must be 0 to 16, got 17"),
         (lambda: mnist_vit.attention_weights(vit(), IMAGES, batch_size=0), ValueError, "batch_size must be a whole number"),
-        (lambda: mnist_vit.attention_weights(nn.Flatten(), IMAGES), ValueError, "Flatten was called, and 0 attention layers"),
+        (lambda: mnist_vit.attention_weights(nn.Flatten(), IMAGES), ValueError, "Flatten was called, and only 0 attention layers"),
         (lambda: mnist_vit.attention_weights("vit_mnist", IMAGES), TypeError, "model must be a model (nn.Module), got str"),
         (lambda: mnist_vit.attention_weights(fast.speed_up(vit()), IMAGES), ValueError, "give the plain model"),
         (lambda: mnist_vit.attention_weights(vit(), torch.zeros(1, 1, 32, 32)), AssertionError, "must be 28 pixels high"),
@@ -145,7 +145,7 @@ TABLE: dict[str, list[Case]] = {
         (lambda: attention.head_contributions(vit(), IMAGES, 2), IndexError, "layer must be 0 to 1, got 2"),
     ],
     "save_attention_images": [
-        (lambda: save(names=["a"]), ValueError, "as many images, pictures, names and labels, got 2, 2, 1 and 1"),
+        (lambda: save(names=["a"]), ValueError, "the same number of images, pictures, names and labels, got 2, 2, 1 and 1"),
         (lambda: save(labels=[1]), ValueError, "got 2, 2, 2 and 1"),
         (lambda: save(images=IMAGES.byte()), ValueError, "images must be floats (n, c, h, w)"),
     ],
@@ -245,7 +245,7 @@ TABLE: dict[str, list[Case]] = {
     ],
     "visualize_attention": [
         (lambda: recipes.visualize_attention(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),
-        (lambda: recipes.visualize_attention(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "and 0 attention layers"),
+        (lambda: recipes.visualize_attention(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()), ValueError, "and only 0 attention layers"),
     ],
     "explore": [
         (lambda: recipes.explore(vit(), toy(), per_class=0), ValueError, "per_class must be a whole number"),

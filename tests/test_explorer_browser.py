@@ -87,7 +87,7 @@ def test_everything_that_can_be_changed_gives_pytorchs_logits(opened: Callable[.
     with torch.no_grad():  # a head, a layer
         logits = after(tab, lambda: tab.get_by_label("head 1").first.uncheck())
         assert near(logits, zero_heads(load_model("vit_mnist_p7"), [(0, 1)])(first)[0])
-        assert "Untouched" in tab.locator("#verdict").inner_text()
+        assert "Without the changes" in tab.locator("#verdict").inner_text()
         after(tab, lambda: tab.locator("#undo").click())
         assert tab.get_by_label("head 1").first.is_checked()
         logits = after(tab, lambda: tab.get_by_label("layer 1", exact=True).uncheck())

@@ -1,6 +1,6 @@
-"""The live page: one HTML file with the model in it, or with stored weights of a model too large for a browser.
+"""The live page: one HTML file with the model in it, or with stored attention weights if a browser cannot run it.
 
-Python only fills ``page.html``; ``model.js`` is the model once more, the other files are what can be done with it.
+Python only fills ``page.html``; ``model.js`` is the model in JavaScript, the other scripts are the user interface.
 """
 
 import base64
@@ -33,8 +33,8 @@ HERE = Path(__file__).parent
 VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
 KINDS = (".js", ".css", ".html")
 SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
-STORED = ("; not run here (too large, of another class than this course's and torchvision's, or a transform of your "
-          "own): its attention weights are stored, to within 0.002")  # fmt: skip
+STORED = ("; the model cannot run here (it is too large, not of this course's or torchvision's class, or has a "
+          "transform of your own): its attention weights are stored, with an error of at most 0.002")  # fmt: skip
 REGIONS = "; {} × {} patches are too many to store: each square is one of {} × {} regions, with its patches' weights"
 MOST = 500, 20  # images in a live page, and in one of stored weights
 POLICY = ("default-src 'none'; script-src {} {}; style-src {}; img-src data: blob:; worker-src blob:; base-uri 'none'; "
@@ -42,12 +42,12 @@ POLICY = ("default-src 'none'; script-src {} {}; style-src {}; img-src data: blo
 
 
 class Page(type(Path())):  # type: ignore[misc]
-    """The path of a page, which a notebook shows; where scripts are stripped, a sentence and a picture instead."""
+    """The path of a page. A notebook shows the page, or a sentence and a picture where scripts are removed."""
 
     instead = ""
 
     def _repr_html_(self) -> str:
-        both = f"<p>{html.escape(self.name)}, which runs in a trusted notebook, or in a browser:</p>{self.instead}"
+        both = f"<p>{html.escape(self.name)} runs in a trusted notebook or in a browser. A picture:</p>{self.instead}"
         frame = ('<iframe class="mnist-vit-page" sandbox="allow-scripts" style="grid-area:1/1;width:100%;height:860px;'
                  f'border:0" srcdoc="{html.escape(self.read_text(encoding="utf-8"))}"></iframe>')  # fmt: skip
         return f'<div class="mnist-vit-page" style="display:grid"><div style="grid-area:1/1">{both}</div>{frame}</div>'
@@ -78,7 +78,7 @@ def evenly(n: int, most: int = MOST[0]) -> list[int]:
 def of_regions(weights: Tensor, grid: tuple[int, int], most: int = 5_600_000) -> tuple[Tensor, tuple[int, int]]:
     """Weights among regions of a coarser grid, where more than ``most`` would be stored; and that grid.
 
-    A region's row is the mean of its patches' rows; what it is given is the sum of what they are given.
+    A region's row is the mean of its patches' rows; the weight on a region is the sum of the weights on its patches.
     Shape: (num_layers, num_heads, s, s) -> (num_layers, num_heads, t, t); tokens before the patches stay.
     """
     prefix, regions, longer = weights.shape[-1] - math.prod(grid), grid, max(grid)
@@ -96,9 +96,10 @@ def of_regions(weights: Tensor, grid: tuple[int, int], most: int = 5_600_000) ->
 
 
 def pack(weights: Tensor, most: int = 5_000_000) -> tuple[str, int]:
-    """Attention weights to within 0.002, deflated, in base64, in ``most`` bytes if that can be; and in how many levels.
+    """Attention weights to within 0.002, deflated, in base64, in ``most`` bytes if possible; and the number of levels.
 
-    A byte is a weight's root, since most weights are small; for large ones a second byte follows after all first ones.
+    A byte stores the square root of a weight, since most weights are small. Large weights have a second byte; the
+    second bytes follow after all first bytes.
     """
     for levels in (255, 180, 128, 90, 64):
         roots = weights.flatten().float().clamp(0, 1).sqrt() * levels
@@ -150,7 +151,7 @@ def write_page(
     matrix = None
     if found is not None and len(found.classes) <= 25:
         told = (f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified. Rows: truth, columns: "
-                "prediction. A number shows its examples, as far as they are in this page")  # fmt: skip
+                "prediction. Click a number for its examples, as far as they are in this page")  # fmt: skip
         matrix = {"counts": found.matrix.tolist(), "text": told}
     data |= about | {
         "image": pictures.shape[1:], "grid": grid, "prefix": prefix, "layers": len(one), "heads": len(one[0]),

@@ -12,7 +12,7 @@ function render() {
 function renderAnswer() {
   const is = chances(now.logits), was = chances(untouched), [best] = ranking(is), [before] = ranking(was);
   const touched = isTouched(), {label} = state;
-  const told = touched ? `Untouched: ${page.classes[before]}, ${percent(was[before])}` : state.name;
+  const told = touched ? `Without the changes: ${page.classes[before]}, ${percent(was[before])}` : state.name;
   const truth = label === null ? "" : `, truth ${page.classes[label]}`;
   $("verdict").replaceChildren(make("strong", {textContent: page.classes[best]}), ` ${percent(is[best])}${truth}`,
     make("span", {className: "small", textContent: told}));
@@ -44,7 +44,7 @@ function renderMaps() {
     layer.forEach((map, j) => {
       paintMap(map.canvas, map.values, perMap ? map.extent : both);
       map.box.classList.toggle("off", isOff || state.off.has(`${i}.${j}`));
-      map.text = isOff ? "off" : `most ${map.extent.high.toFixed(3)} at ${spot(map.extent.at)}`;
+      map.text = isOff ? "off" : `maximum ${map.extent.high.toFixed(3)} at ${spot(map.extent.at)}`;
       const others = isOff ? [] : page.prefix.map((name, token) => `${name} ${map.row[token].toFixed(3)}`);
       const lines = [map.text, ...others, ...(perMap && !isOff ? [`scale ${told(map.extent)}`] : [])];
       map.caption.replaceChildren(...cells(lines, "span"));
@@ -60,7 +60,7 @@ function renderAttention() {
   for (const one of some) rowOf(one, READ).forEach((value, i) => { mean[i] += value / some.length; });
   const draw = (id, values, told, found = extent(values)) => {
     paintMap($(id), values, found);
-    $(`${id}-text`).textContent = `${told}. Most at ${spot(found.at)}.`;
+    $(`${id}-text`).textContent = `${told}. Maximum at ${spot(found.at)}.`;
   };
   draw("last", inPlace(mean), `Attention in layer ${last}, mean of the heads`);
   draw("rolled", inPlace(rollout(READ)), "Rollout: attention through all layers");
@@ -68,8 +68,8 @@ function renderAttention() {
 
 function renderWhy() {
   const [one, other] = pair().map(i => page.classes[i]);
-  $("compared").textContent = `Logit of ${one} less logit of ${other}: ${signed(score(now.logits))}`
-    + (isTouched() ? `; untouched: ${signed(score(untouched))}.` : ".");
+  $("compared").textContent = `Logit of ${one} minus logit of ${other}: ${signed(score(now.logits))}`
+    + (isTouched() ? `; without the changes: ${signed(score(untouched))}.` : ".");
   $("after").replaceChildren(...now.after.map((logits, layer) => {
     const [best] = ranking(logits), is = percent(chances(logits)[best]);
     return line(`layer ${layer}`, ...cells([page.classes[best], is, signed(score(logits))]));
@@ -84,8 +84,8 @@ function renderEffects() {
   const values = Float32Array.from({length: patches}, (_, patch) => known(patch)), {low, high, at} = extent(values);
   const [one, other] = pair().map(i => page.classes[i]), busy = task.answers.length < task.jobs.length;
   paintSigned($("effect"), values, Math.max(high, -low));
-  const end = busy ? `${task.answers.length} of ${task.jobs.length} done` : `most ${signed(high)} at ${spot(at)}`;
-  $("effect-text").textContent = `Each patch left out: orange ones speak for ${one}, blue ones for ${other}; ${end}.`;
+  const end = busy ? `${task.answers.length} of ${task.jobs.length} done` : `maximum ${signed(high)} at ${spot(at)}`;
+  $("effect-text").textContent = `Effect of leaving out each patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
   const cell = key => {
     const value = change[key], told = state.off.has(key) ? "off" : value === undefined ? "…" : signed(value);
     const td = make("td", {textContent: told});
