@@ -43,7 +43,7 @@ def record_attention(
 
     Yields a list that grows by one tensor, (n, num_heads, seq_length, seq_length), for each layer of self-attention
     passed; without the last but one dimension for one ``query``. Pooling with a single query token is not recorded.
-    ValueError: some attention of the model cannot be recorded; the list is never shorter than the model is deep.
+    ValueError: a layer of self-attention was found that cannot be recorded (what cannot be found: docs/recording.md).
     """
     to_ask, thread = attention_layers(model), threading.get_ident()
     recorder = _Recorder(type(model).__name__, len(to_ask), layers, query)
@@ -252,8 +252,8 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
     """What each head adds to the output of an attention layer, exactly, in eval mode; and the layer's bias.
 
     The output projection is linear, so it can be applied to each head alone: A_h V_h times the columns of the
-    projection that belong to head h. (n, num_heads, seq_length, hidden_dim), summed over heads, plus the bias,
-    (hidden_dim,), is the layer's output.
+    projection that belong to head h. Returns (n, num_heads, seq_length, hidden_dim) and the bias,
+    (hidden_dim,). The first, summed over the heads, plus the bias is the layer's output.
     """
     layers = attention_layers(model)
     if not 0 <= layer < len(layers):

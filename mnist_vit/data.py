@@ -110,7 +110,7 @@ class Loader:
         dtype: torch.dtype = torch.float32,
     ) -> None:  # fmt: skip
         if not isinstance(batch_size, int) or batch_size < 1 or batch_size % world_size != 0:
-            raise ValueError(f"batch_size must be a positive multiple of the {world_size} processes, got {batch_size}")
+            raise ValueError(f"batch_size must be a positive multiple of {world_size} (processes), got {batch_size}")
         if len(data) == 0:
             raise DataError(f"{data.name}: no images")
         self.data = replace(data, images=data.images.to(device), labels=data.labels.to(device))

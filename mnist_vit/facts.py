@@ -74,8 +74,9 @@ def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
     """The function that prepares a Pillow image for the model; ValueError if it is not known."""
     data = about.get("data", {})
     if not data.get("mean") or not data.get("classes"):
-        raise ValueError(f"preprocessing and classes of {about['name']} are unknown: give its weights file, or in "
-                         "Python torchvision's ViT_B_16_Weights.IMAGENET1K_V1, or transform and classes")  # fmt: skip
+        raise ValueError(f"preprocessing and classes of {about['name']} are unknown: give its weights file; or in "
+                         "Python torchvision's enum, such as ViT_B_16_Weights.IMAGENET1K_V1; or transform "
+                         "and classes")  # fmt: skip
     more = {key: data[key] for key in ("resize", "interpolation") if key in data}
     size = data.get("size", getattr(model, "image_size", 32))
     return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
@@ -125,7 +126,7 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
         raise ValueError(f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns {got}. "
-                         f"Give one with a class head for these {classes} classes, or name its own")  # fmt: skip
+                         "Give one with such a class head, or the names of its own classes")  # fmt: skip
     return logits
 
 

@@ -1,7 +1,7 @@
 """A faster forward pass with the same logits and gradients.
 
 1. One matrix product computes queries, keys and values, used by ``F.scaled_dot_product_attention`` without a copy.
-2. The class head uses one token of the last block, so that block computes only that token (``_attend_once``).
+2. The class head uses only the class token: the last block computes no other token (``_attend_once``).
 3. In training, ``keep_patches`` skips most blank patches. A bias on the scores makes each kept blank patch count
    as often as the number of blank patches it stands for. Evaluation uses all patches.
 """

@@ -241,7 +241,7 @@ class VisionTransformer(nn.Module):
 
     Args:
         image_size, patch_size: height and width in pixels; patch_size must divide image_size.
-        num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: see ``EncoderBlock``.
+        num_layers: encoder blocks; num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: of each one.
         num_classes, in_channels: how many logits, and how many colour channels.
         representation_size: width of a tanh layer before the last linear layer; None leaves it out.
         print_shapes: whether forward prints the shape after each of its stages.

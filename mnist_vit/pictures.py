@@ -177,7 +177,7 @@ def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     if loose := len(_files(source)):
         notes.append(f"{loose} files outside the folders of the classes")
     if len(classes) < 2:
-        raise DataError(f"{source} has images in {len(classes)} subfolders. It needs one per class, at least two")
+        raise DataError(f"{source}: subfolders with images: {len(classes)}. It needs one per class, at least two")
     return tuple(classes)
 
 

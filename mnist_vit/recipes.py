@@ -63,7 +63,8 @@ def train(
         batch_size: images in a batch, over all processes together.
         learning_rate: the largest learning rate, reached after the warm-up.
         weight_decay: weight decay of all weight matrices.
-        average: decay of the exponential moving average (EMA) of the weights, per step.
+        average: decay of the exponential moving average (EMA) of the weights, per step; at most 1 - 20 / steps, so that
+            the average of a short run does not hold its start.
         optimizer: adamw for all parameters; or muon for the matrices of the encoder, with adamw for the rest.
         label_smoothing: share of each label that is spread over all classes.
         degrees: augmentation: rotate by up to this angle, in degrees.
@@ -143,6 +144,7 @@ def train(
         model.about = about  # now, so that it is told also if training is stopped half way
 
     how: dict[str, Any] = {key: settings[key] for key in inspect.signature(fit).parameters if key in settings}
+    how["average"] = min(average, max(0.0, 1 - 20 / (epochs * len(train_loader))))
     config = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256(), **settings}
     history = fit(fast, train_loader, validation_loader, before_epoch=before_epoch, run_dir=folder, resume=resume,
                   config=config, **how)  # fmt: skip
@@ -233,7 +235,8 @@ def explore(
     In it every patch can be the query; heads, layers and patches can be removed, and the prediction changes.
 
     Args, beside those of ``visualize_attention``:
-        per_class: images of each class: the first ones, and as many unsure ones; and up to 400 misclassified ones.
+        per_class: images of each class: the first ones, as many (at least 8) of which the model is
+            least sure, and up to 400 misclassified ones.
         out: the file to write; default: runs/explore.html.
     """
     return _show(**locals(), folders=False)

@@ -14,8 +14,8 @@ PATCHES = slice(1, None)  # patch (row, column) is token 1 + row * n_w + column
 def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
     """Rows and columns of the patch grid, given the number of tokens: a square grid after the class token.
 
-    With the picture's size in pixels, for any model: the grid of the smallest square patches of which there are
-    no more than tokens. The other tokens, if any, come before the patches: class token, distillation token, registers.
+    With the picture's size in pixels, for any model: the patches are the smallest squares of which there are at most
+    ``tokens``. The other tokens, if any, come before the patches: class token, distillation token, registers.
     """
     side = math.isqrt(max(tokens - 1, 0))
     sizes = [size for size in range(1, height + 1) if height % size == width % size == 0]
@@ -27,7 +27,7 @@ def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
 
 
 def pools_patches(model: nn.Module, prefix: int) -> bool:
-    """Whether the class head reads the mean of the patches, not the class token: no token precedes them, or by name."""
+    """Whether the class head uses the mean of the patches: nothing precedes them, or ``(global_)pool`` says so."""
     return prefix == 0 or getattr(model, "pool", getattr(model, "global_pool", "")) in ("mean", "avg")
 
 

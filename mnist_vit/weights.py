@@ -201,7 +201,9 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         with open(path, "rb") as file:
             content = file.read(room + 1)
     except OSError as error:
-        raise WeightsError(f"{path} cannot be read ({error.strerror or error}). {remedy} or its permissions") from error
+        raise WeightsError(
+            f"{path} cannot be read ({error.strerror or error}). {remedy} or change its permissions"
+        ) from error
     if (size := _unpacked_size(content)) > (2 * len(content) if needed is None else room):
         fits = f"{len(content):,} bytes on disk" if needed is None else f"a model of {needed:,} bytes"
         raise WeightsError(f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}")

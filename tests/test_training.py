@@ -90,6 +90,15 @@ def test_double_is_trained_as_it_is_and_half_is_refused() -> None:
             toy_fit(model)
 
 
+def test_the_average_of_a_short_run_does_not_hold_its_start(tmp_path: Path) -> None:
+    few = load_embedded("train").select(torch.arange(0, 4000, 20), "200 digits")
+    losses = {}
+    for average in (0.0, 0.999):
+        options = {"epochs": 4, "batch_size": 8, "average": average, "run_dir": tmp_path / str(average)}
+        losses[average] = mnist_vit.train("vit_mnist_p7", few, **options)[-1]["validation_loss"]
+    assert losses[0.999] == pytest.approx(losses[0.0], rel=0.1)
+
+
 def test_the_average_is_torchs() -> None:
     """Parameters and buffers move as those of torch's AveragedModel, to the last bit."""
     torch.manual_seed(0)

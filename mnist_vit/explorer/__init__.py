@@ -71,7 +71,7 @@ def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
 
 
 def evenly(n: int, most: int = MOST[0]) -> list[int]:
-    """At most so many of n indices, as far apart as can be."""
+    """At most ``most`` of n indices, evenly spaced."""
     return [i * n // min(n, most) for i in range(min(n, most))]
 
 
@@ -116,7 +116,9 @@ def write_page(
     path: str | Path, model: nn.Module, images: Tensor, pictures: Tensor, names: list[str], labels: list[int] | None,
     found: Evaluation | None = None, **about: Any,
 ) -> Page:  # fmt: skip
-    """Write the page that shows these images, (n, c, h, w), normalised, and as uint8 ``pictures``; not all if too many.
+    """Write the page of some images, evenly spaced if there are more than ``MOST``.
+
+    ``images`` are normalised, ``pictures`` uint8, both (n, c, h, w).
 
     ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known), ``digits``: of MNIST's form.
     """
