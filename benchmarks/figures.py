@@ -32,7 +32,8 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
     if "test" in metrics:
         low, high = metrics["test"]["interval"]
         share = f"{metrics['test']['accuracy']:.{digits + 1}%} ({low:.{digits + 1}%} to {high:.{digits + 1}%})"
-        said = f"**{share}** of the {metrics['test']['total']:,} test images; {said}"
+        some = "the 10,000" if metrics["test"]["total"] == 10_000 else f"{metrics['test']['total']:,} of the 10,000"
+        said = f"**{share}** of {some} test images; {said}"
     source = about["data"]["source"].rpartition("/")[0]
     yield what, said, f"`mnist-vit evaluate {name}{'' if digits else f' --data {source}'}`"
     yield "– its training", f"{about['seconds'] / 60:.0f} minutes", f"`{about['command']}`"
@@ -94,7 +95,7 @@ def door() -> Iterator[tuple[str, str, str]]:
     yield "sizes", f"{said}, `.venv` {full}; with the CPU build {cpu} (computed)", f"`{install['command']}`"
     said = f"demo after {install['seconds_to_demo']} s, a first trained model after {install['seconds_to_model']} s"
     yield (
-        f"from a fresh clone, nothing cached, at a load of {install['machine']['load']:.0f}",
+        f"from a fresh clone, nothing cached, load average of the machine {install['machine']['load']:.0f}",
         said,
         f"`{install['command']}`",
     )

@@ -1,6 +1,7 @@
 """``DATA_SETS``: classes, normalisation, splits and file format of each data set.
 
-Files that differ from the official ones can be used; the description of the images then says so.
+Files of MNIST, Fashion-MNIST and a cifar10.zip that differ from the official ones can be used; the description of the
+images then says so.
 """
 
 import hashlib

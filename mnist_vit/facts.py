@@ -94,7 +94,8 @@ def transformed(picture: Any, transform: Any) -> tuple[Tensor, Tensor]:
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:
-    """The default split: all images that the model was not trained on, as far as known."""
+    """The default split: "all" if there is one and the model was not trained on any of it, as far as known; else
+    "validation"."""
     trained_on = about.get("trained_on")
     if not isinstance(data, str | Path):
         return "all"
@@ -126,7 +127,7 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
         raise ValueError(f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns {got}. "
-                         "Give one with such a class head, or the names of its own classes")  # fmt: skip
+                         "Give a model with such a class head, or the names of this model's classes")  # fmt: skip
     return logits
 
 

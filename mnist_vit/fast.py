@@ -3,7 +3,7 @@
 1. One matrix product computes queries, keys and values, used by ``F.scaled_dot_product_attention`` without a copy.
 2. The class head uses only the class token: the last block computes no other token (``_attend_once``).
 3. In training, ``keep_patches`` skips most blank patches. A bias on the scores makes each kept blank patch count
-   as often as the number of blank patches it stands for. Evaluation uses all patches.
+   as much as all the blank patches that it stands for. Evaluation uses all patches.
 """
 
 import math
@@ -113,8 +113,8 @@ def _attend_once(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor
     """Self-attention with the class token as the only query: (n, s, width) -> (n, 1, width).
 
     A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k; softmax cancels the last term, equal for all tokens. The
-    output of a head is the sum of a (W_v x + b_v) over the tokens: W_v (sum of a x) + (sum of a) b_v, where the weights
-    a sum to 1, except with dropout.
+    output of a head is, with weights a_j, the sum of a_j (W_v x_j + b_v) over the tokens j: W_v (sum of a_j x_j) +
+    (sum of a_j) b_v. The a_j sum to 1, except with dropout.
     """
     width, heads = x.shape[2], attention.num_heads
     w_q, w_k, w_v = attention.in_proj_weight.view(3, heads, width // heads, width)

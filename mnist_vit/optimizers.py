@@ -41,7 +41,7 @@ def make_optimizer(
         if not any(parameter is other for other in without):
             (free if plain else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
-    on_gpu = next(model.parameters()).is_cuda  # one kernel launch for all parameters
+    on_gpu = next(model.parameters()).is_cuda  # one kernel launch for each group
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.99), fused=True if on_gpu else None)
 
 

@@ -1,6 +1,7 @@
 """Images from files: a folder as one tensor, or one image prepared for a model.
 
-Files that cannot be used are skipped and named in a warning. No other program is started.
+Files that cannot be used are skipped and named in a warning. No external program, such as
+Ghostscript, is started to read one.
 """
 
 import warnings

@@ -64,7 +64,7 @@ def train(
         learning_rate: the largest learning rate, reached after the warm-up.
         weight_decay: weight decay of all weight matrices.
         average: decay of the exponential moving average (EMA) of the weights, per step; at most 1 - 20 / steps, so that
-            the average of a short run does not hold its start.
+            the average of a short run no longer contains the start values.
         optimizer: adamw for all parameters; or muon for the matrices of the encoder, with adamw for the rest.
         label_smoothing: share of each label that is spread over all classes.
         degrees: augmentation: rotate by up to this angle, in degrees.
@@ -211,7 +211,7 @@ def visualize_attention(
 ) -> Page:  # fmt: skip
     """Write the attention maps of some images of each class, and a page to browse them.
 
-    Args, beside those of ``evaluate``:
+    Args, besides those of ``evaluate``:
         model: name of shipped weights, a .pth file, or a my_vit.py; in Python also another Vision Transformer.
         data: a data set, or a folder of images, with or without a subfolder per class.
         transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder and a model whose
@@ -234,9 +234,9 @@ def explore(
 
     In it every patch can be the query; heads, layers and patches can be removed, and the prediction changes.
 
-    Args, beside those of ``visualize_attention``:
-        per_class: images of each class: the first ones, as many (at least 8) of which the model is
-            least sure, and up to 400 misclassified ones.
+    Args, besides those of ``visualize_attention``:
+        per_class: images of each class: the first ones, and as many (at least 8) that the model is least
+            sure of; up to 400 misclassified ones are added.
         out: the file to write; default: runs/explore.html.
     """
     return _show(**locals(), folders=False)
@@ -302,7 +302,7 @@ def predict(
 
     A drawn digit is first converted to MNIST's form: white on black, 20 pixels large, centred in 28 by 28.
 
-    Args, beside those of ``visualize_attention``:
+    Args, besides those of ``visualize_attention``:
         picture: an image file.
         out: the folder for the maps; default: runs/predictions/.
 

@@ -14,8 +14,9 @@ PATCHES = slice(1, None)  # patch (row, column) is token 1 + row * n_w + column
 def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
     """Rows and columns of the patch grid, given the number of tokens: a square grid after the class token.
 
-    With the picture's size in pixels, for any model: the patches are the smallest squares of which there are at most
-    ``tokens``. The other tokens, if any, come before the patches: class token, distillation token, registers.
+    Given the picture's size in pixels, it works for any model: patches are the smallest squares that cut the picture
+    into at most ``tokens`` patches. The other tokens, if any, come first: class token, distillation
+    token, registers.
     """
     side = math.isqrt(max(tokens - 1, 0))
     sizes = [size for size in range(1, height + 1) if height % size == width % size == 0]

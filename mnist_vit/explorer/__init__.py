@@ -35,7 +35,8 @@ KINDS = (".js", ".css", ".html")
 SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
 STORED = ("; the model cannot run here (it is too large, not of this course's or torchvision's class, or has a "
           "transform of your own): its attention weights are stored, with an error of at most 0.002")  # fmt: skip
-REGIONS = "; {} × {} patches are too many to store: each square is one of {} × {} regions, with its patches' weights"
+REGIONS = ("; {} × {} patches are too many to store: each square is one of {} × {} regions, with the sum of its "
+           "patches' weights")  # fmt: skip
 MOST = 500, 20  # images in a live page, and in one of stored weights
 POLICY = ("default-src 'none'; script-src {} {}; style-src {}; img-src data: blob:; worker-src blob:; base-uri 'none'; "
           "form-action 'none'")  # fmt: skip
@@ -120,7 +121,8 @@ def write_page(
 
     ``images`` are normalised, ``pictures`` uint8, both (n, c, h, w).
 
-    ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known), ``digits``: of MNIST's form.
+    ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known),
+    ``digits`` (whether the pictures have MNIST's form).
     """
     twin = live_twin(model, images[:4]) if about["mean"] else None
     some = evenly(len(images), MOST[twin is None])
