@@ -135,7 +135,8 @@ def _add_option(command: Any, key: str, annotation: str, default: Any, text: str
     """One keyword of a function as an option; those without a default, and the model, as arguments."""
     text += f" (default {default})" if type(default) in (int, float, str) else ""
     kind = {"int": int, "float": float}.get(annotation.partition(" ")[0], str)
-    metavar = None if choices else {int: "N", float: "X"}.get(kind, "FOLDER" if key in FOLDERS else key.upper())
+    path = "FILE" if text.startswith("the file") else "FOLDER"
+    metavar = None if choices else {int: "N", float: "X"}.get(kind, path if key in FOLDERS else key.upper())
     if annotation == "bool":
         command.add_argument(_dashed(key), action="store_true", help=text)
     elif default is ...:

@@ -157,7 +157,7 @@ def attention_weights(
 
     Args:
         images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
-        query, layers: keep this token's row, these layers only: see ``record_attention``. The rest takes no memory.
+        query, layers: keep this token's row, these layers only: see ``record_attention``. The rest is not kept.
         batch_size: images per forward pass, so that many images fit in memory; None takes all at once.
 
     Returns (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension for one ``query``.

@@ -199,7 +199,8 @@ def load_folder(
     ``split`` is "all", "train", "validation" or "test". Without a folder for it, validation is every tenth image of a
     class, and train the others. The central square of an image is resized to ``image_size``; ``channels`` is 1 for grey
     or 3 for colour; or ``prepare`` converts a Pillow image to uint8 (channels, image_size, image_size). A warning names
-    files that cannot be read. Without subfolders, all images are one class. Raises DataError if nothing can be loaded.
+    files that cannot be read. Without subfolders, and with the split "all", all images are one class. Raises DataError
+    if nothing can be loaded.
     """
     check_sizes(image_size=image_size)
     if channels not in (1, 3):

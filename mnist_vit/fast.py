@@ -20,7 +20,8 @@ class FastVisionTransformer(nn.Module):
     """Wraps a ``VisionTransformer`` and shares its parameters and state_dict: (n, c, h, w) -> (n, num_classes).
 
     Logits and gradients equal the model's within 1e-5 x max(1, largest logit), except in training with
-    ``keep_patches``. This is the number of patches used of each image, those with ink first; None uses all.
+    dropout, which draws other numbers, or with ``keep_patches``: the number of patches used of each image, those with
+    ink first; None uses all.
     """
 
     def __init__(self, model: nn.Module, keep_patches: int | None = None) -> None:

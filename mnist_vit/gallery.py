@@ -28,9 +28,9 @@ OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.
 def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in; at the end of the ``with`` block its content takes the place of what is in ``folder``.
 
-    Image folders are replaced as a whole; older ones that a new page does not show are removed. Files that
-    are not ours stay. If the block fails, or the process dies in it, nothing changes; if it dies during the swap, the
-    next call first completes that swap. Threads and processes may share a folder: the result of the last one stays.
+    Image folders are replaced as a whole; with a new page, older ones that are not among the new ones are removed.
+    Files that are not ours stay. If the block fails, or the process dies in it, nothing changes; if it dies during the
+    swap, the next call first completes that swap. Threads and processes may share a folder: the last result stays.
     """
     folder = Path(folder)
     part = part_beside(folder / "any")

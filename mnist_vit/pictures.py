@@ -40,7 +40,7 @@ def read_folder(
     if not paths and held_out is not None:
         raise DataError(
             f"{source} has too few images for the split {split} (every tenth image of a class "
-            "is for validation): use the split all"
+            "is for validation): give at least 10 of a class, or use the split all"
         )
     images = torch.empty(0)
     labels = torch.empty(len(paths), dtype=torch.long)

@@ -1,6 +1,9 @@
-"""What the tests share: real data where it is at hand, a torchvision model beside ours, a place to write."""
+"""What the tests share: real data where it is at hand, a torchvision model beside ours, a place to write, a browser."""
 
 import os
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,45 @@ def real_cifar10() -> Path:
     if not any((data_dir() / name).exists() for name in ("cifar10.zip", "cifar-10-batches-py")):
         pytest.skip(f"CIFAR-10 is not in {data_dir()} (set MNIST_VIT_DATA)")
     return data_dir()
+
+
+HERE = re.compile(r"(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|file:|data:|blob:|about:")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; skips, with the reason, where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason='playwright is not installed: pip install -e ".[browser]"')
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    program = os.environ.get("MNIST_VIT_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    with api.sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except api.Error as error:
+            pytest.skip(f"no Chromium: apt install chromium, or playwright install chromium ({str(error)[:80]})")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A tab from which no request leaves the machine: such requests are blocked, and listed in ``page.outside``."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    outside: list[str] = []
+
+    def guard(route: Any) -> None:
+        if HERE.match(route.request.url):
+            route.continue_()
+        else:
+            outside.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", guard)
+    context.set_default_timeout(120_000)  # milliseconds; a busy machine is slow
+    page = context.new_page()
+    page.outside = outside
+    yield page
+    context.close()
 
 
 LEFT_OUT: dict[str, int] = {}  # how many tests of each round were not chosen

@@ -160,8 +160,8 @@ TABLE: dict[str, list[Case]] = {
         (lambda: toy(mean=(0.5, 0.5, 0.5)), ValueError, "must have 1 values"),
     ],
     "Loader": [
-        (lambda: Loader(toy(), 0), ValueError, "batch_size must be a positive multiple of the 1 processes, got 0"),
-        (lambda: Loader(toy(), 2.5), ValueError, "batch_size must be a positive multiple of the 1 processes, got 2.5"),
+        (lambda: Loader(toy(), 0), ValueError, "batch_size must be a positive multiple of 1 (processes), got 0"),
+        (lambda: Loader(toy(), 2.5), ValueError, "batch_size must be a positive multiple of 1 (processes), got 2.5"),
         (lambda: Loader(toy(0), 2), DataError, "toy: no images"),
     ],
     "ImageData.normalise": [

@@ -12,7 +12,7 @@ import torch
 import torchvision
 from helpers import randomise
 from PIL import Image
-from test_browser import chromium, page, shot  # noqa: F401
+from test_browser import shot
 from test_explorer_model import near, random_model, without, zero_heads
 
 from mnist_vit import VisionTransformer, load_model
@@ -39,7 +39,7 @@ def digits_page(path: Path, name: str = "vit_mnist_p7", count: int = 20, matrix:
 
 
 @pytest.fixture
-def opened(page: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
+def opened(page: Any, tmp_path: Path) -> Callable[..., Any]:
     """Opens a page from the disk; what goes wrong in it fails the test, and so does any request that leaves it."""
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -120,7 +120,7 @@ def test_everything_that_can_be_changed_gives_pytorchs_logits(opened: Callable[.
         assert near(torch.tensor(tab.evaluate("[...untouched]")), model(first)[0])
 
 
-def test_drawing_with_the_mouse_a_finger_and_keys(opened: Callable[..., Any], page: Any) -> None:  # noqa: F811
+def test_drawing_with_the_mouse_a_finger_and_keys(opened: Callable[..., Any], page: Any) -> None:
     tab, model = opened(), load_model("vit_mnist_p7")
     after(tab, lambda: tab.locator("#blank").click())
     assert tab.evaluate("Math.max(...shown)") == 0
@@ -211,7 +211,7 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], page: Any) -> None:  # noqa: F811
+def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], page: Any) -> None:
     if alone:  # a page whose worker never answers
         page.add_init_script("window.Worker = class { postMessage() {} terminate() {} }")
     tab, model = opened(), load_model("vit_mnist_p7")
@@ -379,7 +379,7 @@ def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_themes_a_phone_and_the_keyboard_alone(scheme: str, opened: Callable[..., Any], page: Any) -> None:  # noqa: F811
+def test_themes_a_phone_and_the_keyboard_alone(scheme: str, opened: Callable[..., Any], page: Any) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     tab = opened()
     tab.wait_for_function(DONE)
@@ -412,7 +412,7 @@ def test_themes_a_phone_and_the_keyboard_alone(scheme: str, opened: Callable[...
     tab.screenshot(path=Path(str(shot.__globals__["SHOTS"])) / f"explorer_phone_{scheme}.png", full_page=True)
 
 
-def test_in_a_notebooks_sandbox(opened: Callable[..., Any], page: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_in_a_notebooks_sandbox(opened: Callable[..., Any], page: Any, tmp_path: Path) -> None:
     inside = digits_page(tmp_path / "page.html")
     outer = tmp_path / "notebook.html"
     outer.write_text(f"<!doctype html><body>{inside._repr_html_()}</body>", encoding="utf-8")

@@ -195,9 +195,9 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "n", "split", "said"),
     [
-        ((), 0, "all", "has images in 0 subfolders. It needs one per class, at least two"),
-        (("one",), 3, "all", "has images in 1 subfolders. It needs"),
-        (("a", "b"), 0, "all", "has images in 0 subfolders"),
+        ((), 0, "all", "subfolders with images: 0. It needs one per class, at least two"),
+        (("one",), 3, "all", "subfolders with images: 1. It needs"),
+        (("a", "b"), 0, "all", "subfolders with images: 0"),
         (("a", "b"), 9, "validation", "has too few images for the split validation"),
         (("a", "b"), 2, "test", 'there is no split "test".*: choose from all, train, validation'),
     ],

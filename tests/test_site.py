@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 from helpers import ROOT, environment, notebooks
-from test_browser import BADGE, chromium  # noqa: F401
+from test_browser import BADGE
 
 import mnist_vit
 
@@ -121,7 +121,7 @@ def test_nothing_sticks_out_of_a_laptop_or_a_phone(
     device: str,
     width: int,
     height: int,
-    chromium: Any,  # noqa: F811
+    chromium: Any,
 ) -> None:
     """Screenshots to look at. What a test can say: no page has to be moved sideways, none is white in the dark."""
     SHOTS.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def evenly(n: int, most: int = MOST[0]) -> list[int]:
 
 
 def of_regions(weights: Tensor, grid: tuple[int, int], most: int = 5_600_000) -> tuple[Tensor, tuple[int, int]]:
-    """Weights among regions of a coarser grid, where more than ``most`` would be stored; and that grid.
+    """The weights, or, if there are more than ``most``, those among the regions of a coarser grid; and the grid used.
 
     A region's row is the mean of its patches' rows; the weight on a region is the sum of the weights on its patches.
     Shape: (num_layers, num_heads, s, s) -> (num_layers, num_heads, t, t); tokens before the patches stay.
