@@ -98,8 +98,11 @@ def test_stored_results_are_whole(scripts: dict[str, ModuleType]) -> None:
     commands = [section["command"] for section in (*speed.values(), scripts["measure"].read(folder / "processes.json"))]
     assert not [command for command in commands if "--tiny" in command]
     results = scripts["measure"].read(folder / "time_to_accuracy.json")
-    assert results["ours"]["recipe"] == scripts["time_to_accuracy"].OURS
-    assert all(results[side]["passed"] for side in ("ours", "plain"))
+    race = scripts["time_to_accuracy"]
+    for side, epochs in race.EPOCHS.items():
+        assert results[side]["recipe"] == {"epochs": epochs} | race.OURS
+    assert [results[side]["goal"] for side in race.GOALS] == list(race.GOALS.values())
+    assert all(results[side]["passed"] for side in race.GOALS)
     for path in folder.glob("*"):
         assert not re.search(r"/(home|root|tmp|work|usr)/|@", path.read_text(encoding="utf-8")), path
 
