@@ -188,7 +188,7 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
     assert near(maps(), to_maps(weights[..., 1 + 4 + 2, :]), 2e-6)
     said = tab.locator("#status").inner_text()
     assert "row 1, column 2" in said
-    assert "layer 1 head 1 most" in said
+    assert "layer 1 head 1 maximum" in said
 
     x, y = patch_at(tab, 3, 3, ".map")  # a number of a map
     tab.mouse.move(x, y)
