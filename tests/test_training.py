@@ -94,9 +94,9 @@ def test_the_average_of_a_short_run_does_not_hold_its_start(tmp_path: Path) -> N
     few = load_embedded("train").select(torch.arange(0, 4000, 20), "200 digits")
     losses = {}
     for average in (0.0, 0.999):
-        options = {"epochs": 4, "batch_size": 8, "average": average, "run_dir": tmp_path / str(average)}
+        options = {"epochs": 10, "batch_size": 8, "average": average, "run_dir": tmp_path / str(average)}
         losses[average] = mnist_vit.train("vit_mnist_p7", few, **options)[-1]["validation_loss"]
-    assert losses[0.999] == pytest.approx(losses[0.0], rel=0.1)
+    assert losses[0.999] == pytest.approx(losses[0.0], rel=0.05)  # 2.27 instead of 1.89, if it does
 
 
 def test_the_average_is_torchs() -> None:
