@@ -36,7 +36,7 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
         said = f"**{share}** of {some} test images; {said}"
     source = about["data"]["source"].rpartition("/")[0]
     yield what, said, f"`mnist-vit evaluate {name}{'' if digits else f' --data {source}'}`"
-    yield "– its training", f"{about['seconds'] / 60:.0f} minutes", f"`{about['command']}`"
+    yield "– its training", f"{about['cpu_seconds'] / 60:.0f} CPU minutes", f"`{about['command']}`"
     others = [f"{seed['test']:.2%}" for number, seed in about.get("seeds", {}).items() if int(number) != about["seed"]]
     if others:
         numbers = " ".join(number for number in about["seeds"] if int(number) != about["seed"])
@@ -51,7 +51,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
     for name, kind in (("cnn", "a small convolutional network"), ("mlp", "an MLP")):
         rival = measure.read(ROOT / "notebooks" / "results" / f"{name}.json")
         accuracy = rival["metrics"]["validation"]["accuracy"]
-        said = f"{accuracy:.2%} of the {SPLITS['embedded']}, after {rival['seconds'] / 60:.0f} minutes"
+        said = f"{accuracy:.2%} of the {SPLITS['embedded']}, after {rival['cpu_seconds'] / 60:.0f} CPU minutes"
         yield f"to compare: {kind}, {rival['parameters']:,} parameters", said, f"`{rival['command']}`"
     race = measure.read(measure.RESULTS / "time_to_accuracy.json")
     for side in ("ours", "ours_98"):

@@ -151,7 +151,8 @@ def train(
     command = _command(built, settings | {"data": data, "sizes": sizes, "save": save})
     model.about = about | ({"command": command} if built and isinstance(data, str | Path) else {}) | {
         "metrics": {"validation": {"on": validation_data.name, "accuracy": history[-1]["validation_accuracy"]}},
-        "seed": seed, "seconds": round(sum(row["seconds"] for row in history)), "date": time.strftime("%Y-%m-%d"),
+        "seed": seed, "date": time.strftime("%Y-%m-%d"), **{
+            key: round(sum(row.get(key, 0) for row in history)) for key in ("seconds", "cpu_seconds")},
         "threads": torch.get_num_threads(), "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
     }  # fmt: skip
     if main:

@@ -52,7 +52,8 @@ def fit(
 
     Returns:
         One dict per epoch: epoch (from 1), loss and accuracy on the training batches, validation_loss and
-        validation_accuracy of the averaged weights, learning_rate, seconds. Losses are in nats.
+        validation_accuracy of the averaged weights, learning_rate, seconds, and cpu_seconds
+        (of this process). Losses are in nats.
 
     Raises:
         ValueError: the loss is not finite, an argument is invalid, or run_dir does not fit ``resume`` and the settings.
@@ -108,7 +109,7 @@ def fit(
                 torch.manual_seed(seed * 1_000_003 + epoch)
                 train_loader.set_epoch(epoch)
                 before_epoch(epoch)
-                start = time.perf_counter()
+                start, cpu = time.perf_counter(), time.process_time()
                 first, last = (number * len(train_loader) for number in (epoch, epoch + 1))
                 pace = [(learning_rate * schedule(step, steps, warmup), average if step else 0.0)  # the first is copied
                         for step in range(first, last)]  # fmt: skip
@@ -121,7 +122,8 @@ def fit(
                 row = {"epoch": epoch + 1, "loss": loss / count, "accuracy": right / count,
                        "validation_loss": validation_loss, "validation_accuracy": validation_accuracy,
                        "learning_rate": learning_rate * schedule(last, steps, warmup),
-                       "seconds": time.perf_counter() - start}  # fmt: skip
+                       "seconds": time.perf_counter() - start,
+                       "cpu_seconds": time.process_time() - cpu}  # fmt: skip
                 if not math.isfinite(loss + validation_loss):
                     kept = f". {_checkpoint(folder)} contains the epochs before" if _checkpoint(folder) else ""
                     raise ValueError(f"epoch {epoch + 1}: the loss is {row['loss']}, the validation loss "

@@ -54,7 +54,7 @@ def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it
     shares = [test["accuracy"], *test["interval"]]
     assert all(f"{share:.2%}" in rows[0] or f"{share:.1%}" in rows[0] for share in shares)
     assert re.search(rf"\b{test['total']:,} (of the 10,000 )?test images", rows[0])
-    training = f"| {about['seconds'] / 60:.0f} minutes | `{about['command']}` |"
+    training = f"| {about['cpu_seconds'] / 60:.0f} CPU minutes | `{about['command']}` |"
     assert training in README
     options = vars(_parser().parse_args(about["command"].split()[3:]))
     assert {key: options[key] for key in about["recipe"]} == about["recipe"]

@@ -41,7 +41,7 @@ def rows(folder: Path) -> list[dict]:
 
 
 def timeless(history: list[dict]) -> list[dict]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
+    return [{key: value for key, value in row.items() if "seconds" not in key} for row in history]
 
 
 def same(a: dict, b: dict) -> bool:
