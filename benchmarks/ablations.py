@@ -9,7 +9,7 @@ in the end. The position embedding starts as sines and cosines, as it does for t
 tokens are.
 
 Results go to notebooks/results/ablations.json after every run, so that all of it can be stopped and goes on. On one
-thread the base takes about a CPU minute, and all runs together take about 80.
+thread the base takes about a CPU minute, and all runs together take about 95.
 """
 
 import argparse
@@ -76,8 +76,9 @@ def post_norm(model: VisionTransformer) -> None:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is done to the base: other arguments, a change of the built model, or less data.
+    """What is done to the base: other arguments, a change of the built model or of its training, or less data.
 
+    ``training`` holds keywords of ``fit``, ``augmentation`` those of ``augment``; the base has no augmentation.
     With ``data_share`` 0.5 every digit is seen twice as often, so that the number of steps stays the same.
     """
 
@@ -85,7 +86,11 @@ class Variant:
     arguments: dict[str, Any] = field(default_factory=dict)
     change: Callable[[VisionTransformer], None] = lambda model: None
     data_share: float = 1.0
+    training: dict[str, Any] = field(default_factory=dict)
+    augmentation: dict[str, float] | None = None
 
+
+MOVED = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}
 
 VARIANTS: dict[str, Variant] = {
     "base": Variant("patches of 4, 2 layers, 2 heads, class token"),
@@ -104,6 +109,9 @@ VARIANTS: dict[str, Variant] = {
     "post_norm": Variant("norm after adding", change=post_norm),
     "no_mlp": Variant("no MLP", change=no_mlp),
     "half_data": Variant("half the digits, each twice as often", data_share=0.5),
+    "muon": Variant("Muon, not AdamW", training={"optimizer": "muon", "learning_rate": 6e-3}),
+    "moved": Variant("images moved, turned and scaled", augmentation=MOVED),
+    "elastic": Variant("the same, and bent", augmentation=MOVED | {"elastic": 0.7}),
 }
 
 
@@ -125,11 +133,11 @@ def run(variant: Variant, seed: int, epochs: int, digits: ImageData, validation:
     some = validation.select(torch.arange(0, len(validation), 10), "every tenth")  # for the line after each epoch
     fit(
         runner,
-        Loader(part, RECIPE["batch_size"], shuffle=True, seed=seed),
+        Loader(part, RECIPE["batch_size"], shuffle=True, augmentation=variant.augmentation, seed=seed),
         Loader(some, 250),
         epochs=round(epochs / variant.data_share),
         seed=seed,
-        **{key: RECIPE[key] for key in ("learning_rate", "weight_decay", "average")},
+        **({key: RECIPE[key] for key in ("learning_rate", "weight_decay", "average")} | variant.training),
     )
     accuracy, _ = accuracy_and_loss(runner, Loader(validation, 250))
     return {
