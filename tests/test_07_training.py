@@ -173,6 +173,9 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so(monkeypatch: pytest.Mon
     assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
     assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
     assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(7 / 6, abs=0.05)
+    assert min(stored["minute"]["percent"]) > 97
+    assert abs(mean["minute"] - mean["cnn"]) < 0.5  # about as few mistakes, a quarter of the time
+    assert 3 < stored["minute"]["cpu_seconds"] / stored["cnn"]["cpu_seconds"] < 5
     monkeypatch.syspath_prepend(ROOT / "benchmarks")  # it takes models and storing from its neighbours
     script = from_file(ROOT / "benchmarks" / "training.py")
     for name in script.RUNS:
