@@ -9,7 +9,7 @@ in the end. The position embedding starts as sines and cosines, as it does for t
 tokens are.
 
 Results go to notebooks/results/ablations.json after every run, so that all of it can be stopped and goes on. On one
-thread the base takes about a CPU minute, and all runs together take about 95.
+thread the base takes about a CPU minute, and all runs together take about 100.
 """
 
 import argparse
@@ -109,6 +109,7 @@ VARIANTS: dict[str, Variant] = {
     "post_norm": Variant("norm after adding", change=post_norm),
     "no_mlp": Variant("no MLP", change=no_mlp),
     "half_data": Variant("half the digits, each twice as often", data_share=0.5),
+    "again": Variant("the base, once more"),  # today's loop draws other random numbers than the one of the runs above
     "muon": Variant("Muon, not AdamW", training={"optimizer": "muon", "learning_rate": 6e-3}),
     "moved": Variant("images moved, turned and scaled", augmentation=MOVED),
     "elastic": Variant("the same, and bent", augmentation=MOVED | {"elastic": 0.7}),
