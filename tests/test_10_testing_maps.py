@@ -96,19 +96,26 @@ def test_what_is_said_of_all_models_holds_in_each(name: str) -> None:
     """Other weights may say something else: then notebook 10 must, too."""
     assert MAPS[name]["tensors"] == load_model(name).about["tensors"], "python benchmarks/maps.py --store"
     left, percent = MAPS[name]["probability left"], MAPS[name]["percent"]["layer 1"]
-    assert left["leaving single patches out"] < left["last layer"] - 0.05
+    assert left["last layer"] < left["gradient x input"]
     assert left["last layer"] < left["random ink"] - 0.05
-    assert percent["shuffled rows"][0] < percent["its own"][0] - 25
+    assert percent["shuffled rows"][0] < percent["its own"][0] / 2
+    itself, other = percent["another digit's values"]
+    assert other > itself
 
 
 def test_what_is_said_of_the_model_of_the_notebook_holds_and_not_in_every_model() -> None:
     rows = [one["percent"]["layer 1"]["one mean row for all"][0] for one in MAPS.values()]
     assert max(rows) - min(rows) > 20, "the three models do not agree"
+    left = [one["probability left"] for one in MAPS.values()]  # patches of 7, 4, 2
+    assert left[0]["leaving single patches out"] < left[0]["last layer"] - 0.05
+    assert all(one["leaving single patches out"] > one["last layer"] for one in left[1:])
+    assert all(abs(one["first layer"] - one["random ink"]) < 0.05 for one in left[:2])
+    assert left[2]["first layer"] == min(left[2].values())
     left, percent = MAPS["vit_mnist_p4"]["probability left"], MAPS["vit_mnist_p4"]["percent"]["layer 1"]
     assert left["leaving single patches out, blank ones too"] < left["leaving single patches out"]
     (itself, _), (other, named) = percent["its own"], percent["another digit's values"]
-    assert percent["one mean row for all"][0] > itself - 10
-    assert percent["even rows"][0] < itself - 25
+    assert percent["one mean row for all"][0] / itself > 0.8, "enough for four of five"
+    assert percent["even rows"][0] < 15, "hardly more than a guess"
     assert named > other
 
 
