@@ -72,9 +72,9 @@ def adapt(_: Sphinx, name: str, content: list[str]) -> None:
 
 
 def arguments(_: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """A docstring's "Args, beside those of ``evaluate``:" in the words that napoleon knows."""
+    """A docstring's "Args, besides those of ``evaluate``:" in the words that napoleon knows."""
     for number, line in enumerate(lines):
-        if beside := re.fullmatch(r"Args, beside those of ``(\w+)``:", line):
+        if beside := re.fullmatch(r"Args, besides those of ``(\w+)``:", line):
             lines[number : number + 1] = [f"Further arguments are those of :func:`mnist_vit.{beside[1]}`.", "", "Args:"]
 
 
