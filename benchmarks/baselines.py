@@ -44,7 +44,7 @@ MODELS = {
     ),
 }
 
-OPTIONS = ("batch_size", "weight_decay", "average", "label_smoothing")
+OPTIONS = ("epochs", "batch_size", "weight_decay", "average", "label_smoothing")
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(train).parameters.items()}
 
 
@@ -52,14 +52,12 @@ def main() -> None:
     """Train one of the two and write down what came out."""
     parser = argparse.ArgumentParser(description="Train an MLP or a small CNN with the course's recipe.")
     parser.add_argument("model", choices=MODELS)
-    parser.add_argument("--epochs", type=int, help="left out: those of vit_mnist")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(1)
     shipped_recipe = DEFAULTS | read_json("vit_mnist")["recipe"]
     augmentation = {name: shipped_recipe[name] for name in inspect.signature(augment).parameters if name in DEFAULTS}
     recipe = {name: shipped_recipe[name] for name in OPTIONS} | {"learning_rate": DEFAULTS["learning_rate"]}
-    epochs = given.epochs or shipped_recipe["epochs"]
 
     torch.manual_seed(given.seed)
     model = MODELS[given.model]()
@@ -69,7 +67,6 @@ def main() -> None:
         model,
         Loader(training, recipe["batch_size"], shuffle=True, augmentation=augmentation, seed=given.seed),
         Loader(validation, 250),
-        epochs=epochs,
         seed=given.seed,
         **{name: value for name, value in recipe.items() if name != "batch_size"},
     )
@@ -77,14 +74,12 @@ def main() -> None:
         "name": given.model,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "data": training.name,
-        "recipe": {"epochs": epochs, **recipe, **augmentation},
+        "recipe": recipe | augmentation,
         "seed": given.seed,
         "metrics": {"validation": {"on": validation.name, "accuracy": round(history[-1]["validation_accuracy"], 5)}},
         "cpu_seconds": round(time.process_time() - start),
         "threads": torch.get_num_threads(),
-        "command": f"python benchmarks/baselines.py {given.model}"
-        + (f" --epochs {given.epochs}" if given.epochs else "")
-        + (f" --seed {given.seed}" if given.seed else ""),
+        "command": f"python benchmarks/baselines.py {given.model}" + (f" --seed {given.seed}" if given.seed else ""),
         "history": [{key: round(value, 5) for key, value in row.items()} for row in history],
         "versions": {"torch": torch.__version__.split("+")[0]},
     }

@@ -26,14 +26,8 @@ from mnist_vit.training import accuracy_and_loss, fit, make_optimizer
 BATCH, AVERAGE, DECAY = 64, 0.98, 0.1
 AUGMENTATION = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}
 RATES = (0.002, 0.004, 0.008)
-RUNS = {
-    "vit": 10,
-    "vit_5": 5,
-    "muon_5": 5,
-    "mlp": 10,
-    "cnn": 10,
-    "minute": 24,
-}  # epochs; the first three are the same model
+# epochs; the first three are the same model
+RUNS = {"vit": 10, "vit_5": 5, "muon_5": 5, "mlp": 10, "cnn": 10, "minute": 24}
 BY_HEART = ("by_heart", "by_heart_others")  # 64 digits again and again, and how others are classified then
 
 
