@@ -93,7 +93,7 @@ class History(list[dict[str, float]]):
     def __repr__(self) -> str:
         last = self[-1]
         said = f"loss {last['loss']:.4f}, validation accuracy {last['validation_accuracy']:.2%}"
-        return f"History of {len(self)} epochs: {said}"
+        return f"History up to epoch {len(self)}: {said}"
 
     def plot(self) -> Any:
         """Plot loss (in nats) and accuracy of each epoch; returns the matplotlib figure."""

@@ -173,10 +173,10 @@ def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     folders = _subfolders(source)
     classes = [path.name for path in folders if _files(path)]
     notes += [f"{path.name}/ (no image in it)" for path in folders if not _files(path)]
-    notes += [f"{nested} folders inside {path.name}/ (only one level of folders is read)"
+    notes += [f"folders inside {path.name}/: {nested} (only one level of folders is read)"
               for path in folders if (nested := len(_subfolders(path)))]  # fmt: skip
     if loose := len(_files(source)):
-        notes.append(f"{loose} files outside the folders of the classes")
+        notes.append(f"files outside the folders of the classes: {loose}")
     if len(classes) < 2:
         raise DataError(f"{source}: subfolders with images: {len(classes)}. It needs one per class, at least two")
     return tuple(classes)

@@ -149,7 +149,7 @@ def test_what_a_notebook_shows() -> None:
     assert f"{result.accuracy:.2%}" in repr(result)
     assert result._repr_html_().count("<tr>") == 11
     history = mnist_vit.train(vit_mnist(7), wrong(), epochs=2, batch_size=2)
-    assert "2 epochs" in repr(history)
+    assert "epoch 2" in repr(history)
     assert history._repr_png_()[1:4] == b"PNG"
     assert json.loads(json.dumps(history)) == history
     assert len(history.plot().axes) == 2

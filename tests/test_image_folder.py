@@ -186,9 +186,9 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
     assert data.classes == ("a", "b")
     assert len(data) == 4
     message = str(told[0].message)
-    assert "2 folders inside b/ (only one level of folders is read)" in message
+    assert "folders inside b/: 2 (only one level of folders is read)" in message
     assert "empty/ (no image in it)" in message
-    assert "1 files outside the folders of the classes" in message
+    assert "files outside the folders of the classes: 1" in message
     assert "DS_Store" not in message
 
 
