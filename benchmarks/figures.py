@@ -37,11 +37,13 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
     source = about["data"]["source"].rpartition("/")[0]
     yield what, said, f"`mnist-vit evaluate {name}{'' if digits else f' --data {source}'}`"
     yield "– its training", f"{about['cpu_seconds'] / 60:.0f} CPU minutes", f"`{about['command']}`"
-    others = [f"{seed['test']:.2%}" for number, seed in about.get("seeds", {}).items() if int(number) != about["seed"]]
+    others = {number: seed for number, seed in about.get("seeds", {}).items() if int(number) != about["seed"]}
     if others:
-        numbers = " ".join(number for number in about["seeds"] if int(number) != about["seed"])
-        said = f"{' and '.join(others)} of the test images"
-        yield "– the same with other seeds", said, f"`python benchmarks/seeds.py {name} {numbers}`"
+        parts = (("test", "of the same test images"), ("validation", f"of the {SPLITS[held_out]}"))
+        said = "; ".join(
+            f"{' and '.join(f'{seed[part]:.{digits + 1}%}' for seed in others.values())} {of}" for part, of in parts
+        )
+        yield "– the same with other seeds", said, f"`python benchmarks/seeds.py {name} {' '.join(others)}`"
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
