@@ -80,11 +80,11 @@ class Boxes(Loader):
             row, column = torch.rand(2, n, 1, generator=random)
             rows = ((torch.arange(height) + 0.5) / height - row).abs() < half
             columns = ((torch.arange(width) + 0.5) / width - column).abs() < half
-            covered = (rows[:, None, :, None] & columns[:, None, None, :]).to(images.device)
+            covered = rows[:, None, :, None] & columns[:, None, None, :]
             if self.kind == "cutout":
                 yield images.masked_fill(covered, 0), labels  # 0: the mean colour
             else:
-                other = torch.rand(n, generator=random) < covered.float().mean(dim=(1, 2, 3)).cpu()
+                other = torch.rand(n, generator=random) < covered.float().mean(dim=(1, 2, 3))
                 yield torch.where(covered, images.flip(0), images), torch.where(other, labels.flip(0), labels)
 
 
