@@ -15,7 +15,7 @@ import torch
 def undisturbed() -> Iterator[None]:
     """Run the block with torch's usual settings, and put everything back that was there before, however it ends."""
     python, numpy = random.getstate(), np.random.get_state()
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    dtype, device = torch.get_default_dtype(), default_device()
     threads, anomaly = torch.get_num_threads(), torch.is_anomaly_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     folder, limit = os.getcwd(), sys.getrecursionlimit()
@@ -29,7 +29,7 @@ def undisturbed() -> Iterator[None]:
         random.setstate(python)
         np.random.set_state(numpy)
         torch.set_default_dtype(dtype)
-        if torch.get_default_device() != device:
+        if default_device() != device:
             torch.set_default_device(None if device.type == "cpu" else device)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
@@ -43,6 +43,11 @@ def undisturbed() -> Iterator[None]:
 def usual() -> None:
     """Torch's own settings, so that what an answer sets does not change what it is given next."""
     torch.set_default_dtype(torch.float32)
-    if torch.get_default_device().type != "cpu":
+    if default_device().type != "cpu":
         torch.set_default_device(None)
     torch.use_deterministic_algorithms(False)
+
+
+def default_device() -> torch.device:
+    """Of new tensors. (``torch.get_default_device`` of torch 2.9 fails once the default has been set to None.)"""
+    return torch.empty(0).device
