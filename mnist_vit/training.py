@@ -249,7 +249,7 @@ def _resume(folder: Path, state: dict[str, Any], settings: dict[str, Any], main:
     else:
         raise WeightsError(f"{'; '.join(problems)}. Damaged, or no checkpoint: delete it, or name another run folder")
     stored = content.get("settings", settings)
-    changed = [f"{key} was {stored.get(key)}, is {settings.get(key)}" for key in sorted(stored | settings)
+    changed = [f"{key} was {stored.get(key, 'not stored')}, is {settings.get(key)}" for key in sorted(stored | settings)
                if key not in FREE and stored.get(key) != settings.get(key)]  # fmt: skip
     if changed:
         raise ValueError(f"{folder} contains a run with other settings ({'; '.join(changed)}): name another folder")

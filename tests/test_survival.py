@@ -236,6 +236,7 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
         "seed was 0, is 3": {"config": {**data, "seed": 3}},
         "data was toy, is digits": {"config": {**data, "data": "digits"}},
         "data was toy, is None": {"config": {"seed": 0}},
+        "shear was not stored, is 0.0": {"config": {**data, "shear": 0.0}},  # the run is of a version without it
         "batches was 4, is 2": {"loader": few},
     }.items():
         with pytest.raises(ValueError, match=rf"contains a run with other settings \({said}\)"):
