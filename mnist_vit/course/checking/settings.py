@@ -5,7 +5,7 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ def undisturbed() -> Iterator[None]:
         np.random.set_state(numpy)
         torch.set_default_dtype(dtype)
         if default_device() != device:
-            torch.set_default_device(None if device.type == "cpu" else device)
+            set_default_device(device)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         torch.autograd.set_detect_anomaly(anomaly)
@@ -44,10 +44,21 @@ def usual() -> None:
     """Torch's own settings, so that what an answer sets does not change what it is given next."""
     torch.set_default_dtype(torch.float32)
     if default_device().type != "cpu":
-        torch.set_default_device(None)
+        set_default_device(torch.device("cpu"))
     torch.use_deterministic_algorithms(False)
 
 
 def default_device() -> torch.device:
-    """Of new tensors. (``torch.get_default_device`` of torch 2.9 fails once the default has been set to None.)"""
+    """Of new tensors (``torch.get_default_device`` of torch 2.9 fails where an answer set it to None)."""
     return torch.empty(0).device
+
+
+def set_default_device(device: torch.device) -> None:
+    """Of new tensors. The CPU is set as if nobody had set anything: asked for, it makes attention round differently.
+
+    (``torch.get_default_device`` of torch 2.9 fails once the default has been set to None, so nothing is left of that.)
+    """
+    torch.set_default_device(None if device.type == "cpu" else device)
+    if device.type == "cpu":
+        with suppress(AttributeError):
+            del torch._GLOBAL_DEVICE_CONTEXT.device_context
