@@ -1,4 +1,5 @@
-"""What hatchling asks while it builds: the wheel's page, which is the README with links that work from anywhere."""
+"""What hatchling asks while it builds: the wheel's page, which is the README with links that work
+from anywhere."""
 
 import re
 from pathlib import Path
@@ -10,7 +11,8 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\((?!https?:|#)(
 
 
 def absolute(text: str, home: str) -> str:
-    """The text with the repository's address in its relative links; without an address, their words alone."""
+    """The text with the repository's address in its relative links; without an address, their words
+    alone."""
 
     def link(found: re.Match[str]) -> str:
         picture, words, target = found.groups()

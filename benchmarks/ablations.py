@@ -3,13 +3,13 @@
     python benchmarks/ablations.py                       # every run that is not in the results yet
     python benchmarks/ablations.py no_position --seed 0  # this one again, beside the stored result
 
-Needs MNIST (MNIST_VIT_DATA, or data/). Each run trains on the same 10,000 digits with the same short recipe, and is
-judged on the 5,000 validation digits. So this says what helps a model that learns for a minute, not what is best
-in the end. The position embedding starts as sines and cosines, as it does for the shipped weights, and as large as the
-tokens are.
+Needs MNIST (MNIST_VIT_DATA, or data/). Each run trains on the same 10,000 digits with the same
+short recipe, and is judged on the 5,000 validation digits. So this says what helps a model that
+learns for a minute, not what is best in the end. The position embedding starts as sines and
+cosines, as it does for the shipped weights, and as large as the tokens are.
 
-Results go to notebooks/results/ablations.json after every run, so that all of it can be stopped and goes on. On one
-thread the base takes about a CPU minute, and all runs together take about 100.
+Results go to notebooks/results/ablations.json after every run, so that all of it can be stopped and
+goes on. On one thread the base takes about a CPU minute, and all runs together take about 100.
 """
 
 import argparse
@@ -35,13 +35,19 @@ RESULTS = shipped("notebooks") / "results" / "ablations.json"
 SEEDS = (0, 1, 2)
 BASE = model_config(vit_mnist(4))
 RECIPE = {
-    "epochs": 12, "batch_size": 32, "learning_rate": 3e-3, "weight_decay": 0.1, "average": 0.99,
-    "position_start": "sincos", "position_size": 2.0,
-}  # fmt: skip
+    "epochs": 12,
+    "batch_size": 32,
+    "learning_rate": 3e-3,
+    "weight_decay": 0.1,
+    "average": 0.99,
+    "position_start": "sincos",
+    "position_size": 2.0,
+}
 
 
 class PostNormBlock(EncoderBlock):
-    """The block of 2017: normalise after adding. The parameters are those of the block it is made from."""
+    """The block of 2017: normalise after adding. The parameters are those of the block it is made
+    from."""
 
     def forward(self, input: Tensor) -> Tensor:
         x, _ = self.self_attention(input, input, input, need_weights=False)
@@ -76,10 +82,12 @@ def post_norm(model: VisionTransformer) -> None:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is done to the base: other arguments, a change of the built model or of its training, or less data.
+    """What is done to the base: other arguments, a change of the built model or of its training, or
+    less data.
 
-    ``training`` holds keywords of ``fit``, ``augmentation`` those of ``augment``; the base has no augmentation.
-    With ``data_share`` 0.5 every digit is seen twice as often, so that the number of steps stays the same.
+    ``training`` holds keywords of ``fit``, ``augmentation`` those of ``augment``; the base has no
+    augmentation. With ``data_share`` 0.5 every digit is seen twice as often, so that the number of
+    steps stays the same.
     """
 
     what: str
@@ -109,7 +117,9 @@ VARIANTS: dict[str, Variant] = {
     "post_norm": Variant("norm after adding", change=post_norm),
     "no_mlp": Variant("no MLP", change=no_mlp),
     "half_data": Variant("half the digits, each twice as often", data_share=0.5),
-    "again": Variant("the base, once more"),  # today's loop draws other random numbers than the one of the runs above
+    "again": Variant(
+        "the base, once more"
+    ),  # today's loop draws other random numbers than the one of the runs above
     "muon": Variant("Muon, not AdamW", training={"optimizer": "muon", "learning_rate": 6e-3}),
     "moved": Variant("images moved, turned and scaled", augmentation=MOVED),
     "elastic": Variant("the same, and bent", augmentation=MOVED | {"elastic": 0.7}),
@@ -117,7 +127,8 @@ VARIANTS: dict[str, Variant] = {
 
 
 def build(variant: Variant, seed: int) -> VisionTransformer:
-    """The base with the variant's arguments, then the recipe's start of the position embedding, then the change."""
+    """The base with the variant's arguments, then the recipe's start of the position embedding,
+    then the change."""
     torch.manual_seed(seed)
     model = build_model(BASE, **variant.arguments)
     sincos_positions(model, RECIPE["position_size"])
@@ -125,20 +136,31 @@ def build(variant: Variant, seed: int) -> VisionTransformer:
     return model
 
 
-def run(variant: Variant, seed: int, epochs: int, digits: ImageData, validation: ImageData) -> dict[str, Any]:
+def run(
+    variant: Variant, seed: int, epochs: int, digits: ImageData, validation: ImageData
+) -> dict[str, Any]:
     """Train and judge one variant from one seed."""
     start = time.process_time()
     model = build(variant, seed)
-    runner = speed_up(model)  # the plain model where a block is no longer the one that the fast path knows
+    runner = speed_up(
+        model
+    )  # the plain model where a block is no longer the one that the fast path knows
     part = digits.select(torch.arange(round(variant.data_share * len(digits))), digits.name)
-    some = validation.select(torch.arange(0, len(validation), 10), "every tenth")  # for the line after each epoch
+    some = validation.select(
+        torch.arange(0, len(validation), 10), "every tenth"
+    )  # for the line after each epoch
     fit(
         runner,
-        Loader(part, RECIPE["batch_size"], shuffle=True, augmentation=variant.augmentation, seed=seed),
+        Loader(
+            part, RECIPE["batch_size"], shuffle=True, augmentation=variant.augmentation, seed=seed
+        ),
         Loader(some, 250),
         epochs=round(epochs / variant.data_share),
         seed=seed,
-        **({key: RECIPE[key] for key in ("learning_rate", "weight_decay", "average")} | variant.training),
+        **(
+            {key: RECIPE[key] for key in ("learning_rate", "weight_decay", "average")}
+            | variant.training
+        ),
     )
     accuracy, _ = accuracy_and_loss(runner, Loader(validation, 250))
     return {
@@ -152,19 +174,34 @@ def run(variant: Variant, seed: int, epochs: int, digits: ImageData, validation:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run what is asked for; a run that is not in the file of results yet is written to it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("variant", nargs="?", choices=VARIANTS, help="run this one again; left out: all still missing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "variant",
+        nargs="?",
+        choices=VARIANTS,
+        help="run this one again; left out: all still missing",
+    )
     parser.add_argument("--seed", type=int, help=f"left out: {', '.join(map(str, SEEDS))}")
     parser.add_argument("--data", default="mnist", help="mnist or embedded (default mnist)")
-    parser.add_argument("--digits", type=int, default=10_000, help="how many digits to train on (default 10000)")
-    parser.add_argument("--epochs", type=int, default=RECIPE["epochs"], help=f"default {RECIPE['epochs']}")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="file of results (default the notebook's)")
+    parser.add_argument(
+        "--digits", type=int, default=10_000, help="how many digits to train on (default 10000)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=RECIPE["epochs"], help=f"default {RECIPE['epochs']}"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="file of results (default the notebook's)"
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the same sums on every machine, and seconds that can be compared
 
     train = load_data(options.data, "train")
     validation = load_data(options.data, "validation")
-    chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[: options.digits]
+    chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[
+        : options.digits
+    ]
     digits = train.select(chosen, f"{len(chosen):,} of {train.name}")
     about = {
         "base": BASE,
@@ -173,7 +210,10 @@ def main(arguments: list[str] | None = None) -> None:
     }
     stored = json.loads(options.out.read_text()) if options.out.is_file() else about | {"runs": []}
     if {key: stored[key] for key in about} != about:
-        parser.error(f"{options.out} holds runs of another recipe or of other digits: name another file with --out")
+        parser.error(
+            f"{options.out} holds runs of another recipe or of other digits: name another file with"
+            " --out"
+        )
     others = "".join(
         f" --{key} {value}"
         for key, value in vars(options).items()
@@ -188,8 +228,11 @@ def main(arguments: list[str] | None = None) -> None:
             command = f"python benchmarks/ablations.py {name} --seed {seed}{others}"
             print(f"\n{command}: {VARIANTS[name].what}", flush=True)
             row = run(VARIANTS[name], seed, options.epochs, digits, validation)
-            print(f"{name}, seed {seed}: {row['accuracy']:.2%} ({row['correct']} of {row['total']}), "
-                  f"{row['seconds']:.0f} CPU seconds", flush=True)  # fmt: skip
+            print(
+                f"{name}, seed {seed}: {row['accuracy']:.2%} ({row['correct']} of {row['total']}), "
+                f"{row['seconds']:.0f} CPU seconds",
+                flush=True,
+            )
             if (name, seed) in done:
                 print(f"stored: {done[name, seed]['accuracy']:.2%}")
                 continue

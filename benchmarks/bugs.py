@@ -1,13 +1,14 @@
 """Seven silent bugs: Vision Transformers that are wrong, and all train. Which does accuracy find?
 
     python benchmarks/bugs.py                             # the stored table
-    python benchmarks/bugs.py right not_divided --seed 3  # train them, print the accuracy beside the stored range
-    python benchmarks/bugs.py right not_divided --store   # choose the rates, train five seeds, write the JSON
+    python benchmarks/bugs.py right not_divided --seed 3  # train them, print the accuracy beside
+    the stored range python benchmarks/bugs.py right not_divided --store   # choose the rates, train
+    five seeds, write the JSON
 
-Each bug is an edit of ``mnist_vit/model.py``; the table of them belongs to notebook 06. The right model has the sizes
-of ``vit_mnist(patch_size=7)`` and the attention from scratch in its blocks. All are trained by the recipe of
-``benchmarks/ladder.py``, each with the better of two learning rates, and differ in nothing else: from one seed they
-start with the same weights.
+Each bug is an edit of ``mnist_vit/model.py``; the table of them belongs to notebook 06. The right
+model has the sizes of ``vit_mnist(patch_size=7)`` and the attention from scratch in its blocks. All
+are trained by the recipe of ``benchmarks/ladder.py``, each with the better of two learning rates,
+and differ in nothing else: from one seed they start with the same weights.
 """
 
 import argparse
@@ -23,17 +24,26 @@ RATES = (3e-3, 1e-2)
 
 
 def rung(name: str) -> Rung:
-    """The model with that bug, trained like a rung of the ladder: no layer before the head, the mean pooled."""
+    """The model with that bug, trained like a rung of the ladder: no layer before the head, the
+    mean pooled."""
     model = partial(broken, name, 28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1, pool="mean")
     return Rung(name, model, twin=None if name == "right" else "right", epochs=20)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Train models beside their stored ranges, or measure and store them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bugs", nargs="*", metavar="bug", help=f"of {', '.join(BUGS)}; left out: the stored table")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "bugs", nargs="*", metavar="bug", help=f"of {', '.join(BUGS)}; left out: the stored table"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", action="store_true", help="choose the rate, train five seeds, store the accuracies")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="choose the rate, train five seeds, store the accuracies",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if unknown := [name for name in options.bugs if name not in BUGS]:

@@ -1,10 +1,13 @@
-"""What a new user waits for: help, imports, sizes, and the way from a clone to the demo and a first trained model.
+"""What a new user waits for: help, imports, sizes, and the way from a clone to the demo and a first
+trained model.
 
     python benchmarks/door.py           # times of help and imports, size of the wheel; a minute
-    python benchmarks/door.py install   # a fresh clone and the README's first command: minutes, gigabytes of download
+    python benchmarks/door.py install   # a fresh clone and the README's first command: minutes,
+    gigabytes of download
 
-Results go to benchmarks/results/door.json; ``python benchmarks/figures.py`` puts them into the README. The size of an
-installation with the CPU build of PyTorch is computed: that of the full one without its GPU libraries.
+Results go to benchmarks/results/door.json; ``python benchmarks/figures.py`` puts them into the
+README. The size of an installation with the CPU build of PyTorch is computed: that of the full one
+without its GPU libraries.
 """
 
 import argparse
@@ -33,15 +36,23 @@ GPU = re.compile(r"/(nvidia|triton|cuda|torch/lib/[^/]*(cuda|nvshmem))[^/]*(/|$)
 
 
 def times(rounds: int) -> dict[str, float]:
-    """The median of the processor seconds of each command, in turn, after one round that fills the caches."""
+    """The median of the processor seconds of each command, in turn, after one round that fills the
+    caches."""
     seconds: dict[str, list[float]] = {name: [] for name in TIMES}
     for number in range(rounds + 1):
         for name, words in TIMES.items():
             before = os.times()
-            subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+            subprocess.run(
+                [sys.executable, *words], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
+            )
             after = os.times()
             if number:
-                used = after.children_user + after.children_system - before.children_user - before.children_system
+                used = (
+                    after.children_user
+                    + after.children_system
+                    - before.children_user
+                    - before.children_system
+                )
                 seconds[name].append(used)
     return {name: round(statistics.median(values), 2) for name, values in seconds.items()}
 
@@ -62,20 +73,35 @@ def wheel() -> float:
 
 def install() -> dict[str, Any]:
     """Clone, run the README's first command without a cache of downloads, train a first model."""
-    command = re.search(r"^python3 -m venv .* demo$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    command = re.search(
+        r"^python3 -m venv .* demo$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     with tempfile.TemporaryDirectory() as folder:
         clone, log = Path(folder) / "clone", Path(folder) / "pip.log"
-        env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
-        env |= {"PIP_CACHE_DIR": str(Path(folder) / "cache"), "PIP_LOG": str(log), "MNIST_VIT_OUT": ""}
+        env = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        }
+        env |= {
+            "PIP_CACHE_DIR": str(Path(folder) / "cache"),
+            "PIP_LOG": str(log),
+            "MNIST_VIT_OUT": "",
+        }
         subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", clone], check=True)
         found: dict[str, Any] = {"clone": megabytes(clone)}
         start = time.perf_counter()
-        subprocess.run(["bash", "-c", command[0]], check=True, cwd=clone, env=env)  # type: ignore[index]
+        # type: ignore[index]
+        subprocess.run(["bash", "-c", command[0]], check=True, cwd=clone, env=env)
         found["seconds_to_demo"] = round(time.perf_counter() - start)
-        subprocess.run([clone / ".venv/bin/python", *FIRST.split()], check=True, cwd=folder, env=env)
+        subprocess.run(
+            [clone / ".venv/bin/python", *FIRST.split()], check=True, cwd=folder, env=env
+        )
         found["seconds_to_model"] = round(time.perf_counter() - start)
         sizes = re.findall(r"Downloading .*\(([\d.]+) ([kM])B\)", log.read_text(encoding="utf-8"))
-        found["download"] = round(sum(float(size) / (1000 if unit == "k" else 1) for size, unit in sizes))
+        found["download"] = round(
+            sum(float(size) / (1000 if unit == "k" else 1) for size, unit in sizes)
+        )
         found["venv"] = megabytes(clone / ".venv")
         found["venv_cpu"] = found["venv"] - megabytes(clone / ".venv", GPU)
     return found
@@ -83,16 +109,30 @@ def install() -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, and store what was measured beside what was stored before."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", nargs="?", choices=["install"], help="also measure an installation")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each command is timed (default 7)")
-    parser.add_argument("--out", type=Path, default=measure.RESULTS / "door.json", help="file of results")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="how often each command is timed (default 7)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=measure.RESULTS / "door.json", help="file of results"
+    )
     options = parser.parse_args(arguments)
     results = measure.read(options.out)
-    results["quick"] = {"command": "python benchmarks/door.py", "machine": measure.machine(), "wheel": wheel()}
+    results["quick"] = {
+        "command": "python benchmarks/door.py",
+        "machine": measure.machine(),
+        "wheel": wheel(),
+    }
     results["quick"]["seconds"] = times(options.rounds)
     if options.part:
-        about = {"command": "python benchmarks/door.py install", "machine": measure.machine(), "train": FIRST}
+        about = {
+            "command": "python benchmarks/door.py install",
+            "machine": measure.machine(),
+            "train": FIRST,
+        }
         results["install"] = about | install()
     measure.write(options.out, results)
 

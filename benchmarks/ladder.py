@@ -1,11 +1,14 @@
-"""What each piece of a Vision Transformer buys: small models trained with it and without it, on 4,000 digits.
+"""What each piece of a Vision Transformer buys: small models trained with it and without it, on
+4,000 digits.
 
     python benchmarks/ladder.py                     # the rungs: names, stored accuracy
-    python benchmarks/ladder.py block --seed 3      # train it, print the accuracy beside the stored range
-    python benchmarks/ladder.py block mlp --store   # choose the learning rates, train five seeds, write the JSON
+    python benchmarks/ladder.py block --seed 3      # train it, print the accuracy beside the stored
+    range python benchmarks/ladder.py block mlp --store   # choose the learning rates, train five
+    seeds, write the JSON
 
-Models, tasks and the training loop are the course's, in ``mnist_vit/course/ladder``. The learning rate of every model
-is chosen on digits (or patches) split from the 4,000, never on the 1,000 that give the accuracy.
+Models, tasks and the training loop are the course's, in ``mnist_vit/course/ladder``. The learning
+rate of every model is chosen on digits (or patches) split from the 4,000, never on the 1,000 that
+give the accuracy.
 """
 
 import argparse
@@ -31,16 +34,25 @@ def without_positions(model: nn.Module) -> float:
 
 
 def choose(rung: Rung, rates: tuple[float, ...] = RATES) -> tuple[float, dict[str, float]]:
-    """The best learning rate, and the accuracy of each on digits (or patches) split from the training data.
+    """The best learning rate, and the accuracy of each on digits (or patches) split from the
+    training data.
 
-    Two seeds choose for the relational task: there a rate may work for one seed and leave the next at chance.
+    Two seeds choose for the relational task: there a rate may work for one seed and leave the next
+    at chance.
     """
     seeds = (0, 1) if rung.steps else (0,)
-    tried = {rate: sum(rung.train(rate, seed, "fit", "choose")[1] for seed in seeds) / len(seeds) for rate in rates}
-    return max(rates, key=tried.__getitem__), {f"{rate:g}": round(reached, 1) for rate, reached in tried.items()}
+    tried = {
+        rate: sum(rung.train(rate, seed, "fit", "choose")[1] for seed in seeds) / len(seeds)
+        for rate in rates
+    }
+    return max(rates, key=tried.__getitem__), {
+        f"{rate:g}": round(reached, 1) for rate, reached in tried.items()
+    }
 
 
-def measure(rung: Rung, command: str, rates: tuple[float, ...] = RATES) -> tuple[dict, list[nn.Module]]:
+def measure(
+    rung: Rung, command: str, rates: tuple[float, ...] = RATES
+) -> tuple[dict, list[nn.Module]]:
     """Choose the learning rate, then train five seeds: what is stored, and the models."""
     rate, tried = choose(rung, rates)
     runs = [rung.train(rate, seed) for seed in SEEDS]
@@ -68,10 +80,21 @@ def store(name: str, about: dict, order: list[str], results: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Train rungs beside their stored ranges, or measure and store them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rungs", nargs="*", metavar="rung", help=f"of {', '.join(RUNGS)}; left out: the stored table")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "rungs",
+        nargs="*",
+        metavar="rung",
+        help=f"of {', '.join(RUNGS)}; left out: the stored table",
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", action="store_true", help="choose the learning rate, train five seeds, store both")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="choose the learning rate, train five seeds, store both",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if unknown := [name for name in options.rungs if name not in RUNGS]:

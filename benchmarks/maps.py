@@ -3,11 +3,11 @@
     python benchmarks/maps.py vit_mnist_p7      # measure one model, print it beside what is stored
     python benchmarks/maps.py --store           # measure all, write notebooks/results/maps.json
 
-About 500 embedded digits that the models were not trained on, 250 for the smallest patches. Hidden are patches with
-ink, as many as cover the area of 8 patches of 4 × 4 pixels; what is stored is the mean probability of the right digit.
-Rows and values are exchanged in both heads of one layer, for the class token alone; what is stored is the percentage
-classified as the digit itself, and as the one whose row or values were taken. Numbers change with the weights: then
-store them anew.
+About 500 embedded digits that the models were not trained on, 250 for the smallest patches. Hidden
+are patches with ink, as many as cover the area of 8 patches of 4 × 4 pixels; what is stored is the
+mean probability of the right digit. Rows and values are exchanged in both heads of one layer, for
+the class token alone; what is stored is the percentage classified as the digit itself, and as the
+one whose row or values were taken. Numbers change with the weights: then store them anew.
 """
 
 import argparse
@@ -26,7 +26,11 @@ from mnist_vit.course.nb10_testing_maps.leave_out import my_leave_out
 from mnist_vit.data import load_embedded
 from mnist_vit.model import VisionTransformer
 
-MODELS = {"vit_mnist_p7": (3, 5), "vit_mnist_p4": (8, 5), "vit_mnist": (32, 10)}  # hidden patches; one digit in so many
+MODELS = {
+    "vit_mnist_p7": (3, 5),
+    "vit_mnist_p4": (8, 5),
+    "vit_mnist": (32, 10),
+}  # hidden patches; one digit in so many
 
 
 class Trial:
@@ -34,7 +38,11 @@ class Trial:
 
     def __init__(self, name: str) -> None:
         self.model: VisionTransformer = load_model(name).requires_grad_(False)
-        (self.count, step), self.patch, digits = MODELS[name], self.model.patch_size, load_embedded()
+        (self.count, step), self.patch, digits = (
+            MODELS[name],
+            self.model.patch_size,
+            load_embedded(),
+        )
         many = digits.images[::step]
         inked = (F.max_pool2d(many.float(), self.patch) > 0).flatten(1)
         few = inked.sum(dim=1).ge(self.count).nonzero()[::2, 0]
@@ -49,7 +57,9 @@ class Trial:
     def left(self, score: Tensor, among: Tensor) -> float:
         """The mean probability that is left without the patches of the highest scores."""
         best = score.masked_fill(~among, -torch.inf).topk(self.count, dim=1).indices
-        return round(self.right_digit(torch.zeros_like(among).scatter(1, best, True)).mean().item(), 3)
+        return round(
+            self.right_digit(torch.zeros_like(among).scatter(1, best, True)).mean().item(), 3
+        )
 
     def hiding(self) -> dict[str, float]:
         """What is left by each rule."""
@@ -57,7 +67,9 @@ class Trial:
         self.model(pixels)[torch.arange(len(self.y)), self.y].sum().backward()
         gradient = (pixels.grad * self.x).detach()  # type: ignore[operator]
         noise = torch.rand(self.ink.shape, generator=torch.Generator().manual_seed(0))
-        alone = my_leave_out(lambda hidden: my_hide(self.model, self.x, hidden), self.y, self.ink.shape[1])
+        alone = my_leave_out(
+            lambda hidden: my_hide(self.model, self.x, hidden), self.y, self.ink.shape[1]
+        )
         scores = {
             "random ink": noise,
             "most ink": self.grey + noise,  # the noise decides between equals
@@ -68,8 +80,12 @@ class Trial:
             "leaving single patches out": alone,
         }
         found = {rule: self.left(score, self.ink) for rule, score in scores.items()}
-        found["leaving single patches out, blank ones too"] = self.left(alone, torch.ones_like(self.ink))
-        return {"nothing": round(self.right_digit(torch.zeros_like(self.ink)).mean().item(), 3)} | found
+        found["leaving single patches out, blank ones too"] = self.left(
+            alone, torch.ones_like(self.ink)
+        )
+        return {
+            "nothing": round(self.right_digit(torch.zeros_like(self.ink)).mean().item(), 3)
+        } | found
 
     def exchanging(self, layer: int) -> dict[str, list[float]]:
         """Percent of the digits that are classified as themselves, and as the other digit."""
@@ -100,7 +116,10 @@ class Trial:
             found = self.model(self.x).argmax(dim=1)
         finally:
             handle.remove()
-        return [round(100 * (found == truth).float().mean().item(), 1) for truth in (self.y, self.y[other])]
+        return [
+            round(100 * (found == truth).float().mean().item(), 1)
+            for truth in (self.y, self.y[other])
+        ]
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -119,8 +138,12 @@ def measure(name: str) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure models, and print or store what is found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", choices=[*MODELS, []], metavar="model", help=", ".join(MODELS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "models", nargs="*", choices=[*MODELS, []], metavar="model", help=", ".join(MODELS)
+    )
     parser.add_argument("--store", action="store_true", help="write the JSON")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -1,4 +1,5 @@
-"""What the benchmarks share: two things timed in turn, the machine in words, one file of results per script."""
+"""What the benchmarks share: two things timed in turn, the machine in words, one file of results
+per script."""
 
 import json
 import os
@@ -18,20 +19,26 @@ RESULTS = (CHECKOUT or Path.cwd()) / "benchmarks" / "results"
 
 
 def compare(
-    slow: Callable[[], Any], fast: Callable[[], Any], rounds: int, clock: Callable[[], float] = time.process_time
+    slow: Callable[[], Any],
+    fast: Callable[[], Any],
+    rounds: int,
+    clock: Callable[[], float] = time.process_time,
 ) -> dict[str, Any]:
-    """How many times longer ``slow`` takes than ``fast``, run in turn, so that a busy machine disturbs both alike.
+    """How many times longer ``slow`` takes than ``fast``, run in turn, so that a busy machine
+    disturbs both alike.
 
-    The clock counts processor seconds, in which other programs do not show; for work done in other processes, give
-    ``time.perf_counter``.
+    The clock counts processor seconds, in which other programs do not show; for work done in other
+    processes, give ``time.perf_counter``.
 
     Returns:
-        ratio, the median of the rounds; lowest and highest of them; and the seconds of each side, their medians. Each
-        is run once before, and not counted.
+        ratio, the median of the rounds; lowest and highest of them; and the seconds of each side,
+        their medians. Each is run once before, and not counted.
     """
     slow(), fast()
     pairs = []
-    for number in range(rounds):  # who is first changes every round: the first one may find the memory in disorder
+    for number in range(
+        rounds
+    ):  # who is first changes every round: the first one may find the memory in disorder
         order = (slow, fast) if number % 2 == 0 else (fast, slow)
         seconds = [_seconds(run, clock) for run in order]
         pairs.append(seconds if number % 2 == 0 else seconds[::-1])
@@ -58,7 +65,8 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,  # programs that ran beside it
+        # programs that ran beside it
+        "load": (round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None),
         "python": platform.python_version(),
         "torch": torch.__version__.split("+")[0],
         "torchvision": torchvision.__version__.split("+")[0],

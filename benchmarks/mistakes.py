@@ -1,10 +1,12 @@
-"""Which images weights misclassify, as what: kept before weights are replaced, because lessons compare old and new.
+"""Which images weights misclassify, as what: kept before weights are replaced, because lessons
+compare old and new.
 
     python benchmarks/mistakes.py --out notebooks/results/old_weights.json
 
-Evaluates the shipped weights on the validation and the test images that their .json was evaluated on (MNIST: 10,000
-test images; CIFAR-10: the 1,000 in the data folder), and stores the position, label and prediction of each mistake,
-beside what the .json says of the weights. Nothing is chosen by it. About a CPU minute.
+Evaluates the shipped weights on the validation and the test images that their .json was evaluated
+on (MNIST: 10,000 test images; CIFAR-10: the 1,000 in the data folder), and stores the position,
+label and prediction of each mistake, beside what the .json says of the weights. Nothing is chosen
+by it. About a CPU minute.
 """
 
 import argparse
@@ -21,7 +23,17 @@ from mnist_vit.files import write_json
 from mnist_vit.recipes import MODELS
 from mnist_vit.weights import load_model, read_json
 
-KEPT = ("parameters", "recipe", "command", "seconds", "threads", "date", "versions", "sha256", "seeds")
+KEPT = (
+    "parameters",
+    "recipe",
+    "command",
+    "seconds",
+    "threads",
+    "date",
+    "versions",
+    "sha256",
+    "seeds",
+)
 
 
 def mistakes(name: str) -> dict[str, Any]:
@@ -46,19 +58,27 @@ def mistakes(name: str) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Store the mistakes of all shipped weights."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="file of results")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results = {
-        "what": "position/label/prediction of each misclassified image; positions count from 0 in each split",
+        "what": (
+            "position/label/prediction of each misclassified image; positions count from 0 in each"
+            " split"
+        ),
         "command": f"python benchmarks/mistakes.py --out {options.out}",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__.split("+")[0],
         "weights": {name: mistakes(name) for name in MODELS},
     }
     for name, row in results["weights"].items():
-        print(f"{name}: validation {row['validation']['accuracy']:.2%}, test {row['test']['accuracy']:.2%}")
+        print(
+            f"{name}: validation {row['validation']['accuracy']:.2%}, test"
+            f" {row['test']['accuracy']:.2%}"
+        )
     print(f"written to {write_json(options.out, results)}")
 
 

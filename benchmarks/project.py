@@ -1,11 +1,12 @@
 """The models of notebook 12's project, five seeds each: three epochs of 4,000 digits.
 
     python benchmarks/project.py                    # names, and what is stored
-    python benchmarks/project.py cnn --seed 2       # train one seed, print it beside the stored range
-    python benchmarks/project.py cnn --store        # train five seeds, write the JSON
+    python benchmarks/project.py cnn --seed 2       # train one seed, print it beside the stored
+    range python benchmarks/project.py cnn --store        # train five seeds, write the JSON
 
-For vit, cnn and mlp the learning rate is chosen out of three, on digits split from the 4,000; all changes of the vit
-take its rate. The three seeds that the notebook trains are the first three of the five.
+For vit, cnn and mlp the learning rate is chosen out of three, on digits split from the 4,000; all
+changes of the vit take its rate. The three seeds that the notebook trains are the first three of
+the five.
 """
 
 import argparse
@@ -35,8 +36,12 @@ def measure(name: str) -> dict:
 
 def main(arguments: list[str] | None = None) -> None:
     """Train one seed beside what is stored, or all five, and store them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MODELS)}; left out: all stored")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"of {', '.join(MODELS)}; left out: all stored"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", action="store_true", help="train five seeds, write the JSON")
     options = parser.parse_args(arguments)

@@ -1,18 +1,24 @@
-"""CPU seconds until 95.88 % of the 5,000 validation digits are right: the course's recipe against the usual loop.
+"""CPU seconds until 95.88 % of the 5,000 validation digits are right: the course's recipe against
+the usual loop.
 
     python benchmarks/time_to_accuracy.py ours     # about two minutes
     python benchmarks/time_to_accuracy.py ours_98  # the same recipe until 98 %, about four minutes
-    python benchmarks/time_to_accuracy.py plain    # an hour or more; can be stopped, the same command goes on
+    python benchmarks/time_to_accuracy.py plain    # an hour or more; can be stopped, the same
+    command goes on
 
-Both train the course's model on the same 55,000 MNIST digits (MNIST_VIT_DATA, or data/) with one thread.
+Both train the course's model on the same 55,000 MNIST digits (MNIST_VIT_DATA, or data/) with one
+thread.
 
-- ours, ours_98: one call of ``mnist_vit.train``, with fewer epochs than the shipped weights had and 48 of the 196
-  patches to the end. All of it counts, reading the data and validation too, and the accuracy is the one at its end.
-- plain: what most courses do. torchvision's class, Adam at 1e-3, batches of 256 from a DataLoader that turns Pillow
-  images into tensors one at a time, no schedule, no average. Validation is looked at every 50 steps and not counted,
-  so that the loop is not charged for an epoch that it did not need.
+- ours, ours_98: one call of ``mnist_vit.train``, with fewer epochs than the shipped weights had and
+  48 of the 196 patches to the end. All of it counts, reading the data and validation too, and the
+  accuracy is the one at its end.
+- plain: what most courses do. torchvision's class, Adam at 1e-3, batches of 256 from a DataLoader
+  that turns Pillow images into tensors one at a time, no schedule, no average. Validation is looked
+  at every 50 steps and not counted, so that the loop is not charged for an epoch that it did not
+  need.
 
-Results go to benchmarks/results/time_to_accuracy.json, what "plain" needs to go on to runs/time_to_accuracy.pth.
+Results go to benchmarks/results/time_to_accuracy.json, what "plain" needs to go on to
+runs/time_to_accuracy.pth.
 """
 
 import argparse
@@ -39,10 +45,16 @@ from mnist_vit.training import accuracy_and_loss
 GOALS = {"ours": 0.9588, "ours_98": 0.98, "plain": 0.9588}
 EPOCHS = {"ours": 3, "ours_98": 5}
 OURS = {
-    "optimizer": "muon", "learning_rate": 6e-3, "average": 0.99, "keep_patches": 48, "full_epochs": 0,
+    "optimizer": "muon",
+    "learning_rate": 6e-3,
+    "average": 0.99,
+    "keep_patches": 48,
+    "full_epochs": 0,
     "position_start": "sincos",
-}  # fmt: skip
-TRANSFORM = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize((0.1307,), (0.3081,))])
+}
+TRANSFORM = v2.Compose(
+    [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize((0.1307,), (0.3081,))]
+)
 BATCH, CHECK_EVERY = 256, 50
 
 
@@ -55,11 +67,17 @@ def ours(data: str, goal: float, epochs: int) -> dict[str, Any]:
     seconds = time.process_time() - start
     reached = history[-1]["validation_accuracy"]
     print(f"ours: {reached:.2%} after {seconds:.0f} CPU seconds")
-    return {"recipe": recipe, "cpu_seconds": round(seconds, 1), "accuracy": reached, "passed": reached > goal}
+    return {
+        "recipe": recipe,
+        "cpu_seconds": round(seconds, 1),
+        "accuracy": reached,
+        "passed": reached > goal,
+    }
 
 
 def plain(data: str, goal: float, state_file: Path, steps: int | None = None) -> dict[str, Any]:
-    """The usual loop, until the goal is passed (or for so many steps more); goes on where it was stopped."""
+    """The usual loop, until the goal is passed (or for so many steps more); goes on where it was
+    stopped."""
     start = time.process_time()
     digits, validation = load_data(data, "train"), Loader(load_data(data, "validation"), 250)
     torch.manual_seed(0)
@@ -91,14 +109,27 @@ def plain(data: str, goal: float, state_file: Path, steps: int | None = None) ->
             accuracy, _ = accuracy_and_loss(model, validation)
             history.append({"step": step, "cpu_seconds": round(spent, 1), "accuracy": accuracy})
             print(f"plain: step {step}, {accuracy:.2%} after {spent:.0f} CPU seconds", flush=True)
-            content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "history": history}
+            content = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "history": history,
+            }
             write_atomic(state_file, lambda file, content=content: torch.save(content, file))
             start = time.process_time()
     if not history:
         raise SystemExit(f"there is nothing to store yet: {state_file} does not exist")
-    recipe = {"optimizer": "Adam", "learning_rate": 1e-3, "batch_size": BATCH, "check_every": CHECK_EVERY}
+    recipe = {
+        "optimizer": "Adam",
+        "learning_rate": 1e-3,
+        "batch_size": BATCH,
+        "check_every": CHECK_EVERY,
+    }
     reached = history[-1]["accuracy"]
-    last_row = {"cpu_seconds": history[-1]["cpu_seconds"], "accuracy": reached, "passed": reached > goal}
+    last_row = {
+        "cpu_seconds": history[-1]["cpu_seconds"],
+        "accuracy": reached,
+        "passed": reached > goal,
+    }
     return {"recipe": recipe, **last_row, "history": history}
 
 
@@ -110,21 +141,39 @@ def usual_batches(digits: ImageData, step: int) -> Any:
     for epoch in itertools.count(step // per_epoch):
         order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(epoch))
         first = step % per_epoch if epoch == step // per_epoch else 0
-        yield from DataLoader(Subset(images, order[first * batch : per_epoch * batch].tolist()), batch)
+        yield from DataLoader(
+            Subset(images, order[first * batch : per_epoch * batch].tolist()), batch
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one side and store it beside the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("side", choices=GOALS)
     parser.add_argument("--data", default="mnist", help="mnist or embedded (default mnist)")
     parser.add_argument(
-        "--goal", type=float, help="validation accuracy to pass (default: 0.98 for ours_98, else 0.9588)"
+        "--goal",
+        type=float,
+        help="validation accuracy to pass (default: 0.98 for ours_98, else 0.9588)",
     )
     parser.add_argument("--epochs", type=int, help="ours: default 3; ours_98: default 5")
-    parser.add_argument("--steps", type=int, help="plain: stop after so many steps more (0: store what there is)")
-    parser.add_argument("--state", type=Path, default=out_dir("runs") / "time_to_accuracy.pth", help="plain: see above")
-    parser.add_argument("--out", type=Path, default=measure.RESULTS / "time_to_accuracy.json", help="file of results")
+    parser.add_argument(
+        "--steps", type=int, help="plain: stop after so many steps more (0: store what there is)"
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=out_dir("runs") / "time_to_accuracy.pth",
+        help="plain: see above",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=measure.RESULTS / "time_to_accuracy.json",
+        help="file of results",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results = measure.read(options.out)

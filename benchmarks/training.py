@@ -1,11 +1,13 @@
-"""Numbers that notebook 07 shows beside its live ones: one loop, one recipe, the same 4,000 digits, five seeds.
+"""Numbers that notebook 07 shows beside its live ones: one loop, one recipe, the same 4,000 digits,
+five seeds.
 
     python benchmarks/training.py                  # names, and what is stored
     python benchmarks/training.py muon_5 --seed 2  # train one seed, print it beside the stored ones
-    python benchmarks/training.py muon_5 --store   # choose the learning rate, train five seeds, write the JSON
+    python benchmarks/training.py muon_5 --store   # choose the learning rate, train five seeds,
+    write the JSON
 
-The accuracy is that on the 1,000 digits that are not trained on, in percent. Each learning rate is chosen on 800 of the
-4,000, with a model trained on the other 3,200.
+The accuracy is that on the 1,000 digits that are not trained on, in percent. Each learning rate is
+chosen on 800 of the 4,000, with a model trained on the other 3,200.
 """
 
 import argparse
@@ -28,7 +30,10 @@ AUGMENTATION = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}
 RATES = (0.002, 0.004, 0.008)
 # epochs; the first three are the same model
 RUNS = {"vit": 10, "vit_5": 5, "muon_5": 5, "mlp": 10, "cnn": 10, "minute": 24}
-BY_HEART = ("by_heart", "by_heart_others")  # 64 digits again and again, and how others are classified then
+BY_HEART = (
+    "by_heart",
+    "by_heart_others",
+)  # 64 digits again and again, and how others are classified then
 
 
 def build(run: str, seed: int) -> nn.Module:
@@ -36,7 +41,9 @@ def build(run: str, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     if run in MODELS:
         return MODELS[run]()
-    return VisionTransformer(28, 7, 2, 8 if run == "minute" else 2, 64, 256, num_classes=10, in_channels=1)
+    return VisionTransformer(
+        28, 7, 2, 8 if run == "minute" else 2, 64, 256, num_classes=10, in_channels=1
+    )
 
 
 def train(run: str, rate: float, seed: int, learn: ImageData, judge: ImageData) -> float:
@@ -46,9 +53,13 @@ def train(run: str, rate: float, seed: int, learn: ImageData, judge: ImageData) 
     loader = Loader(learn, BATCH, shuffle=True, augmentation=AUGMENTATION | bent, seed=seed)
     if run in ("muon_5", "minute"):
         recipe = {"weight_decay": DECAY, "average": AVERAGE, "optimizer": "muon"}
-        history = fit(model, loader, Loader(judge, 250), epochs=RUNS[run], learning_rate=rate, **recipe)
+        history = fit(
+            model, loader, Loader(judge, 250), epochs=RUNS[run], learning_rate=rate, **recipe
+        )
     else:
-        history = my_training_loop(model, loader, Loader(judge, 250), RUNS[run], rate, AVERAGE, DECAY)
+        history = my_training_loop(
+            model, loader, Loader(judge, 250), RUNS[run], rate, AVERAGE, DECAY
+        )
     return round(100 * history[-1]["validation_accuracy"], 1)
 
 
@@ -80,17 +91,28 @@ def by_heart(seed: int) -> tuple[float, float]:
     optimizer = make_optimizer(model, 0.003, weight_decay=DECAY)
     for _ in range(60):
         my_training_step(model, optimizer, batch.normalise(batch.images), batch.labels)
-    accuracies = (accuracy_and_loss(model, Loader(data, 250))[0] for data in (batch, load_embedded("validation")))
+    accuracies = (
+        accuracy_and_loss(model, Loader(data, 250))[0]
+        for data in (batch, load_embedded("validation"))
+    )
     return tuple(round(100 * accuracy, 1) for accuracy in accuracies)  # type: ignore[return-value]
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Train one seed beside what is stored, or measure all, and store them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     known = (*RUNS, "by_heart")
-    parser.add_argument("runs", nargs="*", metavar="run", help=f"of {', '.join(known)}; left out: what is stored")
+    parser.add_argument(
+        "runs", nargs="*", metavar="run", help=f"of {', '.join(known)}; left out: what is stored"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", action="store_true", help="choose the learning rate, train five seeds, store both")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="choose the learning rate, train five seeds, store both",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if unknown := [run for run in options.runs if run not in known]:
@@ -99,7 +121,10 @@ def main(arguments: list[str] | None = None) -> None:
         if run == "by_heart" and options.runs:
             seeds = [by_heart(seed) for seed in (SEEDS if options.store else [options.seed])]
             for name, percent in zip(BY_HEART, zip(*seeds, strict=True), strict=True):
-                about = {"percent": list(percent), "command": "python benchmarks/training.py by_heart --store"}
+                about = {
+                    "percent": list(percent),
+                    "command": "python benchmarks/training.py by_heart --store",
+                }
                 if options.store:
                     store(name, about, [*RUNS, *BY_HEART], "training")
                 else:
@@ -110,8 +135,14 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         about = stored(run, "training")
         if options.runs:
-            rate, data = about["learning_rate"], (load_embedded("train"), load_embedded("validation"))
-            print(f"{run}: {span(train(run, rate, options.seed, *data), about['percent'])}", flush=True)
+            rate, data = (
+                about["learning_rate"],
+                (load_embedded("train"), load_embedded("validation")),
+            )
+            print(
+                f"{run}: {span(train(run, rate, options.seed, *data), about['percent'])}",
+                flush=True,
+            )
         else:
             print(f"{run}: {about['percent']}")
 

@@ -1,12 +1,14 @@
 """What pretraining is worth: notebook 11's experiment, with five draws of labelled digits.
 
     python benchmarks/transfer.py                       # names, and what is stored
-    python benchmarks/transfer.py probe_50 --seed 2     # measure one draw, print it beside the stored range
-    python benchmarks/transfer.py probe_50 --store      # measure five draws, write the JSON
+    python benchmarks/transfer.py probe_50 --seed 2     # measure one draw, print it beside the
+    stored range python benchmarks/transfer.py probe_50 --store      # measure five draws, write the
+    JSON
 
-The digits are scikit-learn's 1,797, enlarged to 20 pixels in the middle of 28. A draw is a random order of them: the
-first ones are labelled, the last 797 give the accuracy. The models are vit_mnist_p4 and one of its start values, and
-are trained by the solution of notebook 11's exercise ``transfer``.
+The digits are scikit-learn's 1,797, enlarged to 20 pixels in the middle of 28. A draw is a random
+order of them: the first ones are labelled, the last 797 give the accuracy. The models are
+vit_mnist_p4 and one of its start values, and are trained by the solution of notebook 11's exercise
+``transfer``.
 """
 
 import argparse
@@ -60,7 +62,11 @@ def logistic(count: int, tokens: bool, seed: int) -> float:
         with torch.no_grad():
             x = model(images)
     few, rest = draw(count, seed)
-    return round(100 * LogisticRegression(max_iter=5000).fit(x[few], labels[few]).score(x[rest], labels[rest]), 1)
+    return round(
+        100
+        * LogisticRegression(max_iter=5000).fit(x[few], labels[few]).score(x[rest], labels[rest]),
+        1,
+    )
 
 
 MEASUREMENTS: dict[str, Callable[..., float]] = {
@@ -80,14 +86,23 @@ MEASUREMENTS: dict[str, Callable[..., float]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure one draw beside what is stored, or all five, and store them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MEASUREMENTS)}; left out: all stored")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="name",
+        help=f"of {', '.join(MEASUREMENTS)}; left out: all stored",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", action="store_true", help="measure five draws, write the JSON")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if unknown := [name for name in options.names if name not in MEASUREMENTS]:
-        parser.error(f"nothing is called {', '.join(unknown)}. Choose from: {', '.join(MEASUREMENTS)}")
+        parser.error(
+            f"nothing is called {', '.join(unknown)}. Choose from: {', '.join(MEASUREMENTS)}"
+        )
     for name in options.names:
         if options.store:
             about = {"accuracy": [MEASUREMENTS[name](seed=seed) for seed in SEEDS]}

@@ -1,6 +1,8 @@
-"""Settings of the site: ``python -m sphinx -c docs . runs/site`` builds it from the notebooks' stored outputs, offline.
+"""Settings of the site: ``python -m sphinx -c docs . runs/site`` builds it from the notebooks'
+stored outputs, offline.
 
-Nothing is executed. The source folder is the whole clone, so that links between notebooks and texts hold as they are.
+Nothing is executed. The source folder is the whole clone, so that links between notebooks and texts
+hold as they are.
 """
 
 import json
@@ -19,7 +21,12 @@ project = "mnist_vit"
 html_title = "mnist_vit"
 project_copyright = "the authors of the mnist_vit course, MIT licence"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-include_patterns = ["docs/*.md", "notebooks/*.ipynb", "notebooks/glossary.md", "benchmarks/results/speed.md"]
+include_patterns = [
+    "docs/*.md",
+    "notebooks/*.ipynb",
+    "notebooks/glossary.md",
+    "benchmarks/results/speed.md",
+]
 root_doc = "docs/index"
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
 
@@ -42,18 +49,23 @@ html_copy_source = False
 html_math_renderer = "mathml"
 
 
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(
+    r"(?<!!)\[((?:[^\[\]]|!\[[^\]]*\]\([^)]*\))*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)"
+)
 
 
 def adapt(_: Sphinx, name: str, content: list[str]) -> None:
-    """A page as the site shows it: the README's first half is the first page; collapsed cells and links are adapted."""
+    """A page as the site shows it: the README's first half is the first page; collapsed cells and
+    links are adapted."""
     folder = (ROOT / name).parent
     if name == root_doc:
         start = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Check everything")[0]
         content[0] = re.sub(r"\]\((?!https?:|#)", "](../", start) + content[0]
     if content[0].startswith("{"):  # a notebook
         notebook = json.loads(content[0])
-        notebook["cells"] = [cell for cell in notebook["cells"] if "setup" not in cell["metadata"].get("tags", [])]
+        notebook["cells"] = [
+            cell for cell in notebook["cells"] if "setup" not in cell["metadata"].get("tags", [])
+        ]
         for cell in notebook["cells"]:
             if cell["metadata"].get("jupyter", {}).get("source_hidden"):
                 cell["metadata"].setdefault("tags", []).append("hide-input")
@@ -75,21 +87,29 @@ def arguments(_: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: 
     """A docstring's "Args, besides those of ``evaluate``:" in the words that napoleon knows."""
     for number, line in enumerate(lines):
         if beside := re.fullmatch(r"Args, besides those of ``(\w+)``:", line):
-            lines[number : number + 1] = [f"Further arguments are those of :func:`mnist_vit.{beside[1]}`.", "", "Args:"]
+            lines[number : number + 1] = [
+                f"Further arguments are those of :func:`mnist_vit.{beside[1]}`.",
+                "",
+                "Args:",
+            ]
 
 
 def copy_live_page(app: Sphinx, error: Exception | None) -> None:
     """The live page beside the site's own pages, and a first page that leads to them."""
     if error is None and app.builder.name == "html":
         shutil.copytree(ROOT / "attention", Path(app.outdir) / "attention", dirs_exist_ok=True)
-        lead = '<!doctype html><title>mnist_vit</title><meta http-equiv="refresh" content="0; url=docs/index.html">'
+        lead = (
+            '<!doctype html><title>mnist_vit</title><meta http-equiv="refresh" content="0;'
+            ' url=docs/index.html">'
+        )
         (Path(app.outdir) / "index.html").write_text(
             lead + '<a href="docs/index.html">mnist_vit</a>\n', encoding="utf-8"
         )
 
 
 def math(display: str) -> Any:
-    """What writes a formula as MathML, which browsers draw themselves, without a script from elsewhere."""
+    """What writes a formula as MathML, which browsers draw themselves, without a script from
+    elsewhere."""
 
     def visit(translator: Any, node: nodes.Element) -> None:
         formula = re.sub(r"\\tag\{(.*?)\}", r"\\qquad (\1)", node.astext())

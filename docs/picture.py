@@ -1,4 +1,5 @@
-"""Take the README's picture, the live page of ``vit_mnist``: ``python docs/picture.py`` writes ``docs/picture.png``.
+"""Take the README's picture, the live page of ``vit_mnist``: ``python docs/picture.py`` writes
+``docs/picture.png``.
 
 It needs playwright and a Chromium: see CONTRIBUTING.md.
 """

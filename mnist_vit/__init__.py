@@ -1,24 +1,51 @@
 """Learn Vision Transformers by building one: torchvision's, to the last bit, on handwritten digits.
 
-``mnist_vit.train(model)``, ``mnist_vit.evaluate(model)`` and ``mnist_vit.visualize_attention(model)`` take the model
-you built and the weights it holds; ``load_model("vit_mnist")`` returns a trained one; ``attention_weights`` also takes
-Vision Transformers of torchvision, timm and Hugging Face; ``mnist_vit.check`` holds the checks of the exercises.
+``mnist_vit.train(model)``, ``mnist_vit.evaluate(model)`` and
+``mnist_vit.visualize_attention(model)`` take the model you built and the weights it holds;
+``load_model("vit_mnist")`` returns a trained one; ``attention_weights`` also takes Vision
+Transformers of torchvision, timm and Hugging Face; ``mnist_vit.check`` holds the checks of the
+exercises.
 """
 
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for editors; Python imports each name on first use, so that the command line's help needs no torch
+# for editors; Python imports each name on first use, so that the command line's help needs no torch
+if TYPE_CHECKING:
     from .attention import attention_weights, record_attention
-    from .model import MLP, Encoder, EncoderBlock, MLPBlock, MultiHeadAttention, VisionTransformer, vit_mnist
+    from .model import (
+        MLP,
+        Encoder,
+        EncoderBlock,
+        MLPBlock,
+        MultiHeadAttention,
+        VisionTransformer,
+        vit_mnist,
+    )
     from .recipes import evaluate, explore, predict, train, visualize_attention
     from .weights import load_model, load_weights, save_weights
 
 __version__ = "1.0.0"
 
-__all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "attention_weights",
-           "evaluate", "explore", "load_model", "load_weights", "predict", "record_attention", "save_weights", "train",
-           "visualize_attention", "vit_mnist"]  # fmt: skip
+__all__ = [
+    "MLP",
+    "Encoder",
+    "EncoderBlock",
+    "MLPBlock",
+    "MultiHeadAttention",
+    "VisionTransformer",
+    "attention_weights",
+    "evaluate",
+    "explore",
+    "load_model",
+    "load_weights",
+    "predict",
+    "record_attention",
+    "save_weights",
+    "train",
+    "visualize_attention",
+    "vit_mnist",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,22 +10,42 @@ from .errors import check_range
 
 
 def augment(
-    images: Tensor, generator: torch.Generator, degrees: float = 0.0, scale: float = 0.0, shift: float = 0.0,
-    flip: bool = False, shear: float = 0.0, elastic: float = 0.0, colour: float = 0.0,
-) -> Tensor:  # fmt: skip
+    images: Tensor,
+    generator: torch.Generator,
+    degrees: float = 0.0,
+    scale: float = 0.0,
+    shift: float = 0.0,
+    flip: bool = False,
+    shear: float = 0.0,
+    elastic: float = 0.0,
+    colour: float = 0.0,
+) -> Tensor:
     """Rotate, scale, translate, shear and distort every image of a batch by random amounts.
 
     Args:
         images: float, (n, c, h, w); pixels that come from outside an image are 0.
         generator: source of the random numbers, on the CPU.
-        degrees, scale, shift, shear: largest rotation, scaling (0.1 for 10 %), translation in pixels, and shear.
+        degrees, scale, shift, shear: largest rotation, scaling (0.1 for 10 %), translation in
+            pixels, and shear.
         flip: mirror half of the images left to right.
-        elastic: elastic distortion: standard deviation of a point's displacement along each axis, in pixels.
+        elastic: elastic distortion: standard deviation of a point's displacement along each axis,
+            in pixels.
         colour: largest relative change of brightness, contrast and saturation.
     """
     if images.dim() != 4 or not images.is_floating_point():
-        raise ValueError(f"images must be floats (n, c, h, w), got {images.dtype} {tuple(images.shape)}")
-    check_range(0, 1000, degrees=degrees, scale=scale, shift=shift, shear=shear, elastic=elastic, colour=colour)
+        raise ValueError(
+            f"images must be floats (n, c, h, w), got {images.dtype} {tuple(images.shape)}"
+        )
+    check_range(
+        0,
+        1000,
+        degrees=degrees,
+        scale=scale,
+        shift=shift,
+        shear=shear,
+        elastic=elastic,
+        colour=colour,
+    )
     n, channels, height, width = images.shape
     angle, stretch, dx, dy = (torch.rand(4, n, generator=generator) * 2 - 1).unbind()
     angle, stretch = angle * math.radians(degrees), 1 + stretch * scale
@@ -35,11 +55,14 @@ def augment(
     top, bottom = (cos * mirror, slant * cos - sin), (sin * mirror, slant * sin + cos)
     rows = [*top, dx * 2 * shift / width, *bottom, dy * 2 * shift / height]
     theta = torch.stack(rows).view(2, 3, n, 1, 1).to(images.device, non_blocking=True)
-    x = torch.linspace(-1, 1, width, device=images.device) * (width - 1) / width  # centres of the pixels
+    # centres of the pixels
+    x = torch.linspace(-1, 1, width, device=images.device) * (width - 1) / width
     y = torch.linspace(-1, 1, height, device=images.device).view(-1, 1) * (height - 1) / height
     grid = torch.stack([a * x + b * y + c for a, b, c in theta])  # equals F.affine_grid, faster
     if elastic:
-        grid = grid + _bend(n, height, width, elastic, generator).to(images.device, non_blocking=True)
+        grid = grid + _bend(n, height, width, elastic, generator).to(
+            images.device, non_blocking=True
+        )
     images = F.grid_sample(images, grid.permute(1, 2, 3, 0), align_corners=False)
     if colour:
         strengths = 1 + (torch.rand(3, n, 1, 1, 1, generator=generator) * 2 - 1) * colour
@@ -52,8 +75,11 @@ def augment(
     return images
 
 
-def _bend(n: int, height: int, width: int, size: float, generator: torch.Generator, points: int = 6) -> Tensor:
-    """Smooth random displacements, (2, n, height, width), from a grid of points, with a std of ``size`` pixels."""
+def _bend(
+    n: int, height: int, width: int, size: float, generator: torch.Generator, points: int = 6
+) -> Tensor:
+    """Smooth random displacements, (2, n, height, width), from a grid of points, with a std of
+    ``size`` pixels."""
     places = torch.linspace(0, 1, points)
     weights = []
     for pixels in (height, width):

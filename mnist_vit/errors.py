@@ -1,14 +1,19 @@
-"""User errors and checks of arguments: a message says what was given, what is needed and what to do."""
+"""User errors and checks of arguments: a message says what was given, what is needed and what to
+do."""
 
 import difflib
 import re
 from collections.abc import Collection
 
-NOT_FINITE = "outputs are NaN or infinite: training probably diverged (lower the learning rate), or images contain NaN"
+NOT_FINITE = (
+    "outputs are NaN or infinite: training probably diverged (lower the learning rate), or images"
+    " contain NaN"
+)
 
 
 def printable(text: str) -> str:
-    """The text with control characters and invalid code points escaped, so that it is safe to print in a terminal."""
+    """The text with control characters and invalid code points escaped, so that it is safe to print
+    in a terminal."""
     unsafe = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     return re.sub(unsafe, lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -36,7 +41,11 @@ def check_sizes(**sizes: int) -> None:
 def check_range(low: float, high: float, **values: float) -> None:
     """Raise ValueError unless every value is a number from ``low`` to ``high``."""
     for name, value in values.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        if (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not low <= value <= high
+        ):
             raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
 
 
@@ -44,7 +53,9 @@ def check_heads(width_name: str, width: int, num_heads: int) -> None:
     """Raise ValueError unless the width is a multiple of the number of heads."""
     check_sizes(**{width_name: width, "num_heads": num_heads})
     if width % num_heads != 0:
-        raise ValueError(f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads")
+        raise ValueError(
+            f"{width_name} {width} must be a multiple of num_heads, got {num_heads} heads"
+        )
 
 
 def nearest(given: object, known: Collection[str]) -> str:

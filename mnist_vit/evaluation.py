@@ -1,4 +1,5 @@
-"""Results, as notebooks show them: confusion matrix, accuracy with confidence interval, training curves."""
+"""Results, as notebooks show them: confusion matrix, accuracy with confidence interval, training
+curves."""
 
 import html
 import io
@@ -56,30 +57,52 @@ class Evaluation:
 
     @property
     def recall(self) -> Tensor:
-        """Share of a class's images that are predicted as that class, (k,); NaN for a class without images."""
+        """Share of a class's images that are predicted as that class, (k,); NaN for a class without
+        images."""
         return self.matrix.diagonal() / self.matrix.sum(dim=1)
 
     @property
     def precision(self) -> Tensor:
-        """Share of a class's predictions that are correct, (k,); NaN for a class that is never predicted."""
+        """Share of a class's predictions that are correct, (k,); NaN for a class that is never
+        predicted."""
         return self.matrix.diagonal() / self.matrix.sum(dim=0)
 
     def __repr__(self) -> str:
         return f"Evaluation({self._summary()}; {self.data})"
 
     def __str__(self) -> str:
-        lines = [self.data, self._summary(), "confusion matrix: each row is a true class, each column a prediction"]
-        width = max(4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1)
-        lines.append(" " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall")
-        for name, row, recall in zip(self.classes, self.matrix.tolist(), self.recall.tolist(), strict=True):
-            lines.append(f"{name:>{width}}" + "".join(f"{count:>{width}}" for count in row) + f"  {recall:6.1%}")
+        lines = [
+            self.data,
+            self._summary(),
+            "confusion matrix: each row is a true class, each column a prediction",
+        ]
+        width = max(
+            4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1
+        )
+        lines.append(
+            " " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall"
+        )
+        for name, row, recall in zip(
+            self.classes, self.matrix.tolist(), self.recall.tolist(), strict=True
+        ):
+            lines.append(
+                f"{name:>{width}}"
+                + "".join(f"{count:>{width}}" for count in row)
+                + f"  {recall:6.1%}"
+            )
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = [["truth \\ prediction", *self.classes]]
-        rows += [[name, *map(str, row)] for name, row in zip(self.classes, self.matrix.tolist(), strict=True)]
-        table = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return f"<p>{html.escape(self._summary())}<br>{html.escape(self.data)}</p><table>{table}</table>"
+        rows += [
+            [name, *map(str, row)]
+            for name, row in zip(self.classes, self.matrix.tolist(), strict=True)
+        ]
+        table = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        )
+        summary = f"{html.escape(self._summary())}<br>{html.escape(self.data)}"
+        return f"<p>{summary}</p><table>{table}</table>"
 
     def _summary(self) -> str:
         low, high = self.interval
@@ -102,7 +125,12 @@ class History(list[dict[str, float]]):
         figure = Figure(figsize=(8, 2.6), layout="constrained")
         for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
             for key, label in ((kind, "training batches"), (f"validation_{kind}", "validation")):
-                axes.plot([row["epoch"] for row in self], [row[key] for row in self], marker=".", label=label)
+                axes.plot(
+                    [row["epoch"] for row in self],
+                    [row[key] for row in self],
+                    marker=".",
+                    label=label,
+                )
             axes.set(xlabel="epoch", ylabel=kind)
             axes.legend()
         return figure
@@ -114,12 +142,18 @@ class History(list[dict[str, float]]):
 
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
-    """Confusion matrix, int64, (k, k), of ``labels`` (rows) and ``predictions`` (columns), both int64, (n,)."""
+    """Confusion matrix, int64, (k, k), of ``labels`` (rows) and ``predictions`` (columns), both
+    int64, (n,)."""
     check_sizes(num_classes=num_classes)
     if labels.shape != predictions.shape or labels.dim() != 1:
-        raise ValueError(f"need two equally long vectors, got {tuple(labels.shape)} and {tuple(predictions.shape)}")
+        raise ValueError(
+            f"need two equally long vectors, got {tuple(labels.shape)} and"
+            f" {tuple(predictions.shape)}"
+        )
     for name, values in (("labels", labels), ("predictions", predictions)):
-        if values.is_floating_point() or (len(values) and not 0 <= values.min() <= values.max() < num_classes):
+        if values.is_floating_point() or (
+            len(values) and not 0 <= values.min() <= values.max() < num_classes
+        ):
             raise ValueError(f"{name} must be whole numbers from 0 to {num_classes - 1}")
     pairs = labels.long() * num_classes + predictions.long()
     return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
@@ -131,7 +165,9 @@ def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, f
     Source: Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953.
     """
     if total < 1 or not 0 <= correct <= total:
-        raise ValueError(f"need 0 <= correct <= total and at least one image, got {correct} of {total}")
+        raise ValueError(
+            f"need 0 <= correct <= total and at least one image, got {correct} of {total}"
+        )
     share, extra = correct / total, z * z / total
     middle = (share + extra / 2) / (1 + extra)
     reach = z / (1 + extra) * math.sqrt(share * (1 - share) / total + extra / (4 * total))
@@ -142,9 +178,13 @@ def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, f
 def evaluate_model(
     model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]], classes: tuple[str, ...], data: str
 ) -> Evaluation:
-    """Run the model in eval mode over all batches; ``classes`` are class names, ``data`` describes the images."""
+    """Run the model in eval mode over all batches; ``classes`` are class names, ``data`` describes
+    the images."""
     with eval_mode(model):
-        results = [(labels, answer(model, images).float()) for images, labels in progress(loader, desc="evaluating")]
+        results = [
+            (labels, answer(model, images).float())
+            for images, labels in progress(loader, desc="evaluating")
+        ]
     labels = torch.cat([batch for batch, _ in results]).cpu()
     logits = torch.cat([batch for _, batch in results]).cpu()
     if not logits.isfinite().all():

@@ -19,12 +19,16 @@ def shipped(kind: str) -> Path:
 
 
 def data_dir(given: str | Path | None = None) -> Path:
-    """The folder of the data sets: ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder."""
-    return Path(given or os.environ.get("MNIST_VIT_DATA") or (CHECKOUT or Path.cwd()) / "data").expanduser()
+    """The folder of the data sets: ``given``, else MNIST_VIT_DATA, else data/ in the clone or the
+    current folder."""
+    return Path(
+        given or os.environ.get("MNIST_VIT_DATA") or (CHECKOUT or Path.cwd()) / "data"
+    ).expanduser()
 
 
 def out_dir(kind: str, given: str | Path | None = None) -> Path:
-    """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder."""
+    """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current
+    folder."""
     return Path(given or Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd()) / kind).expanduser()
 
 
@@ -44,7 +48,8 @@ def part_beside(path: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
-    """Create and lock a folder until the ``with`` block or the process ends; yields False if it cannot be locked.
+    """Create and lock a folder until the ``with`` block or the process ends; yields False if it
+    cannot be locked.
 
     Raises BlockingIOError if another process or thread keeps the lock for ``wait`` seconds.
     """
@@ -52,7 +57,9 @@ def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
     last = time.monotonic() + wait
     while (handle := _lock(folder)) == TAKEN:
         if time.monotonic() >= last:
-            raise BlockingIOError(f"another run is writing to {folder}: wait for it, or name another folder")
+            raise BlockingIOError(
+                f"another run is writing to {folder}: wait for it, or name another folder"
+            )
         time.sleep(0.02)
     try:
         yield handle is not None
@@ -69,7 +76,9 @@ def _lock(folder: Path) -> int | None:
     handle = None
     try:
         if os.name == "nt":  # the file is deleted when its handle is closed
-            return os.open(folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0))
+            return os.open(
+                folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0)
+            )
         import fcntl
 
         handle = os.open(folder, os.O_RDONLY)
@@ -90,16 +99,24 @@ def make_folder(folder: Path) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> OSError:
-    return OSError(f"{path} could not be written ({error.strerror or error}): free disk space, or name another folder")
+    return OSError(
+        f"{path} could not be written ({error.strerror or error}): free disk space, or name another"
+        " folder"
+    )
 
 
 def write_atomic(
-    path: str | Path, write: Callable[[BinaryIO], Any], before: Path | None = None, sync: bool = True
+    path: str | Path,
+    write: Callable[[BinaryIO], Any],
+    before: Path | None = None,
+    sync: bool = True,
 ) -> Path:
-    """Write a file so that a crash leaves either the old or the new one; missing folders are created.
+    """Write a file so that a crash leaves either the old or the new one; missing folders are
+    created.
 
-    ``write`` gets an open binary file. The old file is first renamed to ``before``, if given. Raises OSError if the
-    disk is full or the folder is read-only; no partial file remains. ``sync=False`` leaves flushing to the caller.
+    ``write`` gets an open binary file. The old file is first renamed to ``before``, if given.
+    Raises OSError if the disk is full or the folder is read-only; no partial file remains.
+    ``sync=False`` leaves flushing to the caller.
     """
     path = Path(path)
     part = part_beside(path)
@@ -114,7 +131,8 @@ def write_atomic(
             os.replace(path, before)
         os.replace(part, path)
     except (OSError, RuntimeError) as error:
-        reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides a full disk
+        # torch.save hides a full disk
+        reason = error.__context__ if isinstance(error, RuntimeError) else error
         if not isinstance(reason, OSError):
             raise
         raise _not_written(path, reason) from error
@@ -162,7 +180,9 @@ def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool 
     before = target / time.strftime("before-%Y%m%d-%H%M%S")
     for taken in filter(Path.exists, [target / file.relative_to(source) for file in files]):
         if not update:
-            raise ValueError(f"{taken} exists and may contain your work: name another folder, or set update=True")
+            raise ValueError(
+                f"{taken} exists and may contain your work: name another folder, or set update=True"
+            )
         make_folder((before / taken.relative_to(target)).parent)
         os.replace(taken, before / taken.relative_to(target))
     for file in files:

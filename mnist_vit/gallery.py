@@ -1,4 +1,5 @@
-"""Attention maps on disk: a folder of pictures for each image. The page beside them is ``explorer``'s."""
+"""Attention maps on disk: a folder of pictures for each image. The page beside them is
+``explorer``'s."""
 
 import io
 import math
@@ -21,22 +22,28 @@ from .tokens import patch_grid, pools_patches
 
 __all__ = ["replacing", "save_attention_images"]
 
-OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"  # parts: of older versions
+OURS = (  # parts: of older versions
+    r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"
+)
 
 
 @contextmanager
 def replacing(folder: str | Path) -> Iterator[Path]:
-    """A folder to draw in; at the end of the ``with`` block its content takes the place of what is in ``folder``.
+    """A folder to draw in; at the end of the ``with`` block its content takes the place of what is
+    in ``folder``.
 
-    Image folders are replaced as a whole; with a new page, older ones that are not among the new ones are removed.
-    Files that are not ours stay. If the block fails, or the process dies in it, nothing changes; if it dies during the
-    swap, the next call first completes that swap. Threads and processes may share a folder: the last result stays.
+    Image folders are replaced as a whole; with a new page, older ones that are not among the new
+    ones are removed. Files that are not ours stay. If the block fails, or the process dies in it,
+    nothing changes; if it dies during the swap, the next call first completes that swap. Threads
+    and processes may share a folder: the last result stays.
     """
     folder = Path(folder)
     part = part_beside(folder / "any")
     with ExitStack() as stack:
         with locked(folder, wait=60):
-            for left in filter(Path.is_dir, folder.glob(PARTS)):  # who is at work has locked its own
+            for left in filter(
+                Path.is_dir, folder.glob(PARTS)
+            ):  # who is at work has locked its own
                 with suppress(OSError), locked(left) as dead:
                     if dead:
                         _swap(left, folder)
@@ -54,10 +61,13 @@ def replacing(folder: str | Path) -> Iterator[Path]:
 
 
 def _swap(part: Path, folder: Path) -> None:
-    """Move the new files in, the page last, and remove what they replace. Can be repeated if interrupted."""
+    """Move the new files in, the page last, and remove what they replace. Can be repeated if
+    interrupted."""
     names = [path.name for path in (part / "ready").glob("*")]
     if "index.html" in names:  # none has gone in yet
-        for path in [path.parent for path in folder.glob("*/attention.json") if path.parent.name not in names]:
+        for path in [
+            path.parent for path in folder.glob("*/attention.json") if path.parent.name not in names
+        ]:
             if not _not_ours(path):
                 os.replace(path, part_beside(part / "any"))
     if names:
@@ -74,7 +84,8 @@ def _swap(part: Path, folder: Path) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """Flush all files below to disk, in one call if the system has it, since thousands of calls take minutes."""
+    """Flush all files below to disk, in one call if the system has it, since thousands of calls
+    take minutes."""
     if hasattr(os, "sync"):
         return os.sync()
     for path in filter(Path.is_file, folder.rglob("*")):
@@ -87,24 +98,36 @@ def _not_ours(folder: Path) -> list[Path]:
 
 
 def save_attention_images(
-    model: nn.Module, images: Tensor, pictures: Tensor, names: list[str], folder: str | Path, classes: tuple[str, ...],
+    model: nn.Module,
+    images: Tensor,
+    pictures: Tensor,
+    names: list[str],
+    folder: str | Path,
+    classes: tuple[str, ...],
     labels: list[int] | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """Write one folder per image: the image, a map for each layer and attention head, the rollout.
 
-    ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer), ``rollout.png``
-    and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The maps are the class
-    token's rows; with ``pool="mean"``, the mean over the patches' rows. ``replacing`` says what becomes of older files.
+    ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer),
+    ``rollout.png`` and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not
+    smoothed. The maps are the class token's rows; with ``pool="mean"``, the mean over the patches'
+    rows. ``replacing`` says what becomes of older files.
 
-    ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see them, both
-    (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth, if it is known.
+    ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
+    them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth,
+    if it is known.
 
-    Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures, names and labels
-    differ, or outputs are NaN.
+    Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures,
+    names and labels differ, or outputs are NaN.
     """
-    n = len(images), len(pictures), len(names), len(names if labels is None else labels)
-    if len(set(n)) != 1:
-        raise ValueError("need the same number of images, pictures, names and labels, got {}, {}, {} and {}".format(*n))
+    counts = [len(images), len(pictures), len(names)]
+    if labels is not None:
+        counts.append(len(labels))
+    if len(set(counts)) != 1:
+        raise ValueError(
+            "need the same number of images, pictures, names and labels,"
+            f" got {', '.join(map(str, counts))}"
+        )
     with torch.no_grad(), eval_mode(model):
         logits = answer(model, images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():
@@ -132,7 +155,10 @@ def save_attention_images(
                 scales.append([round(low, 6), round(high, 6)])
                 for head, one in enumerate(layer_maps):
                     _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
-            _write_png(target / "rollout.png", _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())))
+            _write_png(
+                target / "rollout.png",
+                _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())),
+            )
             best = int(probabilities[i].argmax())
             content = {
                 "name": name,

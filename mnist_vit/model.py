@@ -1,9 +1,11 @@
-"""The Vision Transformer, from the smallest part to the whole: names, weights and results are torchvision's.
+"""The Vision Transformer, from the smallest part to the whole: names, weights and results are
+torchvision's.
 
-In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in a row, seq_length =
-1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token, head_dim = hidden_dim / num_heads.
-Papers: "Attention Is All You Need" (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) and
-"An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929).
+In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in
+a row, seq_length = 1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token,
+head_dim = hidden_dim / num_heads. Papers: "Attention Is All You Need" (Vaswani et al. 2017,
+https://arxiv.org/abs/1706.03762) and "An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020,
+https://arxiv.org/abs/2010.11929).
 """
 
 import math
@@ -20,14 +22,22 @@ from torch import Tensor, nn
 from .errors import check_heads, check_sizes
 from .tokens import CLASS_TOKEN, PATCHES
 
-__all__ = ["MLP", "Encoder", "EncoderBlock", "MLPBlock", "MultiHeadAttention", "VisionTransformer", "vit_mnist"]
+__all__ = [
+    "MLP",
+    "Encoder",
+    "EncoderBlock",
+    "MLPBlock",
+    "MultiHeadAttention",
+    "VisionTransformer",
+    "vit_mnist",
+]
 
 
 class MLP(nn.Sequential):
     """Linear layers with an activation between them, applied to the last axis only.
 
-    ``hidden_channels`` are the widths after each linear layer; all but the last are followed by ``norm_layer``
-    (None leaves it out) and ``activation_layer``, and all by dropout.
+    ``hidden_channels`` are the widths after each linear layer; all but the last are followed by
+    ``norm_layer`` (None leaves it out) and ``activation_layer``, and all by dropout.
 
     Shape: (..., in_channels) -> (..., hidden_channels[-1]). Source: ``torchvision.ops.MLP``.
     """
@@ -43,15 +53,22 @@ class MLP(nn.Sequential):
         dropout: float = 0.0,
     ) -> None:
         if len(hidden_channels) == 0:
-            raise ValueError("hidden_channels must name the width of at least one linear layer, got an empty list")
-        check_sizes(in_channels=in_channels, **{f"hidden_channels[{i}]": w for i, w in enumerate(hidden_channels)})
+            raise ValueError(
+                "hidden_channels must name the width of at least one linear layer, got an empty"
+                " list"
+            )
+        check_sizes(
+            in_channels=in_channels,
+            **{f"hidden_channels[{i}]": w for i, w in enumerate(hidden_channels)},
+        )
         options = {} if inplace is None else {"inplace": inplace}
         widths = [in_channels, *hidden_channels]
 
         layers: list[nn.Module] = []
         for i, (width_in, width_out) in enumerate(pairwise(widths)):
             layers.append(nn.Linear(width_in, width_out, bias=bias))
-            if i < len(hidden_channels) - 1:  # the last linear layer has neither norm nor activation
+            # the last linear layer has neither norm nor activation
+            if i < len(hidden_channels) - 1:
                 if norm_layer is not None:
                     layers.append(norm_layer(width_out))
                 layers.append(activation_layer(**options))
@@ -63,7 +80,8 @@ class MLPBlock(MLP):
     """The MLP of an encoder block: widen, GELU, narrow. Every token goes through it alone.
 
     Shape: (..., in_dim) -> (..., in_dim), with mlp_dim numbers a token in between.
-    Source: Vaswani et al. 2017, section 3.3; the exact GELU of Hendrycks & Gimpel 2016 (arXiv 1606.08415).
+    Source: Vaswani et al. 2017, section 3.3; the exact GELU of Hendrycks & Gimpel 2016 (arXiv
+    1606.08415).
     """
 
     _version = 2
@@ -78,21 +96,25 @@ class MLPBlock(MLP):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
-        # Files written before torchvision 0.13, its ImageNet weights among them, say linear_1 and linear_2.
+        # Files written before torchvision 0.13, its ImageNet weights among them, say linear_1 and
+        # linear_2.
         if (local_metadata.get("version") or 1) < 2:
             for old, new in (("linear_1", "0"), ("linear_2", "3")):
                 for kind in ("weight", "bias"):
                     if f"{prefix}{old}.{kind}" in state_dict:
-                        state_dict[f"{prefix}{new}.{kind}"] = state_dict.pop(f"{prefix}{old}.{kind}")
+                        state_dict[f"{prefix}{new}.{kind}"] = state_dict.pop(
+                            f"{prefix}{old}.{kind}"
+                        )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
 
 class MultiHeadAttention(nn.Module):
     """Multi-head attention from scratch. It does not know where in the picture a token comes from.
 
-    Replaces ``nn.MultiheadAttention(embed_dim, num_heads, dropout, batch_first=True)`` in a model: the parameters
-    have the same names, shapes and start values. The heads share ``embed_dim`` equally; ``dropout`` is the
-    probability with which an attention weight is set to zero while training.
+    Replaces ``nn.MultiheadAttention(embed_dim, num_heads, dropout, batch_first=True)`` in a model:
+    the parameters have the same names, shapes and start values. The heads share ``embed_dim``
+    equally; ``dropout`` is the probability with which an attention weight is set to zero while
+    training.
 
     Source: Vaswani et al. 2017, section 3.2, equation 1.
     """
@@ -105,7 +127,8 @@ class MultiHeadAttention(nn.Module):
         self.head_dim = embed_dim // num_heads
         self.dropout = dropout
 
-        # One matrix makes queries, keys and values of all heads: the rows of W_q, then W_k, then W_v.
+        # One matrix makes queries, keys and values of all heads: the rows of W_q, then W_k, then
+        # W_v.
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
         self.out_proj = nn.Linear(embed_dim, embed_dim)
@@ -114,23 +137,34 @@ class MultiHeadAttention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim) -> (n, num_heads, seq_length, head_dim)
+        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim) -> (n, num_heads,
+        # seq_length, head_dim)
         return x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, need_weights: bool = True, average_attn_weights: bool = True
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
         """Let every query token gather from the value tokens.
 
-        ``query``, ``key`` and ``value`` are (n, seq_length, embed_dim), in a Vision Transformer the same tensor.
+        ``query``, ``key`` and ``value`` are (n, seq_length, embed_dim), in a Vision Transformer the
+        same tensor.
 
-        Returns the layer's output, (n, seq_length, embed_dim), and with ``need_weights`` the attention weights (else
-        None): their mean over the heads, (n, seq_length, seq_length), or with ``average_attn_weights=False`` each
-        head's own, (n, num_heads, seq_length, seq_length). Without dropout, each row of a head's weights sums to 1.
+        Returns the layer's output, (n, seq_length, embed_dim), and with ``need_weights`` the
+        attention weights (else None): their mean over the heads, (n, seq_length, seq_length), or
+        with ``average_attn_weights=False`` each head's own, (n, num_heads, seq_length, seq_length).
+        Without dropout, each row of a head's weights sums to 1.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
             torch._assert(x.dim() == 3, f"{name} must be (n, seq_length, embed_dim), got {x.shape}")
-            torch._assert(x.shape[2] == self.embed_dim, f"{name} must be {self.embed_dim} wide, got {x.shape[2]}")
+            torch._assert(
+                x.shape[2] == self.embed_dim,
+                f"{name} must be {self.embed_dim} wide, got {x.shape[2]}",
+            )
         w_q, w_k, w_v = self.in_proj_weight.chunk(3)
         b_q, b_k, b_v = self.in_proj_bias.chunk(3)
         q = self._split_heads(F.linear(query, w_q, b_q))
@@ -155,7 +189,8 @@ class MultiHeadAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Attention, then the MLP, each with a norm before it (pre-norm) and a residual connection.
 
-    ``dropout`` and ``attention_dropout`` are probabilities; ``norm_layer(width)`` returns a norm layer.
+    ``dropout`` and ``attention_dropout`` are probabilities; ``norm_layer(width)`` returns a norm
+    layer.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
     Source: Dosovitskiy et al. 2020, equations 2 and 3.
@@ -176,7 +211,9 @@ class EncoderBlock(nn.Module):
 
         # Attention: tokens talk to each other
         self.ln_1 = norm_layer(hidden_dim)
-        self.self_attention = nn.MultiheadAttention(hidden_dim, num_heads, dropout=attention_dropout, batch_first=True)
+        self.self_attention = nn.MultiheadAttention(
+            hidden_dim, num_heads, dropout=attention_dropout, batch_first=True
+        )
         self.dropout = nn.Dropout(dropout)
 
         # MLP: each token thinks for itself
@@ -184,7 +221,9 @@ class EncoderBlock(nn.Module):
         self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input: Tensor) -> Tensor:
-        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {input.shape}")
+        torch._assert(
+            input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {input.shape}"
+        )
         # z' = MSA(LN(z)) + z
         x = self.ln_1(input)
         x, _ = self.self_attention(x, x, x, need_weights=False)
@@ -200,10 +239,12 @@ class EncoderBlock(nn.Module):
 class Encoder(nn.Module):
     """Adds the position embedding, then applies the encoder blocks and a last normalisation.
 
-    It does not know pictures: it takes any sequence of ``seq_length`` tokens, the class token included.
+    It does not know pictures: it takes any sequence of ``seq_length`` tokens, the class token
+    included.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
-    Source: Dosovitskiy et al. 2020, equations 1 to 4; the standard deviation 0.02 of the positions follows BERT.
+    Source: Dosovitskiy et al. 2020, equations 1 to 4; the standard deviation 0.02 of the positions
+    follows BERT.
     """
 
     def __init__(
@@ -218,7 +259,9 @@ class Encoder(nn.Module):
         norm_layer: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6),
     ) -> None:
         super().__init__()
-        check_sizes(seq_length=seq_length, num_layers=num_layers, hidden_dim=hidden_dim, mlp_dim=mlp_dim)
+        check_sizes(
+            seq_length=seq_length, num_layers=num_layers, hidden_dim=hidden_dim, mlp_dim=mlp_dim
+        )
         self.pos_embedding = nn.Parameter(torch.empty(1, seq_length, hidden_dim).normal_(std=0.02))
         self.dropout = nn.Dropout(dropout)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -230,7 +273,9 @@ class Encoder(nn.Module):
         self.ln = norm_layer(hidden_dim)
 
     def forward(self, input: Tensor) -> Tensor:
-        torch._assert(input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {input.shape}")
+        torch._assert(
+            input.dim() == 3, f"input must be (n, seq_length, hidden_dim), got {input.shape}"
+        )
         # (n, seq_length, hidden_dim) + (1, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)
         input = input + self.pos_embedding
         return self.ln(self.layers(self.dropout(input)))
@@ -241,15 +286,18 @@ class VisionTransformer(nn.Module):
 
     Args:
         image_size, patch_size: height and width in pixels; patch_size must divide image_size.
-        num_layers: encoder blocks; num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: of each one.
+        num_layers: encoder blocks; num_heads, hidden_dim, mlp_dim, dropout, attention_dropout,
+            norm_layer: of each one.
         num_classes, in_channels: how many logits, and how many colour channels.
         representation_size: width of a tanh layer before the last linear layer; None leaves it out.
         print_shapes: whether forward prints the shape after each of its stages.
-        pool: input of the class head: "token", the class token, as in the paper, or "mean", the mean over patches.
+        pool: input of the class head: "token", the class token, as in the paper, or "mean", the
+            mean over patches.
 
     Shape: (n, in_channels, image_size, image_size) -> (n, num_classes).
-    Raises ValueError for sizes that make no sense, AssertionError in forward for pictures that do not fit.
-    Source: Dosovitskiy et al. 2020; ``torchvision.models.VisionTransformer``, equal to it bit for bit.
+    Raises ValueError for sizes that make no sense, AssertionError in forward for pictures that do
+    not fit. Source: Dosovitskiy et al. 2020; ``torchvision.models.VisionTransformer``, equal to it
+    bit for bit.
     """
 
     def __init__(
@@ -271,12 +319,21 @@ class VisionTransformer(nn.Module):
         pool: str = "token",
     ) -> None:
         super().__init__()
-        check_sizes(image_size=image_size, patch_size=patch_size, hidden_dim=hidden_dim, in_channels=in_channels)
         check_sizes(
-            num_classes=num_classes, representation_size=1 if representation_size is None else representation_size
+            image_size=image_size,
+            patch_size=patch_size,
+            hidden_dim=hidden_dim,
+            in_channels=in_channels,
+        )
+        check_sizes(
+            num_classes=num_classes,
+            representation_size=1 if representation_size is None else representation_size,
         )
         if image_size % patch_size != 0:
-            raise ValueError(f"image_size {image_size} must be a multiple of patch_size, got patches of {patch_size}")
+            raise ValueError(
+                f"image_size {image_size} must be a multiple of patch_size, got patches of"
+                f" {patch_size}"
+            )
         if pool not in ("token", "mean"):
             raise ValueError(f'pool must be "token" or "mean", got {pool!r}')
         self.image_size = image_size
@@ -293,11 +350,20 @@ class VisionTransformer(nn.Module):
         self.pool = pool
 
         # A convolution whose stride equals its kernel size applies one linear layer to every patch.
-        self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size)
+        self.conv_proj = nn.Conv2d(
+            in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size
+        )
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
         self.seq_length = (image_size // patch_size) ** 2 + 1
         self.encoder = Encoder(
-            self.seq_length, num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer
+            self.seq_length,
+            num_layers,
+            num_heads,
+            hidden_dim,
+            mlp_dim,
+            dropout,
+            attention_dropout,
+            norm_layer,
         )
         heads: OrderedDict[str, nn.Module] = OrderedDict()
         if representation_size is None:
@@ -308,8 +374,11 @@ class VisionTransformer(nn.Module):
             heads["head"] = nn.Linear(representation_size, num_classes)
         self.heads = nn.Sequential(heads)
 
-        # The start values: the class head begins at zero, so every class is equally likely at first.
-        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / (in_channels * patch_size * patch_size)))
+        # The start values: the class head begins at zero, so every class is equally likely at
+        # first.
+        nn.init.trunc_normal_(
+            self.conv_proj.weight, std=math.sqrt(1 / (in_channels * patch_size * patch_size))
+        )
         nn.init.zeros_(self.conv_proj.bias)
         if representation_size is not None:
             nn.init.trunc_normal_(self.heads.pre_logits.weight, std=math.sqrt(1 / hidden_dim))
@@ -325,10 +394,14 @@ class VisionTransformer(nn.Module):
         torch._assert(x.dim() == 4, f"images must be (n, c, h, w), got {x.shape}")
         n, c, h, w = x.shape
         p, size = self.patch_size, self.image_size
-        torch._assert(c == self.in_channels, f"images must have {self.in_channels} channels, got {c}")
+        torch._assert(
+            c == self.in_channels, f"images must have {self.in_channels} channels, got {c}"
+        )
         torch._assert(h == size, f"images must be {size} pixels high, got {h}")
         torch._assert(w == size, f"images must be {size} pixels wide, got {w}")
-        torch._assert(x.is_floating_point(), f"images must be floating-point numbers, got {x.dtype}")
+        torch._assert(
+            x.is_floating_point(), f"images must be floating-point numbers, got {x.dtype}"
+        )
         n_h, n_w = h // p, w // p
 
         # (n, c, h, w) -> (n, hidden_dim, n_h, n_w)
@@ -349,7 +422,8 @@ class VisionTransformer(nn.Module):
         n = x.shape[0]
         self._print_shape("Batch Size", n)
 
-        # (1, 1, hidden_dim) -> (n, 1, hidden_dim), then in front of the patches: (n, seq_length, hidden_dim)
+        # (1, 1, hidden_dim) -> (n, 1, hidden_dim), then in front of the patches: (n, seq_length,
+        # hidden_dim)
         batch_class_token = self.class_token.expand(n, -1, -1)
         self._print_shape("Batch Class Token", batch_class_token.shape)
         x = torch.cat([batch_class_token, x], dim=1)
@@ -360,7 +434,9 @@ class VisionTransformer(nn.Module):
 
         # (n, seq_length, hidden_dim) -> (n, hidden_dim)
         x = x[:, CLASS_TOKEN] if self.pool == "token" else x[:, PATCHES].mean(dim=1)
-        self._print_shape("Only Batch Class Token" if self.pool == "token" else "Mean Over Patches", x.shape)
+        self._print_shape(
+            "Only Batch Class Token" if self.pool == "token" else "Mean Over Patches", x.shape
+        )
 
         # (n, hidden_dim) -> (n, num_classes)
         x = self.heads(x)
@@ -370,12 +446,16 @@ class VisionTransformer(nn.Module):
     def get_attention_output(self, x: Tensor, layer: int, head: int) -> Tensor:
         """What one head gathers, before the output projection mixes the heads.
 
-        ``x`` are pictures; ``layer`` and ``head`` count from 0 (IndexError if there is none). Returns A_h V_h,
-        (n, seq_length, head_dim). After the projection, no slice of the layer's output belongs to a single head.
-        Dropout is not applied in this layer; call ``eval()`` to disable it in earlier ones too.
+        ``x`` are pictures; ``layer`` and ``head`` count from 0 (IndexError if there is none).
+        Returns A_h V_h, (n, seq_length, head_dim). After the projection, no slice of the layer's
+        output belongs to a single head. Dropout is not applied in this layer; call ``eval()`` to
+        disable it in earlier ones too.
         """
         num_heads = self.encoder.layers[0].num_heads
-        for name, number, count in (("layer", layer, len(self.encoder.layers)), ("head", head, num_heads)):
+        for name, number, count in (
+            ("layer", layer, len(self.encoder.layers)),
+            ("head", head, num_heads),
+        ):
             if not 0 <= number < count:
                 raise IndexError(f"{name} must be 0 to {count - 1}, got {number}")
         x = self._process_input(x)
@@ -384,17 +464,31 @@ class VisionTransformer(nn.Module):
         x = self.encoder.layers[:layer](x)
         x = self.encoder.layers[layer].ln_1(x)
 
-        # Rows of this head in W_q, W_k and W_v: (n, seq_length, hidden_dim) -> (n, seq_length, head_dim)
+        # Rows of this head in W_q, W_k and W_v: (n, seq_length, hidden_dim) -> (n, seq_length,
+        # head_dim)
         attention = self.encoder.layers[layer].self_attention
         head_dim = self.hidden_dim // num_heads
         rows = slice(head * head_dim, (head + 1) * head_dim)
         weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
-        q, k, v = (F.linear(x, weight[rows], bias[rows]) for weight, bias in zip(weights, biases, strict=True))
+        q, k, v = (
+            F.linear(x, weight[rows], bias[rows])
+            for weight, bias in zip(weights, biases, strict=True)
+        )
         return F.scaled_dot_product_attention(q, k, v)
 
 
 def vit_mnist(patch_size: int = 2, **options: Any) -> VisionTransformer:
-    """The course's model for 28x28 grey digits; 115,498 parameters with patches of 2 pixels (4, 7, 14 fit too)."""
+    """The course's model for 28x28 grey digits; 115,498 parameters with patches of 2 pixels (4, 7,
+    14 fit too)."""
     return VisionTransformer(
-        28, patch_size, 2, 2, 64, 256, num_classes=10, representation_size=32, in_channels=1, **options
+        28,
+        patch_size,
+        2,
+        2,
+        64,
+        256,
+        num_classes=10,
+        representation_size=32,
+        in_channels=1,
+        **options,
     )

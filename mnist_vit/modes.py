@@ -1,4 +1,5 @@
-"""Helpers for a pass over the data: a progress bar, the logits of any model, eval mode with modes restored."""
+"""Helpers for a pass over the data: a progress bar, the logits of any model, eval mode with modes
+restored."""
 
 import os
 import sys
@@ -15,11 +16,14 @@ with warnings.catch_warnings():
     from tqdm.auto import tqdm
 
 _LOCK = threading.Lock()
-_EVALUATED: dict[nn.Module, list] = {}  # the mode of each module before, and how many evaluate it right now
+_EVALUATED: dict[
+    nn.Module, list
+] = {}  # the mode of each module before, and how many evaluate it right now
 
 
 def progress(iterable: Iterable, shown: bool = True, **options: Any) -> tqdm:
-    """A bar of tqdm in a terminal or a notebook (Jupyter, Colab); none elsewhere, and none with TQDM_DISABLE=1."""
+    """A bar of tqdm in a terminal or a notebook (Jupyter, Colab); none elsewhere, and none with
+    TQDM_DISABLE=1."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
     hidden = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")

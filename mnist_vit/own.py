@@ -20,7 +20,11 @@ def own_class(file: str | Path) -> type[nn.Module]:
     try:
         found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
     except (Exception, SystemExit) as error:  # whatever is in the file
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == str(path)
+        ]
         at = f" (line {lines[-1]})" if lines else ""
         raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
     if not isinstance(found, type) or not issubclass(found, nn.Module):
@@ -29,13 +33,16 @@ def own_class(file: str | Path) -> type[nn.Module]:
 
 
 def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
-    """Build the file's model with these sizes, and set missing attributes; WeightsError if it fails."""
+    """Build the file's model with these sizes, and set missing attributes; WeightsError if it
+    fails."""
     sizes = {key: value for key, value in config.items() if (key, value) != ("pool", "token")}
     made: Any = own_class(file)
     try:
         model = made(**sizes)
     except Exception as error:  # whatever its __init__ raises
-        raise WeightsError(f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}") from error
+        raise WeightsError(
+            f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}"
+        ) from error
     for key in (key for key in sizes if not hasattr(model, key)):
         setattr(model, key, sizes[key])
     if made.__name__ == CLASS:  # else it is the package's class

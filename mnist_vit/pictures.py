@@ -19,7 +19,11 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # for EPS, Pillow would start Ghostscr
 
 
 def read_folder(
-    folder: str | Path, split: str, image_size: int, channels: int, prepare: Callable[[Any], Tensor] | None = None
+    folder: str | Path,
+    split: str,
+    image_size: int,
+    channels: int,
+    prepare: Callable[[Any], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
     """Read one subfolder of images per class; see ``data.load_folder``.
 
@@ -28,14 +32,18 @@ def read_folder(
     folder = Path(folder).expanduser()
     source, held_out = _find_split(folder, split)
     notes: list[str] = []
-    home = folder if source == folder else folder / "train"  # the training images define the classes
-    loose = _files(folder) if split == "all" and not _subfolders(folder) else []  # images without classes
+    # the training images define the classes
+    home = folder if source == folder else folder / "train"
+    # images without classes
+    loose = _files(folder) if split == "all" and not _subfolders(folder) else []
     classes = (folder.resolve().name,) if loose else _find_classes(home, notes)
     strange = sorted({p.name for p in _subfolders(source)} - {p.name for p in _subfolders(home)})
     if strange:
         raise DataError(f"{source} has classes without images in {home}: {', '.join(strange)}")
     paths = [(path, 0) for path in loose] or [
-        (path, label) for label, name in enumerate(classes) for path in _files(source / name, held_out)
+        (path, label)
+        for label, name in enumerate(classes)
+        for path in _files(source / name, held_out)
     ]
     if not paths and held_out is not None:
         raise DataError(
@@ -59,13 +67,16 @@ def read_folder(
         more = f", and {len(notes) - 5} more" if len(notes) > 5 else ""
         warnings.warn(printable(f"{source}: skipped: {'; '.join(notes[:5])}{more}"), stacklevel=3)
     if count == 0:
-        raise DataError(f"{source} contains no readable image: it needs one subfolder of images per class")
+        raise DataError(
+            f"{source} contains no readable image: it needs one subfolder of images per class"
+        )
     which = f"{count:,} images of {printable(str(source))} ({split})"
     return images[:count], labels[:count], tuple(map(printable, classes)), which
 
 
 def open_picture(path: str | Path) -> Any:
-    """Open a PNG, JPEG, WebP or BMP file as a Pillow image: 8 bits, EXIF orientation applied, on white background.
+    """Open a PNG, JPEG, WebP or BMP file as a Pillow image: 8 bits, EXIF orientation applied, on
+    white background.
 
     Raises DataError for other formats, animations, damaged files and far too many pixels.
     """
@@ -76,25 +87,40 @@ def open_picture(path: str | Path) -> Any:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(path, formats=FORMATS)
         with picture:
-            frames = 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)  # MPO: previews of a phone
+            frames = (
+                1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)
+            )  # MPO: previews of a phone
             picture.load()
             picture = _eight_bits(ImageOps.exif_transpose(picture))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: resize it") from error
+        raise DataError(
+            f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: resize it"
+        ) from error
     except Exception as error:  # damaged files raise many kinds
-        reason = getattr(error, "strerror", None) or "empty, damaged or not a PNG, JPEG, WebP or BMP picture"
-        raise DataError(f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file") from error
+        reason = (
+            getattr(error, "strerror", None)
+            or "empty, damaged or not a PNG, JPEG, WebP or BMP picture"
+        )
+        raise DataError(
+            f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file"
+        ) from error
     if frames > 1:
         raise DataError(f"{path} is an animation of {frames} frames: give a single image")
     return picture
 
 
 def picture_to_tensor(
-    picture: Any, image_size: int, channels: int, resize: int | None = None, interpolation: str = "bilinear"
+    picture: Any,
+    image_size: int,
+    channels: int,
+    resize: int | None = None,
+    interpolation: str = "bilinear",
 ) -> Tensor:
-    """Convert a Pillow image to uint8 (channels, image_size, image_size): crop the centre after resizing.
+    """Convert a Pillow image to uint8 (channels, image_size, image_size): crop the centre after
+    resizing.
 
-    The shorter side is first resized to ``resize``, as for torchvision's weights, or else to ``image_size``.
+    The shorter side is first resized to ``resize``, as for torchvision's weights, or else to
+    ``image_size``.
     """
     from PIL import Image, ImageOps
     from torchvision.transforms.v2 import InterpolationMode
@@ -112,8 +138,9 @@ def picture_to_tensor(
 def digit_to_tensor(picture: Any) -> Tensor:
     """Convert a Pillow image of a drawn digit to uint8 (1, 28, 28), in MNIST's form.
 
-    Dark ink on light paper is inverted; the digit is cropped, scaled to 20 pixels and centred by its centre of mass. A
-    28 by 28 image on black is used as it is. Source: LeCun, Cortes, Burges, "The MNIST database of handwritten digits".
+    Dark ink on light paper is inverted; the digit is cropped, scaled to 20 pixels and centred by
+    its centre of mass. A 28 by 28 image on black is used as it is. Source: LeCun, Cortes, Burges,
+    "The MNIST database of handwritten digits".
     """
     from torchvision.transforms.v2 import functional as transforms
 
@@ -123,11 +150,15 @@ def digit_to_tensor(picture: Any) -> Tensor:
         return (ink * 255).round().to(torch.uint8)
     ink = (paper - ink if paper > 0.5 else ink - paper).clamp(min=0)
     if ink.max() < 0.1:
-        raise DataError("the image contains no ink: draw a digit with more contrast to its background")
+        raise DataError(
+            "the image contains no ink: draw a digit with more contrast to its background"
+        )
     ink = ((ink / ink.max() - 0.25) / 0.75).clamp(min=0)  # remove shadows and the texture of paper
     rows, columns = ink[0].amax(dim=1).nonzero()[:, 0], ink[0].amax(dim=0).nonzero()[:, 0]
     ink = ink[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    ink = transforms.resize(ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True)
+    ink = transforms.resize(
+        ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True
+    )
 
     height, width = ink.shape[1:]
     places = torch.cartesian_prod(torch.arange(height), torch.arange(width))
@@ -135,7 +166,9 @@ def digit_to_tensor(picture: Any) -> Tensor:
     top = min(max(0, round(13.5 - middle_y)), 28 - height)
     left = min(max(0, round(13.5 - middle_x)), 28 - width)
     digit = torch.zeros(1, 28, 28, dtype=torch.uint8)
-    digit[:, top : top + height, left : left + width] = (ink * 255 / ink.max()).round().to(torch.uint8)
+    digit[:, top : top + height, left : left + width] = (
+        (ink * 255 / ink.max()).round().to(torch.uint8)
+    )
     return digit
 
 
@@ -146,17 +179,26 @@ def _eight_bits(picture: Any) -> Any:
 
     if picture.mode.startswith("I"):
         pixels = np.asarray(picture).astype(np.int64)
-        return Image.fromarray((pixels // 257 if pixels.max() > 255 else pixels).clip(0, 255).astype(np.uint8))
+        return Image.fromarray(
+            (pixels // 257 if pixels.max() > 255 else pixels).clip(0, 255).astype(np.uint8)
+        )
     if picture.has_transparency_data:
-        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
+        return Image.alpha_composite(
+            Image.new("RGBA", picture.size, "white"), picture.convert("RGBA")
+        )
     return picture
 
 
 def _find_split(folder: Path, split: str) -> tuple[Path, bool | None]:
-    """The folder of a split, and whether it is every tenth image (True), all others (False) or all (None)."""
+    """The folder of a split, and whether it is every tenth image (True), all others (False) or all
+    (None)."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder")
-    splits: dict[str, Any] = {"all": (folder, None), "train": (folder, False), "validation": (folder, True)}
+    splits: dict[str, Any] = {
+        "all": (folder, None),
+        "train": (folder, False),
+        "validation": (folder, True),
+    }
     if _subfolders(train := folder / "train"):  # a folder train that contains images is a class
         splits = {"train": (train, False), "validation": (train, True)}
         if (folder / "validation").is_dir():
@@ -173,20 +215,34 @@ def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     folders = _subfolders(source)
     classes = [path.name for path in folders if _files(path)]
     notes += [f"{path.name}/ (no image in it)" for path in folders if not _files(path)]
-    notes += [f"folders inside {path.name}/: {nested} (only one level of folders is read)"
-              for path in folders if (nested := len(_subfolders(path)))]  # fmt: skip
+    notes += [
+        f"folders inside {path.name}/: {nested} (only one level of folders is read)"
+        for path in folders
+        if (nested := len(_subfolders(path)))
+    ]
     if loose := len(_files(source)):
         notes.append(f"files outside the folders of the classes: {loose}")
     if len(classes) < 2:
-        raise DataError(f"{source}: subfolders with images: {len(classes)}. It needs one per class, at least two")
+        raise DataError(
+            f"{source}: subfolders with images: {len(classes)}. It needs one per class, at"
+            " least two"
+        )
     return tuple(classes)
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_dir() and p.name[0] != ".") if folder.is_dir() else []
+    return (
+        sorted(p for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
+        if folder.is_dir()
+        else []
+    )
 
 
 def _files(folder: Path, held_out: bool | None = None) -> list[Path]:
     """The visible files of a folder: every tenth (True), all others (False) or all (None)."""
-    files = sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != ".") if folder.is_dir() else []
+    files = (
+        sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != ".")
+        if folder.is_dir()
+        else []
+    )
     return [p for i, p in enumerate(files) if held_out is None or (i % 10 == 9) == held_out]

@@ -1,7 +1,9 @@
-"""Weights files: a .pth file contains the state_dict and ``model.about``, a dict that describes the model.
+"""Weights files: a .pth file contains the state_dict and ``model.about``, a dict that describes the
+model.
 
-Its keys, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``, ``mean``, ``std``, ``size``,
-``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The .json beside the file is a copy for readers.
+Its keys, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``, ``mean``, ``std``,
+``size``, ``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The .json beside the file
+is a copy for readers.
 """
 
 import copy
@@ -22,14 +24,48 @@ from .files import shipped, write_atomic, write_json
 from .model import VisionTransformer
 from .own import build_own
 
-__all__ = ["build_model", "find_weights", "load_model", "load_weights", "model_config", "read_json", "save_weights"]
+__all__ = [
+    "build_model",
+    "find_weights",
+    "load_model",
+    "load_weights",
+    "model_config",
+    "read_json",
+    "save_weights",
+]
 
-ABOUT = "archive/extra/about.json"  # an entry of the .pth file, a zip archive; torch.load ignores it
-OF_THE_TENSORS = ("recipe", "seed", "metrics", "seconds", "threads", "date", "command", "history", "seeds")
+ABOUT = (  # an entry of the .pth file, a zip archive; torch.load ignores it
+    "archive/extra/about.json"
+)
+OF_THE_TENSORS = (
+    "recipe",
+    "seed",
+    "metrics",
+    "seconds",
+    "threads",
+    "date",
+    "command",
+    "history",
+    "seeds",
+)
 KINDS = {  # types of the entries that are used
-    "name": str, "config": dict, "data": dict, "trained_on": list, "metrics": dict, "sha256": str, "tensors": str
-}  # fmt: skip
-IN_DATA = {"name": str, "source": str, "classes": list, "mean": list, "std": list, "size": int, "interpolation": str}
+    "name": str,
+    "config": dict,
+    "data": dict,
+    "trained_on": list,
+    "metrics": dict,
+    "sha256": str,
+    "tensors": str,
+}
+IN_DATA = {
+    "name": str,
+    "source": str,
+    "classes": list,
+    "mean": list,
+    "std": list,
+    "size": int,
+    "interpolation": str,
+}
 
 
 def about_of(model: nn.Module) -> dict[str, Any]:
@@ -40,29 +76,51 @@ def about_of(model: nn.Module) -> dict[str, Any]:
 
 def model_config(model: nn.Module) -> dict[str, Any]:
     """The keywords that build a Vision Transformer like this one."""
-    names = ("image_size", "patch_size", "hidden_dim", "mlp_dim", "dropout", "attention_dropout", "num_classes")
+    names = (
+        "image_size",
+        "patch_size",
+        "hidden_dim",
+        "mlp_dim",
+        "dropout",
+        "attention_dropout",
+        "num_classes",
+    )
     config = {name: getattr(model, name) for name in names}
-    config |= {"num_layers": len(model.encoder.layers), "num_heads": model.encoder.layers[0].num_heads}
-    config |= {"representation_size": model.representation_size, "in_channels": model.conv_proj.in_channels}
+    config |= {
+        "num_layers": len(model.encoder.layers),
+        "num_heads": model.encoder.layers[0].num_heads,
+    }
+    config |= {
+        "representation_size": model.representation_size,
+        "in_channels": model.conv_proj.in_channels,
+    }
     return config | {"pool": getattr(model, "pool", "token")}
 
 
 def weights_path(path: str | Path) -> Path:
-    """The path of a new weights file; ValueError for a folder, or a name that does not end in .pth."""
+    """The path of a new weights file; ValueError for a folder, or a name that does not end in
+    .pth."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
-        raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {path.name.split('.')[0]}.pth")
+        raise ValueError(
+            f"{path} is a folder or not a .pth file: use a name such as"
+            f" {path.name.split('.')[0]}.pth"
+        )
     return path
 
 
 def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
-    """Write the state_dict (as CPU tensors), ``model.about`` and ``about`` to ``path``, and a .json beside it.
+    """Write the state_dict (as CPU tensors), ``model.about`` and ``about`` to ``path``, and a .json
+    beside it.
 
-    If the weights have changed since ``model.about`` was set, recipe, metrics and history are omitted.
+    If the weights have changed since ``model.about`` was set, recipe, metrics and history are
+    omitted.
     """
     path = weights_path(path)
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    known: Any = {key: value for key, value in about_of(model).items() if key not in ("config", "code")}
+    known: Any = {
+        key: value for key, value in about_of(model).items() if key not in ("config", "code")
+    }
     tensors = _checksum(state)
     if known.get("tensors", tensors) != tensors:
         known = {key: value for key, value in known.items() if key not in OF_THE_TENSORS}
@@ -70,8 +128,11 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
         with suppress(AttributeError, IndexError):
             known["config"] = model_config(model)
     known |= getattr(model, "made_of", {})
-    fresh = {"parameters": sum(p.numel() for p in model.parameters()), "tensors": tensors,
-             "versions": {"torch": torch.__version__.split("+")[0]}}  # fmt: skip
+    fresh = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "tensors": tensors,
+        "versions": {"torch": torch.__version__.split("+")[0]},
+    }
     model.about = known | about | fresh
     return _write(path, state, about_of(model))
 
@@ -84,14 +145,22 @@ def update_about(name: str | Path, **about: Any) -> Path:
 
 
 def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
-    """Write the .pth, which contains everything, then the .json, which may be out of date after a crash."""
-    text = json.dumps({key: value for key, value in about.items() if key != "sha256"}, allow_nan=False, default=str)
+    """Write the .pth, which contains everything, then the .json, which may be out of date after a
+    crash."""
+    text = json.dumps(
+        {key: value for key, value in about.items() if key != "sha256"},
+        allow_nan=False,
+        default=str,
+    )
     buffer = io.BytesIO()
     torch.save(state, buffer)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr(zipfile.ZipInfo(ABOUT), text)
     write_atomic(path, lambda file: file.write(buffer.getbuffer()))
-    write_json(path.with_suffix(".json"), json.loads(text) | {"sha256": hashlib.sha256(buffer.getbuffer()).hexdigest()})
+    write_json(
+        path.with_suffix(".json"),
+        json.loads(text) | {"sha256": hashlib.sha256(buffer.getbuffer()).hexdigest()},
+    )
     return path
 
 
@@ -100,7 +169,9 @@ def _checksum(state: dict[str, Tensor]) -> str:
     total = hashlib.sha256()
     for name, tensor in state.items():
         total.update(name.encode())
-        total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data if tensor.numel() else b"")
+        total.update(
+            tensor.contiguous().flatten().view(torch.uint8).numpy().data if tensor.numel() else b""
+        )
     return total.hexdigest()[:16]
 
 
@@ -113,7 +184,10 @@ def find_weights(name: str | Path) -> Path:
     if ours.is_file():
         return ours
     known = sorted(p.stem for p in shipped("weights").glob("*.pth"))
-    raise WeightsError(f"there are no weights at {path}{nearest(name, known)}: give a .pth file or {', '.join(known)}")
+    raise WeightsError(
+        f"there are no weights at {path}{nearest(name, known)}: give a .pth file or"
+        f" {', '.join(known)}"
+    )
 
 
 def read_json(name: str | Path) -> dict[str, Any]:
@@ -125,8 +199,9 @@ def read_json(name: str | Path) -> dict[str, Any]:
 def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     """Load a file, by path or shipped name, into any model, strictly; parameters keep their device.
 
-    Nothing in the file is executed. Returns the description of the weights, which becomes ``model.about``. Raises
-    WeightsError, and leaves the model unchanged, if the file is missing, damaged or of another architecture.
+    Nothing in the file is executed. Returns the description of the weights, which becomes
+    ``model.about``. Raises WeightsError, and leaves the model unchanged, if the file is missing,
+    damaged or of another architecture.
     """
     path = find_weights(name)
     state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
@@ -139,24 +214,39 @@ def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
     return VisionTransformer(**config | options)
 
 
-def load_model(name: str | Path = "vit_mnist", *, weights: str | Path | None = None, **options: Any) -> Any:
+def load_model(
+    name: str | Path = "vit_mnist", *, weights: str | Path | None = None, **options: Any
+) -> Any:
     """Build the model that a weights file describes and load its weights; on the CPU, in eval mode.
 
-    ``name`` is a shipped name or a .pth file; or a my_vit.py, whose ``MyVisionTransformer`` gets ``weights`` (default:
-    those of vit_mnist). ``options`` are further keywords of the class. Raises WeightsError as ``load_weights`` does.
+    ``name`` is a shipped name or a .pth file; or a my_vit.py, whose ``MyVisionTransformer`` gets
+    ``weights`` (default: those of vit_mnist). ``options`` are further keywords of the class. Raises
+    WeightsError as ``load_weights`` does.
     """
     own = Path(name).suffix == ".py"
     path = find_weights(weights or ("vit_mnist" if own else name))
     state, about = _read(path, None)
     if "code" in about and not own:
-        raise WeightsError(f"{path} has weights of the model in {about['code']}: give that file, and weights={path}")
+        raise WeightsError(
+            f"{path} has weights of the model in {about['code']}: give that file, and"
+            f" weights={path}"
+        )
     if "config" not in about:
-        raise WeightsError(f"{path} and its .json do not describe a model: build it, then load_weights(model, path)")
+        raise WeightsError(
+            f"{path} and its .json do not describe a model: build it, then load_weights(model,"
+            " path)"
+        )
     try:
         _check_sizes(about["config"], state)
-        model = build_own(name, about["config"] | options) if own else build_model(about["config"], **options)
+        model = (
+            build_own(name, about["config"] | options)
+            if own
+            else build_model(about["config"], **options)
+        )
     except (TypeError, ValueError, KeyError) as error:
-        raise WeightsError(f"{path} describes no model that mnist_vit can build ({error})") from error
+        raise WeightsError(
+            f"{path} describes no model that mnist_vit can build ({error})"
+        ) from error
     _fill(model, path, state, about | ({"name": Path(name).name} if own else {}))
     return model.eval()
 
@@ -168,11 +258,18 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
         trial.load_state_dict(state, strict=True)
     except RuntimeError as error:
         differences = _differences(trial, state)
-        raise WeightsError(f"{path} holds weights of another architecture: {differences}. Use load_model") from error
-    whole = [name for name, own in trial.state_dict().items() if own.is_floating_point() and name in state
-             and not state[name].is_floating_point()]  # fmt: skip
+        raise WeightsError(
+            f"{path} holds weights of another architecture: {differences}. Use load_model"
+        ) from error
+    whole = [
+        name
+        for name, own in trial.state_dict().items()
+        if own.is_floating_point() and name in state and not state[name].is_floating_point()
+    ]
     if whole:
-        raise WeightsError(f"{path}: {whole[0]} is {state[whole[0]].dtype}. Save the floating-point weights")
+        raise WeightsError(
+            f"{path}: {whole[0]} is {state[whole[0]].dtype}. Save the floating-point weights"
+        )
     model.load_state_dict(state, strict=True)
     known: Any = {"name": path.stem, **about}
     model.about = known
@@ -182,21 +279,32 @@ def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
     """Raise ValueError for sizes that no tensor has: a wrong size could request all memory."""
     sizes = {None} | {size for tensor in state.values() for size in tensor.shape}
     tokens = (config["image_size"] // config["patch_size"]) ** 2 + 1
-    names = ("patch_size", "hidden_dim", "mlp_dim", "num_classes", "representation_size", "in_channels")
+    names = (
+        "patch_size",
+        "hidden_dim",
+        "mlp_dim",
+        "num_classes",
+        "representation_size",
+        "in_channels",
+    )
     for name, size in [*((name, config[name]) for name in names), ("the number of tokens", tokens)]:
         if size not in sizes:
             raise ValueError(f"{name} is {size!r}, but no tensor has an axis of this length")
     if not config["num_layers"] <= len(state):
-        raise ValueError(f"num_layers is {config['num_layers']}, and there are {len(state)} tensors")
+        raise ValueError(
+            f"num_layers is {config['num_layers']}, and there are {len(state)} tensors"
+        )
 
 
 def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors in a file and their description; WeightsError unless it is intact, contains only tensors, and fits.
+    """The tensors in a file and their description; WeightsError unless it is intact, contains only
+    tensors, and fits.
 
     ``needed`` is the size of the model's weights in bytes; None if there is no model yet.
     """
     remedy = "Replace the file"
-    room = -2 if needed is None else 4 * needed + 100_000_000  # _differences describes models of similar size
+    # _differences describes models of similar size
+    room = -2 if needed is None else 4 * needed + 100_000_000
     try:
         with open(path, "rb") as file:
             content = file.read(room + 1)
@@ -205,32 +313,53 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
             f"{path} cannot be read ({error.strerror or error}). {remedy} or change its permissions"
         ) from error
     if (size := _unpacked_size(content)) > (2 * len(content) if needed is None else room):
-        fits = f"{len(content):,} bytes on disk" if needed is None else f"a model of {needed:,} bytes"
-        raise WeightsError(f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}")
+        fits = (
+            f"{len(content):,} bytes on disk" if needed is None else f"a model of {needed:,} bytes"
+        )
+        raise WeightsError(
+            f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}"
+        )
     about = _read_about(path, io.BytesIO(content))
     sha256 = about.pop("sha256", None)  # only a .json contains it
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise WeightsError(f"{path} is not the file that its .json describes (sha256 differs): damaged or replaced")
+        raise WeightsError(
+            f"{path} is not the file that its .json describes (sha256 differs): damaged or replaced"
+        )
     try:
-        if zipfile.is_zipfile(io.BytesIO(content)):  # torch.save writes checksums, torch.load does not look at them
+        if zipfile.is_zipfile(
+            io.BytesIO(content)
+        ):  # torch.save writes checksums, torch.load does not look at them
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
         elif sha256 is None:
-            warnings.warn(f"{path} could not be checked for damage: its old format has no checksums", stacklevel=4)
+            warnings.warn(
+                f"{path} could not be checked for damage: its old format has no checksums",
+                stacklevel=4,
+            )
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many kinds
         reason = "it is incomplete, damaged or not a weights file"
         if "GLOBAL" in str(error):  # the name of a function or class, which only tensors may have
             reason = "besides tensors, it contains objects that could run code; nothing was loaded"
-        raise WeightsError(f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)") from error
+        raise WeightsError(
+            f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)"
+        ) from error
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise WeightsError(f"{path} holds no state_dict (names and tensors). Use torch.save(model.state_dict(), path)")
+        raise WeightsError(
+            f"{path} holds no state_dict (names and tensors). Use torch.save(model.state_dict(),"
+            " path)"
+        )
     for name, tensor in state.items():
         odd = tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
-        if odd or any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
-            raise WeightsError(f"{path}: {name} is sparse, quantized, a meta tensor or expanded: save dense tensors")
+        if odd or any(
+            step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+        ):
+            raise WeightsError(
+                f"{path}: {name} is sparse, quantized, a meta tensor or expanded: save dense"
+                " tensors"
+            )
     return state, about
 
 
@@ -242,10 +371,14 @@ def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
             if ABOUT in archive.namelist():
                 where = path
                 return _check_about(json.loads(archive.read(ABOUT)))
-        return _check_about(json.loads(where.read_text(encoding="utf-8"))) if where.is_file() else {}
+        return (
+            _check_about(json.loads(where.read_text(encoding="utf-8"))) if where.is_file() else {}
+        )
     except (OSError, ValueError, RuntimeError, RecursionError) as error:
         reason = printable(str(error)) or type(error).__name__
-        raise WeightsError(f"{where} cannot be read ({reason}). Replace the .pth file and its .json") from error
+        raise WeightsError(
+            f"{where} cannot be read ({reason}). Replace the .pth file and its .json"
+        ) from error
 
 
 def _check_about(about: Any) -> dict[str, Any]:
@@ -256,14 +389,18 @@ def _check_about(about: Any) -> dict[str, Any]:
     for kinds, values in ((KINDS, about), (IN_DATA, data)):
         for key, kind in kinds.items():
             if type(values.get(key, kind())) is not kind:
-                raise ValueError(f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}")
+                raise ValueError(
+                    f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}"
+                )
     mean, std = data.get("mean", []), data.get("std", [])
     numbers = all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std)
     if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
         raise ValueError("mean and std must have a number for each channel, std above 0")
     if "classes" in data:
         data["classes"] = [printable(str(name)) for name in data["classes"]]
-    about["trained_on"] = [str(used) for used in about.get("trained_on", [data["name"]] if "name" in data else [])]
+    about["trained_on"] = [
+        str(used) for used in about.get("trained_on", [data["name"]] if "name" in data else [])
+    ]
     return about
 
 
@@ -277,12 +414,20 @@ def _unpacked_size(content: bytes) -> int:
 
 
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
-    """The number of tensors that are missing, unexpected or of another shape, with an example of each."""
+    """The number of tensors that are missing, unexpected or of another shape, with an example of
+    each."""
     own = model.state_dict()
     missing, unexpected = [k for k in own if k not in state], [k for k in state if k not in own]
     shapes = [k for k in own if k in state and own[k].shape != state[k].shape]
-    kinds = (missing, "tensors are missing"), (unexpected, "are not in the model"), (shapes, "have another shape")
+    kinds = (
+        (missing, "tensors are missing"),
+        (unexpected, "are not in the model"),
+        (shapes, "have another shape"),
+    )
     parts = [f"{len(names)} {what}, such as {names[0]}" for names, what in kinds if names]
     if shapes:
-        parts[-1] += f": {tuple(state[shapes[0]].shape)} in the file, {tuple(own[shapes[0]].shape)} in the model"
+        parts[-1] += (
+            f": {tuple(state[shapes[0]].shape)} in the file, {tuple(own[shapes[0]].shape)} in the"
+            " model"
+        )
     return "; ".join(parts) or "its tensors are not dense"

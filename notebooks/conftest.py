@@ -1,10 +1,11 @@
 """How nbval compares the notebooks: ``python -m pytest --nbval --nbval-current-env FOLDER``.
 
-Pictures are compared, which nbval itself does not; the last printed decimal may differ by one unit; the accuracy of a
-small live training, ``84 % (stored: 82 to 84)``, by two points from the stored range. Left out are stderr (progress
-bars, warnings), the live page, and lines that begin with ``my_vit.py: ``, which tell whose pieces are in use. A
-``my_vit.py`` beside a notebook is used, and not changed. Cells tagged needs-cifar10 are compared where the images of
-CIFAR-10 are at hand, and skipped elsewhere. A notebook with a cell that was never run fails.
+Pictures are compared, which nbval itself does not; the last printed decimal may differ by one unit;
+the accuracy of a small live training, ``84 % (stored: 82 to 84)``, by two points from the stored
+range. Left out are stderr (progress bars, warnings), the live page, and lines that begin with
+``my_vit.py: ``, which tell whose pieces are in use. A ``my_vit.py`` beside a notebook is used, and
+not changed. Cells tagged needs-cifar10 are compared where the images of CIFAR-10 are at hand, and
+skipped elsewhere. A notebook with a cell that was never run fails.
 """
 
 import base64
@@ -24,8 +25,13 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 PAGE = '<div class="mnist-vit-page"'  # what mnist_vit.explore returns
 
 KERNEL = {"CUDA_VISIBLE_DEVICES": "", "MNIST_VIT_OFFLINE": "1", "TQDM_DISABLE": "1"}
-KERNEL |= {"MNIST_VIT_DATA": "/nowhere", "TORCH_HOME": "/nowhere"}  # the embedded digits, no downloaded weights
-NO_CIFAR10 = "the images of CIFAR-10 are not at hand: set MNIST_VIT_DATA to a folder with cifar10.zip"
+KERNEL |= {
+    "MNIST_VIT_DATA": "/nowhere",
+    "TORCH_HOME": "/nowhere",
+}  # the embedded digits, no downloaded weights
+NO_CIFAR10 = (
+    "the images of CIFAR-10 are not at hand: set MNIST_VIT_DATA to a folder with cifar10.zip"
+)
 
 
 def needs_cifar10(cell: Any) -> bool:
@@ -42,7 +48,8 @@ def cifar10_folder() -> str | None:
 
 
 def kernel_environment(notebook: Any) -> dict[str, str]:
-    """CPU, offline, embedded digits only; and CIFAR-10 for a notebook that needs it, where it is at hand."""
+    """CPU, offline, embedded digits only; and CIFAR-10 for a notebook that needs it, where it is at
+    hand."""
     folder = cifar10_folder() if any(needs_cifar10(cell) for cell in notebook.cells) else None
     return KERNEL | ({"MNIST_VIT_DATA": folder} if folder else {})
 
@@ -54,7 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if hasattr(IPyNbFile, "start_plain"):
         return
-    written = tempfile.TemporaryDirectory(prefix="mnist_vit_")  # what the notebooks write; gone at the end
+    written = tempfile.TemporaryDirectory(
+        prefix="mnist_vit_"
+    )  # what the notebooks write; gone at the end
     config.add_cleanup(written.cleanup)
     IPyNbFile.start_plain, IPyNbCell.compare_plain = IPyNbFile.setup, IPyNbCell.compare_outputs
     IPyNbCell.run_plain = IPyNbCell.runtest
@@ -62,13 +71,16 @@ def pytest_configure(config: pytest.Config) -> None:
     def setup(self: Any) -> None:
         if any(cell.cell_type == "code" and cell.execution_count is None for cell in self.nb.cells):
             raise ValueError(
-                f"{self.path.name} has cells that were not run: run them all and save, or python notebooks/refresh.py"
+                f"{self.path.name} has cells that were not run: run them all and save, or python"
+                " notebooks/refresh.py"
             )
         counts = [cell.execution_count for cell in self.nb.cells if cell.cell_type == "code"]
         if counts != list(range(1, len(counts) + 1)):
             raise ValueError(f"{self.path.name}: a cell was removed, or they were not run in order")
         kept = dict(os.environ)
-        os.environ.update(kernel_environment(self.nb), MNIST_VIT_OUT=out_folder(self.path.parent, written.name))
+        os.environ.update(
+            kernel_environment(self.nb), MNIST_VIT_OUT=out_folder(self.path.parent, written.name)
+        )
         os.environ.pop("MPLBACKEND", None)
         try:
             self.start_plain()
@@ -76,7 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ.clear()
             os.environ.update(kept)
 
-    def compare_outputs(self: Any, test: list[dict], ref: list[dict], skip_compare: Any = None) -> bool:
+    def compare_outputs(
+        self: Any, test: list[dict], ref: list[dict], skip_compare: Any = None
+    ) -> bool:
         skip = (*(skip_compare or self.parent.skip_compare), "stderr")
         test, ref = without_whose(test), without_whose(ref)
         return self.compare_plain(agree(test, ref), ref_pictures(ref), skip)
@@ -95,9 +109,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def out_folder(notebooks: Path, written: str) -> str:
-    """Where a notebook writes: a new folder, with a copy of the learner's my_vit.py if there is one.
+    """Where a notebook writes: a new folder, with a copy of the learner's my_vit.py if there is
+    one.
 
-    MNIST_VIT_OUT is taken as it is where it names the notebooks' own folder: then they write there, one for the next.
+    MNIST_VIT_OUT is taken as it is where it names the notebooks' own folder: then they write there,
+    one for the next.
     """
     if Path(os.environ.get("MNIST_VIT_OUT") or "/").resolve() == notebooks.resolve():
         return str(notebooks.resolve())
@@ -108,7 +124,8 @@ def out_folder(notebooks: Path, written: str) -> str:
 
 
 def without_whose(outputs: list[dict]) -> list[dict]:
-    """The outputs without the printed lines that tell whose pieces are in use, and the live page by its name alone."""
+    """The outputs without the printed lines that tell whose pieces are in use, and the live page by
+    its name alone."""
     outputs = copy.deepcopy(outputs)
     for output in outputs:
         if PAGE in "".join(output.get("data", {}).get("text/html", "")):
@@ -122,9 +139,14 @@ def without_whose(outputs: list[dict]) -> list[dict]:
 def agree(test: list[dict], ref: list[dict]) -> list[dict]:
     """The new outputs, with what may differ replaced by what is stored."""
     test = copy.deepcopy(test)
-    stored, fresh = ([output for output in outputs if "image/png" in output.get("data", {})] for outputs in (ref, test))
+    stored, fresh = (
+        [output for output in outputs if "image/png" in output.get("data", {})]
+        for outputs in (ref, test)
+    )
     for i, output in enumerate(fresh):
-        same = i < len(stored) and same_picture(*(_png(one) for one in (stored[i], output)), _widths(stored[i], output))
+        same = i < len(stored) and same_picture(
+            *(_png(one) for one in (stored[i], output)), _widths(stored[i], output)
+        )
         del output["data"]["image/png"]
         output["data"]["picture"] = "as stored" if same else "NOT as stored: look at it"
     for new, old in zip(_streams(test), _streams(ref), strict=False):
@@ -132,7 +154,9 @@ def agree(test: list[dict], ref: list[dict]) -> list[dict]:
     for new, old in zip(test, ref, strict=False):
         for kind in ("text/plain", "text/html"):
             if kind in new.get("data", {}) and kind in old.get("data", {}):
-                new["data"][kind] = agree_text("".join(new["data"][kind]), "".join(old["data"][kind]))
+                new["data"][kind] = agree_text(
+                    "".join(new["data"][kind]), "".join(old["data"][kind])
+                )
     return test
 
 
@@ -147,7 +171,8 @@ def ref_pictures(ref: list[dict]) -> list[dict]:
 
 
 def agree_text(new: str, old: str) -> str:
-    """The old text if the new one differs from it only by one unit of the last decimal, or by rows that agree."""
+    """The old text if the new one differs from it only by one unit of the last decimal, or by rows
+    that agree."""
     if " % (stored: " in new:
         from mnist_vit.course.ladder.rows import ROW, agrees, same_rows
 
@@ -160,25 +185,34 @@ def agree_text(new: str, old: str) -> str:
         return new
     for a, b in zip(NUMBER.findall(new), NUMBER.findall(old), strict=True):
         unit = 10.0 ** -len(b.partition(".")[2])
-        if len(a.partition(".")[2]) != len(b.partition(".")[2]) or abs(float(a) - float(b)) > 1.01 * unit:
+        if (
+            len(a.partition(".")[2]) != len(b.partition(".")[2])
+            or abs(float(a) - float(b)) > 1.01 * unit
+        ):
             return new
     return old
 
 
 def same_picture(stored: str, fresh: str, widths: tuple[int, int] = (0, 0)) -> bool:
-    """Whether two PNG pictures, base64, show the same; ``widths`` are those at which they are shown, 0 for their own.
+    """Whether two PNG pictures, base64, show the same; ``widths`` are those at which they are
+    shown, 0 for their own.
 
-    What is drawn may lie 6 pixels elsewhere, as another release of matplotlib puts it; but whatever is in one picture
-    must be near that place in the other too, and out of focus the two must look alike.
+    What is drawn may lie 6 pixels elsewhere, as another release of matplotlib puts it; but whatever
+    is in one picture must be near that place in the other too, and out of focus the two must look
+    alike.
     """
     if stored == fresh:
         return True
-    images = [_shown(picture, width) for picture, width in zip((stored, fresh), widths, strict=True)]
+    images = [
+        _shown(picture, width) for picture, width in zip((stored, fresh), widths, strict=True)
+    ]
     sizes = tuple(zip(*(image.size for image in images), strict=True))
     if any(max(lengths) - min(lengths) > 8 for lengths in sizes):
         return False
     a, b = (_on_paper(image, tuple(map(max, sizes))) for image in images)
-    blurred = ImageChops.difference(*(image.filter(ImageFilter.GaussianBlur(6)) for image in (a, b)))
+    blurred = ImageChops.difference(
+        *(image.filter(ImageFilter.GaussianBlur(6)) for image in (a, b))
+    )
     return _largest(blurred) < 40 and _largest(_not_in(a, b)) < 64 and _largest(_not_in(b, a)) < 64
 
 
@@ -187,7 +221,9 @@ def _png(output: dict) -> str:
 
 
 def _widths(*outputs: dict) -> tuple[int, ...]:
-    return tuple(output.get("metadata", {}).get("image/png", {}).get("width", 0) for output in outputs)
+    return tuple(
+        output.get("metadata", {}).get("image/png", {}).get("width", 0) for output in outputs
+    )
 
 
 def _shown(picture: str, width: int) -> Image.Image:
@@ -204,8 +240,12 @@ def _on_paper(image: Image.Image, size: tuple[int, ...]) -> Image.Image:
 
 
 def _not_in(image: Image.Image, other: Image.Image) -> Image.Image:
-    """How much darker or lighter each pixel is than all pixels of the other picture within 3 of its place."""
-    darkest, lightest = other.filter(ImageFilter.MinFilter(7)), other.filter(ImageFilter.MaxFilter(7))
+    """How much darker or lighter each pixel is than all pixels of the other picture within 3 of its
+    place."""
+    darkest, lightest = (
+        other.filter(ImageFilter.MinFilter(7)),
+        other.filter(ImageFilter.MaxFilter(7)),
+    )
     return ImageChops.add(ImageChops.subtract(image, lightest), ImageChops.subtract(darkest, image))
 
 

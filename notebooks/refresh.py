@@ -1,12 +1,14 @@
-"""Run notebooks from top to bottom and store their outputs: ``python notebooks/refresh.py [name.ipynb …]``.
+"""Run notebooks from top to bottom and store their outputs: ``python notebooks/refresh.py
+[name.ipynb …]``.
 
-``--solutions`` instead writes ``solutions/`` anew, from the sources of the checks, and runs nothing.
-``--count`` prints how much there is to read and to do in each notebook, and the minutes that follow from it;
-``--count --write`` also puts the minutes where they are told: in the notebooks, in 00's table and in the README's.
+``--solutions`` instead writes ``solutions/`` anew, from the sources of the checks, and runs
+nothing. ``--count`` prints how much there is to read and to do in each notebook, and the minutes
+that follow from it; ``--count --write`` also puts the minutes where they are told: in the
+notebooks, in 00's table and in the README's.
 
-The outputs are a CPU's, offline, with the embedded digits only (and CIFAR-10 for the notebook that needs it); nothing
-that depends on the machine is kept. Of a cell's metadata its tags stay, and what collapses it; pictures are stored
-with the size at which they are shown and at most 256 colours.
+The outputs are a CPU's, offline, with the embedded digits only (and CIFAR-10 for the notebook that
+needs it); nothing that depends on the machine is kept. Of a cell's metadata its tags stay, and what
+collapses it; pictures are stored with the size at which they are shown and at most 256 colours.
 """
 
 import base64
@@ -30,12 +32,15 @@ COLLAPSED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # in Jupyt
 
 
 def refresh(path: Path) -> None:
-    """Run one notebook in a fresh kernel and write it back, with outputs 1 … k and no other metadata than ours."""
+    """Run one notebook in a fresh kernel and write it back, with outputs 1 … k and no other
+    metadata than ours."""
     notebook = nbformat.read(path, as_version=4)
     if any(needs_cifar10(cell) for cell in notebook.cells) and cifar10_folder() is None:
         raise SystemExit(f"{path.name}: {NO_CIFAR10}")
     where = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, resources=where)
+    client = NotebookClient(
+        notebook, timeout=300, kernel_name="python3", coalesce_streams=True, resources=where
+    )
     client.execute(env={**os.environ, **kernel_environment(notebook)})
     clean(notebook, path.stem)
     nbformat.write(notebook, path)
@@ -61,7 +66,9 @@ def clean(notebook: nbformat.NotebookNode, stem: str) -> None:
                 size = {key: size[key] for key in ("width", "height") if key in size}
                 output.metadata = {"image/png": size} if size else {}
                 if PAGE in output.data.get("text/html", ""):  # stored as where scripts are stripped
-                    page = re.sub(r"<iframe.*?</iframe>", "", output.data["text/html"], flags=re.DOTALL)
+                    page = re.sub(
+                        r"<iframe.*?</iframe>", "", output.data["text/html"], flags=re.DOTALL
+                    )
                     output.data = {"text/html": page, "text/plain": "the live page"}
                 if "image/png" in output.data:
                     output.data["image/png"] = smaller(output.data["image/png"])
@@ -75,7 +82,8 @@ def kept_metadata(metadata: dict) -> dict:
 
 
 def smaller(stored: str) -> str:
-    """A PNG picture, base64, with a palette of at most 256 colours, on white; none of its colours moves far."""
+    """A PNG picture, base64, with a palette of at most 256 colours, on white; none of its colours
+    moves far."""
     image = Image.open(io.BytesIO(base64.b64decode(stored)))
     if image.mode == "P":
         return stored
@@ -83,7 +91,9 @@ def smaller(stored: str) -> str:
     paper = Image.new("RGBA", image.size, "white")
     paper.alpha_composite(image)
     file = io.BytesIO()
-    flat = paper.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    flat = paper.convert("RGB").quantize(
+        256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+    )
     flat.save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
 

@@ -1,8 +1,9 @@
-"""Write the course's address into setup cells and badges, the README's too: ``python notebooks/stamp.py``.
+"""Write the course's address into setup cells and badges, the README's too: ``python
+notebooks/stamp.py``.
 
-The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in ``pyproject.toml``. While it is
-empty, there are no badges, since they would lead nowhere, and the setup cell installs a wheel that lies beside the
-notebook.
+The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in
+``pyproject.toml``. While it is empty, there are no badges, since they would lead nowhere, and the
+setup cell installs a wheel that lies beside the notebook.
 """
 
 import re
@@ -13,7 +14,10 @@ import nbformat
 
 HERE = Path(__file__).resolve().parent
 PICTURE = "https://colab.research.google.com/assets/colab-badge.svg"
-BADGE = "[![Open in Colab]({picture})](https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb)"
+BADGE = (
+    "[![Open in"
+    " Colab]({picture})](https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb)"
+)
 BADGES = re.compile(r"\s*\[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")
 SETUP = """# @title Setup: installs the course in Colab; does nothing where it is installed
 import importlib.util
@@ -24,7 +28,8 @@ from pathlib import Path
 HOME = "{home}"
 DRIVE = ""  # @param {{type: "string"}}
 if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
-    wheels = sorted(Path().glob("mnist_vit-*.whl"), key=os.path.getmtime)  # uploaded; the newest is last
+    # Wheels that were uploaded; the newest is the last.
+    wheels = sorted(Path().glob("mnist_vit-*.whl"), key=os.path.getmtime)
     source = wheels[-1] if wheels else f"mnist-vit @ git+{{HOME}}"
     if wheels or HOME:
         %pip install -q "{{source}}"
@@ -33,9 +38,11 @@ if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
     from IPython.core.error import UsageError
 
     raise UsageError(
-        "the course is not installed. In Colab, upload its wheel, mnist_vit-VERSION-py3-none-any.whl, beside this "
-        "notebook (https://colab.research.google.com/notebooks/io.ipynb shows how) and run this cell again; installing "
-        f"needs a network. Elsewhere, run the first command of the course's README {{HOME}}".strip()
+        "the course is not installed. In Colab, upload its wheel,"
+        " mnist_vit-VERSION-py3-none-any.whl, beside this notebook"
+        " (https://colab.research.google.com/notebooks/io.ipynb shows how) and"
+        " run this cell again; installing needs a network. Elsewhere, run the first command of the"
+        f" course's README {{HOME}}".strip()
     )
 if "google.colab" in sys.modules:  # DRIVE: your Google Drive folder for my_vit.py
     from mnist_vit import check
@@ -58,7 +65,9 @@ def badge(stem: str, address: str) -> str:
 def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
     """Write an address into one notebook: a badge below its title, and its setup cell."""
     title, _, text = BADGES.sub("", notebook.cells[0].source).partition("\n")
-    notebook.cells[0].source = "\n\n".join(filter(None, [title, badge(stem, address), text.strip()]))
+    notebook.cells[0].source = "\n\n".join(
+        filter(None, [title, badge(stem, address), text.strip()])
+    )
     for cell in notebook.cells:
         if "setup" in cell.metadata.get("tags", []):
             cell.source = SETUP.format(home=address)
@@ -71,7 +80,12 @@ def stamp_readme(text: str, address: str) -> str:
     def with_badge(row: re.Match[str]) -> str:
         return " ".join(filter(None, [row[0], badge(row[1], address)]))
 
-    return re.sub(r"^\| \[[^]]*\]\(notebooks/(\w+)\.ipynb\)", with_badge, BADGES.sub("", text), flags=re.MULTILINE)
+    return re.sub(
+        r"^\| \[[^]]*\]\(notebooks/(\w+)\.ipynb\)",
+        with_badge,
+        BADGES.sub("", text),
+        flags=re.MULTILINE,
+    )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""What the tests share: real data where it is at hand, a torchvision model beside ours, a place to write, a browser."""
+"""What the tests share: real data where it is at hand, a torchvision model beside ours, a place to
+write, a browser."""
 
 import os
 import re
@@ -7,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Two processes share the machine: one thread each, in kernels and other children too. Before torch is imported.
+# Two processes share the machine: one thread each, in kernels and other children too. Before torch
+# is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -45,21 +47,29 @@ HERE = re.compile(r"(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|file:|data:|blo
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """A headless Chromium; skips, with the reason, where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason='playwright is not installed: pip install -e ".[browser]"')
+    api = pytest.importorskip(
+        "playwright.sync_api", reason='playwright is not installed: pip install -e ".[browser]"'
+    )
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    program = os.environ.get("MNIST_VIT_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    program = os.environ.get("MNIST_VIT_CHROMIUM") or next(
+        filter(None, map(shutil.which, names)), None
+    )
     with api.sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         except api.Error as error:
-            pytest.skip(f"no Chromium: apt install chromium, or playwright install chromium ({str(error)[:80]})")
+            pytest.skip(
+                "no Chromium: apt install chromium, or playwright install chromium"
+                f" ({str(error)[:80]})"
+            )
         yield browser
         browser.close()
 
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    """A tab from which no request leaves the machine: such requests are blocked, and listed in ``page.outside``."""
+    """A tab from which no request leaves the machine: such requests are blocked, and listed in
+    ``page.outside``."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     outside: list[str] = []
 
@@ -84,7 +94,9 @@ LEFT_OUT: dict[str, int] = {}  # how many tests of each round were not chosen
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count them: in a worker of pytest-xdist, whose summary nobody reads, or here."""
     for name in ("browser", "colab", "site", "slow"):
-        LEFT_OUT[name] = LEFT_OUT.get(name, 0) + sum(item.get_closest_marker(name) is not None for item in items)
+        LEFT_OUT[name] = LEFT_OUT.get(name, 0) + sum(
+            item.get_closest_marker(name) is not None for item in items
+        )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -100,11 +112,14 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were skipped, and why, also when it is none; and which rounds are commands of their own."""
+    """Say how many tests were skipped, and why, also when it is none; and which rounds are commands
+    of their own."""
     skipped = terminalreporter.stats.get("skipped", [])
     terminalreporter.section(f"{len(skipped)} tests skipped")
     for reason in sorted({str(report.longrepr[2]) for report in skipped}):
         terminalreporter.write_line(reason)
     for name, count in LEFT_OUT.items():
         if count:
-            terminalreporter.write_line(f"{count} more tests are a round of their own: pytest -m {name}")
+            terminalreporter.write_line(
+                f"{count} more tests are a round of their own: pytest -m {name}"
+            )

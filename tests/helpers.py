@@ -1,6 +1,8 @@
-"""What the tests share: where the notebooks are and how a cell is read; random weights; child processes.
+"""What the tests share: where the notebooks are and how a cell is read; random weights; child
+processes.
 
-Not in conftest.py: ``notebooks`` has one too, and of two the last one loaded is what ``import conftest`` finds.
+Not in conftest.py: ``notebooks`` has one too, and of two the last one loaded is what ``import
+conftest`` finds.
 """
 
 import ast
@@ -54,7 +56,10 @@ def tags(cell: NotebookNode) -> list[str]:
 def tagged(path: Path, kind: str) -> dict[str, NotebookNode]:
     """The cells with a tag such as ``exercise:<name>``, by name."""
     return {
-        tag.partition(":")[2]: cell for cell in code_cells(path) for tag in tags(cell) if tag.startswith(f"{kind}:")
+        tag.partition(":")[2]: cell
+        for cell in code_cells(path)
+        for tag in tags(cell)
+        if tag.startswith(f"{kind}:")
     }
 
 
@@ -74,7 +79,8 @@ def pictures(path: Path) -> list[tuple[int, str]]:
 
 
 def from_file(path: Path) -> ModuleType:
-    """A module by its file: the notebooks' folder is no package, and two files are called conftest."""
+    """A module by its file: the notebooks' folder is no package, and two files are called
+    conftest."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -88,8 +94,13 @@ def accept(name: str, answer: Any) -> None:
 
 
 def judged(right: list, wrong: list, named: Any = ()) -> Callable[..., None]:
-    """A test of answers, (exercise, answer): right ones, wrong ones with words of what is told, and slips, named."""
-    cases = [(*case, None, False) for case in right] + [(*case, False) for case in wrong] + [(*c, True) for c in named]
+    """A test of answers, (exercise, answer): right ones, wrong ones with words of what is told, and
+    slips, named."""
+    cases = (
+        [(*case, None, False) for case in right]
+        + [(*case, False) for case in wrong]
+        + [(*c, True) for c in named]
+    )
 
     @pytest.mark.parametrize(("name", "answer", "words", "named"), cases)
     def test(name: str, answer: Any, words: str | None, named: bool) -> None:
@@ -98,7 +109,10 @@ def judged(right: list, wrong: list, named: Any = ()) -> Callable[..., None]:
     return test
 
 
-NAMED_BY = ("You get exactly this when you", "This happens, for instance, when you")  # numbers; words only
+NAMED_BY = (
+    "You get exactly this when you",
+    "This happens, for instance, when you",
+)  # numbers; words only
 
 
 def reject(name: str, answer: Any, words: str = "", named: bool = False) -> None:
@@ -125,27 +139,52 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def solve(path: Path) -> int:
-    """Put the solutions into a notebook and the success lines under its checks; returns how many."""
+    """Put the solutions into a notebook and the success lines under its checks; returns how
+    many."""
     notebook, done = nbformat.read(path, as_version=4), 0
     for cell in notebook.cells:
         for kind, _, name in (tag.partition(":") for tag in tags(cell)):
             if kind == "exercise":  # the stub's imports stay
-                imports = [node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
-                cell.source = "\n".join([*(ast.unparse(node) for node in imports), EXERCISES[name].source])
+                imports = [
+                    node
+                    for node in tree(cell.source).body
+                    if isinstance(node, ast.Import | ast.ImportFrom)
+                ]
+                cell.source = "\n".join(
+                    [*(ast.unparse(node) for node in imports), EXERCISES[name].source]
+                )
             if kind == "check":
                 passed, sentence = verdict(EXERCISES[name], EXERCISES[name].answer)
                 assert passed, sentence
-                cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=f"{sentence}\n")]
+                cell.outputs = [
+                    nbformat.v4.new_output("stream", name="stdout", text=f"{sentence}\n")
+                ]
                 done += 1
     nbformat.write(notebook, path)
     return done
 
 
 def nbval(folder: Path, *names: str, **variables: str) -> list[ElementTree.Element]:
-    """Run nbval on notebooks of a folder, in their order, in a process of its own; the cells, all of which passed."""
+    """Run nbval on notebooks of a folder, in their order, in a process of its own; the cells, all
+    of which passed."""
     report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--nbval", "--nbval-current-env", "--color=no"]
-    command += ["--nbval-cell-timeout=300", "-p", "no:cacheprovider", f"--junitxml={report}", *names]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rfE",
+        "--nbval",
+        "--nbval-current-env",
+        "--color=no",
+    ]
+    command += [
+        "--nbval-cell-timeout=300",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={report}",
+        *names,
+    ]
     env = environment(**variables)
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, check=False)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr

@@ -1,4 +1,5 @@
-"""A plain Vision Transformer whose pieces can be swapped, and right ones in other styles: for test_check_vit.py."""
+"""A plain Vision Transformer whose pieces can be swapped, and right ones in other styles: for
+test_check_vit.py."""
 
 import math
 from functools import partial
@@ -9,18 +10,35 @@ from torch import nn
 
 
 class Plain(nn.Module):
-    """As in timm. What a block is made of is a dict; each method is a piece that a subclass or ``plain`` may swap."""
+    """As in timm. What a block is made of is a dict; each method is a piece that a subclass or
+    ``plain`` may swap."""
 
-    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, num_classes=1000, **more):
+    def __init__(
+        self,
+        image_size,
+        patch_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        mlp_dim,
+        num_classes=1000,
+        **more,
+    ):
         super().__init__()
-        self.num_heads, self.scale, self.p = num_heads, (hidden_dim // num_heads) ** -0.5, patch_size
+        self.num_heads, self.scale, self.p = (
+            num_heads,
+            (hidden_dim // num_heads) ** -0.5,
+            patch_size,
+        )
         self.cls_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
         self.pos_embed = self.positions((image_size // patch_size) ** 2 + 1, hidden_dim)
         self.patch_embed = self.embed(hidden_dim, patch_size)
         self.blocks = self.stack(num_layers, hidden_dim, num_heads, mlp_dim)
         self.norm = self.last(hidden_dim)
         rep = more.get("representation_size")
-        self.pre_logits = nn.Sequential(nn.Linear(hidden_dim, rep), self.squash()) if rep else nn.Identity()
+        self.pre_logits = (
+            nn.Sequential(nn.Linear(hidden_dim, rep), self.squash()) if rep else nn.Identity()
+        )
         self.head = self.linear(rep or hidden_dim, num_classes)
 
     linear, squash = nn.Linear, nn.Tanh
@@ -74,7 +92,8 @@ def plain(base=Plain, **pieces):
 
 
 class Lucid(Plain):
-    """Other names of arguments; patches by reshape, (p p c), and a linear layer; lists of lists, norms within."""
+    """Other names of arguments; patches by reshape, (p p c), and a linear layer; lists of lists,
+    norms within."""
 
     def __init__(self, *, image_size, patch_size, num_classes, dim, depth, heads, mlp_dim):
         super().__init__(image_size, patch_size, depth, heads, dim, mlp_dim, num_classes)
@@ -88,7 +107,10 @@ class Lucid(Plain):
     def block(self, d, h, m):
         parts = Plain.block(self, d, h, m)
         attention = nn.ModuleDict({name: parts[name] for name in ("norm1", "qkv", "proj")})
-        return {"0": attention, "1": nn.Sequential(parts["norm2"], parts["fc1"], nn.GELU(), parts["fc2"])}
+        return {
+            "0": attention,
+            "1": nn.Sequential(parts["norm2"], parts["fc1"], nn.GELU(), parts["fc2"]),
+        }
 
     def layer(self, b, x):
         x = self.attend(b["0"], b["0"].norm1(x)) + x
@@ -106,13 +128,18 @@ class Norm(nn.Module):
 
 
 class Separate(Plain):
-    """Query, key and value layers of their own, norm and softmax by hand, F.unfold, nn.Embedding for positions."""
+    """Query, key and value layers of their own, norm and softmax by hand, F.unfold, nn.Embedding
+    for positions."""
 
     last, positions, embed = Norm, nn.Embedding, staticmethod(Lucid.embed)
 
     def block(self, d, h, m):
         layers = {name: nn.Linear(d, d) for name in ("key", "query", "value", "out")}
-        return {"norm1": Norm(d)} | layers | {"norm2": Norm(d), "fc1": nn.Linear(d, m), "fc2": nn.Linear(m, d)}
+        return (
+            {"norm1": Norm(d)}
+            | layers
+            | {"norm2": Norm(d), "fc1": nn.Linear(d, m), "fc2": nn.Linear(m, d)}
+        )
 
     def patches(self, x):
         return self.patch_embed(F.unfold(x, self.p, stride=self.p).mT)
@@ -121,7 +148,10 @@ class Separate(Plain):
         return self.cat(x) + self.pos_embed(torch.arange(x.shape[1] + 1))
 
     def attend(self, b, x):
-        outs, parts = [], [layer(x).chunk(self.num_heads, dim=-1) for layer in (b.query, b.key, b.value)]
+        outs, parts = (
+            [],
+            [layer(x).chunk(self.num_heads, dim=-1) for layer in (b.query, b.key, b.value)],
+        )
         for q, k, v in zip(*parts, strict=True):
             e = torch.exp(q @ k.mT / math.sqrt(q.size(-1)))
             outs.append(e / e.sum(-1, keepdim=True) @ v)
@@ -132,11 +162,18 @@ class Heads(Plain):
     """Each head has layers of its own, as in Karpathy's lectures."""
 
     def block(self, d, h, m):
-        heads = [nn.ModuleDict({n: nn.Linear(d, d // h) for n in ("key", "query", "value")}) for _ in range(h)]
+        heads = [
+            nn.ModuleDict({n: nn.Linear(d, d // h) for n in ("key", "query", "value")})
+            for _ in range(h)
+        ]
         return Plain.block(self, d, h, m) | {"qkv": nn.ModuleList(heads)}
 
     def attend(self, b, x):
-        return b.proj(torch.cat([self.weigh(head.query(x), head.key(x)) @ head.value(x) for head in b.qkv], dim=-1))
+        return b.proj(
+            torch.cat(
+                [self.weigh(head.query(x), head.key(x)) @ head.value(x) for head in b.qkv], dim=-1
+            )
+        )
 
 
 class Dense(nn.Module):

@@ -1,7 +1,8 @@
-"""Work that may be killed, or meet a full disk: torch is imported once, then each job is a fork of this process.
+"""Work that may be killed, or meet a full disk: torch is imported once, then each job is a fork of
+this process.
 
-A line of JSON on stdin asks for a job (the keywords of ``work``); the line that answers holds its exit status, as
-``os.waitpid`` gives it (9 after SIGKILL), its seconds, and what it returned.
+A line of JSON on stdin asks for a job (the keywords of ``work``); the line that answers holds its
+exit status, as ``os.waitpid`` gives it (9 after SIGKILL), its seconds, and what it returned.
 """
 
 import errno
@@ -32,7 +33,9 @@ EPOCHS = 6
 
 def toy_data(n: int = 64) -> ImageData:
     """Two classes that can be learnt: ink on the left or on the right."""
-    images = torch.randint(0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    images = torch.randint(
+        0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     labels = torch.arange(n) % 2
     images[labels == 0, :, :, :4] += 150
     images[labels == 1, :, :, 4:] += 150
@@ -45,7 +48,9 @@ def toy_model(seed: int = 0, layers: int = 2) -> VisionTransformer:
     return VisionTransformer(8, 4, layers, 2, 16, 32, dropout=0.1, num_classes=2, in_channels=1)
 
 
-def toy_fit(model: torch.nn.Module, epochs: int = 3, loader: Loader | None = None, **keywords: object) -> list[dict]:
+def toy_fit(
+    model: torch.nn.Module, epochs: int = 3, loader: Loader | None = None, **keywords: object
+) -> list[dict]:
     """Train on the two classes."""
     loader = loader or Loader(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
     keywords = {"average": 0.5, "learning_rate": 1e-2, **keywords}
@@ -59,18 +64,28 @@ def toy_maps(folder: Path, names: list[str], layers: int = 2, page: bool = True)
     with replacing(folder) as new:
         save_attention_images(model, images, toy.images[: len(names)], names, new, toy.classes)
         if page:
-            about = {"title": f"{layers} layers", "text": "", "classes": toy.classes, "digits": False}
+            about = {
+                "title": f"{layers} layers",
+                "text": "",
+                "classes": toy.classes,
+                "digits": False,
+            }
             about |= {"mean": toy.mean, "std": toy.std}
-            write_page(new / "index.html", model, images, toy.images[: len(names)], names, None, **about)
+            write_page(
+                new / "index.html", model, images, toy.images[: len(names)], names, None, **about
+            )
 
 
 def digest(model: torch.nn.Module) -> str:
     """Two models with the same digest have the same weights, to the last bit."""
-    return hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()
+    return hashlib.sha256(
+        b"".join(t.numpy().tobytes() for t in model.state_dict().values())
+    ).hexdigest()
 
 
 def survive(folder: Path, epochs: int = EPOCHS) -> str:
-    """A whole run with its final save; resumes what it finds, as a user who reads the messages would."""
+    """A whole run with its final save; resumes what it finds, as a user who reads the messages
+    would."""
     model = toy_model()
     toy_fit(model, epochs, run_dir=folder, resume=(folder / "config.json").exists())
     save_weights(model, folder / "weights.pth")
@@ -80,12 +95,15 @@ def survive(folder: Path, epochs: int = EPOCHS) -> str:
 JOBS: dict[str, Callable[..., Any]] = {
     "train": survive,
     "draw": toy_maps,
-    "save": lambda folder, seed: save_weights(toy_model(seed), folder / "w.pth", name=f"seed {seed}").name,
+    "save": lambda folder, seed: (
+        save_weights(toy_model(seed), folder / "w.pth", name=f"seed {seed}").name
+    ),
 }
 
 
 def break_disk(at: int, how: str, lasting: bool = False) -> Callable[[], int]:
-    """Let the step ``at`` of all that touches the disk fail: each open, write, fsync, rename and new folder is one.
+    """Let the step ``at`` of all that touches the disk fail: each open, write, fsync, rename and
+    new folder is one.
 
     Args:
         at: counted from 1; a write is done by half.
@@ -143,7 +161,8 @@ def break_disk(at: int, how: str, lasting: bool = False) -> Callable[[], int]:
 
 
 def work(job: str, folder: str, fault: dict[str, Any] | None = None, **wish: Any) -> dict:
-    """Do one of ``JOBS``, with its keywords, on a disk that is broken by the keywords of ``break_disk``."""
+    """Do one of ``JOBS``, with its keywords, on a disk that is broken by the keywords of
+    ``break_disk``."""
     torch.set_num_threads(1)
     answer, error, steps = None, None, break_disk(**fault) if fault else lambda: 0
     try:
@@ -183,7 +202,10 @@ def main() -> None:
             time.sleep(0.002)
         with open(reader, "rb") as pipe:
             said = json.loads(pipe.read() or b"{}")
-        print(json.dumps({"status": ended[1], "seconds": time.perf_counter() - start, **said}), flush=True)
+        print(
+            json.dumps({"status": ended[1], "seconds": time.perf_counter() - start, **said}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

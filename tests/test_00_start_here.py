@@ -1,4 +1,5 @@
-"""Notebook 00: right answers in other styles pass, mistakes that no slip tells fail without a wrong name."""
+"""Notebook 00: right answers in other styles pass, mistakes that no slip tells fail without a wrong
+name."""
 
 from typing import Any
 
@@ -8,26 +9,34 @@ from helpers import judged
 from torch import Tensor
 
 
-def by_formula(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> list[Tensor]:
+def by_formula(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> list[Tensor]:
     """Without autograd: probabilities minus the right answers, times the inputs."""
     wrong = (x @ weight.T + bias).softmax(dim=-1) - F.one_hot(labels, len(bias))
     return [weight - rate * wrong.T @ x / len(x), bias - rate * wrong.mean(dim=0)]
 
 
-def for_ten_classes(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+def for_ten_classes(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
     """With the 10 written out, as the stub names it."""
     wrong = (F.linear(x, weight, bias).softmax(dim=-1) - F.one_hot(labels, 10)) / len(x)
     return weight - rate * wrong.T @ x, bias - rate * wrong.sum(dim=0)
 
 
-def by_optimizer(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, ...]:
+def by_optimizer(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> tuple[Tensor, ...]:
     layer = [torch.nn.Parameter(part.detach().clone()) for part in (weight, bias)]
     F.cross_entropy(F.linear(x, *layer), labels).backward()
     torch.optim.SGD(layer, lr=rate).step()
     return tuple(layer)
 
 
-def in_place(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+def in_place(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
     F.cross_entropy(F.linear(x, weight, bias), labels).backward()
     with torch.no_grad():
         weight -= rate * weight.grad
@@ -35,7 +44,9 @@ def in_place(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: floa
     return weight, bias
 
 
-def one_label_off(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> list[Tensor]:
+def one_label_off(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> list[Tensor]:
     return by_formula(weight, bias, x, (labels + 1) % 10, rate)
 
 
@@ -65,9 +76,16 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patch_size", lambda image_size, budget: float(by_root(image_size, budget)) + 0.5, ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
-    ("gradient_step", lambda *given: [2 * old - new for old, new in zip(given, by_formula(*given), strict=False)],
-     "go up"),
-    ("patch_size", lambda image_size, budget: image_size // by_root(image_size, budget), "stand side by side"),
+    (
+        "gradient_step",
+        lambda *given: [2 * old - new for old, new in zip(given, by_formula(*given), strict=False)],
+        "go up",
+    ),
+    (
+        "patch_size",
+        lambda image_size, budget: image_size // by_root(image_size, budget),
+        "stand side by side",
+    ),
     ("patch_size", below_the_budget, "refuse what uses the budget up"),
-]  # fmt: skip
+]
 test_answers = judged(RIGHT, WRONG, NAMED)

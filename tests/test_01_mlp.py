@@ -1,4 +1,5 @@
-"""Notebook 01: right answers in other styles pass, mistakes that no slip tells fail without a wrong name."""
+"""Notebook 01: right answers in other styles pass, mistakes that no slip tells fail without a wrong
+name."""
 
 import math
 from typing import Any
@@ -110,7 +111,8 @@ def by_rand(linear: nn.Linear, shift: float = 1.0) -> None:
 
 
 def merged_by_three_points(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> list[Tensor]:
-    """What comes out for 0 is the bias; what comes out for each unit vector, less that, a column of the matrix."""
+    """What comes out for 0 is the bias; what comes out for each unit vector, less that, a column of
+    the matrix."""
 
     def both(x: Tensor) -> Tensor:
         return F.linear(F.linear(x, W_1, b_1), W_2, b_2)
@@ -122,7 +124,12 @@ def merged_by_three_points(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -
 def hinges(scale: float, parts: int) -> tuple[Tensor, ...]:
     """The absolute value, from more hidden numbers than are needed."""
     signs = torch.tensor([1.0, -1.0]).repeat(parts)
-    return scale * signs[:, None], torch.zeros(2 * parts), signs.abs()[None] / scale / parts, torch.zeros(1)
+    return (
+        scale * signs[:, None],
+        torch.zeros(2 * parts),
+        signs.abs()[None] / scale / parts,
+        torch.zeros(1),
+    )
 
 
 def shifted() -> tuple[Tensor, ...]:
@@ -132,7 +139,8 @@ def shifted() -> tuple[Tensor, ...]:
 
 
 def patient(block: nn.Module, x: Tensor) -> str:
-    """Other experiments than the solution's: one token alone, three points of a line, dropped outputs counted."""
+    """Other experiments than the solution's: one token alone, three points of a line, dropped
+    outputs counted."""
     with torch.no_grad():
         block.eval()
         runs = torch.stack([block(x) for _ in range(3)])
@@ -189,11 +197,19 @@ WRONG: list[tuple[str, Any, str]] = [
     ("absolute", lambda: hinges(100.0, 1)[:3], "four tensors must come back"),
     ("examine", lambda block, x: "broken", "none of the five names"),
     ("examine", lambda block, x: block(x[0]) and "right", "(n, tokens, numbers)"),
-    ("xavier", lambda linear: linear.requires_grad_(False) and xavier_by_torch(linear) and None, ""),
+    (
+        "xavier",
+        lambda linear: linear.requires_grad_(False) and xavier_by_torch(linear) and None,
+        "",
+    ),
     ("xavier", lambda linear: linear.weight.uniform_(-1, 1), "no_grad()"),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever random numbers follow
-    ("mlp_block", lambda d, m, p: Positional(d, m, 0.0), "the variance of the outputs (as a share of the right one)"),
+    (
+        "mlp_block",
+        lambda d, m, p: Positional(d, m, 0.0),
+        "the variance of the outputs (as a share of the right one)",
+    ),
     ("mlp_block", DroppingOnce, "drop in eval mode too"),
     ("mlp_block", WithoutDropout, "apply GELU after the second linear layer too"),
     ("xavier", lambda linear: None, "the share of weights beyond the bound is not "),

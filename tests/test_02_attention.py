@@ -1,4 +1,5 @@
-"""Notebook 02: right answers in other styles pass, mistakes that no slip tells fail without a wrong name."""
+"""Notebook 02: right answers in other styles pass, mistakes that no slip tells fail without a wrong
+name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,13 +20,16 @@ def attention_einsum(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attention_torch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    identity = torch.eye(k.shape[-2]).expand(*k.shape[:-1], -1)  # the mean of the rows of the identity is the weights
+    identity = torch.eye(k.shape[-2]).expand(
+        *k.shape[:-1], -1
+    )  # the mean of the rows of the identity is the weights
     return F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, identity)
 
 
 class AttentionModule(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        logits = torch.cdist(q, k).square() / -2 + k.square().sum(-1).unsqueeze(-2) / 2  # q kᵀ, but for a row constant
+        # q kᵀ, but for a row constant
+        logits = torch.cdist(q, k).square() / -2 + k.square().sum(-1).unsqueeze(-2) / 2
         weights = torch.exp(torch.log_softmax(logits / q.shape[-1] ** 0.5, -1))
         return weights.matmul(v), weights
 
@@ -90,7 +94,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("attention", F.scaled_dot_product_attention, "return output, weights"),
     ("attention", lambda q, k, v: (*attention_einsum(q, k, v), None), "two things must come back"),
     ("look_left", lambda side: torch.eye(side**2), "return w_q, w_k"),
-    ("look_left", lambda side: (torch.eye(side), torch.eye(side)), "W_Q must be a tensor of shape (16, 16)"),
+    (
+        "look_left",
+        lambda side: (torch.eye(side), torch.eye(side)),
+        "W_Q must be a tensor of shape (16, 16)",
+    ),
     ("look_left", lambda side: look_left_by_loops(4), "W_Q must be a tensor of shape (9, 9)"),
     ("find_bug", lambda head, x: "no bug?", "is none of the five"),
     ("softmax_rows", nn.Softmax(dim=-1), "what you are to write yourself"),
@@ -127,4 +135,7 @@ def test_what_the_notebook_says_of_the_broken_heads_is_what_was_measured() -> No
     assert max(rungs["relation_no_root"]["accuracy"]) > 97, "some seeds reach the top"
     assert min(rungs["relation_no_root"]["accuracy"]) < 60, "others stay at chance"
     assert max(rungs["relation_mean"]["accuracy"]) < 75, "the mean of the tokens does not get far"
-    assert abs(sum(rungs["block"]["accuracy"]) - sum(rungs["block_mlp"]["accuracy"])) < 5 * ladder.rows.CONTRAST
+    assert (
+        abs(sum(rungs["block"]["accuracy"]) - sum(rungs["block_mlp"]["accuracy"]))
+        < 5 * ladder.rows.CONTRAST
+    )

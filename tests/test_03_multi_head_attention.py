@@ -1,4 +1,5 @@
-"""Notebook 03's checks: right answers in other styles pass, and mistakes that no slip knows fail; the layer at work."""
+"""Notebook 03's checks: right answers in other styles pass, and mistakes that no slip knows fail;
+the layer at work."""
 
 import copy
 from typing import Any
@@ -19,7 +20,8 @@ from mnist_vit.course.nb03_multi_head_attention.swap_heads import my_swap_heads
 
 
 class SumOfHeads(MyMultiHeadAttention):
-    """No merge at all: each head through its own columns of the projection; keys scaled in place of queries."""
+    """No merge at all: each head through its own columns of the projection; keys scaled in place of
+    queries."""
 
     def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
         w_v, w_k, w_q = reversed(self.in_proj_weight.chunk(3))
@@ -33,20 +35,30 @@ class SumOfHeads(MyMultiHeadAttention):
             strict=True,
         ):
             scores = q @ (k / self.head_dim**0.5).transpose(1, 2)
-            kept.append(F.dropout(scores.exp() / scores.exp().sum(-1, keepdim=True), self.dropout, self.training))
+            kept.append(
+                F.dropout(
+                    scores.exp() / scores.exp().sum(-1, keepdim=True), self.dropout, self.training
+                )
+            )
             total = total + F.linear(kept[-1] @ v, columns)
         weights = torch.stack(kept, dim=1)
-        return total, (weights.mean(dim=1) if average_attn_weights else weights) if need_weights else None
+        return total, (
+            (weights.mean(dim=1) if average_attn_weights else weights) if need_weights else None
+        )
 
 
 class ByEinsum(MyMultiHeadAttention):
     """Einsum throughout, and options that are taken as they come."""
 
     def forward(self, query, key, value, **options):
-        w, b = self.in_proj_weight.unflatten(0, (3, self.num_heads, -1)), self.in_proj_bias.unflatten(0, (3, -1, 1))
+        w, b = (
+            self.in_proj_weight.unflatten(0, (3, self.num_heads, -1)),
+            self.in_proj_bias.unflatten(0, (3, -1, 1)),
+        )
         b = b.reshape(3, self.num_heads, 1, self.head_dim)
         q, k, v = (
-            torch.einsum("nsc,hdc->nhsd", x, w_) + b_ for x, w_, b_ in zip((query, key, value), w, b, strict=True)
+            torch.einsum("nsc,hdc->nhsd", x, w_) + b_
+            for x, w_, b_ in zip((query, key, value), w, b, strict=True)
         )
         weights = (torch.einsum("nhqd,nhkd->nhqk", q, k) * self.head_dim**-0.5).softmax(dim=-1)
         weights = F.dropout(weights, self.dropout, self.training)
@@ -74,7 +86,9 @@ def swapped_by_new_parameters(layer: nn.Module, order: list[int]) -> nn.Module:
     """Nothing is filled in place: the layer gets other parameters, and is given back."""
     heads = layer.num_heads
     parts = (layer.in_proj_weight, layer.in_proj_bias)
-    weight, bias = (part.detach().unflatten(0, (3, heads, -1))[:, order].flatten(0, 2) for part in parts)
+    weight, bias = (
+        part.detach().unflatten(0, (3, heads, -1))[:, order].flatten(0, 2) for part in parts
+    )
     layer.in_proj_weight, layer.in_proj_bias = nn.Parameter(weight), nn.Parameter(bias)
     columns = layer.out_proj.weight.detach().unflatten(1, (heads, -1))[:, order].flatten(1)
     layer.out_proj.weight = nn.Parameter(columns)
@@ -82,11 +96,14 @@ def swapped_by_new_parameters(layer: nn.Module, order: list[int]) -> nn.Module:
 
 
 def by_biases(layer: nn.Module, grid: int) -> None:
-    """The other head first, and scores from a distance: keys and queries hold the place another way."""
+    """The other head first, and scores from a distance: keys and queries hold the place another
+    way."""
     my_left_minus_above(layer, grid)
     my_swap_heads(layer, [1, 0])
     with torch.no_grad():
-        layer.in_proj_bias[: layer.embed_dim] += 3  # every query likes every key a little more: softmax does not care
+        layer.in_proj_bias[: layer.embed_dim] += (
+            3  # every query likes every key a little more: softmax does not care
+        )
 
 
 class OneBigHead(MyMultiHeadAttention):
@@ -95,7 +112,9 @@ class OneBigHead(MyMultiHeadAttention):
     def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
         w, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
         q, k, v = (F.linear(x, w_, b_) for x, w_, b_ in zip((query, key, value), w, b, strict=True))
-        weights = F.dropout((q @ k.mT / self.head_dim**0.5).softmax(-1), self.dropout, self.training)
+        weights = F.dropout(
+            (q @ k.mT / self.head_dim**0.5).softmax(-1), self.dropout, self.training
+        )
         each = weights if average_attn_weights else weights[:, None]
         return self.out_proj(weights @ v), each if need_weights else None
 
@@ -131,21 +150,42 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
     ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),
     ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
-    ("head_contribution", lambda a, v, linear, h: contribution_by_einsum(a.detach(), v, linear, h), "gradient"),
+    (
+        "head_contribution",
+        lambda a, v, linear, h: contribution_by_einsum(a.detach(), v, linear, h),
+        "gradient",
+    ),
     ("swap_heads", lambda layer, order: None, ""),
-    ("swap_heads", lambda layer, order: swapped_by_new_parameters(copy.deepcopy(layer), order), "in place"),
+    (
+        "swap_heads",
+        lambda layer, order: swapped_by_new_parameters(copy.deepcopy(layer), order),
+        "in place",
+    ),
     ("left_minus_above", lambda layer, grid: None, ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
-    ("multi_head_attention", OneBigHead, "use one head as wide as the token, and divide by √head_dim"),
+    (
+        "multi_head_attention",
+        OneBigHead,
+        "use one head as wide as the token, and divide by √head_dim",
+    ),
     ("multi_head_attention", FromQueryAlone, "make keys and values from query as well"),
-    ("head_contribution", lambda a, v, out, h: contribution_by_einsum(a, v, out, h - 1), "count the heads from 1"),
-    ("head_contribution", lambda a, v, out, h: contribution_by_einsum(a.mT, v, out, h), "transpose the weights"),
+    (
+        "head_contribution",
+        lambda a, v, out, h: contribution_by_einsum(a, v, out, h - 1),
+        "count the heads from 1",
+    ),
+    (
+        "head_contribution",
+        lambda a, v, out, h: contribution_by_einsum(a.mT, v, out, h),
+        "transpose the weights",
+    ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 
-# ------------------------------------------------------------------------------------------- the layer at work
+# ------------------------------------------------------------------------------------------- the
+# layer at work
 
 
 def with_attention(model: nn.Module, attention: Any) -> nn.Module:
@@ -164,8 +204,13 @@ def test_the_learners_layer_runs_in_a_model_and_is_recorded(attention: Any) -> N
     mine, images = with_attention(model, attention), torch.randn(3, 1, 28, 28)
     with torch.no_grad():
         torch.testing.assert_close(mine(images), model(images), rtol=0, atol=1e-5)
-    torch.testing.assert_close(attention_weights(mine, images), attention_weights(model, images), rtol=0, atol=1e-5)
-    (parts, bias), (theirs, same) = head_contributions(mine, images, 1), head_contributions(model, images, 1)
+    torch.testing.assert_close(
+        attention_weights(mine, images), attention_weights(model, images), rtol=0, atol=1e-5
+    )
+    (parts, bias), (theirs, same) = (
+        head_contributions(mine, images, 1),
+        head_contributions(model, images, 1),
+    )
     torch.testing.assert_close(parts, theirs, rtol=0, atol=1e-5)
     assert torch.equal(bias, same)
 
@@ -200,7 +245,10 @@ def test_three_bugs_and_the_two_tests_that_tell_them_apart() -> None:
         layer.load_state_dict(right.state_dict())
         output, weights = layer(x, x, x)
         shuffled = layer(x[:, order], x[:, order], x[:, order])[0]
-        found[name] = (torch.allclose(weights, expected), torch.allclose(shuffled, output[:, order], atol=1e-5))
+        found[name] = (
+            torch.allclose(weights, expected),
+            torch.allclose(shuffled, output[:, order], atol=1e-5),
+        )
     assert found == {"A": (True, False), "B": (False, True), "C": (False, False)}
 
 
@@ -209,7 +257,12 @@ def test_split_heads_and_the_layer_agree_with_each_other() -> None:
 
     class Built(MyMultiHeadAttention):
         def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
-            parts = zip((query, key, value), self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3), strict=True)
+            parts = zip(
+                (query, key, value),
+                self.in_proj_weight.chunk(3),
+                self.in_proj_bias.chunk(3),
+                strict=True,
+            )
             q, k, v = (my_split_heads(F.linear(x, w, b), self.num_heads) for x, w, b in parts)
             weights = (q @ k.mT / self.head_dim**0.5).softmax(dim=-1)
             return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights

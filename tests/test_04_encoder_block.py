@@ -1,4 +1,5 @@
-"""Notebook 04's checks accept right answers in other styles, and reject mistakes that no slip knows."""
+"""Notebook 04's checks accept right answers in other styles, and reject mistakes that no slip
+knows."""
 
 import copy
 from collections.abc import Callable
@@ -35,7 +36,13 @@ class FromScratch(nn.Module):
     """Own attention, and an MLP that is a plain Sequential."""
 
     def __init__(
-        self, heads: int, width: int, wide: int, p: float, attention_p: float, norm: Callable = FINE_NORM
+        self,
+        heads: int,
+        width: int,
+        wide: int,
+        p: float,
+        attention_p: float,
+        norm: Callable = FINE_NORM,
     ) -> None:
         super().__init__()
         self.mlp = nn.Sequential(
@@ -55,7 +62,9 @@ class FromScratch(nn.Module):
 
 def with_var_mean(tokens: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
     variance, mean = torch.var_mean(tokens, dim=-1, unbiased=False)
-    return torch.addcmul(beta, (tokens - mean[..., None]) / torch.sqrt(variance[..., None] + epsilon), gamma)
+    return torch.addcmul(
+        beta, (tokens - mean[..., None]) / torch.sqrt(variance[..., None] + epsilon), gamma
+    )
 
 
 def by_copy(part: nn.Module) -> nn.Module:
@@ -157,18 +166,37 @@ RIGHT: list[tuple[str, Any]] = [
     ("find_bugs", {"d": 4, "c": 1, "b": 3, "a": 5}),
     ("silence", by_copy),
 ]
-EARLY = ("self_attention.in_proj", "mlp.0")  # silent early layers: then the last ones still add their biases
+EARLY = (
+    "self_attention.in_proj",
+    "mlp.0",
+)  # silent early layers: then the last ones still add their biases
 FEWEST = " tensors changed; four are enough: weight and bias of the *last* layer of each branch"
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", PairAddedFirst, "returns a pair"),
-    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps), "the exercise in one call"),
-    ("layer_norm", lambda x, w, b, eps: nn.LayerNorm(3, eps).double()(x) * w + b, "the exercise in one call"),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps),
+        "the exercise in one call",
+    ),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: nn.LayerNorm(3, eps).double()(x) * w + b,
+        "the exercise in one call",
+    ),
     ("layer_norm", lambda x, w, b, eps: with_var_mean(x, w, b, 2 * eps), ""),
     ("encoder_block", WritesOverItsInput, ""),
     ("ablation", lambda block: block, "two classes are needed"),
-    ("ablation", lambda block: (block(2, 6, 10, 0.0, 0.0), block(2, 6, 10, 0.0, 0.0)), "blocks already"),
+    (
+        "ablation",
+        lambda block: (block(2, 6, 10, 0.0, 0.0), block(2, 6, 10, 0.0, 0.0)),
+        "blocks already",
+    ),
     ("ablation", lambda block: (block, block), ""),
-    ("ablation", lambda block: (partial(block, norm_layer=nn.Identity()), block), "not nn.Identity()"),
+    (
+        "ablation",
+        lambda block: (partial(block, norm_layer=nn.Identity()), block),
+        "not nn.Identity()",
+    ),
     ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
     ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
@@ -181,7 +209,12 @@ test_answers = judged(RIGHT, WRONG)
 
 
 def test_keepdim_has_a_name() -> None:
-    reject("layer_norm", lambda x, w, b, eps: (x - x.mean(-1)) / x.std(-1) * w + b, "forget keepdim=True", named=True)
+    reject(
+        "layer_norm",
+        lambda x, w, b, eps: (x - x.mean(-1)) / x.std(-1) * w + b,
+        "forget keepdim=True",
+        named=True,
+    )
 
 
 def test_silent_early_layers_have_a_name_of_their_own() -> None:
@@ -190,7 +223,8 @@ def test_silent_early_layers_have_a_name_of_their_own() -> None:
 
 @pytest.mark.parametrize("letter", BLOCKS)
 def test_broken_blocks_pass_the_first_test_and_no_other(letter: str) -> None:
-    """One picture, start values, eval mode, the output alone: equal. Each differs where its sentence says."""
+    """One picture, start values, eval mode, the output alone: equal. Each differs where its
+    sentence says."""
     torch.manual_seed(0)
     broken = BLOCKS[letter](2, 8, 16, 1.0, 0.0)
     torch.manual_seed(0)
@@ -200,8 +234,13 @@ def test_broken_blocks_pass_the_first_test_and_no_other(letter: str) -> None:
         assert torch.allclose(broken.eval()(z[:1].clone()), right.eval()(z[:1]), atol=1e-6)
         given = z.clone()
         broken(given)
-        same = {"given": torch.equal(given, z), "batch": torch.allclose(broken(z.clone()), right(z), atol=1e-6)}
-        same["train"] = torch.allclose(broken.train()(z[:1].clone()), right.train()(z[:1]), atol=1e-6)
+        same = {
+            "given": torch.equal(given, z),
+            "batch": torch.allclose(broken(z.clone()), right(z), atol=1e-6),
+        }
+        same["train"] = torch.allclose(
+            broken.train()(z[:1].clone()), right.train()(z[:1]), atol=1e-6
+        )
         for part in (broken, right):
             part.eval().ln_1.weight.fill_(2.0)
         same["weights"] = torch.allclose(broken(z[:1].clone()), right(z[:1]), atol=1e-6)

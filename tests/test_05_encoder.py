@@ -13,7 +13,12 @@ from helpers import judged
 from torch import Tensor, nn
 
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
-from mnist_vit.course.nb05_encoder.find_what_is_missing import NAMES, encoders, make, my_find_what_is_missing
+from mnist_vit.course.nb05_encoder.find_what_is_missing import (
+    NAMES,
+    encoders,
+    make,
+    my_find_what_is_missing,
+)
 from mnist_vit.model import Encoder, EncoderBlock
 
 NORM = partial(nn.LayerNorm, eps=1e-6)
@@ -26,7 +31,10 @@ class LoopEncoder(nn.Module):
         super().__init__()
         self.ln = norm(d)
         self.layers = nn.ModuleDict(
-            {f"encoder_layer_{i}": EncoderBlock(heads, d, wide, p, p_attention, norm) for i in range(depth)}
+            {
+                f"encoder_layer_{i}": EncoderBlock(heads, d, wide, p, p_attention, norm)
+                for i in range(depth)
+            }
         )
         self.pos_embedding = nn.Parameter(torch.zeros(1, t, d))
         self.p = p
@@ -64,7 +72,9 @@ class OneBlock(Encoder):
     def __init__(self, t, depth, *sizes: Any) -> None:
         super().__init__(t, depth, *sizes)
         block = self.layers[0]
-        self.layers = nn.Sequential(OrderedDict((f"encoder_layer_{i}", block) for i in range(depth)))
+        self.layers = nn.Sequential(
+            OrderedDict((f"encoder_layer_{i}", block) for i in range(depth))
+        )
 
 
 class PositionDetached(Encoder):
@@ -107,7 +117,9 @@ def right_of_a_copy(model, parameter, images, labels):
 
 
 def right_by_functional_call(model, parameter, images, labels):
-    zeros = {name: torch.zeros_like(one) for name, one in model.named_parameters() if one is parameter}
+    zeros = {
+        name: torch.zeros_like(one) for name, one in model.named_parameters() if one is parameter
+    }
     return (torch.func.functional_call(model, zeros, images).argmax(dim=-1) == labels).sum()
 
 
@@ -168,7 +180,9 @@ def missing_by_a_shift(encoder):
 
 
 def resize_by_torchvision(pos_embedding: Tensor, grid: int) -> Tensor:
-    state = torchvision_vit.interpolate_embeddings(grid, 1, OrderedDict({"encoder.pos_embedding": pos_embedding}))
+    state = torchvision_vit.interpolate_embeddings(
+        grid, 1, OrderedDict({"encoder.pos_embedding": pos_embedding})
+    )
     return state["encoder.pos_embedding"]
 
 
@@ -181,7 +195,9 @@ def resize_by_loop(pos_embedding: Tensor, grid: int) -> Tensor:
     return torch.cat([pos_embedding[:, 0:1], torch.stack(channels, dim=-1)[None]], dim=1)
 
 
-def right_and_frozen(model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor) -> int:
+def right_and_frozen(
+    model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor
+) -> int:
     parameter.requires_grad = False
     return right_by_data(model, parameter, images, labels)
 
@@ -205,8 +221,16 @@ WRONG: list[tuple[str, Any, str]] = [
     ("encoder", OneBlock, "all places of self.layers hold the same block"),
     ("encoder", NoNames, "the module lacks the parameters layers.encoder_layer_0"),
     ("add_instead", lambda joined, t: joined, "a pair is needed"),
-    ("add_instead", lambda joined, t: (joined, joined.weight.T), "must take a patch alone, 6 numbers, and takes 10"),
-    ("add_instead", lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]), "positions must have shape (4, 5)"),
+    (
+        "add_instead",
+        lambda joined, t: (joined, joined.weight.T),
+        "must take a patch alone, 6 numbers, and takes 10",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]),
+        "positions must have shape (4, 5)",
+    ),
     ("find_what_is_missing", lambda encoder: "norm", "must be one of positions, attention"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
     ("right_without", right_and_frozen, "some parameters are frozen now"),
@@ -216,9 +240,17 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormInLoop, "after every block"),
     ("encoder", NotCarried, "each block takes what the one before gave"),
     ("find_what_is_missing", lambda encoder: "attention", "Its tokens do talk"),
-    ("find_what_is_missing", missing_by_a_shift, "add the same to all numbers of the other pictures"),
+    (
+        "find_what_is_missing",
+        missing_by_a_shift,
+        "add the same to all numbers of the other pictures",
+    ),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
-    ("resize_positions", lambda p, grid: resize_by_loop(p, grid)[:, 1:], "the patches' positions only"),
+    (
+        "resize_positions",
+        lambda p, grid: resize_by_loop(p, grid)[:, 1:],
+        "the patches' positions only",
+    ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
 

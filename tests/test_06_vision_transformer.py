@@ -1,4 +1,5 @@
-"""The checks of notebook 06 accept right answers in other styles, and tell what no slip can name."""
+"""The checks of notebook 06 accept right answers in other styles, and tell what no slip can
+name."""
 
 from typing import Any
 
@@ -38,7 +39,9 @@ class NoExpand(MyVisionTransformer):
 class NotTurned(MyVisionTransformer):
     def forward(self, x):
         x = self.conv_proj(x).flatten(2)
-        return self.heads(self.encoder(torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1))[:, 0])
+        return self.heads(
+            self.encoder(torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1))[:, 0]
+        )
 
 
 class FewArguments(MyVisionTransformer):
@@ -48,7 +51,9 @@ class FewArguments(MyVisionTransformer):
 
 def patchify_convolution(images: Tensor, p: int) -> Tensor:
     size = images.shape[1] * p * p
-    return F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
+    return (
+        F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
+    )
 
 
 def patchify_and_wipe(images: Tensor, p: int) -> Tensor:
@@ -102,13 +107,21 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
     ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
     ("patchify", patchify_and_wipe, "changes its input"),
-    ("as_convolution", lambda linear, c, p: nn.Conv2d(c, linear.out_features, 1), "with windows of"),
+    (
+        "as_convolution",
+        lambda linear, c, p: nn.Conv2d(c, linear.out_features, 1),
+        "with windows of",
+    ),
     ("as_convolution", lambda linear, c, p: linear, "an nn.Conv2d is needed"),
     ("as_convolution", convolution_with_padding, "shape"),
     ("first_difference", gives_to_the_right_one, "the right model's weights were changed"),
     ("first_difference", lambda right, suspect, images: 3, "name is needed"),
     ("name_the_bug", lambda right, suspect, images: "no root", "a name in BUGS is needed"),
-    ("first_difference", outside_attention, "the first part that differs in suspect 1 is not 'None'."),
+    (
+        "first_difference",
+        outside_attention,
+        "the first part that differs in suspect 1 is not 'None'.",
+    ),
 ]
 NAMED = [("name_the_bug", lambda right, suspect, images: "right", "call every suspect right")]
 test_answers = judged(RIGHT, WRONG, NAMED)

@@ -1,4 +1,5 @@
-"""The checks of notebook 07 accept right answers in other styles; and the stored rivals are those of the script."""
+"""The checks of notebook 07 accept right answers in other styles; and the stored rivals are those
+of the script."""
 
 import copy
 import json
@@ -40,7 +41,11 @@ def entropy_naive(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def schedule_by_numpy(t: int, total: int, w: int) -> float:
-    return np.interp(t, [-1, w - 1], [0, 1]) if t < w else np.cos(np.pi / 2 * (t - w) / (total - w)) ** 2
+    return (
+        np.interp(t, [-1, w - 1], [0, 1])
+        if t < w
+        else np.cos(np.pi / 2 * (t - w) / (total - w)) ** 2
+    )
 
 
 def schedule_of_the_package(step: int, steps: int, warmup: int) -> float:
@@ -49,8 +54,12 @@ def schedule_of_the_package(step: int, steps: int, warmup: int) -> float:
 
 def average_by_names(averaged: nn.Module, model: nn.Module, average: float) -> None:
     new = model.state_dict()
-    averaged.load_state_dict({name: average * old + (1 - average) * new[name] for name, old in
-                              averaged.state_dict().items()})  # fmt: skip
+    averaged.load_state_dict(
+        {
+            name: average * old + (1 - average) * new[name]
+            for name, old in averaged.state_dict().items()
+        }
+    )
 
 
 def average_of_torch(averaged: nn.Module, model: nn.Module, average: float) -> None:
@@ -62,7 +71,9 @@ def average_without_no_grad(averaged: nn.Module, model: nn.Module, average: floa
         old.mul_(average).add_((1 - average) * new)
 
 
-def step_with_clipping_by_hand(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> Tensor:
+def step_with_clipping_by_hand(
+    model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor
+) -> Tensor:
     for parameter in model.parameters():
         parameter.grad = None
     loss = entropy_by_loop(model(images), labels)
@@ -80,9 +91,20 @@ def step_on_a_copy(model: nn.Module, optimizer: Optimizer, images: Tensor, label
 
 
 def loop_of_the_package(
-    model: nn.Module, loader: Any, held_out: Any, epochs: int, learning_rate: float, average: float, weight_decay: float
+    model: nn.Module,
+    loader: Any,
+    held_out: Any,
+    epochs: int,
+    learning_rate: float,
+    average: float,
+    weight_decay: float,
 ) -> list[dict[str, float]]:
-    settings = {"epochs": epochs, "learning_rate": learning_rate, "average": average, "weight_decay": weight_decay}
+    settings = {
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "average": average,
+        "weight_decay": weight_decay,
+    }
     return fit(model, loader, held_out, **settings)
 
 
@@ -116,20 +138,52 @@ RIGHT: list[tuple[str, Any]] = [
     ("diagnose", Diagnosis()),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("cross_entropy", lambda z, y: F.cross_entropy(z, y, label_smoothing=0.1), "loss of 5 pictures"),
+    (
+        "cross_entropy",
+        lambda z, y: F.cross_entropy(z, y, label_smoothing=0.1),
+        "loss of 5 pictures",
+    ),
     ("cross_entropy", lambda z, y: F.cross_entropy(z.detach(), y), "none flows"),
     ("cross_entropy", entropy_in_place, "changes its input"),
-    ("cosine_schedule", lambda t, n, w: 0.9 * schedule_of_the_package(t, n, w), "differs most at [3]"),
-    ("cosine_schedule", lambda t, n, w: str(schedule_of_the_package(t, n, w)), "step 0: a number is needed"),
-    ("cross_entropy", nn.CrossEntropyLoss(), "right, but the loss is what you are to write yourself"),
-    ("cross_entropy", lambda z, y: F.nll_loss(z.log_softmax(dim=1), y), "what you are to write yourself"),
+    (
+        "cosine_schedule",
+        lambda t, n, w: 0.9 * schedule_of_the_package(t, n, w),
+        "differs most at [3]",
+    ),
+    (
+        "cosine_schedule",
+        lambda t, n, w: str(schedule_of_the_package(t, n, w)),
+        "step 0: a number is needed",
+    ),
+    (
+        "cross_entropy",
+        nn.CrossEntropyLoss(),
+        "right, but the loss is what you are to write yourself",
+    ),
+    (
+        "cross_entropy",
+        lambda z, y: F.nll_loss(z.log_softmax(dim=1), y),
+        "what you are to write yourself",
+    ),
     ("weight_average", average_without_no_grad, "under with torch.no_grad()"),
-    ("training_step", lambda model, optimizer, images, labels: model(images), "the loss of the batch is one number"),
-    ("training_step", lambda *given: (my_training_step(*given), 0), "the loss alone is to be returned"),
+    (
+        "training_step",
+        lambda model, optimizer, images, labels: model(images),
+        "the loss of the batch is one number",
+    ),
+    (
+        "training_step",
+        lambda *given: (my_training_step(*given), 0),
+        "the loss alone is to be returned",
+    ),
     ("training_loop", loop_by_epoch(lambda rows: rows[-1]), "a list of dicts is needed"),
     ("training_loop", loop_by_epoch(lambda rows: [{"epoch": 1}]), "there is no loss"),
     ("training_loop", loop_by_epoch(lambda rows: rows[:-1]), "must have shape (3,)"),
-    ("diagnose", dict(HIDDEN) | {"B": "a cold"}, "curve B has a name that is none of the four: no zero_grad"),
+    (
+        "diagnose",
+        dict(HIDDEN) | {"B": "a cold"},
+        "curve B has a name that is none of the four: no zero_grad",
+    ),
     ("diagnose", {"A": HIDDEN["A"]}, "curve B has no name yet"),
     ("diagnose", list(HIDDEN.values()), "a dict from letters to names is needed"),
 ]
@@ -143,7 +197,12 @@ test_answers = judged(RIGHT, WRONG, NAMED)
 
 def test_of_several_wrong_names_the_first_is_answered_by_what_it_would_look_like() -> None:
     swapped = HIDDEN | {"A": HIDDEN["D"], "D": HIDDEN["A"]}
-    reject("diagnose", swapped, 'when you call curve A "no eval". Without eval dropout goes on', named=True)
+    reject(
+        "diagnose",
+        swapped,
+        'when you call curve A "no eval". Without eval dropout goes on',
+        named=True,
+    )
 
 
 def test_each_illness_shows_what_its_name_says() -> None:
@@ -169,20 +228,29 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so(monkeypatch: pytest.Mon
     assert all(len(about["percent"]) == 5 for about in stored.values())
     assert mean["cnn"] > mean["mlp"] > mean["vit"]
     assert mean["cnn"] - mean["vit"] >= ladder.rows.CONTRAST  # differences that the text claims
-    assert f"{mean['mlp'] - mean['vit']:.1f} points" == "3.9 points"  # below the course's limit, as the text says
+    # below the course's limit, as the text says
+    assert f"{mean['mlp'] - mean['vit']:.1f} points" == "3.9 points"
     assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
     assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
-    assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(7 / 6, abs=0.05)
+    assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(
+        7 / 6, abs=0.05
+    )
     assert min(stored["minute"]["percent"]) > 97
     assert abs(mean["minute"] - mean["cnn"]) < 0.5  # about as few mistakes, a quarter of the time
     assert 3 < stored["minute"]["cpu_seconds"] / stored["cnn"]["cpu_seconds"] < 5
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # it takes models and storing from its neighbours
+    monkeypatch.syspath_prepend(
+        ROOT / "benchmarks"
+    )  # it takes models and storing from its neighbours
     script = from_file(ROOT / "benchmarks" / "training.py")
     for name in script.RUNS:
         about = stored[name]
         assert about["epochs"] == script.RUNS[name]
-        assert about["learning_rate"] == max(script.RATES, key=lambda rate, a=about: a["tried"][f"{rate:g}"])
-        assert about["parameters"] == sum(parameter.numel() for parameter in script.build(name, 0).parameters())
+        assert about["learning_rate"] == max(
+            script.RATES, key=lambda rate, a=about: a["tried"][f"{rate:g}"]
+        )
+        assert about["parameters"] == sum(
+            parameter.numel() for parameter in script.build(name, 0).parameters()
+        )
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
@@ -194,7 +262,17 @@ def test_stored_rivals_are_those_of_the_script_and_as_large_as_the_model(name: s
     assert parameters == about["parameters"] == pytest.approx(shipped["parameters"], rel=0.02)
     assert about["data"] == shipped["data"]["name"]
     shared = set(about["recipe"]) - {"learning_rate"}  # Muon and AdamW need different ones
-    assert shared >= {"epochs", "batch_size", "weight_decay", "average", "label_smoothing", "elastic", "degrees"}
-    assert {key: about["recipe"][key] for key in shared} == {key: shipped["recipe"][key] for key in shared}
+    assert shared >= {
+        "epochs",
+        "batch_size",
+        "weight_decay",
+        "average",
+        "label_smoothing",
+        "elastic",
+        "degrees",
+    }
+    assert {key: about["recipe"][key] for key in shared} == {
+        key: shipped["recipe"][key] for key in shared
+    }
     assert len(about["history"]) == about["recipe"]["epochs"]
     assert about["history"][-1]["validation_accuracy"] == about["metrics"]["validation"]["accuracy"]

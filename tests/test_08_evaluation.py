@@ -1,4 +1,5 @@
-"""Notebook 08's checks: right answers in other styles pass, unknown mistakes fail, some are told why."""
+"""Notebook 08's checks: right answers in other styles pass, unknown mistakes fail, some are told
+why."""
 
 import json
 import math
@@ -20,7 +21,8 @@ from mnist_vit.evaluation import confusion_matrix, wilson_interval
 
 
 def wilson_roots(correct: int, total: int, z: float = 1.96) -> list[float]:
-    """The two shares that lie exactly z standard deviations from what was seen: a quadratic equation."""
+    """The two shares that lie exactly z standard deviations from what was seen: a quadratic
+    equation."""
     p, e = correct / total, z * z / total
     return sorted(np.roots([1 + e, -2 * p - e, p * p]).real)
 
@@ -31,7 +33,9 @@ def wilson_by_search(correct: int, total: int, z: float = 1.96) -> tuple[Tensor,
     return fits[0], fits[-1]
 
 
-def reliability_by_loop(probabilities: Tensor, labels: Tensor, low: float, high: float) -> list[float]:
+def reliability_by_loop(
+    probabilities: Tensor, labels: Tensor, low: float, high: float
+) -> list[float]:
     found = []
     for row, label in zip(probabilities.numpy(), labels.tolist(), strict=True):
         if low < row.max() <= np.float32(high):
@@ -77,7 +81,10 @@ def exact_coin(b: int, c: int) -> bool:
 
 RIGHT: list[tuple[str, Any]] = [
     ("confusion", confusion_matrix),
-    ("confusion", lambda labels, predictions, k: F.one_hot(labels, k).T @ F.one_hot(predictions, k)),
+    (
+        "confusion",
+        lambda labels, predictions, k: F.one_hot(labels, k).T @ F.one_hot(predictions, k),
+    ),
     ("wilson", wilson_interval),
     ("wilson", wilson_roots),
     ("wilson", lambda *args: np.array(my_wilson(*args))),
@@ -89,9 +96,17 @@ RIGHT: list[tuple[str, Any]] = [
     ("better_model", better(lambda b, c: b + c > 0 and binomtest(b, b + c).pvalue < 0.05)),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("confusion", lambda labels, predictions, k: confusion_matrix(labels[1:], predictions[1:], k), ""),
+    (
+        "confusion",
+        lambda labels, predictions, k: confusion_matrix(labels[1:], predictions[1:], k),
+        "",
+    ),
     ("wilson", lambda correct, total, z=1.96: wilson_interval(correct + 1, total + 2, z), ""),
-    ("wilson", lambda *args: (my_wilson(*args)[0], np.float64(0.49)), "number 2 of 2, is not 0.49."),
+    (
+        "wilson",
+        lambda *args: (my_wilson(*args)[0], np.float64(0.49)),
+        "number 2 of 2, is not 0.49.",
+    ),
     ("coin", lambda b, c: "rare", "must be a number, but is 'rare'"),
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
     ("reliability", lambda *given: reliability_by_loop(*given)[1:], "three numbers are needed"),
@@ -104,8 +119,16 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 NAMED: list[tuple[str, Any, str]] = [
-    ("better_model", better(lambda b, c: b + c > 0 and (b - c) ** 2 / (b + c) >= 3.841), "use the bell curve"),
-    ("confusion", lambda y, p, k: confusion_matrix(y, p, k)[:-1, :-1], "one row and one column too few"),
+    (
+        "better_model",
+        better(lambda b, c: b + c > 0 and (b - c) ** 2 / (b + c) >= 3.841),
+        "use the bell curve",
+    ),
+    (
+        "confusion",
+        lambda y, p, k: confusion_matrix(y, p, k)[:-1, :-1],
+        "one row and one column too few",
+    ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
 
@@ -114,12 +137,16 @@ def only_one(first: str, second: str, split: str) -> tuple[int, int]:
     """Of the old weights: images on which only the first model was right, and only the second."""
     text = (NOTEBOOKS / "results" / "old_weights.json").read_text(encoding="utf-8")
     old = json.loads(text)["weights"]
-    a, b = ({one.split("/")[0] for one in old[name][split]["mistakes"].split()} for name in (first, second))
+    a, b = (
+        {one.split("/")[0] for one in old[name][split]["mistakes"].split()}
+        for name in (first, second)
+    )
     return len(b - a), len(a - b)
 
 
 def test_the_discovery_of_the_old_weights_did_not_replicate() -> None:
-    """What notebook 08 tells: below 5 %, the smallest of three, on the watched digits; no difference on the others."""
+    """What notebook 08 tells: below 5 %, the smallest of three, on the watched digits; no
+    difference on the others."""
     names = ("vit_mnist", "vit_mnist_p4", "vit_mnist_p7")
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
     chances = [exact_chance(*only_one(*pair, "validation")) for pair in pairs]

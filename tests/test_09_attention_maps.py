@@ -1,4 +1,5 @@
-"""Notebook 09's checks: right answers in other styles pass, mistakes that no slip knows fail without a name."""
+"""Notebook 09's checks: right answers in other styles pass, mistakes that no slip knows fail
+without a name."""
 
 import math
 import re
@@ -45,7 +46,8 @@ class RecordAsClass:
 
 
 def rollout_at_the_end(weights: Tensor) -> Tensor:
-    """The rows are made to sum to 1 once, at the end: the same, since each layer doubles all of them."""
+    """The rows are made to sum to 1 once, at the end: the same, since each layer doubles all of
+    them."""
     total = None
     for layer in range(weights.shape[1]):
         mixed = sum(weights[:, layer, head] for head in range(weights.shape[2])) / weights.shape[2]
@@ -59,7 +61,9 @@ def record_with_other_weights(model: nn.Module) -> Iterator[list[Tensor]]:
     """A hook that changes what the layers return."""
     with record_attention(model) as kept, ExitStack() as stack:
         for layer in attention_layers(model):
-            handle = layer.register_forward_hook(lambda module, args, output: (2 * output[0], output[1]))
+            handle = layer.register_forward_hook(
+                lambda module, args, output: (2 * output[0], output[1])
+            )
             stack.callback(handle.remove)
         yield kept
 
@@ -101,7 +105,10 @@ def side(weights: Tensor) -> int:
 RIGHT: list[tuple[str, Any]] = [
     ("record", record_attention),
     ("record", RecordAsClass),
-    ("query_map", lambda weights, row, column: to_maps(weights[:, :, 1:])[:, :, row * side(weights) + column]),
+    (
+        "query_map",
+        lambda weights, row, column: to_maps(weights[:, :, 1:])[:, :, row * side(weights) + column],
+    ),
     ("name_the_maps", {"c": 1, "a": 5, "b": 2, "e": 4, "d": 8}),
     ("rollout", rollout),
     ("rollout", rollout_at_the_end),
@@ -110,26 +117,49 @@ RIGHT: list[tuple[str, Any]] = [
 WRONG: list[tuple[str, Any, str]] = [
     ("record", record_with_other_weights, ""),
     ("record", record_a_tuple, "must be the list that the weights are put into, not a tuple"),
-    ("record", record_without_yield, "is no context manager. Put @contextmanager above a function that yields"),
+    (
+        "record",
+        record_without_yield,
+        "is no context manager. Put @contextmanager above a function that yields",
+    ),
     ("record", record_another_list, "the list is empty after a forward pass: no hook ran, or"),
     ("record", record_ours_only, "has no attribute 'encoder'"),
     ("record", 42, "give the function itself"),
     ("query_map", lambda weights, row, column: to_maps(weights[:, :, 1 + row + column]), ""),
-    ("name_the_maps", {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4}, "the sentence about function d is not 7"),
+    (
+        "name_the_maps",
+        {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4},
+        "the sentence about function d is not 7",
+    ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
     ("record", record_and_clear, "it was filled inside: the weights are looked at later"),
     ("rollout", lambda weights: rollout(weights[:, :, :1]), ""),
     ("rollout", lambda weights: rollout(weights.transpose(-1, -2)), ""),
-    ("attention_distance", lambda weights, patch_size: mean_attention_distance(weights, patch_size).flip(0), ""),
-    ("attention_distance", lambda weights, patch_size: mean_attention_distance(weights[:1], patch_size), ""),
+    (
+        "attention_distance",
+        lambda weights, patch_size: mean_attention_distance(weights, patch_size).flip(0),
+        "",
+    ),
+    (
+        "attention_distance",
+        lambda weights, patch_size: mean_attention_distance(weights[:1], patch_size),
+        "",
+    ),
 ]
 test_answers = judged(RIGHT, WRONG)
 
 
 def test_in_the_last_layer_it_matters_less_who_asks_as_the_notebook_says() -> None:
-    """Of new weights the stored output must say so too, or the text and what describes the pictures must change."""
-    texts = [output.text for cell in code_cells(NOTEBOOKS / "09_attention_maps.ipynb") for output in cell.outputs
-             if "share to be moved" in output.get("text", "")]  # fmt: skip
-    first, last = (list(map(float, re.findall(r"0\.\d\d", line))) for line in "".join(texts).splitlines())
+    """Of new weights the stored output must say so too, or the text and what describes the pictures
+    must change."""
+    texts = [
+        output.text
+        for cell in code_cells(NOTEBOOKS / "09_attention_maps.ipynb")
+        for output in cell.outputs
+        if "share to be moved" in output.get("text", "")
+    ]
+    first, last = (
+        list(map(float, re.findall(r"0\.\d\d", line))) for line in "".join(texts).splitlines()
+    )
     assert max(last) < min(first)

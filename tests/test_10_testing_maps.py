@@ -50,13 +50,20 @@ def hide_in_all_blocks(model: nn.Module, images: Tensor, hidden: Tensor) -> Tens
 
 def leave_out_one_picture_at_a_time(logits_without: Any, labels: Tensor, patches: int) -> Tensor:
     whole = logits_without(torch.zeros(len(labels), patches, dtype=torch.bool)).softmax(1)
-    columns = [logits_without(one.expand(len(labels), -1)).softmax(1) for one in torch.eye(patches).bool()]
+    columns = [
+        logits_without(one.expand(len(labels), -1)).softmax(1) for one in torch.eye(patches).bool()
+    ]
     return torch.stack(
-        [torch.stack([whole[i, label] - c[i, label] for c in columns]) for i, label in enumerate(labels)]
+        [
+            torch.stack([whole[i, label] - c[i, label] for c in columns])
+            for i, label in enumerate(labels)
+        ]
     )
 
 
-def exchange_in_place(layer: nn.Module, x: Tensor, output: Tensor, rows: Tensor, givers: Tensor) -> Tensor:
+def exchange_in_place(
+    layer: nn.Module, x: Tensor, output: Tensor, rows: Tensor, givers: Tensor
+) -> Tensor:
     changed = output.clone()
     width = x.shape[-1]
     v = x[givers] @ layer.in_proj_weight[2 * width :].T + layer.in_proj_bias[2 * width :]
@@ -77,8 +84,16 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", 42, "give the function itself"),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels, patches).softmax(dim=1), ""),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels.roll(1), patches), ""),
-    ("exchange", lambda layer, x, output, rows, givers: my_exchange(layer, x, output, rows, givers.flip(0)), ""),
-    ("exchange", lambda layer, x, output, rows, givers: my_exchange(layer, x, output, rows.flip(1), givers), ""),
+    (
+        "exchange",
+        lambda layer, x, output, rows, givers: my_exchange(layer, x, output, rows, givers.flip(0)),
+        "",
+    ),
+    (
+        "exchange",
+        lambda layer, x, output, rows, givers: my_exchange(layer, x, output, rows.flip(1), givers),
+        "",
+    ),
 ]
 test_answers = judged(RIGHT, WRONG)
 
@@ -94,7 +109,9 @@ def test_a_batch_of_one_and_a_model_in_double_precision_are_hidden_too() -> None
 @pytest.mark.parametrize("name", MAPS)
 def test_what_is_said_of_all_models_holds_in_each(name: str) -> None:
     """Other weights may say something else: then notebook 10 must, too."""
-    assert MAPS[name]["tensors"] == load_model(name).about["tensors"], "python benchmarks/maps.py --store"
+    assert MAPS[name]["tensors"] == load_model(name).about["tensors"], (
+        "python benchmarks/maps.py --store"
+    )
     left, percent = MAPS[name]["probability left"], MAPS[name]["percent"]["layer 1"]
     assert left["last layer"] < left["gradient x input"]
     assert left["last layer"] < left["random ink"] - 0.05
@@ -111,7 +128,10 @@ def test_what_is_said_of_the_model_of_the_notebook_holds_and_not_in_every_model(
     assert all(one["leaving single patches out"] > one["last layer"] for one in left[1:])
     assert all(abs(one["first layer"] - one["random ink"]) < 0.05 for one in left[:2])
     assert left[2]["first layer"] == min(left[2].values())
-    left, percent = MAPS["vit_mnist_p4"]["probability left"], MAPS["vit_mnist_p4"]["percent"]["layer 1"]
+    left, percent = (
+        MAPS["vit_mnist_p4"]["probability left"],
+        MAPS["vit_mnist_p4"]["percent"]["layer 1"],
+    )
     assert left["leaving single patches out, blank ones too"] < left["leaving single patches out"]
     (itself, _), (other, named) = percent["its own"], percent["another digit's values"]
     assert percent["one mean row for all"][0] / itself > 0.8, "enough for four of five"

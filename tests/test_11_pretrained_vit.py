@@ -1,4 +1,5 @@
-"""Notebook 11's checks, the conversion against the libraries themselves, and what the text says of stored numbers."""
+"""Notebook 11's checks, the conversion against the libraries themselves, and what the text says of
+stored numbers."""
 
 from typing import Any
 
@@ -11,10 +12,22 @@ from mnist_vit import load_model, vit_mnist
 from mnist_vit.attention import attention_weights
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.ladder import stored
-from mnist_vit.course.nb11_pretrained_vit.others import OUTSIDE, as_in_transformers, other_digits, their_file
+from mnist_vit.course.nb11_pretrained_vit.others import (
+    OUTSIDE,
+    as_in_transformers,
+    other_digits,
+    their_file,
+)
 from mnist_vit.model import VisionTransformer
 
-SIZES = {"image_size": 56, "patch_size": 14, "num_layers": 2, "num_heads": 3, "hidden_dim": 48, "mlp_dim": 192}
+SIZES = {
+    "image_size": 56,
+    "patch_size": 14,
+    "num_layers": 2,
+    "num_heads": 3,
+    "hidden_dim": 48,
+    "mlp_dim": 192,
+}
 
 
 def converted(state: dict[str, Tensor], num_layers: int) -> dict[str, Tensor]:
@@ -22,9 +35,15 @@ def converted(state: dict[str, Tensor], num_layers: int) -> dict[str, Tensor]:
     found = {ours: state[theirs] for theirs, ours in OUTSIDE.items()}
     for i in range(num_layers):
         start = f"encoder.layer.{i}."
-        block = {name.removeprefix(start): tensor for name, tensor in state.items() if name.startswith(start)}
+        block = {
+            name.removeprefix(start): tensor
+            for name, tensor in state.items()
+            if name.startswith(start)
+        }
         made = EXERCISES["convert_block"].answer(block)
-        found |= {f"encoder.layers.encoder_layer_{i}.{name}": tensor for name, tensor in made.items()}
+        found |= {
+            f"encoder.layers.encoder_layer_{i}.{name}": tensor for name, tensor in made.items()
+        }
     return found
 
 
@@ -55,20 +74,32 @@ def test_their_file_comes_back_as_it_was() -> None:
 @torch.no_grad()
 def test_timms_dinov2_is_converted() -> None:
     timm = pytest.importorskip("timm", reason="timm is not installed")
-    theirs = timm.create_model("vit_small_patch14_dinov2", img_size=56, depth=2, embed_dim=48, num_heads=3)
+    theirs = timm.create_model(
+        "vit_small_patch14_dinov2", img_size=56, depth=2, embed_dim=48, num_heads=3
+    )
     model, images = ours(randomised(theirs).state_dict()), torch.randn(2, 3, 56, 56)
-    torch.testing.assert_close(model(images), theirs.forward_features(images)[:, 0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        model(images), theirs.forward_features(images)[:, 0], rtol=1e-4, atol=1e-5
+    )
 
 
 @torch.no_grad()
 def test_transformers_dinov2_is_converted_with_its_attention() -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    config = transformers.Dinov2Config(image_size=56, patch_size=14, hidden_size=48, num_attention_heads=3,
-                                       num_hidden_layers=2, attn_implementation="eager")  # fmt: skip
+    config = transformers.Dinov2Config(
+        image_size=56,
+        patch_size=14,
+        hidden_size=48,
+        num_attention_heads=3,
+        num_hidden_layers=2,
+        attn_implementation="eager",
+    )
     theirs, images = randomised(transformers.Dinov2Model(config)), torch.randn(2, 3, 56, 56)
     model, answer = ours(theirs.state_dict()), theirs(images, output_attentions=True)
     torch.testing.assert_close(model(images), answer.pooler_output, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(attention_weights(model, images), torch.stack(answer.attentions, dim=1))
+    torch.testing.assert_close(
+        attention_weights(model, images), torch.stack(answer.attentions, dim=1)
+    )
 
 
 def test_what_the_text_says_of_the_stored_draws() -> None:
@@ -82,7 +113,9 @@ def test_what_the_text_says_of_the_stored_draws() -> None:
     with torch.no_grad():
         right = (load_model("vit_mnist_p4").eval()(images).argmax(dim=1) == labels).float().mean()
     low, high = min(runs["own_head"]), max(runs["own_head"])
-    assert low - 2 < 100 * right < high + 2, "python benchmarks/transfer.py … --store: other weights"
+    assert low - 2 < 100 * right < high + 2, (
+        "python benchmarks/transfer.py … --store: other weights"
+    )
 
 
 def through_rows(weight: Tensor, bias: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,13 +125,19 @@ def through_rows(weight: Tensor, bias: Tensor, scale: Tensor) -> tuple[Tensor, T
 def convert_by_rules(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     made: dict[str, Tensor] = {}
     for kind in ("bias", "weight"):
-        made[f"self_attention.in_proj_{kind}"] = torch.vstack(
-            [theirs[f"attention.{letter}_proj.{kind}"].reshape(6, -1) for letter in "qkv"]
-        ).reshape(18, -1).squeeze(1)  # fmt: skip
+        made[f"self_attention.in_proj_{kind}"] = (
+            torch.vstack(
+                [theirs[f"attention.{letter}_proj.{kind}"].reshape(6, -1) for letter in "qkv"]
+            )
+            .reshape(18, -1)
+            .squeeze(1)
+        )
         for i in (1, 2):
             made[f"ln_{i}.{kind}"] = theirs[f"norm{i}.{kind}"].clone()
         made[f"mlp.0.{kind}"] = theirs[f"mlp.fc1.{kind}"]
-    for i, (old, new) in enumerate((("attention.o_proj", "self_attention.out_proj"), ("mlp.fc2", "mlp.3"))):
+    for i, (old, new) in enumerate(
+        (("attention.o_proj", "self_attention.out_proj"), ("mlp.fc2", "mlp.3"))
+    ):
         scale = theirs[f"layer_scale{i + 1}.lambda1"]
         made[f"{new}.weight"] = scale.diag() @ theirs[f"{old}.weight"]
         made[f"{new}.bias"] = scale * theirs[f"{old}.bias"]
@@ -111,7 +150,9 @@ def in_place(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     return EXERCISES["convert_block"].answer(theirs | {"layer_scale1.lambda1": torch.ones(6)})
 
 
-def nothing_learned(model: Any, images: Tensor, labels: Tensor, freeze: bool, steps: int, rate: float) -> Any:
+def nothing_learned(
+    model: Any, images: Tensor, labels: Tensor, freeze: bool, steps: int, rate: float
+) -> Any:
     return EXERCISES["transfer"].answer(model, images, labels, freeze, 0, rate)
 
 
@@ -119,7 +160,11 @@ RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", 
 WRONG: list[tuple[str, Any, str]] = [
     ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias + scale), ""),
     ("convert_block", in_place, "tensors of the file that changed"),
-    ("convert_block", lambda theirs: dict(theirs), "the names must be those of your block: ln_1.bias"),
+    (
+        "convert_block",
+        lambda theirs: dict(theirs),
+        "the names must be those of your block: ln_1.bias",
+    ),
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
     ("transfer", nothing_learned, ""),
     ("transfer", lambda model, *rest: 1, "must return the new model"),

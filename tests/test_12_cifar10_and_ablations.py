@@ -1,4 +1,5 @@
-"""Notebook 12's checks, in answers of other styles; its stored runs say what the text says of them."""
+"""Notebook 12's checks, in answers of other styles; its stored runs say what the text says of
+them."""
 
 import statistics
 from collections.abc import Sequence
@@ -36,7 +37,10 @@ def with_statistics(base: Sequence[float], variant: Sequence[float]) -> str:
 
 def all_at_once(rule: Any, effect: float, seeds: int, trials: int) -> float:
     base, variant = np.random.default_rng(1).standard_normal((2, trials, seeds))
-    verdicts = [rule(one.tolist(), other.tolist()) for one, other in zip(base, variant + effect, strict=True)]
+    verdicts = [
+        rule(one.tolist(), other.tolist())
+        for one, other in zip(base, variant + effect, strict=True)
+    ]
     return verdicts.count("better") / trials
 
 
@@ -72,7 +76,11 @@ RIGHT: list[tuple[str, Any]] = [
     ("power", all_at_once),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("remove_positions", lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None, ""),
+    (
+        "remove_positions",
+        lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None,
+        "",
+    ),
     ("remove_positions", lambda model: nn.init.zeros_(model.conv_proj.weight) and None, ""),
     ("remove_positions", lambda model: delattr(model.encoder, "pos_embedding"), ""),
     ("remove_positions", another_forward, "the positions are gone round and not gone"),

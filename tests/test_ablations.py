@@ -1,4 +1,5 @@
-"""The ablations: the variants are what they say, the command repeats a run, notebook 12 prints the stored runs."""
+"""The ablations: the variants are what they say, the command repeats a run, notebook 12 prints the
+stored runs."""
 
 import json
 import re
@@ -38,7 +39,9 @@ def test_the_stored_runs_are_those_of_the_script() -> None:
 
 def test_the_table_of_the_notebook_shows_the_stored_runs() -> None:
     cells = read(NOTEBOOKS / "12_cifar10_and_ablations.ipynb").cells
-    printed = "\n".join(output.get("text", "") for cell in cells for output in cell.get("outputs", []))
+    printed = "\n".join(
+        output.get("text", "") for cell in cells for output in cell.get("outputs", [])
+    )
     found: dict[str, list[float]] = {}
     for row in STORED["runs"]:
         found.setdefault(row["variant"], []).append(100 * row["accuracy"])
@@ -48,7 +51,12 @@ def test_the_table_of_the_notebook_shows_the_stored_runs() -> None:
         mean = sum(runs) / len(runs)
         verdict = "(the base)" if runs is base else judge(base, runs)
         numbers = [f"{run:.1f}" for run in runs]
-        numbers += [f"{mean:.1f}", f"{mean - sum(base) / len(base):+.1f}", f"{max(runs) - min(runs):.1f}", verdict]
+        numbers += [
+            f"{mean:.1f}",
+            f"{mean - sum(base) / len(base):+.1f}",
+            f"{max(runs) - min(runs):.1f}",
+            verdict,
+        ]
         row = re.escape(script.VARIANTS[name].what) + r"\s+" + r"\s+".join(map(re.escape, numbers))
         assert re.search(rf"^{row}$", printed, re.MULTILINE), name
 
@@ -68,12 +76,26 @@ def test_the_variants_are_what_they_are_called() -> None:
     assert torch.equal(post(x), block.ln_2(middle + block.mlp(middle)))
     normed = block.ln_1(x)
     bare = script.build(script.VARIANTS["no_mlp"], 0).encoder.layers[0]
-    assert torch.equal(bare(x), x + block.self_attention(normed, normed, normed, need_weights=False)[0])
+    assert torch.equal(
+        bare(x), x + block.self_attention(normed, normed, normed, need_weights=False)[0]
+    )
 
 
 def test_one_command_repeats_a_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "runs.json"
-    command = ["no_position", "--seed", "1", "--data", "embedded", "--digits", "64", "--epochs", "1", "--out", str(out)]
+    command = [
+        "no_position",
+        "--seed",
+        "1",
+        "--data",
+        "embedded",
+        "--digits",
+        "64",
+        "--epochs",
+        "1",
+        "--out",
+        str(out),
+    ]
     script.main(command)
     script.main(command)
     (row,) = json.loads(out.read_text())["runs"]

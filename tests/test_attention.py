@@ -1,4 +1,5 @@
-"""Attention weights are the model's own, per layer and head; pictures on disk show these numbers."""
+"""Attention weights are the model's own, per layer and head; pictures on disk show these
+numbers."""
 
 import copy
 import io
@@ -46,7 +47,9 @@ def scratch(model: nn.Module) -> nn.Module:
     """The model with attention from scratch in every block."""
     model = copy.deepcopy(model)
     for block in model.encoder.layers:
-        attention = MultiHeadAttention(block.self_attention.embed_dim, block.self_attention.num_heads)
+        attention = MultiHeadAttention(
+            block.self_attention.embed_dim, block.self_attention.num_heads
+        )
         attention.load_state_dict(block.self_attention.state_dict())
         block.self_attention = attention
     return model
@@ -69,11 +72,16 @@ def build(name: str) -> tuple[nn.Module, torch.Tensor]:
 def by_hand(model: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
     """The definition: softmax of q kᵀ / √d in every layer."""
     x = model._process_input(images)
-    x = torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1) + model.encoder.pos_embedding
+    x = (
+        torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1)
+        + model.encoder.pos_embedding
+    )
     weights = []
     for block in model.encoder.layers:
         attention = block.self_attention
-        q, k, _ = (block.ln_1(x) @ attention.in_proj_weight.T + attention.in_proj_bias).chunk(3, dim=-1)
+        q, k, _ = (block.ln_1(x) @ attention.in_proj_weight.T + attention.in_proj_bias).chunk(
+            3, dim=-1
+        )
         q, k = (t.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for t in (q, k))
         weights.append((q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1))
         x = block(x)
@@ -91,7 +99,9 @@ def test_weights_are_the_softmax_of_the_scores(name: str) -> None:
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(got.sum(-1), torch.ones(got.shape[:-1]))
     torch.testing.assert_close(attention_weights(model, images, query=0), got[..., 0, :])
-    torch.testing.assert_close(attention_weights(model, images, query=2, batch_size=1), got[..., 2, :])
+    torch.testing.assert_close(
+        attention_weights(model, images, query=2, batch_size=1), got[..., 2, :]
+    )
 
 
 @pytest.mark.parametrize("name", ["ours", "scratch", "torchvision"])
@@ -136,7 +146,8 @@ def test_torchvisions_own(name: str, images: int, shape: tuple[int, ...]) -> Non
 
 
 def test_the_largest_without_its_memory() -> None:
-    """vit_h_14 has 633 million parameters; on the meta device shapes are computed and nothing else."""
+    """vit_h_14 has 633 million parameters; on the meta device shapes are computed and nothing
+    else."""
     with torch.device("meta"):
         model = models.vit_h_14()
     weights = attention_weights(model, torch.zeros(2, 3, 224, 224), query=0)
@@ -163,7 +174,9 @@ def test_other_sizes_heads_and_kinds_of_numbers(dtype: torch.dtype, images: int)
 def test_threads_do_not_see_each_others_records(name: str) -> None:
     """Eight threads with one model in train mode, records and results alternating."""
     if name == "ours":
-        model = VisionTransformer(12, 4, 3, 2, 16, 32, dropout=0.5, attention_dropout=0.5, num_classes=5, in_channels=1)
+        model = VisionTransformer(
+            12, 4, 3, 2, 16, 32, dropout=0.5, attention_dropout=0.5, num_classes=5, in_channels=1
+        )
         randomise(model)
     else:
         model = fused_vit().train()
@@ -172,8 +185,13 @@ def test_threads_do_not_see_each_others_records(name: str) -> None:
     parts = [head_contributions(model, image[None], 1)[0] for image in images if name == "ours"]
 
     def work(i: int) -> bool:
-        right = [torch.equal(attention_weights(model, images[i : i + 1]), alone[i]) for _ in range(20)]
-        right += [torch.equal(head_contributions(model, images[i : i + 1], 1)[0], parts[i]) for _ in parts[:5]]
+        right = [
+            torch.equal(attention_weights(model, images[i : i + 1]), alone[i]) for _ in range(20)
+        ]
+        right += [
+            torch.equal(head_contributions(model, images[i : i + 1], 1)[0], parts[i])
+            for _ in parts[:5]
+        ]
         return all(right)
 
     with ThreadPoolExecutor(8) as threads:
@@ -183,8 +201,13 @@ def test_threads_do_not_see_each_others_records(name: str) -> None:
 
 
 def test_in_train_mode_rows_after_dropout_are_warned_of() -> None:
-    model = VisionTransformer(12, 4, 2, 2, 16, 32, attention_dropout=0.5, num_classes=5, in_channels=1)
-    with pytest.warns(UserWarning, match="after attention dropout: rows do not sum to 1"), record_attention(model):
+    model = VisionTransformer(
+        12, 4, 2, 2, 16, 32, attention_dropout=0.5, num_classes=5, in_channels=1
+    )
+    with (
+        pytest.warns(UserWarning, match="after attention dropout: rows do not sum to 1"),
+        record_attention(model),
+    ):
         model(torch.randn(1, 1, 12, 12))
     with warnings.catch_warnings(), record_attention(model.eval()):
         warnings.simplefilter("error")
@@ -231,13 +254,28 @@ def fewer_layers(how: str) -> nn.Module:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("compiled", "was compiled, and torch.compile leaves out the hooks that record. Give the model it was made"),
+        (
+            "compiled",
+            (
+                "was compiled, and torch.compile leaves out the hooks that record. Give the model"
+                " it was made"
+            ),
+        ),
         ("compiled in place", "was compiled"),
         ("a part compiled", "was compiled"),
         ("no weights", "Stingy gave no weights per head: called with need_weights=True"),
         ("cannot be asked", "Deaf gave no weights per head: called with need_weights=True"),
-        ("not called", "was called, and only 1 attention layers could be recorded; expected at least 2"),
-        ("fast", "was called, and only 0 attention .* at least 2.* FastVisionTransformer: give the plain model"),
+        (
+            "not called",
+            "was called, and only 1 attention layers could be recorded; expected at least 2",
+        ),
+        (
+            "fast",
+            (
+                "was called, and only 0 attention .* at least 2.* FastVisionTransformer: give the"
+                " plain model"
+            ),
+        ),
     ],
 )
 def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> None:
@@ -253,17 +291,28 @@ def test_fewer_layers_than_the_model_has_is_an_error(how: str, said: str) -> Non
     [
         (models.swin_t, r"makes weights by a softmax of its own, .* windows \(Swin\) does not"),
         (models.maxvit_t, "by a softmax of its own, which cannot be recorded"),
-        (models.resnet18, "and only 0 attention layers could be recorded; expected at least 1.* Convolutions have no"),
+        (
+            models.resnet18,
+            (
+                "and only 0 attention layers could be recorded; expected at least 1.* Convolutions"
+                " have no"
+            ),
+        ),
         (models.convnext_tiny, "and only 0 attention layers could be recorded"),
         (lambda: Plain(224, 16, 2, 2, 8, 16), "Plain makes weights by a softmax of its own"),
         (
             lambda: plain(attend=several)(224, 16, 1, 2, 8, 16),
             r"has attention weights \(1, 197, 197\): .* \(n, num_heads",
         ),
-        (lambda: plain(attend=shrinking)(224, 16, 2, 2, 8, 16), r"weights \(1, 2, 197, 98\): all layers must have"),
+        (
+            lambda: plain(attend=shrinking)(224, 16, 2, 2, 8, 16),
+            r"weights \(1, 2, 197, 98\): all layers must have",
+        ),
     ],
 )
-def test_attention_that_cannot_be_recorded_is_an_error(make: Callable[[], nn.Module], said: str) -> None:
+def test_attention_that_cannot_be_recorded_is_an_error(
+    make: Callable[[], nn.Module], said: str
+) -> None:
     with torch.device("meta"):
         model = make()
     with pytest.raises(ValueError, match=said):
@@ -273,7 +322,8 @@ def test_attention_that_cannot_be_recorded_is_an_error(make: Callable[[], nn.Mod
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-# --- models that call F.scaled_dot_product_attention; those of other libraries: test_other_vits.py ---
+# --- models that call F.scaled_dot_product_attention; those of other libraries: test_other_vits.py
+# ---
 
 
 def fused(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
@@ -283,7 +333,9 @@ def fused(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tens
 def several(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
     """A call for each head: which layer a call belongs to cannot be known."""
     heads = zip(*(part.unbind(1) for part in model.split(block, x)), strict=True)
-    return block.proj(torch.cat([F.scaled_dot_product_attention(q, k, v) for q, k, v in heads], dim=-1))
+    return block.proj(
+        torch.cat([F.scaled_dot_product_attention(q, k, v) for q, k, v in heads], dim=-1)
+    )
 
 
 def shrinking(model: nn.Module, block: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
@@ -340,8 +392,12 @@ def test_fused_attention_is_recorded_beside_it() -> None:
     torch.testing.assert_close(torch.stack(record), torch.stack(by_hand), atol=1e-5, rtol=0)
     whole = attention_weights(model, images)
     assert torch.equal(whole, torch.stack(record, dim=1))
-    torch.testing.assert_close(attention_weights(model, images, query=-1, batch_size=1), whole[..., -1, :])
-    torch.testing.assert_close(attention_weights(model, images, 3, layers=[2, 0]), whole[:, [2, 0], :, 3])
+    torch.testing.assert_close(
+        attention_weights(model, images, query=-1, batch_size=1), whole[..., -1, :]
+    )
+    torch.testing.assert_close(
+        attention_weights(model, images, 3, layers=[2, 0]), whole[:, [2, 0], :, 3]
+    )
     for wrong, error in (([3], IndexError), ([-1], ValueError), (1, ValueError), ([], ValueError)):
         with pytest.raises(error, match="layers must be"):
             attention_weights(model, images, layers=wrong)
@@ -376,7 +432,9 @@ def test_what_is_not_asked_for_is_not_kept(name: str) -> None:
     model, images = (fused_vit(), torch.randn(2, 3, 32, 32)) if name == "fused" else build(name)
     with torch.no_grad(), record_attention(model.eval(), query=0) as rows, Largest() as row:
         model(images)
-    assert all(row.untyped_storage().nbytes() == row.numel() * 4 for row in rows), "a view keeps all the rows"
+    assert all(row.untyped_storage().nbytes() == row.numel() * 4 for row in rows), (
+        "a view keeps all the rows"
+    )
     with torch.no_grad(), Largest() as alone:
         model(images)
     with torch.no_grad(), record_attention(model), Largest() as everything:
@@ -404,8 +462,12 @@ OPTIONS: dict[str, dict] = {
     "boolean mask": {"attn_mask": SOME | torch.eye(9, dtype=torch.bool)},
     "boolean mask, no key for token 3": {"attn_mask": SOME & (torch.arange(9) != 3)[:, None]},
     "the same keys for all tokens": {"attn_mask": torch.arange(9)[None, None, None] < 6},
-    "additive mask": {"attn_mask": torch.randn(4, 9, 9, generator=torch.Generator().manual_seed(2))},
-    "additive mask with -inf": {"attn_mask": torch.zeros(9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf)},
+    "additive mask": {
+        "attn_mask": torch.randn(4, 9, 9, generator=torch.Generator().manual_seed(2))
+    },
+    "additive mask with -inf": {
+        "attn_mask": torch.zeros(9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, -torch.inf)
+    },
     "scale": {"scale": 0.7},
     "no scale": {"scale": 0.0},
     "enable_gqa": {"enable_gqa": True},
@@ -421,10 +483,17 @@ def by_definition(q: torch.Tensor, k: torch.Tensor, options: dict) -> torch.Tens
     weights = torch.zeros(n, heads, s, s, dtype=torch.float64)
     for i, h, a in itertools.product(range(n), range(heads), range(s)):
         scores = torch.tensor(
-            [q[i, h, a].double() @ k[i, h * k.shape[1] // heads, b].double() * options.get("scale", d**-0.5)
-             for b in range(s)])  # fmt: skip
+            [
+                q[i, h, a].double()
+                @ k[i, h * k.shape[1] // heads, b].double()
+                * options.get("scale", d**-0.5)
+                for b in range(s)
+            ]
+        )
         if mask.dtype == torch.bool:
-            allowed = mask[i, h, a] & ((torch.arange(s) <= a) | (not options.get("is_causal", False)))
+            allowed = mask[i, h, a] & (
+                (torch.arange(s) <= a) | (not options.get("is_causal", False))
+            )
             scores[~allowed] = -torch.inf
         else:
             scores += mask[i, h, a]
@@ -436,8 +505,10 @@ def by_definition(q: torch.Tensor, k: torch.Tensor, options: dict) -> torch.Tens
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_whatever_the_call_is_given(name: str, dtype: torch.dtype) -> None:
-    options = {key: x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype != torch.bool else x
-               for key, x in OPTIONS[name].items()}  # fmt: skip
+    options = {
+        key: x.to(dtype) if isinstance(x, torch.Tensor) and x.dtype != torch.bool else x
+        for key, x in OPTIONS[name].items()
+    }
     model, few = Calls(**options), 2 if "enable_gqa" in options else 4
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, heads, 9, 8).to(dtype) * 2 for heads in (4, few, few))
@@ -465,12 +536,17 @@ def test_a_model_of_torchs_layers_keeps_its_fast_path() -> None:
     )
     with torch.no_grad(), record_attention(model.eval()), torch.profiler.profile() as seen:
         model(images)
-    assert [event.count for event in seen.key_averages() if event.key == "aten::_native_multi_head_attention"] == [3]
+    assert [
+        event.count
+        for event in seen.key_averages()
+        if event.key == "aten::_native_multi_head_attention"
+    ] == [3]
     assert modes == [0]
 
 
 def test_torchs_layers_beside_fused_ones() -> None:
-    """As in Hugging Face's SigLIP, whose pooling is nn.MultiheadAttention: one token asks, which is no layer."""
+    """As in Hugging Face's SigLIP, whose pooling is nn.MultiheadAttention: one token asks, which is
+    no layer."""
 
     class Pooled(nn.Module):
         def __init__(self) -> None:
@@ -487,7 +563,9 @@ def test_torchs_layers_beside_fused_ones() -> None:
         expected = model(images)
         with record_attention(model):
             assert torch.equal(model(images), expected)
-    torch.testing.assert_close(attention_weights(model, images), attention_weights(model.body, images))
+    torch.testing.assert_close(
+        attention_weights(model, images), attention_weights(model.body, images)
+    )
 
 
 def test_one_recording_inside_another() -> None:
@@ -532,12 +610,16 @@ class Turned(nn.Module):
         super().__init__()
         self.attention = nn.MultiheadAttention(16, 2)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **_: bool) -> tuple[torch.Tensor, None]:
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **_: bool
+    ) -> tuple[torch.Tensor, None]:
         q, k, v = (x.transpose(0, 1) for x in (q, k, v))
         return self.attention(query=q, key=k, value=v)[0].transpose(0, 1), None
 
 
-@pytest.mark.parametrize("name", ["ours", "scratch", "torchvision", "batch_first=False", "bias=False"])
+@pytest.mark.parametrize(
+    "name", ["ours", "scratch", "torchvision", "batch_first=False", "bias=False"]
+)
 def test_heads_add_up_to_the_layers_output(name: str) -> None:
     model, images = build(name)
     block = model.encoder.layers[1]
@@ -580,7 +662,9 @@ def test_to_maps_puts_patches_back() -> None:
         (785, (28, 28), (28, 28)),
     ],
 )
-def test_the_grid_of_patches_is_found(tokens: int, size: tuple[int, ...], grid: tuple[int, int]) -> None:
+def test_the_grid_of_patches_is_found(
+    tokens: int, size: tuple[int, ...], grid: tuple[int, int]
+) -> None:
     assert patch_grid(tokens, *size) == grid
 
 
@@ -610,7 +694,9 @@ def test_mean_attention_distance() -> None:
     got = mean_attention_distance(weights, patch_size=7)
     assert got.shape == (1, 3)
     assert got[0].tolist() == pytest.approx([0, 7, (0 + 7 + 7 + 7 * 2**0.5) / 4], abs=1e-5)
-    column = mean_attention_distance(weights[..., 1:, 1:], 7, grid=(4, 1))  # no class token, patches in one column
+    column = mean_attention_distance(
+        weights[..., 1:, 1:], 7, grid=(4, 1)
+    )  # no class token, patches in one column
     assert column[0].tolist() == pytest.approx([0, 7, 7 * (6 + 4 + 4 + 6) / 16], abs=1e-5)
 
 
@@ -652,7 +738,9 @@ def test_pictures_on_disk(tmp_path: Path) -> None:
             f"layer_{layer}_head_{head}.png" for layer in range(3) for head in range(2)
         }
         stored = json.loads((tmp_path / name / "attention.json").read_text())
-        np.testing.assert_allclose(stored["layers_heads_rows_columns"], to_maps(weights[i]).numpy(), atol=1e-6)
+        np.testing.assert_allclose(
+            stored["layers_heads_rows_columns"], to_maps(weights[i]).numpy(), atol=1e-6
+        )
         for layer in range(3):
             maps = to_maps(weights[i, layer])
             low, high = stored["colour_scale_per_layer"][layer]
@@ -660,18 +748,29 @@ def test_pictures_on_disk(tmp_path: Path) -> None:
             for head in range(2):
                 drawn = np.asarray(Image.open(tmp_path / name / f"layer_{layer}_head_{head}.png"))
                 step = drawn.shape[0] // 3
-                expected = colormaps["viridis"](((maps[head] - low) / (high - low)).numpy(), bytes=True)[..., :3]
-                assert np.abs(drawn[step // 2 :: step, step // 2 :: step].astype(int) - expected).max() <= 1
+                expected = colormaps["viridis"](
+                    ((maps[head] - low) / (high - low)).numpy(), bytes=True
+                )[..., :3]
+                assert (
+                    np.abs(drawn[step // 2 :: step, step // 2 :: step].astype(int) - expected).max()
+                    <= 1
+                )
                 assert (drawn[:step, :step] == drawn[0, 0]).all(), "a patch is one flat square"
 
 
 def test_colours_can_be_read_in_grey_and_by_the_colour_blind() -> None:
-    """More attention is lighter, in every step; also without the red or the green of the picture."""
+    """More attention is lighter, in every step; also without the red or the green of the
+    picture."""
     red, green, blue = torch.tensor(colormaps["viridis"](range(256))[:, :3]).T
-    linear = [torch.where(c > 0.04045, ((c + 0.055) / 1.055) ** 2.4, c / 12.92) for c in (red, green, blue)]
+    linear = [
+        torch.where(c > 0.04045, ((c + 0.055) / 1.055) ** 2.4, c / 12.92)
+        for c in (red, green, blue)
+    ]
     lightness = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     assert (lightness.diff() > 0).all()
-    assert (linear[1].diff() > 0).all(), "green alone, what is left to one who does not see red, rises too"
+    assert (linear[1].diff() > 0).all(), (
+        "green alone, what is left to one who does not see red, rises too"
+    )
 
 
 def test_shipped_gallery_is_two_of_each_digit() -> None:
@@ -683,8 +782,12 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
     for name in names[::5]:
         stored = json.loads((folder / name / "attention.json").read_text())
         index = int(name.partition("_")[2])
-        weights = attention_weights(model, digits.normalise(digits.images[index : index + 1]), query=0)[0]
-        np.testing.assert_allclose(stored["layers_heads_rows_columns"], to_maps(weights).numpy(), atol=1e-4)
+        weights = attention_weights(
+            model, digits.normalise(digits.images[index : index + 1]), query=0
+        )[0]
+        np.testing.assert_allclose(
+            stored["layers_heads_rows_columns"], to_maps(weights).numpy(), atol=1e-4
+        )
         shown = np.asarray(Image.open(io.BytesIO((folder / name / "image.png").read_bytes())))
         assert (shown[4::8, 4::8] == digits.images[index, 0].numpy()).all()
     shown = data_of(folder / "index.html")
@@ -692,7 +795,9 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
     assert sum(map(sum, shown["matrix"]["counts"])) == 5000
     page = (folder / "index.html").read_text(encoding="utf-8")
     for part in (path for path in EXPLORER.iterdir() if path.suffix in (".js", ".css")):
-        assert part.read_text(encoding="utf-8") in page, "mnist-vit demo --out maps, then cp maps/index.html attention/"
+        assert part.read_text(encoding="utf-8") in page, (
+            "mnist-vit demo --out maps, then cp maps/index.html attention/"
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
@@ -716,18 +821,23 @@ def test_maps_of_a_model_that_reads_the_mean_are_the_mean_over_the_patches(tmp_p
     weights = attention_weights(model, images)
     expected = to_maps(weights[0, ..., 1:, :].mean(dim=-2))
     np.testing.assert_allclose(drawn["layers_heads_rows_columns"], expected.numpy(), atol=1e-6)
-    np.testing.assert_allclose(drawn["rollout"], to_maps(rollout(weights)[0, 1:].mean(dim=0)).numpy(), atol=1e-6)
+    np.testing.assert_allclose(
+        drawn["rollout"], to_maps(rollout(weights)[0, 1:].mean(dim=0)).numpy(), atol=1e-6
+    )
 
 
 def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
-    """Those of an earlier, deeper model go, with the images it alone had; files of the user stay."""
+    """Those of an earlier, deeper model go, with the images it alone had; files of the user
+    stay."""
     toy_maps(tmp_path, ["a", "b", "gone"], layers=3)
     toy_maps(tmp_path, ["kept"], page=False)
     for mine in (tmp_path / ".x.part", tmp_path / "a" / ".x.part", tmp_path / "kept" / "notes"):
         mine.write_text("mine")
     (tmp_path / "a" / ".image.png.123.part").write_text("an older version was killed")
     toy_maps(tmp_path, ["a", "b"], layers=2)
-    own = {"image.png", "rollout.png", "attention.json"} | {f"layer_{i}_head_{j}.png" for i in (0, 1) for j in (0, 1)}
+    own = {"image.png", "rollout.png", "attention.json"} | {
+        f"layer_{i}_head_{j}.png" for i in (0, 1) for j in (0, 1)
+    }
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "kept", ".x.part", "index.html"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
     assert {path.name for path in (tmp_path / "b").iterdir()} == own

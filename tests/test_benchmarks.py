@@ -37,7 +37,14 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 def few() -> ImageData:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (24, 1, 28, 28), dtype=torch.uint8, generator=generator)
-    return ImageData(images, torch.arange(24) % 10, tuple("0123456789"), "24 images of noise", (0.1307,), (0.3081,))
+    return ImageData(
+        images,
+        torch.arange(24) % 10,
+        tuple("0123456789"),
+        "24 images of noise",
+        (0.1307,),
+        (0.3081,),
+    )
 
 
 # ---- the scripts ----
@@ -65,12 +72,20 @@ def test_speed_runs_and_writes_table_and_numbers(
     monkeypatch.setattr(speed, "peak_memory", lambda kind, count, size: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     speed.main(["model", "attention", "--tiny", "--rounds", "1", "--out", str(out)])
-    speed.main(["data", "gpu", "--tiny", "--rounds", "1", "--out", str(out)])  # goes beside what is there
+    speed.main(
+        ["data", "gpu", "--tiny", "--rounds", "1", "--out", str(out)]
+    )  # goes beside what is there
     results = scripts["measure"].read(out)
     assert [(name, len(section["figures"])) for name, section in results.items()] == [
-        ("model", 9), ("attention", 3), ("data", 1), ("gpu", 0)]  # fmt: skip
+        ("model", 9),
+        ("attention", 3),
+        ("data", 1),
+        ("gpu", 0),
+    ]
     assert out.with_suffix(".md").read_text(encoding="utf-8") == speed.page(results)
-    with pytest.raises(SystemExit, match=r"differ by 1\.00e-03, more than"):  # different answers are not timed
+    with pytest.raises(
+        SystemExit, match=r"differ by 1\.00e-03, more than"
+    ):  # different answers are not timed
         speed.check_equal(torch.zeros(3, 10), torch.full((3, 10), 1e-3))
 
 
@@ -95,7 +110,10 @@ def test_stored_results_are_whole(scripts: dict[str, ModuleType]) -> None:
     folder = ROOT / "benchmarks" / "results"
     speed = scripts["measure"].read(folder / "speed.json")
     assert (folder / "speed.md").read_text(encoding="utf-8") == scripts["speed"].page(speed)
-    commands = [section["command"] for section in (*speed.values(), scripts["measure"].read(folder / "processes.json"))]
+    commands = [
+        section["command"]
+        for section in (*speed.values(), scripts["measure"].read(folder / "processes.json"))
+    ]
     assert not [command for command in commands if "--tiny" in command]
     results = scripts["measure"].read(folder / "time_to_accuracy.json")
     race = scripts["time_to_accuracy"]
@@ -104,7 +122,9 @@ def test_stored_results_are_whole(scripts: dict[str, ModuleType]) -> None:
     assert [results[side]["goal"] for side in race.GOALS] == list(race.GOALS.values())
     assert all(results[side]["passed"] for side in race.GOALS)
     for path in folder.glob("*"):
-        assert not re.search(r"/(home|root|tmp|work|usr)/|@", path.read_text(encoding="utf-8")), path
+        assert not re.search(r"/(home|root|tmp|work|usr)/|@", path.read_text(encoding="utf-8")), (
+            path
+        )
 
 
 # ---- docs/scaling.md ----

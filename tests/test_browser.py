@@ -1,4 +1,5 @@
-"""The course in a real JupyterLab in headless Chromium: ``pytest -m browser``; ``-k 02_attention`` for one notebook.
+"""The course in a real JupyterLab in headless Chromium: ``pytest -m browser``; ``-k 02_attention``
+for one notebook.
 
 Screenshots stay in ``runs/browser/``, or in ``browser/`` under ``MNIST_VIT_OUT``.
 """
@@ -26,26 +27,45 @@ BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "browser"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-# The open notebook as JupyterLab has it: whether its kernel is at rest, and for each code cell its number and errors.
+# The open notebook as JupyterLab has it: whether its kernel is at rest, and for each code cell its
+# number and errors.
 STATE = """() => {
     const panel = window.jupyterapp.shell.currentWidget;
-    const cells = panel.content.widgets.map(cell => cell.model).filter(model => model.type === 'code');
-    return [panel.sessionContext.session?.kernel?.status === 'idle', cells.map(model => model.executionCount),
-            cells.flatMap(model => model.outputs.toJSON()).filter(output => output.output_type === 'error')
-                 .map(error => error.ename + ': ' + error.evalue)];
+    const models = panel.content.widgets.map(cell => cell.model);
+    const cells = models.filter(model => model.type === 'code');
+    const outputs = cells.flatMap(model => model.outputs.toJSON());
+    const errors = outputs.filter(output => output.output_type === 'error');
+    return [panel.sessionContext.session?.kernel?.status === 'idle',
+            cells.map(model => model.executionCount),
+            errors.map(error => error.ename + ': ' + error.evalue)];
 }"""
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """JupyterLab started by the README's command, on the learner's copy that the command before it makes."""
-    pytest.importorskip("jupyterlab", reason='jupyterlab is not installed: pip install -e ".[course]"')
+    """JupyterLab started by the README's command, on the learner's copy that the command before it
+    makes."""
+    pytest.importorskip(
+        "jupyterlab", reason='jupyterlab is not installed: pip install -e ".[course]"'
+    )
     home = tmp_path_factory.mktemp("home")
-    command = re.search(r"^\.venv/bin/(mnist-vit notebooks .*) && \.venv/bin/jupyter (lab .*)$", README, re.MULTILINE)
+    command = re.search(
+        r"^\.venv/bin/(mnist-vit notebooks .*) && \.venv/bin/jupyter (lab .*)$",
+        README,
+        re.MULTILINE,
+    )
     copy, start = command.groups()
-    env = environment(MNIST_VIT_OUT=str(home / "out"), MNIST_VIT_OFFLINE="1", MNIST_VIT_DATA="/nowhere", HOME=str(home))
+    env = environment(
+        MNIST_VIT_OUT=str(home / "out"),
+        MNIST_VIT_OFFLINE="1",
+        MNIST_VIT_DATA="/nowhere",
+        HOME=str(home),
+    )
     env |= {"TQDM_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "TORCH_HOME": "/nowhere"}
-    env |= {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
+    env |= {
+        name: str(home / name)
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    }
     env.pop("MPLBACKEND", None)
     words = [sys.executable, "-m", "mnist_vit", *copy.split()[1:]]
     subprocess.run(words, cwd=home, env=env, check=True, capture_output=True)
@@ -57,8 +77,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = ["--no-browser", "--allow-root", f"--port={port}", f"--IdentityProvider.token={TOKEN}"]
-    options += ["--LabApp.expose_app_in_browser=True", "--ServerApp.open_browser=False"]  # so that cells can be counted
+    options = [
+        "--no-browser",
+        "--allow-root",
+        f"--port={port}",
+        f"--IdentityProvider.token={TOKEN}",
+    ]
+    options += [
+        "--LabApp.expose_app_in_browser=True",
+        "--ServerApp.open_browser=False",
+    ]  # so that cells can be counted
     words = [sys.executable, "-m", "jupyter", *start.split(), *options]
     with open(home / "jupyter.log", "wb") as log:
         server = subprocess.Popen(words, cwd=home, env=env, stdout=log, stderr=subprocess.STDOUT)
@@ -79,7 +107,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
 
 def open_in_lab(page: Any, lab: SimpleNamespace, name: str) -> None:
     page.goto(f"{lab.address}/lab/workspaces/{Path(name).stem}/tree/{name}?token={TOKEN}&reset")
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context?.isReady", timeout=120_000)
+    page.wait_for_function(
+        "() => window.jupyterapp?.shell?.currentWidget?.context?.isReady", timeout=120_000
+    )
 
 
 def shot(page: Any, name: str) -> None:
@@ -103,16 +133,30 @@ def test_run_all_runs_all(path: Path, page: Any, lab: SimpleNamespace) -> None:
         time.sleep(1)
     assert counts == list(range(1, len(counts) + 1))
 
-    stored = [cell for cell in nbformat.read(path, as_version=4).cells if "needs-cifar10" not in tags(cell)]
-    pictures = sum("image/png" in out.get("data", {}) for cell in stored for out in cell.get("outputs", []))
+    stored = [
+        cell
+        for cell in nbformat.read(path, as_version=4).cells
+        if "needs-cifar10" not in tags(cell)
+    ]
+    pictures = sum(
+        "image/png" in out.get("data", {}) for cell in stored for out in cell.get("outputs", [])
+    )
     page.keyboard.press("Control+s")
-    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty", timeout=60_000)
+    page.wait_for_function(
+        "() => !window.jupyterapp.shell.currentWidget.context.model.dirty", timeout=60_000
+    )
     saved = nbformat.read(lab.folder / path.name, as_version=4)
-    drawn = sum("image/png" in out.get("data", {}) for cell in saved.cells for out in cell.get("outputs", []))
+    drawn = sum(
+        "image/png" in out.get("data", {})
+        for cell in saved.cells
+        for out in cell.get("outputs", [])
+    )
     assert drawn == pictures, "as many pictures as are stored in the course's notebook"
 
     shot(page, path.stem)
-    assert set(page.outside) <= {BADGE}, "nothing but the picture of the Colab badge is asked for elsewhere"
+    assert set(page.outside) <= {BADGE}, (
+        "nothing but the picture of the Colab badge is asked for elsewhere"
+    )
 
 
 def test_the_page_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:

@@ -1,4 +1,5 @@
-"""``check.vit`` on other people's Vision Transformers: right ones pass in any style, wrong ones are told apart."""
+"""``check.vit`` on other people's Vision Transformers: right ones pass in any style, wrong ones are
+told apart."""
 
 import random
 import re
@@ -17,7 +18,14 @@ from mnist_vit.course.checking.whole import judge_vit, vit
 from mnist_vit.course.checking.whole_matching import SIZES
 from mnist_vit.course.checking.whole_slips import SLIPS, Setting, mutant, our_values
 
-TINY = {"image_size": 8, "patch_size": 4, "num_layers": 3, "num_heads": 2, "hidden_dim": 6, "mlp_dim": 10}
+TINY = {
+    "image_size": 8,
+    "patch_size": 4,
+    "num_layers": 3,
+    "num_heads": 2,
+    "hidden_dim": 6,
+    "mlp_dim": 10,
+}
 
 
 def layers(**options):
@@ -33,7 +41,9 @@ EXACT = {  # equal bit for bit
     "torchvision, built": torchvision.models.VisionTransformer(**TINY),
     "ours, built": mnist_vit.VisionTransformer(**TINY, representation_size=5, in_channels=1),
     "vit_mnist": mnist_vit.vit_mnist,
-    "nn.TransformerEncoderLayer": layers(dropout=0.1, activation="gelu", layer_norm_eps=1e-6, norm_first=True),
+    "nn.TransformerEncoderLayer": layers(
+        dropout=0.1, activation="gelu", layer_norm_eps=1e-6, norm_first=True
+    ),
 }
 RIGHT = EXACT | {
     "ours from scratch": mutant(),
@@ -56,75 +66,189 @@ def parts(make, **pieces):
 
 
 def layer(how):
-    return plain(layer=lambda s, b, x: how(b, x, lambda x: s.attend(b, x), lambda x: b.fc2(s.act(b.fc1(x)))))
+    return plain(
+        layer=lambda s, b, x: how(b, x, lambda x: s.attend(b, x), lambda x: b.fc2(s.act(b.fc1(x))))
+    )
 
 
 NAMED = {  # the model, and what the verdict must name
     "no scale": (weigh(lambda s, q, k: q @ k), "do not scale"),
     "scaled twice": (weigh(lambda s, q, k: q * s.scale @ k * s.scale), "by head_dim, or twice"),
-    "scale by width": (weigh(lambda s, q, k: q @ k / (s.num_heads * q.shape[-1]) ** 0.5), "√hidden_dim"),
+    "scale by width": (
+        weigh(lambda s, q, k: q @ k / (s.num_heads * q.shape[-1]) ** 0.5),
+        "√hidden_dim",
+    ),
     "softmax over queries": (weigh(lambda s, q, k: q * s.scale @ k, -2), "over the queries"),
-    "causal": (weigh(lambda s, q, k: (w := q * s.scale @ k) - 1e9 * torch.ones_like(w).triu(1)), "mask later tokens"),
-    "reshaped into heads": (plain(split=lambda s, b, x: [
-        t.reshape(len(x), s.num_heads, x.shape[1], -1) for t in b.qkv(x).chunk(3, -1)]), "split into heads by reshape"),
-    "interleaved": (plain(split=lambda s, b, x: b.qkv(x).unflatten(-1, (3, -1, s.num_heads)).permute(2, 0, 4, 1, 3)),
-                    "into interleaved"),
-    "merged without transpose": (plain(merge=lambda s, x: x.reshape(len(x), x.shape[2], -1)), "merge the heads"),
-    "k, q, v": (plain(split=lambda s, b, x: [Plain.split(s, b, x)[i] for i in (1, 0, 2)]), r"\(k, q, v\)"),
-    "no output projection": (parts(lambda *a: {"proj": nn.Identity()}),
-                             "yours lacks: .*out_proj.*\n.*everything else is equal"),
-    "a head's own q, k, v": (plain(split=lambda s, b, x: b.qkv(x).unflatten(-1, (s.num_heads, -1)).transpose(1, 2)
-                                   .chunk(3, -1)), r"\(num_heads, 3, head_dim\)"),
-    "no batch_first": (parts(lambda d, h, m: {"qkv": nn.MultiheadAttention(d, h), "proj": nn.Identity()},
-                             attend=lambda s, b, x: b.qkv(x, x, x)[0]), "batch_first=True"),
-    "no first residual": (layer(lambda b, x, msa, mlp: (y := msa(b.norm1(x))) + mlp(b.norm2(y))), "the first residual"),
-    "no second residual": (layer(lambda b, x, msa, mlp: mlp(b.norm2(x + msa(b.norm1(x))))), "the second residual"),
-    "post-norm": (layer(lambda b, x, msa, mlp: b.norm2((y := b.norm1(x + msa(x))) + mlp(y))), "post-norm"),
-    "parallel": (layer(lambda b, x, msa, mlp: x + msa(b.norm1(x)) + mlp(b.norm2(x))), "side by side"),
+    "causal": (
+        weigh(lambda s, q, k: (w := q * s.scale @ k) - 1e9 * torch.ones_like(w).triu(1)),
+        "mask later tokens",
+    ),
+    "reshaped into heads": (
+        plain(
+            split=lambda s, b, x: [
+                t.reshape(len(x), s.num_heads, x.shape[1], -1) for t in b.qkv(x).chunk(3, -1)
+            ]
+        ),
+        "split into heads by reshape",
+    ),
+    "interleaved": (
+        plain(
+            split=lambda s, b, x: (
+                b.qkv(x).unflatten(-1, (3, -1, s.num_heads)).permute(2, 0, 4, 1, 3)
+            )
+        ),
+        "into interleaved",
+    ),
+    "merged without transpose": (
+        plain(merge=lambda s, x: x.reshape(len(x), x.shape[2], -1)),
+        "merge the heads",
+    ),
+    "k, q, v": (
+        plain(split=lambda s, b, x: [Plain.split(s, b, x)[i] for i in (1, 0, 2)]),
+        r"\(k, q, v\)",
+    ),
+    "no output projection": (
+        parts(lambda *a: {"proj": nn.Identity()}),
+        "yours lacks: .*out_proj.*\n.*everything else is equal",
+    ),
+    "a head's own q, k, v": (
+        plain(
+            split=lambda s, b, x: (
+                b.qkv(x).unflatten(-1, (s.num_heads, -1)).transpose(1, 2).chunk(3, -1)
+            )
+        ),
+        r"\(num_heads, 3, head_dim\)",
+    ),
+    "no batch_first": (
+        parts(
+            lambda d, h, m: {"qkv": nn.MultiheadAttention(d, h), "proj": nn.Identity()},
+            attend=lambda s, b, x: b.qkv(x, x, x)[0],
+        ),
+        "batch_first=True",
+    ),
+    "no first residual": (
+        layer(lambda b, x, msa, mlp: (y := msa(b.norm1(x))) + mlp(b.norm2(y))),
+        "the first residual",
+    ),
+    "no second residual": (
+        layer(lambda b, x, msa, mlp: mlp(b.norm2(x + msa(b.norm1(x))))),
+        "the second residual",
+    ),
+    "post-norm": (
+        layer(lambda b, x, msa, mlp: b.norm2((y := b.norm1(x + msa(x))) + mlp(y))),
+        "post-norm",
+    ),
+    "parallel": (
+        layer(lambda b, x, msa, mlp: x + msa(b.norm1(x)) + mlp(b.norm2(x))),
+        "side by side",
+    ),
     "ReLU": (plain(act=lambda s, x: F.relu(x)), "ReLU instead"),
     "tanh GELU": (plain(act=lambda s, x: F.gelu(x, approximate="tanh")), "tanh approximation"),
-    "no bias": (parts(lambda d, h, m: {"fc2": nn.Linear(m, d, bias=False)}),
-                r"yours lacks: \S*mlp.3.bias.*\n.*everything else is equal"),
+    "no bias": (
+        parts(lambda d, h, m: {"fc2": nn.Linear(m, d, bias=False)}),
+        r"yours lacks: \S*mlp.3.bias.*\n.*everything else is equal",
+    ),
     "no positions": (plain(tokens=lambda s, x: s.cat(x)), "forget the position"),
-    "positions before": (plain(tokens=lambda s, x: s.cat(x + s.pos_embed[:, 1:])), "to the patches only"),
-    "class token last": (plain(tokens=lambda s, x: s.cat(x).roll(-1, 1) + s.pos_embed, pool=lambda s, x: x[:, -1]),
-                         "append the class token last"),
-    "mean of the patches": (plain(pool=lambda s, x: x[:, 1:].mean(1)), "heads the mean over the patches"),
+    "positions before": (
+        plain(tokens=lambda s, x: s.cat(x + s.pos_embed[:, 1:])),
+        "to the patches only",
+    ),
+    "class token last": (
+        plain(tokens=lambda s, x: s.cat(x).roll(-1, 1) + s.pos_embed, pool=lambda s, x: x[:, -1]),
+        "append the class token last",
+    ),
+    "mean of the patches": (
+        plain(pool=lambda s, x: x[:, 1:].mean(1)),
+        "heads the mean over the patches",
+    ),
     "all tokens": (plain(pool=lambda s, x: x), "send all tokens"),
-    "softmax on the logits": (plain(forward=lambda s, x: Plain.forward(s, x).softmax(-1)), "softmax to the logits"),
-    "no last norm": (plain(encode=lambda s, x: s.layer(s.blocks[1], s.layer(s.blocks[0], x))), "forget the last norm"),
+    "softmax on the logits": (
+        plain(forward=lambda s, x: Plain.forward(s, x).softmax(-1)),
+        "softmax to the logits",
+    ),
+    "no last norm": (
+        plain(encode=lambda s, x: s.layer(s.blocks[1], s.layer(s.blocks[0], x))),
+        "forget the last norm",
+    ),
     "torch's eps": (plain(last=nn.LayerNorm), "eps at torch's default"),
-    "reversed": (plain(encode=lambda s, x: s.norm(s.layer(s.blocks[0], s.layer(s.blocks[1], x)))), "in reverse"),
-    "one block in the list": (plain(stack=lambda s, n, *a: nn.ModuleList([nn.ModuleDict(s.block(*a))] * n)),
-                              "reuse one block"),
-    "one block": (plain(stack=lambda s, n, *a: Plain.stack(s, 1, *a),
-                        encode=lambda s, x: s.norm(s.layer(s.blocks[0], s.layer(s.blocks[0], x)))),
-                  "parameters of one block, not of 2"),
-    "columns first": (plain(patches=lambda s, x: s.patch_embed(x).mT.flatten(2).mT), "column by column"),
-    "reshaped patches": (plain(patches=lambda s, x: s.patch_embed(x).reshape(len(x), -1, 18)), "reshape .* straight"),
+    "reversed": (
+        plain(encode=lambda s, x: s.norm(s.layer(s.blocks[0], s.layer(s.blocks[1], x)))),
+        "in reverse",
+    ),
+    "one block in the list": (
+        plain(stack=lambda s, n, *a: nn.ModuleList([nn.ModuleDict(s.block(*a))] * n)),
+        "reuse one block",
+    ),
+    "one block": (
+        plain(
+            stack=lambda s, n, *a: Plain.stack(s, 1, *a),
+            encode=lambda s, x: s.norm(s.layer(s.blocks[0], s.layer(s.blocks[0], x))),
+        ),
+        "parameters of one block, not of 2",
+    ),
+    "columns first": (
+        plain(patches=lambda s, x: s.patch_embed(x).mT.flatten(2).mT),
+        "column by column",
+    ),
+    "reshaped patches": (
+        plain(patches=lambda s, x: s.patch_embed(x).reshape(len(x), -1, 18)),
+        "reshape .* straight",
+    ),
     "no tanh": (plain(squash=nn.Identity), "with it, .* leave out tanh"),
     "lazy parameters": (nn.Sequential(nn.LazyLinear(3)), "cannot be compared"),
     "three mistakes": (layers(), "(?s)all together:.*post-norm.*- leave the eps.*- use ReLU"),
-}  # fmt: skip
+}
 TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
-    "a fixed scale": (weigh(lambda s, q, k: q @ k * 64**-0.5), "Each row of scores.* is ours times 0.3062"),
-    "no mean in the norm": (plain(last=type("NoMean", (nn.LayerNorm,), {"forward": lambda s, x: s.bias + F.rms_norm(
-        x, x.shape[-1:], s.weight, 1e-6)})), "block 0's ln_1 .yours: blocks.0.norm1"),
-    "no gradient": (plain(tokens=lambda s, x: Plain.tokens(s, x).detach()), "gradient of cls_token: none flows"),
-    "dropout in eval mode": (plain(pool=lambda s, x: F.dropout(x[:, 0], 0.1)), "other logits each time, in eval mode"),
-    "other in train mode": (plain(pool=lambda s, x: (1 + s.training) * x[:, 0]), "right in eval mode; in train mode"),
-    "no expand": (plain(tokens=lambda s, x: torch.cat((s.cls_token, x), 1)), "in the line `.*: Sizes of tensors"),
+    "a fixed scale": (
+        weigh(lambda s, q, k: q @ k * 64**-0.5),
+        "Each row of scores.* is ours times 0.3062",
+    ),
+    "no mean in the norm": (
+        plain(
+            last=type(
+                "NoMean",
+                (nn.LayerNorm,),
+                {"forward": lambda s, x: s.bias + F.rms_norm(x, x.shape[-1:], s.weight, 1e-6)},
+            )
+        ),
+        "block 0's ln_1 .yours: blocks.0.norm1",
+    ),
+    "no gradient": (
+        plain(tokens=lambda s, x: Plain.tokens(s, x).detach()),
+        "gradient of cls_token: none flows",
+    ),
+    "dropout in eval mode": (
+        plain(pool=lambda s, x: F.dropout(x[:, 0], 0.1)),
+        "other logits each time, in eval mode",
+    ),
+    "other in train mode": (
+        plain(pool=lambda s, x: (1 + s.training) * x[:, 0]),
+        "right in eval mode; in train mode",
+    ),
+    "no expand": (
+        plain(tokens=lambda s, x: torch.cat((s.cls_token, x), 1)),
+        "in the line `.*: Sizes of tensors",
+    ),
     "nothing back": (plain(forward=lambda s, x: None), "is None: is the return line missing"),
-    "changed pictures": (plain(patches=lambda s, x: Plain.patches(s, x.mul_(2))), "changed in place"),
+    "changed pictures": (
+        plain(patches=lambda s, x: Plain.patches(s, x.mul_(2))),
+        "changed in place",
+    ),
     "wrong width": (plain(block=lambda s, d, h, m: Plain.block(s, d, h, 72)), r"mlp.0.weight \(26"),
     "exit": (plain(forward=lambda s, x: sys.exit(3)), "SystemExit in the line"),
-    "pictures mixed": (plain(patches=lambda s, x: Plain.patches(s, x - x.mean(0))), "is the input of conv_proj"),
+    "pictures mixed": (
+        plain(patches=lambda s, x: Plain.patches(s, x - x.mean(0))),
+        "is the input of conv_proj",
+    ),
     "a number": (42, "this is 42"),
     "nothing": (None, "nothing was given"),
     "no module": (dict, "an nn.Module is needed"),
     "a linear layer": (nn.Linear(3, 4), "cannot be read off"),
-    "config": (type("C", (nn.Module,), {"__init__": lambda self, config: None}), "its argument config"),
-}  # fmt: skip
+    "config": (
+        type("C", (nn.Module,), {"__init__": lambda self, config: None}),
+        "its argument config",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -152,7 +276,9 @@ def test_every_known_slip_is_told_from_all_others() -> None:
     sizes |= {"representation_size": 7, "in_channels": 3}
     setting, seen = Setting(tuple(sorted(sizes.items())), (), torch.float64), {}
     for slip in ((), *((slip,) for slip in SLIPS)):
-        prints = tuple(round(float(value.abs().sum()), 6) for value in our_values(setting, *slip).values())
+        prints = tuple(
+            round(float(value.abs().sum()), 6) for value in our_values(setting, *slip).values()
+        )
         assert seen.setdefault(prints, slip) == slip
     assert len(seen) > 60
 
@@ -168,7 +294,10 @@ def test_nothing_is_disturbed(capsys: pytest.CaptureFixture[str]) -> None:
     assert torch.get_default_dtype() == torch.float32
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert all(parameter.grad is None and parameter.dtype == torch.float32 for parameter in model.parameters())
+    assert all(
+        parameter.grad is None and parameter.dtype == torch.float32
+        for parameter in model.parameters()
+    )
     said = capsys.readouterr().out
     assert said.startswith("vit: correct")
     assert "loud" not in said

@@ -1,11 +1,12 @@
 """Each notebook alone, as in Colab: ``pytest -m colab``; ``-k 02_attention`` for one.
 
-A fresh environment holds what Colab's own has of what the course uses (IPython and ipykernel of the versions that stand
-there), and neither this package nor torchinfo and mlxtend. A notebook is copied into an empty folder, with a wheel made
-here beside it, and run from top to bottom; its setup cell installs the wheel. What pip brought is taken away again
-before the next one.
+A fresh environment holds what Colab's own has of what the course uses (IPython and ipykernel of the
+versions that stand there), and neither this package nor torchinfo and mlxtend. A notebook is copied
+into an empty folder, with a wheel made here beside it, and run from top to bottom; its setup cell
+installs the wheel. What pip brought is taken away again before the next one.
 
-The environment is made in ``runs/colab/`` once, in minutes and some 6 GB; ``MNIST_VIT_COLAB`` names another one.
+The environment is made in ``runs/colab/`` once, in minutes and some 6 GB; ``MNIST_VIT_COLAB`` names
+another one.
 """
 
 import ast
@@ -24,16 +25,30 @@ from nbclient import NotebookClient
 
 from mnist_vit import check
 
-colab_module = sys.modules["mnist_vit.course.keeping.colab"]  # the package has a function of that name
+colab_module = sys.modules[
+    "mnist_vit.course.keeping.colab"
+]  # the package has a function of that name
 
 stamp = from_file(NOTEBOOKS / "stamp.py")
-THERE = ["torch", "torchvision", "numpy", "matplotlib", "scikit-learn", "pillow", "tqdm", "tensorboard", "pandas"]
+THERE = [
+    "torch",
+    "torchvision",
+    "numpy",
+    "matplotlib",
+    "scikit-learn",
+    "pillow",
+    "tqdm",
+    "tensorboard",
+    "pandas",
+]
 KERNEL = ["ipython==7.34.0", "ipykernel==6.17.1"]  # what Colab has run for years
 NOT_THERE = {"mnist-vit", "torchinfo", "mlxtend"}
 
 
 def pip(python: Path, *words: str) -> str:
-    done = subprocess.run([python, "-m", "pip", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-m", "pip", *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     return done.stdout
 
@@ -41,7 +56,10 @@ def pip(python: Path, *words: str) -> str:
 def installed(python: Path) -> dict[str, str]:
     """Name and version of every package."""
     lines = pip(python, "list", "--format=freeze", "--disable-pip-version-check").splitlines()
-    return {name.lower().replace("_", "-"): version for name, _, version in (line.partition("==") for line in lines)}
+    return {
+        name.lower().replace("_", "-"): version
+        for name, _, version in (line.partition("==") for line in lines)
+    }
 
 
 @pytest.fixture(scope="session")
@@ -69,22 +87,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(notebook: nbformat.NotebookNode, python: Path, folder: Path) -> None:
-    """Run a notebook in an empty folder with that Python; raises CellExecutionError where a cell fails."""
+    """Run a notebook in an empty folder with that Python; raises CellExecutionError where a cell
+    fails."""
     kernel = folder.parent / "kernels" / "colab"
     kernel.mkdir(parents=True)
     (kernel / "kernel.json").write_text(
-        f'{{"argv": ["{python.as_posix()}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"],'
-        ' "display_name": "Colab", "language": "python"}'
+        f'{{"argv": ["{python.as_posix()}", "-m", "ipykernel_launcher", "-f",'
+        ' "{connection_file}"], "display_name": "Colab", "language": "python"}'
     )
     kept = os.environ.get("JUPYTER_PATH")
     os.environ["JUPYTER_PATH"] = str(folder.parent)
-    env = environment(MNIST_VIT_OUT="", MNIST_VIT_DATA="", MNIST_VIT_OFFLINE="1", TORCH_HOME="/nowhere")
+    env = environment(
+        MNIST_VIT_OUT="", MNIST_VIT_DATA="", MNIST_VIT_OFFLINE="1", TORCH_HOME="/nowhere"
+    )
     env.pop("PYTHONPATH", None)
     env.pop("MPLBACKEND", None)
     env |= {"CUDA_VISIBLE_DEVICES": "", "PATH": f"{python.parent}{os.pathsep}{env['PATH']}"}
     where = {"metadata": {"path": str(folder)}}
     try:
-        NotebookClient(notebook, timeout=1200, kernel_name="colab", resources=where).execute(env=env)
+        NotebookClient(notebook, timeout=1200, kernel_name="colab", resources=where).execute(
+            env=env
+        )
     finally:
         os.environ.pop("JUPYTER_PATH")
         if kept is not None:
@@ -95,7 +118,9 @@ def run(notebook: nbformat.NotebookNode, python: Path, folder: Path) -> None:
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_runs_alone(path: Path, colab: Path, wheel: Path, tmp_path: Path) -> None:
     before = installed(colab)
-    assert not NOT_THERE & set(before), f"{colab} is not like Colab's: it has {NOT_THERE & set(before)}"
+    assert not NOT_THERE & set(before), (
+        f"{colab} is not like Colab's: it has {NOT_THERE & set(before)}"
+    )
     folder = tmp_path / "alone" / "content"
     folder.mkdir(parents=True)
     shutil.copy(wheel, folder)
@@ -111,14 +136,19 @@ def test_runs_alone(path: Path, colab: Path, wheel: Path, tmp_path: Path) -> Non
         pip(colab, "uninstall", "-q", "-y", *NOT_THERE)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
-    changed = {name: (version, now.get(name)) for name, version in before.items() if now.get(name) != version}
+    changed = {
+        name: (version, now.get(name))
+        for name, version in before.items()
+        if now.get(name) != version
+    }
     assert changed == {}, "the course leaves alone what Colab brings"
     assert now.keys() - before.keys() == NOT_THERE, "and brings two small packages beside itself"
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_nothing_that_colab_has_not(path: Path) -> None:
-    """In the usual run: no widgets, no magic but pip, no other module than Colab's, the standard library's and ours."""
+    """In the usual run: no widgets, no magic but pip, no other module than Colab's, the standard
+    library's and ours."""
     known = {name.replace("scikit-learn", "sklearn").replace("pillow", "PIL") for name in THERE}
     known |= {"scipy", "IPython"}  # which scikit-learn and the kernel bring
     known |= {"timm", "transformers"}  # compared with in notebook 11, where they are installed
@@ -135,7 +165,8 @@ def test_nothing_that_colab_has_not(path: Path) -> None:
                 assert not re.search(r"widget|tqdm\.(auto|notebook)", name), name
 
 
-# ------------------------------------------------------------------- my_vit.py, with a google.colab that is made up
+# ------------------------------------------------------------------- my_vit.py, with a google.colab
+# that is made up
 
 SOLUTION = (NOTEBOOKS / "solutions" / "02_attention.py").read_text(encoding="utf-8")
 
@@ -161,7 +192,9 @@ def in_colab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list]
 
 def setup(drive: str = "") -> None:
     """Run the setup cell."""
-    text = stamp.SETUP.format(home="https://example.org").replace('DRIVE = ""', f"DRIVE = {drive!r}")
+    text = stamp.SETUP.format(home="https://example.org").replace(
+        'DRIVE = ""', f"DRIVE = {drive!r}"
+    )
     exec(re.sub(r"^( +)%pip.*$", r"\1pass", text, flags=re.MULTILINE), {})
 
 
@@ -177,7 +210,10 @@ def test_setup_says_nothing_outside_colab(capsys: pytest.CaptureFixture) -> None
 
 
 def test_two_machines_with_a_download_between(
-    in_colab: dict[str, list], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    in_colab: dict[str, list],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     setup()
     out = capsys.readouterr().out
@@ -200,7 +236,9 @@ def test_two_machines_with_a_download_between(
     assert capsys.readouterr().out.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
 
 
-def test_a_folder_of_drive_lasts(in_colab: dict[str, list], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_folder_of_drive_lasts(
+    in_colab: dict[str, list], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     setup("/courses/vit/")
     place = tmp_path / "drive" / "MyDrive" / "courses" / "vit"
     assert in_colab["mounted"] == [str(tmp_path / "drive")]

@@ -22,7 +22,9 @@ from mnist_vit.optimizers import make_optimizers
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_tells_every_keyword_and_its_default(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_tells_every_keyword_and_its_default(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([name, "--help"])
     assert stopped.value.code == 0
@@ -41,13 +43,19 @@ def test_defaults_are_the_recipes() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_speaks_the_command_line_and_lists_what_may_be_chosen(name: str, capsys: pytest.CaptureFixture) -> None:
+def test_help_speaks_the_command_line_and_lists_what_may_be_chosen(
+    name: str, capsys: pytest.CaptureFixture
+) -> None:
     with pytest.raises(SystemExit):
         main([name, "--help"])
     text = " ".join(capsys.readouterr().out.split())
     keys = inspect.signature(function(name)).parameters
-    assert not [key for key in keys if "_" in key and key in text], "batch_size is Python's name of --batch-size"
-    assert not re.search(r"``|nn\.Module|\bnone\b|left out|used where it is", text, re.IGNORECASE), text
+    assert not [key for key in keys if "_" in key and key in text], (
+        "batch_size is Python's name of --batch-size"
+    )
+    assert not re.search(
+        r"``|nn\.Module|\bnone\b|left out|used where it is", text, re.IGNORECASE
+    ), text
     for key, known in {"data": DATA_SETS, "sizes": recipes.MODELS, "model": recipes.MODELS}.items():
         assert key not in keys or all(choice in text for choice in known), key
     for key in {"optimizer", "position_start", "split"} & keys.keys():
@@ -62,8 +70,11 @@ CLOSED = {
 
 
 def test_choices_are_what_the_library_takes() -> None:
-    options = {key: tuple(typing.get_args(typing.get_args(hint)[0]) or typing.get_args(hint))
-               for key, hint in typing.get_type_hints(recipes.train).items() if key in CLOSED}  # fmt: skip
+    options = {
+        key: tuple(typing.get_args(typing.get_args(hint)[0]) or typing.get_args(hint))
+        for key, hint in typing.get_type_hints(recipes.train).items()
+        if key in CLOSED
+    }
     assert options == {key: CLOSED[key] for key in options}
     assert {split for known in DATA_SETS.values() for split in known.splits} == set(CLOSED["split"])
     for kind in CLOSED["optimizer"]:
@@ -72,16 +83,27 @@ def test_choices_are_what_the_library_takes() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS), ["trian"], ["train", "--optimizer", "x"]],
+    [
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in COMMANDS),
+        ["trian"],
+        ["train", "--optimizer", "x"],
+    ],
 )
 def test_help_and_typing_errors_do_not_wait_for_torch(words: list[str]) -> None:
     """Torch alone takes longer to import than a reader waits for a help text."""
     code = (
-        "import sys\nfrom mnist_vit.__main__ import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "import sys\nfrom mnist_vit.__main__ import main\ntry:\n    main(sys.argv[1:])\nexcept"
+        " SystemExit:\n    pass\n"
     )
     code += "print(sorted({'torch', 'numpy', 'tqdm', 'PIL', 'IPython'} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code, *words], env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -100,9 +122,17 @@ def test_what_the_library_calls_by_keyword_the_command_line_calls_by_option() ->
 
 
 def test_options_get_their_types() -> None:
-    words = "train vit_mnist_p4 --epochs 3 --keep-patches 9 --average 0.5 --flip --position-start sincos"
+    words = (
+        "train vit_mnist_p4 --epochs 3 --keep-patches 9 --average 0.5 --flip --position-start"
+        " sincos"
+    )
     options = vars(_parser().parse_args(words.split()))
-    assert (options["epochs"], options["keep_patches"], options["average"], options["flip"]) == (3, 9, 0.5, True)
+    assert (options["epochs"], options["keep_patches"], options["average"], options["flip"]) == (
+        3,
+        9,
+        0.5,
+        True,
+    )
 
 
 def test_demo_evaluates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +146,9 @@ def test_demo_evaluates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("index", [600, 1700, 2600, 4700])
-def test_predict_reads_a_picture_file(index: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_reads_a_picture_file(
+    index: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A held-out digit as a person would send it: large, dark on light, off the middle."""
     digit = Image.fromarray(load_embedded().images[index, 0].numpy()).resize((280, 280))
     paper = Image.new("L", (500, 420), 235)
@@ -128,7 +160,9 @@ def test_predict_reads_a_picture_file(index: int, tmp_path: Path, capsys: pytest
     assert (tmp_path / "maps" / "my digit" / "layer_0_head_0.png").is_file()
     stored = json.loads((tmp_path / "maps" / "my digit" / "attention.json").read_text())
     assert sum(stored["probabilities"]) == pytest.approx(1, abs=1e-3)
-    probabilities = recipes.predict(tmp_path / "my digit.png", mnist_vit.load_model("vit_mnist"), out=tmp_path)
+    probabilities = recipes.predict(
+        tmp_path / "my digit.png", mnist_vit.load_model("vit_mnist"), out=tmp_path
+    )
     assert probabilities.tolist() == pytest.approx(stored["probabilities"], abs=6e-5), (
         "a model and its name predict the same"
     )
@@ -142,11 +176,16 @@ def test_predict_reads_a_picture_file(index: int, tmp_path: Path, capsys: pytest
         ("train vit_mnist_p7 --data embedded --epochs 2", {"RANK": "1", "WORLD_SIZE": "0"}, 1),
     ],
 )
-def test_a_reader_that_has_seen_enough(words: str, variables: dict, lines: int, tmp_path: Path) -> None:
-    """The pipe is closed after some lines: no traceback; a training, with a stale RANK too, goes on to its end."""
+def test_a_reader_that_has_seen_enough(
+    words: str, variables: dict, lines: int, tmp_path: Path
+) -> None:
+    """The pipe is closed after some lines: no traceback; a training, with a stale RANK too, goes on
+    to its end."""
     command = [sys.executable, "-m", "mnist_vit", *words.split()]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, env=environment(PYTHONUNBUFFERED="1", **variables), cwd=tmp_path, **pipes)
+    process = subprocess.Popen(
+        command, env=environment(PYTHONUNBUFFERED="1", **variables), cwd=tmp_path, **pipes
+    )
     for _ in range(lines):
         assert process.stdout.readline()
     process.stdout.close()
@@ -155,7 +194,9 @@ def test_a_reader_that_has_seen_enough(words: str, variables: dict, lines: int, 
     assert len(list(tmp_path.glob("runs/*/weights.pth"))) == words.startswith("train")
 
 
-def test_variables_of_processes_that_are_not_there(monkeypatch: pytest.MonkeyPatch, capsys: object) -> None:
+def test_variables_of_processes_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: object
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert main(["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1"]) == 2
@@ -164,15 +205,25 @@ def test_variables_of_processes_that_are_not_there(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("words", "part", "remedy"),
-    [("evaluate", "evaluate_model", "--batch-size"), ("predict x.png", "open_picture", "larger patches")],
+    [
+        ("evaluate", "evaluate_model", "--batch-size"),
+        ("predict x.png", "open_picture", "larger patches"),
+    ],
 )
 def test_out_of_memory_names_an_option_that_there_is(
-    words: str, part: str, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str,
+    part: str,
+    remedy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What torch says on a CPU is a plain RuntimeError."""
 
     def full(*_: object) -> None:
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")
+        raise RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate"
+            " memory"
+        )
 
     monkeypatch.setattr(recipes, part, full)
     assert main(words.split()) == 2
@@ -188,13 +239,17 @@ def test_as_a_module() -> None:
 
 
 def test_names_are_there_to_be_found_and_only_they() -> None:
-    """What Tab shows after ``mnist_vit.``; each is imported on first use, and a module is found by its name too."""
+    """What Tab shows after ``mnist_vit.``; each is imported on first use, and a module is found by
+    its name too."""
     code = "import sys, mnist_vit\nassert 'torch' not in sys.modules\nprint(*dir(mnist_vit))\n"
     code += (
-        "print(mnist_vit.train.__doc__.splitlines()[0], mnist_vit.data.load_embedded.__name__, mnist_vit.check.hint)\n"
+        "print(mnist_vit.train.__doc__.splitlines()[0], mnist_vit.data.load_embedded.__name__,"
+        " mnist_vit.check.hint)\n"
     )
     code += "print([hasattr(mnist_vit, name) for name in ('nothing', '_nothing', '__wrapped__')])"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
     names, _, none = done.stdout.splitlines()
     assert set(names.split()) == {*mnist_vit.__all__, "check", "__version__"}
     assert none == "[False, False, False]"
@@ -214,6 +269,8 @@ def test_star_import_gives_the_public_names() -> None:
     namespace: dict = {}
     exec("from mnist_vit import *", namespace)
     assert set(mnist_vit.__all__) <= set(namespace)
-    assert {"VisionTransformer", "train", "evaluate", "visualize_attention", "load_model"} <= set(namespace)
+    assert {"VisionTransformer", "train", "evaluate", "visualize_attention", "load_model"} <= set(
+        namespace
+    )
     for module in ("model", "data", "training", "evaluation", "attention", "weights", "recipes"):
         exec(f"from mnist_vit.{module} import *", namespace)

@@ -1,4 +1,5 @@
-"""The exercises: right answers pass, each known slip is called by its name, nothing else passes, nothing crashes."""
+"""The exercises: right answers pass, each known slip is called by its name, nothing else passes,
+nothing crashes."""
 
 import ast
 import builtins
@@ -32,17 +33,24 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerci
 def asked_of_the_module(table: symtable.SymbolTable) -> set[str]:
     """The names that the functions and classes of a source expect outside themselves."""
     inner = [name for child in table.get_children() for name in asked_of_the_module(child)]
-    asked = (symbol for symbol in table.get_symbols() if symbol.is_global() and table.get_type() != "module")
+    asked = (
+        symbol
+        for symbol in table.get_symbols()
+        if symbol.is_global() and table.get_type() != "module"
+    )
     return {*inner, *(symbol.get_name() for symbol in asked)}
 
 
 def stub(exercise: Exercise) -> Any:
-    """The answer as it stands in the notebook, unsolved; what it needs are the notebook's imports and the model."""
+    """The answer as it stands in the notebook, unsolved; what it needs are the notebook's imports
+    and the model."""
     path = NOTEBOOKS / f"{ROOM[exercise.name]}.ipynb"
     check.my_vit()  # cells import pieces from it
     names = {name: getattr(model, name) for name in model.__all__}
     for cell in code_cells(path):
-        imports = [node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports = [
+            node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         exec(compile(ast.Module(imports, []), path.name, "exec"), names)
     exec(tagged(path, "exercise")[exercise.name].source, names)
     return names[exercise.answer.__name__]
@@ -58,7 +66,8 @@ def fails(exercise: Exercise, answer: Any) -> str:
     return sentence
 
 
-# ---------------------------------------------------------------------------------------------- rooms and sources
+# ----------------------------------------------------------------------------------------------
+# rooms and sources
 
 
 def test_every_notebook_has_a_room_of_its_own_name() -> None:
@@ -69,21 +78,34 @@ def test_every_notebook_has_a_room_of_its_own_name() -> None:
 @pytest.mark.parametrize("room", [room for room in course.rooms() if course.exercises(room)])
 def test_solutions_are_made_from_the_sources_of_the_checks(room: str) -> None:
     path = NOTEBOOKS / "solutions" / f"{room}.py"
-    assert path.read_text(encoding="utf-8") == course.solutions(room), "python notebooks/refresh.py --solutions"
-    made = runpy.run_path(str(path))  # it runs from top to bottom, with nothing but what a learner has
+    assert path.read_text(encoding="utf-8") == course.solutions(room), (
+        "python notebooks/refresh.py --solutions"
+    )
+    made = runpy.run_path(
+        str(path)
+    )  # it runs from top to bottom, with nothing but what a learner has
     for exercise in course.exercises(room):
         passed, sentence = verdict(exercise, made[exercise.answer.__name__])
         assert passed, sentence
         assert sentence.startswith(f"{exercise.name}: correct (tested: ")
 
 
-@pytest.mark.parametrize(("exercise", "number"), SLIPS, ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(
+    ("exercise", "number"), SLIPS, ids=lambda value: getattr(value, "name", value)
+)
 def test_slip_is_an_edit_and_fails_with_its_own_sentence(exercise: Exercise, number: int) -> None:
-    mutant, does = exercise.mutants[number]  # each old text stands in the solution exactly once, or this raises
+    mutant, slip = exercise.mutants[
+        number
+    ]  # each old text stands in the solution exactly once, or this raises
+    does = slip.sentence
     assert does == does.strip().rstrip(".") != ""
     got = run(exercise, mutant, run(exercise, exercise.answer).values)
     wrong = [value for (_, value), problem in zip(got.values, got.problems, strict=True) if problem]
-    words = {type(part) for value in wrong for part in tree_flatten(value)[0]} <= {str, bool, type(None)}
+    words = {type(part) for value in wrong for part in tree_flatten(value)[0]} <= {
+        str,
+        bool,
+        type(None),
+    }
     surely = "This happens, for instance, when you" if words else "You get exactly this when you"
     assert fails(exercise, mutant).endswith(f" {surely} {does}{'' if does.endswith('?') else '.'}")
 
@@ -97,7 +119,9 @@ def test_other_ways_to_write_the_solution_are_right(exercise: Exercise) -> None:
 
 @each_exercise
 def test_stub_fails_kindly(exercise: Exercise) -> None:
-    assert exercise.answer.__name__.lower().replace("_", "") == f"my{exercise.name}".replace("_", ""), "one rule"
+    assert exercise.answer.__name__.lower().replace("_", "") == f"my{exercise.name}".replace(
+        "_", ""
+    ), "one rule"
     assert "not solved yet" in fails(exercise, stub(exercise))
 
 
@@ -106,8 +130,14 @@ def test_what_the_solution_needs_is_imported_in_its_notebook(exercise: Exercise)
     own = symtable.symtable(exercise.source, exercise.name, "exec")
     at_hand = {*vars(builtins), *(symbol.get_name() for symbol in own.get_symbols())}
     for cell in code_cells(NOTEBOOKS / f"{ROOM[exercise.name]}.ipynb"):
-        imports = [node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        at_hand |= {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
+        imports = [
+            node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        at_hand |= {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in imports
+            for alias in node.names
+        }
         if f"exercise:{exercise.name}" in cell.metadata.get("tags", []):
             break
         at_hand |= {node.id for node in ast.walk(tree(cell.source)) if isinstance(node, ast.Name)}
@@ -127,7 +157,8 @@ def test_order_in_which_parameters_are_made_is_free(exercise: Exercise) -> None:
     assert verdict(exercise, answer) == verdict(exercise, exercise.answer)
 
 
-# ------------------------------------------------------------------------------------------------ any other answer
+# ------------------------------------------------------------------------------------------------
+# any other answer
 
 
 def is_module_class(answer: Any) -> bool:
@@ -149,7 +180,8 @@ def spoiled(answer: Any, change: Callable[[Any, tuple], Any]) -> Any:
 
 
 def spoil(value: Any, given: tuple, change: Callable[[Any, tuple], Any]) -> Any:
-    """Change a value, or each part of it; of a module parameters and output; and what was filled in place."""
+    """Change a value, or each part of it; of a module parameters and output; and what was filled in
+    place."""
     if isinstance(value, tuple | list):
         return type(value)(spoil(part, given, change) for part in value)
     if isinstance(value, dict):
@@ -193,12 +225,20 @@ def a_little_more(value: Any, given: tuple) -> Any:
         return not value
     if isinstance(value, Tensor) and not value.is_floating_point():
         return value + 1
-    return value + "." if isinstance(value, str) else value + 1 if isinstance(value, int) else value * 1.01 + 0.001
+    return (
+        value + "."
+        if isinstance(value, str)
+        else value + 1
+        if isinstance(value, int)
+        else value * 1.01 + 0.001
+    )
 
 
 @each_exercise
 def test_right_shape_is_not_enough(exercise: Exercise) -> None:
-    accept(exercise.name, spoiled(exercise.answer, lambda value, given: value))  # the wrapping itself is right
+    accept(
+        exercise.name, spoiled(exercise.answer, lambda value, given: value)
+    )  # the wrapping itself is right
     for change in (zeros, the_input, wrong_dtype, *([] if exercise.many else [a_little_more])):
         fails(exercise, spoiled(exercise.answer, change))
 
@@ -225,11 +265,38 @@ class NoException(BaseException):
     """Not caught by ``except Exception``."""
 
 
-ODD: list[Any] = [None, "42", float("nan"), 10**400, np.ones((2, 3)), dict, nn.Linear(2, 3), (None, None)]
-ODD += [torch.zeros(0), torch.eye(3).to_sparse(), torch.zeros(2, 3, device="meta"), torch.zeros(2, 3).to(torch.cfloat)]
+ODD: list[Any] = [
+    None,
+    "42",
+    float("nan"),
+    10**400,
+    np.ones((2, 3)),
+    dict,
+    nn.Linear(2, 3),
+    (None, None),
+]
+ODD += [
+    torch.zeros(0),
+    torch.eye(3).to_sparse(),
+    torch.zeros(2, 3, device="meta"),
+    torch.zeros(2, 3).to(torch.cfloat),
+]
 ODD += [(lambda kept: kept.append(kept) or kept)([])]  # a list that holds itself
-ERRORS = [ValueError("two\nlines"), KeyError("x"), SystemExit(1), RecursionError(), StopIteration(), GeneratorExit()]
-ERRORS += [Unprintable(), NoException("x"), NotImplementedError("torch says so"), AssertionError(), MemoryError()]
+ERRORS = [
+    ValueError("two\nlines"),
+    KeyError("x"),
+    SystemExit(1),
+    RecursionError(),
+    StopIteration(),
+    GeneratorExit(),
+]
+ERRORS += [
+    Unprintable(),
+    NoException("x"),
+    NotImplementedError("torch says so"),
+    AssertionError(),
+    MemoryError(),
+]
 
 
 @each_exercise
@@ -255,7 +322,11 @@ def test_stopping_by_hand_is_not_swallowed() -> None:
 @each_exercise
 def test_random_state_and_grad_mode_are_left_alone_and_do_not_matter(exercise: Exercise) -> None:
     def chance(value: Any, given: tuple) -> Any:
-        return torch.rand_like(value) if isinstance(value, Tensor) and value.is_floating_point() else value
+        return (
+            torch.rand_like(value)
+            if isinstance(value, Tensor) and value.is_floating_point()
+            else value
+        )
 
     answers = (exercise.answer, spoiled(exercise.answer, chance), raising(ValueError("x")))
     told = []
@@ -276,9 +347,17 @@ def test_settings_that_an_answer_changes_are_put_back(tmp_path: Path) -> None:
     """Also where the answer is right, so that the next check is not spoilt."""
 
     def settings() -> tuple:
-        return (torch.zeros(()).dtype, torch.zeros(()).device.type, torch.are_deterministic_algorithms_enabled(),
-                torch.is_anomaly_enabled(), torch.get_num_threads(), os.getcwd(), sys.stdout, sys.getrecursionlimit(),
-                torch.overrides.has_torch_function((torch.zeros(()),)))  # fmt: skip
+        return (
+            torch.zeros(()).dtype,
+            torch.zeros(()).device.type,
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_anomaly_enabled(),
+            torch.get_num_threads(),
+            os.getcwd(),
+            sys.stdout,
+            sys.getrecursionlimit(),
+            torch.overrides.has_torch_function((torch.zeros(()),)),
+        )
 
     def answer(x: Tensor) -> Tensor:
         y = check.EXERCISES["gelu"].answer(x)
@@ -295,10 +374,12 @@ def test_settings_that_an_answer_changes_are_put_back(tmp_path: Path) -> None:
     before = settings()
     accept("gelu", answer)
     assert settings() == before
-    assert torch.get_default_device().type == "cpu"  # as other libraries ask; fails after None in 2.9
+    # as other libraries ask; fails after None in 2.9
+    assert torch.get_default_device().type == "cpu"
 
 
-# ------------------------------------------------------------------- what is said where no slip has a name for it
+# ------------------------------------------------------------------- what is said where no slip has
+# a name for it
 
 
 def unknown_step(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -320,20 +401,48 @@ def smeared(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 OBSERVED: list[tuple[str, Any, str]] = [
-    ("attention", unknown_step, "in none of our solutions; look there first: `sharper = scores**3`"),
-    ("split_heads", lambda x, n: x.flip(0).unflatten(-1, (n, -1)).transpose(1, 2), "axis 0 runs backwards"),
-    ("patch_size", lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size, "− 7 · image_size"),
+    (
+        "attention",
+        unknown_step,
+        "in none of our solutions; look there first: `sharper = scores**3`",
+    ),
+    (
+        "split_heads",
+        lambda x, n: x.flip(0).unflatten(-1, (n, -1)).transpose(1, 2),
+        "axis 0 runs backwards",
+    ),
+    (
+        "patch_size",
+        lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size,
+        "− 7 · image_size",
+    ),
     ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
     ("silence", lambda part: part.state_dict().clear(), "nothing was changed in what was given"),
     ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "first: `"),
-    ("softmax_rows", lambda scores: 0.5 * scores.softmax(dim=-1), "Rows should sum to 1, and sum to 0.5"),
+    (
+        "softmax_rows",
+        lambda scores: 0.5 * scores.softmax(dim=-1),
+        "Rows should sum to 1, and sum to 0.5",
+    ),
     ("gelu", lambda x: 3 * nn.functional.gelu(x), "ours times 3"),
     ("gelu", lambda x: nn.functional.gelu(x) + 0.25, "ours plus 0.25"),
     ("gelu", lambda x: nn.functional.gelu(x).round(), "rounded"),
     ("gelu", lambda x: nn.functional.gelu(x) * torch.rand(()), "another result each time"),
-    ("gelu", lambda x: nn.functional.gelu(x.mean(dim=0, keepdim=True) + x), "row 0 changes when the other rows change"),
-    ("mlp_block", Averaging, "token 0 changes when the other tokens change: it should not know of them"),
-    ("attention", smeared, "keys and values, the result for query 0 changes when the other queries change"),
+    (
+        "gelu",
+        lambda x: nn.functional.gelu(x.mean(dim=0, keepdim=True) + x),
+        "row 0 changes when the other rows change",
+    ),
+    (
+        "mlp_block",
+        Averaging,
+        "token 0 changes when the other tokens change: it should not know of them",
+    ),
+    (
+        "attention",
+        smeared,
+        "keys and values, the result for query 0 changes when the other queries change",
+    ),
 ]
 
 
@@ -343,7 +452,8 @@ def test_a_mistake_without_a_name_is_described(name: str, answer: Any, words: st
 
 
 def test_what_is_observed_fits_what_is_given() -> None:
-    """A matrix of weights has no pictures; a token of self-attention knows of the others, whatever else is wrong."""
+    """A matrix of weights has no pictures; a token of self-attention knows of the others, whatever
+    else is wrong."""
 
     class Merged(check.EXERCISES["multi_head_attention"].answer):  # type: ignore[misc]
         def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -363,7 +473,8 @@ def test_what_is_observed_fits_what_is_given() -> None:
         assert "token" not in sentence
     answered = check.EXERCISES["find_what_is_missing"].answer
     assert "copy" not in fails(
-        check.EXERCISES["find_what_is_missing"], lambda e: answered(e).replace("nothing", "") or None
+        check.EXERCISES["find_what_is_missing"],
+        lambda e: answered(e).replace("nothing", "") or None,
     )
 
 
@@ -372,7 +483,8 @@ def test_a_line_of_a_piece_that_is_kept_is_not_quoted(tmp_path: Path) -> None:
     names = {}
     piece = "def cubed(scores):\n    return scores**3\n"
     answer = (
-        "def my_attention(q, k, v):\n    weights = cubed(q @ k.mT).softmax(dim=-1)\n    return weights @ v, weights\n"
+        "def my_attention(q, k, v):\n    weights = cubed(q @ k.mT).softmax(dim=-1)\n    return"
+        " weights @ v, weights\n"
     )
     for file, text in (("my_vit.py", piece), ("answer.py", answer)):
         (tmp_path / file).write_text(text)
@@ -380,10 +492,13 @@ def test_a_line_of_a_piece_that_is_kept_is_not_quoted(tmp_path: Path) -> None:
     assert "first: `weights = cubed(" in fails(check.EXERCISES["attention"], names["my_attention"])
 
 
-# ---------------------------------------------------------------------------------------------- names and hints
+# ----------------------------------------------------------------------------------------------
+# names and hints
 
 
-def test_hints_are_printed_and_odd_ones_are_told_in_a_sentence(capsys: pytest.CaptureFixture) -> None:
+def test_hints_are_printed_and_odd_ones_are_told_in_a_sentence(
+    capsys: pytest.CaptureFixture,
+) -> None:
     for exercise in EXERCISES:
         for step in (1, 2, 3):
             check.hint(exercise.name, step)

@@ -41,15 +41,22 @@ def test_embedded_digits() -> None:
     train, validation = load_embedded("train"), load_embedded("validation")
     assert (len(train), len(validation)) == (4000, 1000)
     assert torch.bincount(train.labels).tolist() == [400] * 10
-    together = torch.cat([train.images.view(10, 400, -1), validation.images.view(10, 100, -1)], dim=1)
+    together = torch.cat(
+        [train.images.view(10, 400, -1), validation.images.view(10, 100, -1)], dim=1
+    )
     assert torch.equal(together.view(5000, 1, 28, 28), digits.images)
 
 
 def test_the_embedded_digits_are_the_validation_split(real_mnist: Path) -> None:
-    """Up to the faintest grey, 1 of 255, which the copy at hand may have lost; and no test image is among them."""
+    """Up to the faintest grey, 1 of 255, which the copy at hand may have lost; and no test image is
+    among them."""
     digits, validation = load_embedded(), load_mnist("validation")
     assert torch.equal(digits.labels, validation.labels)
-    key = lambda images: sorted(image.numpy().tobytes() for image in torch.where(images == 1, 0, images))  # noqa: E731
+
+    def key(images):
+        faintest_black = torch.where(images == 1, 0, images)
+        return sorted(image.numpy().tobytes() for image in faintest_black)
+
     for digit in range(10):
         chosen = digits.labels == digit
         assert key(digits.images[chosen]) == key(validation.images[chosen]), digit
@@ -59,9 +66,15 @@ def test_the_embedded_digits_are_the_validation_split(real_mnist: Path) -> None:
 
 def test_mnist_splits(real_mnist: Path) -> None:
     parts = {split: load_mnist(split) for split in ("train", "validation", "test")}
-    assert {split: len(part) for split, part in parts.items()} == {"train": 55_000, "validation": 5_000, "test": 10_000}
+    assert {split: len(part) for split, part in parts.items()} == {
+        "train": 55_000,
+        "validation": 5_000,
+        "test": 10_000,
+    }
     assert parts["validation"].labels.bincount().tolist() == [500] * 10
-    whole = torch.cat([parts["train"].images, parts["validation"].images]).float().mean().item() / 255
+    whole = (
+        torch.cat([parts["train"].images, parts["validation"].images]).float().mean().item() / 255
+    )
     assert abs(whole - 0.1307) < 0.0002
     assert parts["train"].mean == (0.1307,)
     assert parts["test"].name == "the 10,000 official MNIST test images"
@@ -94,9 +107,14 @@ def test_small_zip_is_read_in_order_and_called_what_it_is(tmp_path: Path) -> Non
             load_cifar10("test", tmp_path)
 
 
-def test_without_data_and_network_the_ways_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_data_and_network_the_ways_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for load in (load_mnist, load_cifar10):
-        with pytest.raises(DataError, match=r"MNIST_VIT_OFFLINE forbids downloads.*Ways to get it: set MNIST_VIT_DATA"):
+        with pytest.raises(
+            DataError,
+            match=r"MNIST_VIT_OFFLINE forbids downloads.*Ways to get it: set MNIST_VIT_DATA",
+        ):
             load("train", tmp_path)
     monkeypatch.delenv("MNIST_VIT_OFFLINE")
     monkeypatch.setattr("torchvision.datasets.MNIST.mirrors", ["https://localhost:9/"])
@@ -104,7 +122,9 @@ def test_without_data_and_network_the_ways_are_named(tmp_path: Path, monkeypatch
         load_mnist("test", tmp_path)
 
 
-NAMES = [f"{part}-{kind}-ubyte" for part in ("t10k", "train") for kind in ("images-idx3", "labels-idx1")]
+NAMES = [
+    f"{part}-{kind}-ubyte" for part in ("t10k", "train") for kind in ("images-idx3", "labels-idx1")
+]
 
 
 def idx_files(raw: Path) -> Path:
@@ -123,25 +143,43 @@ def idx_files(raw: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
-def test_files_that_are_not_the_official_ones_are_called_so(name: str, kind: str, tmp_path: Path) -> None:
-    """Fashion-MNIST is one entry of the registry, and everything else follows from it; pickles are never looked at."""
+def test_files_that_are_not_the_official_ones_are_called_so(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    """Fashion-MNIST is one entry of the registry, and everything else follows from it; pickles are
+    never looked at."""
     known = DATA_SETS[name]
     raw = idx_files(tmp_path / kind / "raw")
     (tmp_path / kind / "processed").mkdir()
     for old in ("training.pt", "test.pt"):
-        torch.save((torch.zeros(1, 28, 28, dtype=torch.uint8), torch.zeros(1).long()), raw.parent / "processed" / old)
+        torch.save(
+            (torch.zeros(1, 28, 28, dtype=torch.uint8), torch.zeros(1).long()),
+            raw.parent / "processed" / old,
+        )
     parts = {split: load_data(name, split, tmp_path) for split in known.splits}
-    assert {split: len(part) for split, part in parts.items()} == {"train": 55_000, "validation": 5000, "test": 10_000}
-    assert parts["test"].name.endswith("(t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte: not the official files)")
+    assert {split: len(part) for split, part in parts.items()} == {
+        "train": 55_000,
+        "validation": 5000,
+        "test": 10_000,
+    }
+    assert parts["test"].name.endswith(
+        "(t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte: not the official files)"
+    )
     assert "official " not in parts["test"].name.partition("(")[0]
     assert parts["train"].classes == known.classes
 
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [(NAMES[0], "half"), (NAMES[0], "longer"), (NAMES[0], "missing"), (NAMES[1], "a folder"), (NAMES[2], "header"),
-     (NAMES[3], "half")],
-)  # fmt: skip
+    [
+        (NAMES[0], "half"),
+        (NAMES[0], "longer"),
+        (NAMES[0], "missing"),
+        (NAMES[1], "a folder"),
+        (NAMES[2], "header"),
+        (NAMES[3], "half"),
+    ],
+)
 def test_damaged_mnist_is_named_and_not_used(tmp_path: Path, name: str, damage: str) -> None:
     path = idx_files(tmp_path / "MNIST" / "raw") / name
     content = path.read_bytes()
@@ -149,17 +187,21 @@ def test_damaged_mnist_is_named_and_not_used(tmp_path: Path, name: str, damage: 
     if damage == "a folder":
         path.mkdir()
     elif damage != "missing":
-        path.write_bytes({
-            "half": content[: len(content) // 2],
-            "longer": content + b"0",
-            "header": content[:3] + b"\7" + content[4:],
-        }[damage])  # fmt: skip
+        path.write_bytes(
+            {
+                "half": content[: len(content) // 2],
+                "longer": content + b"0",
+                "header": content[:3] + b"\7" + content[4:],
+            }[damage]
+        )
     with pytest.raises(DataError, match=name):
         load_mnist("test" if name.startswith("t10k") else "train", tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["100 rows", "truncated", "missing"])
-def test_damaged_embedded_digits_are_named(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_embedded_digits_are_named(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "data" / "data" / "mnist_5k.csv.gz"
     path.parent.mkdir(parents=True)
     rows = gzip.compress((",".join("0" * 785) + "\n").encode() * 100)
@@ -167,7 +209,9 @@ def test_damaged_embedded_digits_are_named(damage: str, tmp_path: Path, monkeypa
         path.write_bytes(rows if damage == "100 rows" else rows[: len(rows) // 2])
     origin = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr("mnist_vit.datasets.importlib.util.find_spec", lambda name: origin)
-    with pytest.raises(DataError, match=r"mnist_5k\.csv\.gz is damaged .*: pip install --force-reinstall"):
+    with pytest.raises(
+        DataError, match=r"mnist_5k\.csv\.gz is damaged .*: pip install --force-reinstall"
+    ):
         load_embedded()
 
 
@@ -198,7 +242,9 @@ def test_order_follows_from_seed_and_epoch() -> None:
 def test_processes_share_a_batch(world_size: int) -> None:
     keywords = {"shuffle": True, "augmentation": {"degrees": 20, "scale": 0.2}}
     whole = list(Loader(toy(), 8, **keywords))
-    parts = [list(Loader(toy(), 8, rank=r, world_size=world_size, **keywords)) for r in range(world_size)]
+    parts = [
+        list(Loader(toy(), 8, rank=r, world_size=world_size, **keywords)) for r in range(world_size)
+    ]
     for i, (images, labels) in enumerate(whole):
         together = torch.stack([part[i][0] for part in parts], dim=1).flatten(0, 1)
         torch.testing.assert_close(together, images)
@@ -212,7 +258,9 @@ def test_augment_turns_shifts_and_mirrors() -> None:
     generator = torch.Generator().manual_seed(0)
     torch.testing.assert_close(augment(images, generator), images, atol=1e-5, rtol=0)
     turned = augment(images, generator, degrees=30)
-    torch.testing.assert_close(turned[:, :, 4, 4], images[:, :, 4, 4], atol=1e-4, rtol=0)  # the middle stays
+    torch.testing.assert_close(
+        turned[:, :, 4, 4], images[:, :, 4, 4], atol=1e-4, rtol=0
+    )  # the middle stays
     assert not torch.allclose(turned[0], turned[1])
     flipped = augment(images, generator, flip=True)
     left = (flipped[:, 0, 4, 1] > 0.4).float().mean()
@@ -220,12 +268,16 @@ def test_augment_turns_shifts_and_mirrors() -> None:
     shifted = augment(images, generator, shift=2)
     assert (shifted.flatten(1).argmax(1) != 40).any()
     slanted = augment(images, generator, shear=0.5)
-    torch.testing.assert_close(slanted[:, :, 4], images[:, :, 4], atol=1e-4, rtol=0)  # the middle row stays
+    torch.testing.assert_close(
+        slanted[:, :, 4], images[:, :, 4], atol=1e-4, rtol=0
+    )  # the middle row stays
 
 
 def test_augment_bends_and_changes_colours() -> None:
     generator = torch.Generator().manual_seed(0)
-    slope = torch.arange(28.0).expand(200, 1, 28, 28)  # a pixel's value is its column, so a change is a way
+    slope = torch.arange(28.0).expand(
+        200, 1, 28, 28
+    )  # a pixel's value is its column, so a change is a way
     ways = (augment(slope, generator, elastic=0.7) - slope)[..., 4:-4, 4:-4]
     assert ways.std() == pytest.approx(0.7, rel=0.1)
     assert (ways[..., 1:] - ways[..., :-1]).std() < 0.3, "neighbours move alike"
@@ -241,16 +293,23 @@ def test_augment_bends_and_changes_colours() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(28, 28), (5, 9)])
 def test_augment_is_what_pytorch_makes_of_the_same_changes(height: int, width: int) -> None:
-    """The random numbers once more, and then torch's own affine_grid, in which a whole picture is 2 wide."""
+    """The random numbers once more, and then torch's own affine_grid, in which a whole picture is 2
+    wide."""
     images = torch.rand(50, 2, height, width)
     degrees, scale, shift = 30.0, 0.2, 1.5
     changed = augment(images, torch.Generator().manual_seed(3), degrees, scale, shift)
     angle, stretch, dx, dy = torch.rand(4, 50, generator=torch.Generator().manual_seed(3)) * 2 - 1
     angle, stretch = torch.deg2rad(angle * degrees), 1 + stretch * scale
-    top = torch.stack([stretch * angle.cos(), -stretch * angle.sin(), dx * shift * 2 / width], dim=1)
-    bottom = torch.stack([stretch * angle.sin(), stretch * angle.cos(), dy * shift * 2 / height], dim=1)
+    top = torch.stack(
+        [stretch * angle.cos(), -stretch * angle.sin(), dx * shift * 2 / width], dim=1
+    )
+    bottom = torch.stack(
+        [stretch * angle.sin(), stretch * angle.cos(), dy * shift * 2 / height], dim=1
+    )
     grid = F.affine_grid(torch.stack([top, bottom], dim=1), list(images.shape), align_corners=False)
-    torch.testing.assert_close(changed, F.grid_sample(images, grid, align_corners=False), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        changed, F.grid_sample(images, grid, align_corners=False), atol=1e-4, rtol=0
+    )
 
 
 def test_folder_of_images(tmp_path: Path) -> None:
@@ -260,7 +319,10 @@ def test_folder_of_images(tmp_path: Path) -> None:
             Image.new("RGB", (40, 30), (value, i, 0)).save(tmp_path / name / f"picture {i:02d}.png")
     (tmp_path / "zebra" / "broken.png").write_bytes(b"no picture")
     (tmp_path / "zebra" / "empty.jpg").write_bytes(b"")
-    left_out = r"skipped: zebra/broken\.png cannot be read as a picture \(empty, damaged or not .*\); zebra/empty"
+    left_out = (
+        r"skipped: zebra/broken\.png cannot be read as a picture \(empty, damaged or not .*\);"
+        r" zebra/empty"
+    )
     with pytest.warns(UserWarning, match=left_out):
         data = load_folder(tmp_path, image_size=16)
     assert data.images.shape == (40, 3, 16, 16)
@@ -287,7 +349,9 @@ def test_folder_with_its_own_splits(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"validation has classes without images in .*train: c"):
         load_folder(tmp_path, "validation")
     for split in ("all", "test"):
-        with pytest.raises(DataError, match=f'there is no split "{split}".*: choose from train, validation'):
+        with pytest.raises(
+            DataError, match=f'there is no split "{split}".*: choose from train, validation'
+        ):
             load_folder(tmp_path, split)
 
 
@@ -308,7 +372,9 @@ def test_a_drawn_digit_gets_mnists_form() -> None:
     weight = on_paper[0] / on_paper.float().sum()
     assert abs(float((weight.sum(1) * torch.arange(28)).sum()) - 13.5) < 1
     see_through = Image.new("RGBA", (300, 300), (0, 0, 0, 0))
-    ImageDraw.Draw(see_through).line([(60, 60), (200, 60), (110, 260)], fill=(0, 0, 0, 255), width=26)
+    ImageDraw.Draw(see_through).line(
+        [(60, 60), (200, 60), (110, 260)], fill=(0, 0, 0, 255), width=26
+    )
     assert digit_to_tensor(see_through)[0, 0, 0] == 0
     digit = load_embedded().images[1234]
     assert torch.equal(digit_to_tensor(Image.fromarray(np.asarray(digit[0]))), digit)

@@ -1,4 +1,5 @@
-"""The matrix is scikit-learn's, the interval is Wilson's, the model stays as it was, what is known of it is used."""
+"""The matrix is scikit-learn's, the interval is Wilson's, the model stays as it was, what is known
+of it is used."""
 
 import json
 import threading
@@ -27,14 +28,21 @@ from mnist_vit.model import VisionTransformer, vit_mnist
 def test_matrix_is_scikit_learns(k: int) -> None:
     generator = torch.Generator().manual_seed(k)
     labels = torch.randint(0, k, (300,), generator=generator)
-    predictions = torch.where(torch.rand(300, generator=generator) < 0.6, labels, 0)  # not symmetric
+    predictions = torch.where(
+        torch.rand(300, generator=generator) < 0.6, labels, 0
+    )  # not symmetric
     expected = sklearn_matrix(labels, predictions, labels=list(range(k)))
     assert confusion_matrix(labels, predictions, k).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(
     ("correct", "total", "low", "high"),
-    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662), (989, 1000, 0.9804, 0.9939)],
+    [
+        (0, 10, 0.0, 0.2775),
+        (10, 10, 0.7225, 1.0),
+        (81, 263, 0.2553, 0.3662),
+        (989, 1000, 0.9804, 0.9939),
+    ],
 )
 def test_wilson_interval(correct: int, total: int, low: float, high: float) -> None:
     """81 of 263 is the example of Newcombe 1998, table I."""
@@ -53,7 +61,9 @@ def test_result_is_right_and_says_what_it_is_about() -> None:
     assert result.accuracy == pytest.approx((expected == digits.labels).float().mean().item())
     named = sorted(set(expected.tolist()))
     scores = {"labels": named, "average": None, "zero_division": 0.0}
-    assert result.recall[named].tolist() == pytest.approx(recall_score(digits.labels, expected, **scores).tolist())
+    assert result.recall[named].tolist() == pytest.approx(
+        recall_score(digits.labels, expected, **scores).tolist()
+    )
     precision = precision_score(digits.labels, expected, **scores).tolist()
     assert result.precision[named].tolist() == pytest.approx(precision)
     assert result.probabilities.sum(1).allclose(torch.ones(1000))
@@ -63,14 +73,21 @@ def test_result_is_right_and_says_what_it_is_about() -> None:
 
 
 def test_large_counts_stay_in_their_columns() -> None:
-    """Every number of the printed matrix can be read back, whatever its size, and stands under its name."""
+    """Every number of the printed matrix can be read back, whatever its size, and stands under its
+    name."""
     matrix = torch.tensor([[123_456, 0, 7], [1, 98_765, 0], [0, 22, 54_321]])
     labels, predictions = torch.arange(3).repeat_interleave(3), torch.arange(3).repeat(3)
-    labels, predictions = (column.repeat_interleave(matrix.flatten()) for column in (labels, predictions))
-    result = Evaluation("toy", ("a", "bird", "c"), labels, predictions, torch.zeros(len(labels), 3), matrix)
+    labels, predictions = (
+        column.repeat_interleave(matrix.flatten()) for column in (labels, predictions)
+    )
+    result = Evaluation(
+        "toy", ("a", "bird", "c"), labels, predictions, torch.zeros(len(labels), 3), matrix
+    )
     *_, heads, one, two, three = str(result).splitlines()
     assert heads.split() == ["a", "bird", "c", "recall"]
-    assert [[int(number) for number in line.split()[1:4]] for line in (one, two, three)] == matrix.tolist()
+    assert [
+        [int(number) for number in line.split()[1:4]] for line in (one, two, three)
+    ] == matrix.tolist()
     assert heads.index("bird") + 4 == two.index("98765") + 5 == three.index("22") + 2
 
 
@@ -114,13 +131,17 @@ def test_the_colour_model_s_results_are_the_stored_ones(real_cifar10: object) ->
     assert result.accuracy == pytest.approx(stored["validation"]["accuracy"], abs=4e-4)
     assert result.accuracy >= 0.775
     images = mnist_vit.data.load_cifar10("test")
-    first = images.select(torch.arange(1000), "the first 1,000")  # torchvision's own files hold 10,000
+    first = images.select(
+        torch.arange(1000), "the first 1,000"
+    )  # torchvision's own files hold 10,000
     assert abs(mnist_vit.evaluate("vit_cifar10", first).correct - stored["test"]["correct"]) <= 1
 
 
 def test_threads_share_a_model() -> None:
     """In train mode, with dropout: one thread that ends must not put the others' modes back."""
-    model = VisionTransformer(28, 7, 2, 2, 64, 256, 0.5, num_classes=10, representation_size=32, in_channels=1)
+    model = VisionTransformer(
+        28, 7, 2, 2, 64, 256, 0.5, num_classes=10, representation_size=32, in_channels=1
+    )
     digits, found = load_embedded("validation"), []
     mnist_vit.load_weights(model, "vit_mnist_p7")
 
@@ -139,7 +160,10 @@ def test_threads_share_a_model() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_models_of_other_numbers(dtype: torch.dtype) -> None:
     model = vit_mnist(7).to(dtype)
-    assert mnist_vit.evaluate(model, load_embedded("validation"), weights="vit_mnist_p7").accuracy > 0.98
+    assert (
+        mnist_vit.evaluate(model, load_embedded("validation"), weights="vit_mnist_p7").accuracy
+        > 0.98
+    )
 
 
 def test_what_a_notebook_shows() -> None:
@@ -162,7 +186,9 @@ def test_what_a_model_was_trained_on_is_left_out(tmp_path: Path) -> None:
     mnist_vit.train("vit_mnist_p7", "embedded", epochs=1, save=tmp_path / "w.pth")
     path, model = tmp_path / "w.pth", mnist_vit.load_model(tmp_path / "w.pth")
     assert mnist_vit.evaluate(path).total == mnist_vit.evaluate(model).total == 1000
-    with pytest.warns(UserWarning, match="was trained on embedded/train, which may contain the 5,000 held-out"):
+    with pytest.warns(
+        UserWarning, match="was trained on embedded/train, which may contain the 5,000 held-out"
+    ):
         assert mnist_vit.evaluate(model, split="all").total == 5000
     page = mnist_vit.visualize_attention(path, per_class=1)
     shown = data_of(page)
@@ -194,22 +220,31 @@ def test_torchvisions_models_are_prepared_as_their_weights_say(
     theirs: nn.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, known = picture(tmp_path / "mine", (300, 400)), ViT_B_16_Weights.IMAGENET1K_V1
-    calls = (lambda **how: mnist_vit.predict(path, theirs, **how),
-             lambda **how: mnist_vit.visualize_attention(theirs, path.parent, **how))  # fmt: skip
+    calls = (
+        lambda **how: mnist_vit.predict(path, theirs, **how),
+        lambda **how: mnist_vit.visualize_attention(theirs, path.parent, **how),
+    )
     for call in calls:
-        with pytest.raises(ValueError, match=r"are unknown: give .*ViT_B_16_Weights.* or transform and classes"):
+        with pytest.raises(
+            ValueError, match=r"are unknown: give .*ViT_B_16_Weights.* or transform and classes"
+        ):
             call()
     with torch.no_grad():
         expected = theirs(known.transforms()(Image.open(path))[None]).softmax(dim=1)[0]
     capsys.readouterr()
-    torch.testing.assert_close(mnist_vit.predict(path, theirs, weights=known), expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        mnist_vit.predict(path, theirs, weights=known), expected, atol=1e-4, rtol=0
+    )
     assert len(capsys.readouterr().out.splitlines()) == 7, "the five likeliest of 1,000"
     again = mnist_vit.predict(path, theirs, weights=known)
     assert torch.equal(mnist_vit.predict(path, theirs), again), "it stays known"
     page = mnist_vit.visualize_attention(theirs, path.parent)
     assert (data_of(page)["title"], len(data_of(page)["examples"])) == ("Inside vit_b_16", 1)
     drawn = json.loads((page.parent / "mine_0" / "attention.json").read_text())
-    assert (drawn["label"], drawn["prediction"]) == (None, known.meta["categories"][expected.argmax()])
+    assert (drawn["label"], drawn["prediction"]) == (
+        None,
+        known.meta["categories"][expected.argmax()],
+    )
     del theirs.about
     for call in calls:
         call(transform=known.transforms(), classes=known.meta["categories"])
@@ -221,7 +256,9 @@ def test_other_classes_are_told() -> None:
     clothes = wrong().select(torch.tensor([0, 1]), "clothes")
     clothes = ImageData(**{**vars(clothes), "classes": ("T-shirt/top", *"bcdefghij")})
     for call in (mnist_vit.evaluate, mnist_vit.visualize_attention):
-        with pytest.warns(UserWarning, match="p7 has the classes 0, 1, 2, 3, …, but clothes have T-shirt/top"):
+        with pytest.warns(
+            UserWarning, match="p7 has the classes 0, 1, 2, 3, …, but clothes have T-shirt/top"
+        ):
             call("vit_mnist_p7", clothes)
 
 
@@ -254,7 +291,11 @@ def test_any_class_can_be_trained(tmp_path: Path) -> None:
     ("model", "how", "said"),
     [
         (OwnModel(9), {}, r"logits \(n, 10\): for \(2, 1, 28, 28\) it returns \(2, 9\)"),
-        (OwnModel(), {"keep_patches": 3}, "keep_patches works with the unchanged VisionTransformer"),
+        (
+            OwnModel(),
+            {"keep_patches": 3},
+            "keep_patches works with the unchanged VisionTransformer",
+        ),
     ],
 )
 def test_what_a_training_needs_is_checked_before_the_first_epoch(
@@ -268,7 +309,9 @@ def test_what_a_training_needs_is_checked_before_the_first_epoch(
 def wrong(size: int = 28, channels: int = 1, classes: int = 10) -> ImageData:
     images = torch.zeros(2, channels, size, size, dtype=torch.uint8)
     names = tuple(map(str, range(classes)))
-    return ImageData(images, torch.zeros(2).long(), names, "toy", (0.5,) * channels, (0.5,) * channels)
+    return ImageData(
+        images, torch.zeros(2).long(), names, "toy", (0.5,) * channels, (0.5,) * channels
+    )
 
 
 @pytest.mark.parametrize(

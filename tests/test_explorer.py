@@ -1,4 +1,5 @@
-"""The live page without a browser: what is put into it, what its JavaScript makes of pictures, and who is run live."""
+"""The live page without a browser: what is put into it, what its JavaScript makes of pictures, and
+who is run live."""
 
 import base64
 import math
@@ -49,7 +50,9 @@ def test_explore_shows_the_first_of_each_class_and_the_hardest(tmp_path: Path) -
     for number, one in zip(numbers, shown["examples"], strict=True):
         assert one["label"] == digits.labels[number]
         assert one["prediction"] == found.predictions[number]
-        assert one["probability"] == pytest.approx(found.probabilities[number].max().item(), abs=1e-4)
+        assert one["probability"] == pytest.approx(
+            found.probabilities[number].max().item(), abs=1e-4
+        )
     assert shown["matrix"]["counts"] == found.matrix.tolist()
     pixels = re.search(r'id="pixels" type="text/plain">([^<]*)<', page.read_text())[1]
     assert base64.b64decode(pixels) == digits.images[numbers].numpy().tobytes()
@@ -61,7 +64,8 @@ def test_a_page_of_twenty_digits_is_one_small_file_without_a_network(tmp_path: P
     assert len(text.encode()) <= 800_000
     assert len(data_of(page)["examples"]) == 20
     assert not re.search(
-        r"https?:|//[a-z]+\.|@import|<link|\ssrc=|href=", re.sub(r">[A-Za-z0-9+/=]{1000,}<", "><", text)
+        r"https?:|//[a-z]+\.|@import|<link|\ssrc=|href=",
+        re.sub(r">[A-Za-z0-9+/=]{1000,}<", "><", text),
     )
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
     assert "unsafe" not in policy
@@ -73,7 +77,9 @@ def test_the_pages_own_code_is_short() -> None:
     assert sum(len(path.read_text("utf-8").splitlines()) for path in files) <= 1000
 
 
-def test_in_a_notebook_a_picture_and_a_sentence_stand_where_scripts_are_stripped(tmp_path: Path) -> None:
+def test_in_a_notebook_a_picture_and_a_sentence_stand_where_scripts_are_stripped(
+    tmp_path: Path,
+) -> None:
     page = mnist_vit.visualize_attention("vit_mnist_p7", out=tmp_path / "maps")
     shown = page._repr_html_()
     frame = re.search(r'<iframe class="mnist-vit-page".*?</iframe>', shown, re.DOTALL)[0]
@@ -94,7 +100,9 @@ def test_who_is_run_live() -> None:
     torch.manual_seed(0)
     image = torch.randn(2, 3, 32, 32)
     ours = VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5, pool="mean")
-    theirs = torchvision.models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5, norm_layer=nn.LayerNorm)
+    theirs = torchvision.models.VisionTransformer(
+        32, 8, 2, 2, 16, 32, num_classes=5, norm_layer=nn.LayerNorm
+    )
     randomise(ours)
     randomise(theirs)
     for model in (ours.eval(), theirs.eval()):
@@ -143,9 +151,15 @@ def test_a_picture_of_vit_b_16_takes_at_most_5_megabytes(sharp: float) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "grid"),
-    [((24, 16, 1 + 14 * 14), (14, 14)), ((12, 12, 5 + 20 * 30), (20, 30)), ((1, 12, 37 * 37), (37, 37))],
+    [
+        ((24, 16, 1 + 14 * 14), (14, 14)),
+        ((12, 12, 5 + 20 * 30), (20, 30)),
+        ((1, 12, 37 * 37), (37, 37)),
+    ],
 )
-def test_more_weights_than_5_megabytes_hold_become_those_of_regions(shape: tuple, grid: tuple[int, int]) -> None:
+def test_more_weights_than_5_megabytes_hold_become_those_of_regions(
+    shape: tuple, grid: tuple[int, int]
+) -> None:
     weights = attention_like(*shape, 1.5)
     found, regions = of_regions(weights, grid)
     prefix = shape[-1] - math.prod(grid)
@@ -162,7 +176,9 @@ def test_a_region_has_the_mean_of_its_patches_rows_and_the_sum_of_what_they_are_
     found, regions = of_regions(weights, (6, 6), most=2 * 11**2)
     assert regions == (3, 3)
     upper_left, right_of_it = torch.tensor([0, 1, 6, 7]) + 2, torch.tensor([2, 3, 8, 9]) + 2
-    torch.testing.assert_close(found[..., 2, 3], weights[..., upper_left[:, None], right_of_it].sum(-1).mean(-1))
+    torch.testing.assert_close(
+        found[..., 2, 3], weights[..., upper_left[:, None], right_of_it].sum(-1).mean(-1)
+    )
     torch.testing.assert_close(found[..., 0, 3], weights[..., 0, right_of_it].sum(-1))
     torch.testing.assert_close(found[..., 3, 1], weights[..., right_of_it, 1].mean(-1))
     uneven, regions = of_regions(weights, (6, 6), most=2 * 18**2)
@@ -184,21 +200,28 @@ def test_a_large_model_is_shown_by_stored_weights(tmp_path: Path) -> None:
         "digits": False,
     }
     images = (pictures / 255 - 0.5) / 0.5
-    page = write_page(tmp_path / "p.html", model.eval(), images, pictures, [*map(str, range(30))], None, **about)
+    page = write_page(
+        tmp_path / "p.html", model.eval(), images, pictures, [*map(str, range(30))], None, **about
+    )
     shown = data_of(page)
     assert shown["config"] is None
     assert len(shown["examples"]) == 20, "as many as a browser opens"
     assert "0.002" in shown["text"]
     assert shown["text"].startswith("20 of x")
-    assert [one["name"] for one in shown["examples"]] == [f"{i * 3 // 2}" for i in range(20)], "from all"
+    assert [one["name"] for one in shown["examples"]] == [f"{i * 3 // 2}" for i in range(20)], (
+        "from all"
+    )
     packed = re.search(r'id="attention-19" type="text/plain">([^<]*)<', page.read_text())[1]
     codes = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)[: 3 * 4 * 65 * 65]
-    roots = attention_weights(model, images[28:29]).sqrt().flatten() * shown["examples"][19]["levels"]
+    roots = (
+        attention_weights(model, images[28:29]).sqrt().flatten() * shown["examples"][19]["levels"]
+    )
     assert np.abs(codes - roots.numpy()).max() <= 0.51
 
 
 def test_a_transform_of_the_users_own(tmp_path: Path) -> None:
-    """What a transform makes cannot be drawn in a page: the weights of just these pictures are stored."""
+    """What a transform makes cannot be drawn in a page: the weights of just these pictures are
+    stored."""
     (tmp_path / "mine").mkdir()
     Image.effect_noise((50, 40), 80).convert("RGB").save(tmp_path / "mine" / "a.png")
     model = torchvision.models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=3).eval()
@@ -206,7 +229,9 @@ def test_a_transform_of_the_users_own(tmp_path: Path) -> None:
     def transform(picture: Image.Image) -> torch.Tensor:
         return picture_to_tensor(picture, 32, 3).float() / 100 - 1
 
-    page = mnist_vit.explore(model, tmp_path / "mine", transform=transform, classes="abc", out=tmp_path / "p.html")
+    page = mnist_vit.explore(
+        model, tmp_path / "mine", transform=transform, classes="abc", out=tmp_path / "p.html"
+    )
     shown = data_of(page)
     assert (shown["config"], shown["matrix"], shown["examples"][0]["label"]) == (None, None, None)
     logits = model(transform(Image.open(tmp_path / "mine" / "a.png"))[None])[0]
@@ -227,8 +252,12 @@ def test_nothing_is_written_for_a_model_that_answers_nan(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("size", [(90, 90), (200, 120), (61, 84), (15, 19), (28, 28)])
 @pytest.mark.parametrize("dark", [True, False])
-def test_a_drawn_digit_is_brought_into_mnists_form_as_in_python(js: Engine, size: tuple, dark: bool) -> None:
-    drawn = Image.fromarray(load_embedded().images[3210, 0].numpy()).resize(size, Image.Resampling.BICUBIC)
+def test_a_drawn_digit_is_brought_into_mnists_form_as_in_python(
+    js: Engine, size: tuple, dark: bool
+) -> None:
+    drawn = Image.fromarray(load_embedded().images[3210, 0].numpy()).resize(
+        size, Image.Resampling.BICUBIC
+    )
     grey = torch.from_numpy(np.asarray(drawn).copy())
     grey = 255 - grey if dark else grey
     js.put("grey", grey, "Uint8Array")
@@ -244,8 +273,12 @@ def test_no_ink_is_no_digit(js: Engine) -> None:
         digit_to_tensor(Image.new("L", (40, 40), 200))
 
 
-@pytest.mark.parametrize(("width", "height", "size"), [(60, 41, 32), (30, 90, 32), (32, 32, 32), (9, 7, 12)])
-def test_the_middle_of_a_picture_as_in_python(js: Engine, width: int, height: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "height", "size"), [(60, 41, 32), (30, 90, 32), (32, 32, 32), (9, 7, 12)]
+)
+def test_the_middle_of_a_picture_as_in_python(
+    js: Engine, width: int, height: int, size: int
+) -> None:
     picture = Image.effect_noise((width, height), 90)
     js.put("grey", torch.from_numpy(np.asarray(picture).copy()), "Uint8Array")
     js.racer.eval(f"globalThis.found = middle([grey], {height}, {width}, {size}); 0")
@@ -266,7 +299,8 @@ def test_a_patch_in_another_place(js: Engine) -> None:
 def test_a_stroke_stays_in_the_picture(js: Engine) -> None:
     js.put("pixels", torch.zeros(28, 28), "Uint8Array")
     js.racer.eval(
-        "stroke(pixels, [1, 28, 28], [3, 14], [24, 14], [255]); stroke(pixels, [1, 28, 28], [-9, 2], [50, 2], [255])"
+        "stroke(pixels, [1, 28, 28], [3, 14], [24, 14], [255]); stroke(pixels, [1, 28, 28], [-9,"
+        " 2], [50, 2], [255])"
     )
     ink = js.get("pixels").view(28, 28)
     assert (ink[13:15, 4:24] > 200).all()

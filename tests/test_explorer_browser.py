@@ -1,4 +1,5 @@
-"""What a person does with the page, in headless Chromium: ``pytest -m browser``; screenshots as in test_browser."""
+"""What a person does with the page, in headless Chromium: ``pytest -m browser``; screenshots as in
+test_browser."""
 
 import html
 import json
@@ -27,23 +28,35 @@ DONE = "() => task.jobs.length > 0 && task.answers.filter(Boolean).length === ta
 MNIST = {"classes": tuple("0123456789"), "mean": (0.1307,), "std": (0.3081,), "digits": True}
 
 
-def digits_page(path: Path, name: str = "vit_mnist_p7", count: int = 20, matrix: bool = True) -> Page:
+def digits_page(
+    path: Path, name: str = "vit_mnist_p7", count: int = 20, matrix: bool = True
+) -> Page:
     """A page of digits, and the confusion matrix of all of them."""
     model, digits = load_model(name), load_embedded()
     some = digits.select(torch.arange(0, 5000, 5000 // count), "some digits")
     images = some.normalise(some.images)
-    found = evaluate_model(model, [(images, some.labels)], some.classes, some.name) if matrix else None
+    found = (
+        evaluate_model(model, [(images, some.labels)], some.classes, some.name) if matrix else None
+    )
     names = [f"{label}_{i}" for i, label in enumerate(some.labels.tolist())]
     title = {"title": f"Inside {name}", "text": some.name}
-    return write_page(path, model, images, some.images, names, some.labels.tolist(), found, **title, **MNIST)
+    return write_page(
+        path, model, images, some.images, names, some.labels.tolist(), found, **title, **MNIST
+    )
 
 
 @pytest.fixture
 def opened(page: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Opens a page from the disk; what goes wrong in it fails the test, and so does any request that leaves it."""
+    """Opens a page from the disk; what goes wrong in it fails the test, and so does any request
+    that leaves it."""
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            wrong.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
 
     def open_page(path: Path | None = None, **what: Any) -> Any:
         page.goto((path or digits_page(tmp_path / "page.html", **what)).resolve().as_uri())
@@ -68,14 +81,21 @@ def patch_at(tab: Any, row: int, column: int, element: str = "#picture") -> tupl
     tab.locator(element).first.scroll_into_view_if_needed()
     box = tab.locator(element).first.bounding_box()
     rows, columns = tab.evaluate("page.grid")
-    return box["x"] + box["width"] * (column + 0.5) / columns, box["y"] + box["height"] * (row + 0.5) / rows
+    return (
+        box["x"] + box["width"] * (column + 0.5) / columns,
+        box["y"] + box["height"] * (row + 0.5) / rows,
+    )
 
 
 def shown_image(tab: Any, model: torch.nn.Module) -> torch.Tensor:
     """What the page gives its model, (1, c, h, w)."""
     channels, size = model.conv_proj.in_channels, model.image_size
-    pixels = torch.tensor(tab.evaluate("[...shown]"), dtype=torch.float32).view(1, channels, size, size)
-    mean, std = (torch.tensor(tab.evaluate(f"page.{name}")).view(1, -1, 1, 1) for name in ("mean", "std"))
+    pixels = torch.tensor(tab.evaluate("[...shown]"), dtype=torch.float32).view(
+        1, channels, size, size
+    )
+    mean, std = (
+        torch.tensor(tab.evaluate(f"page.{name}")).view(1, -1, 1, 1) for name in ("mean", "std")
+    )
     return (pixels / 255 - mean) / std
 
 
@@ -114,7 +134,10 @@ def test_everything_that_can_be_changed_gives_pytorchs_logits(opened: Callable[.
         tab.mouse.move(*patch_at(tab, 2, 2))
         logits = after(tab, tab.mouse.up)
         moved = first.clone()
-        moved[..., :7, 7:14], moved[..., 14:21, 14:21] = first[..., 14:21, 14:21], first[..., :7, 7:14]
+        moved[..., :7, 7:14], moved[..., 14:21, 14:21] = (
+            first[..., 14:21, 14:21],
+            first[..., :7, 7:14],
+        )
         assert torch.equal(shown_image(tab, model), moved)
         assert near(logits, model(moved)[0])
         assert near(torch.tensor(tab.evaluate("[...untouched]")), model(first)[0])
@@ -143,21 +166,31 @@ def test_drawing_with_the_mouse_a_finger_and_keys(opened: Callable[..., Any], pa
     tab.keyboard.press("Space")
     tab.keyboard.press("ArrowRight")
     tab.wait_for_timeout(300)
-    column = tab.evaluate("Array.from({length: 28}, (_, y) => Math.max(...shown.slice(28 * y, 28 * y + 3)))")
+    column = tab.evaluate(
+        "Array.from({length: 28}, (_, y) => Math.max(...shown.slice(28 * y, 28 * y + 3)))"
+    )
     assert sum(value > 128 for value in column) in range(9, 13), "the pen was down for nine pixels"
     tab.get_by_role("radio", name="erase", exact=True).click()
     tab.mouse.move(*patch_at(tab, 0, 0))
     tab.mouse.down()
     after(tab, lambda: tab.mouse.move(*patch_at(tab, 1, 0), steps=5))
     tab.mouse.up()
-    assert tab.evaluate("shown.filter(value => value > 128).length") < sum(value > 128 for value in column) * 3
+    assert (
+        tab.evaluate("shown.filter(value => value > 128).length")
+        < sum(value > 128 for value in column) * 3
+    )
 
     client = page.context.new_cdp_session(page)  # a finger
     tab.get_by_role("radio", name="draw", exact=True).click()
     x, y = patch_at(tab, 2, 2)
     before = tab.evaluate("shown.reduce((sum, value) => sum + value, 0)")
-    client.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
-    client.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x + 60, "y": y + 20}]})
+    client.send(
+        "Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]}
+    )
+    client.send(
+        "Input.dispatchTouchEvent",
+        {"type": "touchMove", "touchPoints": [{"x": x + 60, "y": y + 20}]},
+    )
     client.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     tab.wait_for_timeout(300)
     assert tab.evaluate("shown.reduce((sum, value) => sum + value, 0)") > before + 1000
@@ -168,7 +201,9 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
     weights = attention_weights(model, shown_image(tab, model))[0]
 
     def maps() -> torch.Tensor:
-        return torch.tensor(tab.evaluate("heads.map(layer => layer.map(map => [...map.values]))")).view(2, 2, 4, 4)
+        return torch.tensor(
+            tab.evaluate("heads.map(layer => layer.map(map => [...map.values]))")
+        ).view(2, 2, 4, 4)
 
     assert near(maps(), to_maps(weights[..., 0, :]), 2e-6)
     tab.mouse.move(*patch_at(tab, 2, 1))
@@ -205,7 +240,10 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
     shown = to_maps(weights[0, :, 7])
     assert low_high == f"scale {shown.min():.3f} to {shown.max():.3f}"
     tab.locator("#scale").select_option("map")
-    assert f"scale {shown[1].min():.3f} to {shown[1].max():.3f}" in tab.locator("figcaption").nth(1).inner_text()
+    assert (
+        f"scale {shown[1].min():.3f} to {shown[1].max():.3f}"
+        in tab.locator("figcaption").nth(1).inner_text()
+    )
     tab.locator("#over").check()
     shot(tab, "explorer_over")
 
@@ -220,9 +258,13 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
     with torch.no_grad():
         one, other = tab.evaluate("pair()")
         full = model(image)[0]
-        gone = [without(model, image, [t for t in range(17) if t != left])[0] for left in range(1, 17)]
+        gone = [
+            without(model, image, [t for t in range(17) if t != left])[0] for left in range(1, 17)
+        ]
         expected = torch.stack([(full - logits)[one] - (full - logits)[other] for logits in gone])
-        found = torch.tensor(tab.evaluate("task.answers.slice(-16).map(logits => score(now.logits) - score(logits))"))
+        found = torch.tensor(
+            tab.evaluate("task.answers.slice(-16).map(logits => score(now.logits) - score(logits))")
+        )
         assert near(found, expected, 2e-5)
         off = zero_heads(load_model("vit_mnist_p7"), [(1, 0)])(image)[0]
         told = tab.locator("#parts tr").nth(2).locator("td").first.inner_text()
@@ -231,9 +273,9 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
         rolled = torch.tensor(tab.evaluate("[...inPlace(rollout(READ))]")).view(4, 4)
         assert near(rolled, to_maps(rollout(attention_weights(model, image))[0, 0]), 2e-6)
         half = without(model, image, list(range(17)), (1,))[0]
-        assert float(tab.locator("#after td").nth(2).inner_text().replace("−", "-")) == pytest.approx(
-            float(half[one] - half[other]), abs=0.011
-        )
+        assert float(
+            tab.locator("#after td").nth(2).inner_text().replace("−", "-")
+        ) == pytest.approx(float(half[one] - half[other]), abs=0.011)
     tab.locator("#one").select_option("3")
     tab.locator("#other").select_option("8")
     assert tab.evaluate("pair()") == [3, 8]
@@ -248,7 +290,9 @@ def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
     shown = tab.evaluate("sorted.map(one => [one.label !== one.prediction, one.probability])")
     assert len(shown) == 500
     wrong = sum(is_wrong for is_wrong, _ in shown)
-    assert [is_wrong for is_wrong, _ in shown] == [True] * wrong + [False] * (500 - wrong), "misclassified first"
+    assert [is_wrong for is_wrong, _ in shown] == [True] * wrong + [False] * (500 - wrong), (
+        "misclassified first"
+    )
     for part in (shown[:wrong], shown[wrong:]):
         assert [sure for _, sure in part] == sorted(sure for _, sure in part), "the unsure next"
     assert tab.locator("#examples button[tabindex='0']").count() == 1, "one tab stop"
@@ -271,10 +315,16 @@ def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
     shot(tab, "explorer_500")
 
 
-def test_a_dropped_picture_is_prepared_as_predict_does(opened: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_dropped_picture_is_prepared_as_predict_does(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
     tab = opened()
     drawn = load_embedded().images[4321, 0]
-    paper = Image.fromarray(255 - drawn.numpy()).resize((180, 150), Image.Resampling.BICUBIC).convert("RGB")
+    paper = (
+        Image.fromarray(255 - drawn.numpy())
+        .resize((180, 150), Image.Resampling.BICUBIC)
+        .convert("RGB")
+    )
     paper.save(tmp_path / "<b>4.png")
     after(tab, lambda: tab.locator("#file").set_input_files(tmp_path / "<b>4.png"))
     expected = digit_to_tensor(open_picture(tmp_path / "<b>4.png"))
@@ -282,20 +332,27 @@ def test_a_dropped_picture_is_prepared_as_predict_does(opened: Callable[..., Any
     assert (found - expected.int()).abs().max() <= 2
     (tmp_path / "no.png").write_text("no picture")
     tab.locator("#file").set_input_files(tmp_path / "no.png")
-    tab.wait_for_function("() => /no.png cannot be opened/.test(document.getElementById('status').textContent)")
+    tab.wait_for_function(
+        "() => /no.png cannot be opened/.test(document.getElementById('status').textContent)"
+    )
     with open(tmp_path / "<b>4.png", "rb") as file:
         content = list(file.read())
-    after(tab, lambda: tab.evaluate(
-        """content => { const bag = new DataTransfer();
+    after(
+        tab,
+        lambda: tab.evaluate(
+            """content => { const bag = new DataTransfer();
         bag.items.add(new File([new Uint8Array(content)], "dropped.png", {type: "image/png"}));
-        document.dispatchEvent(new DragEvent("drop", {dataTransfer: bag, bubbles: true, cancelable: true})); }""",
-        content,
-    ))  # fmt: skip
+        const options = {dataTransfer: bag, bubbles: true, cancelable: true};
+        document.dispatchEvent(new DragEvent("drop", options)); }""",
+            content,
+        ),
+    )
     assert tab.evaluate("state.name") == "dropped.png"
 
 
 def stored_page(path: Path) -> tuple[Page, torch.nn.Module, torch.Tensor]:
-    """A page of a model that is not run in it, with 1,000 classes and attention of all kinds, sharp and flat."""
+    """A page of a model that is not run in it, with 1,000 classes and attention of all kinds, sharp
+    and flat."""
     torch.manual_seed(0)
     model = torchvision.models.VisionTransformer(64, 8, 4, 6, 96, 100, num_classes=1000)
     randomise(model)
@@ -306,17 +363,33 @@ def stored_page(path: Path) -> tuple[Page, torch.nn.Module, torch.Tensor]:
     pictures = torch.randint(0, 256, (3, 3, 64, 64), dtype=torch.uint8)
     images = (pictures / 255 - 0.5) / 0.5
     classes = [f"class {i}" for i in range(1000)]
-    about = {"title": "Stored", "text": "three", "classes": classes, "mean": (0.5,) * 3, "std": (0.5,) * 3}
-    return write_page(path, model.eval(), images, pictures, ["a", "b", "c"], None, **about, digits=False), model, images
+    about = {
+        "title": "Stored",
+        "text": "three",
+        "classes": classes,
+        "mean": (0.5,) * 3,
+        "std": (0.5,) * 3,
+    }
+    return (
+        write_page(
+            path, model.eval(), images, pictures, ["a", "b", "c"], None, **about, digits=False
+        ),
+        model,
+        images,
+    )
 
 
-def test_a_model_that_is_not_run_is_shown_by_stored_weights(opened: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_model_that_is_not_run_is_shown_by_stored_weights(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
     path, model, images = stored_page(tmp_path / "stored.html")
     tab = opened(path)
     assert tab.locator("#undo").is_hidden()
     number = tab.evaluate("state.example")
     expected = attention_weights(model, images)[number]
-    rows = tab.evaluate("now.attention.map(layer => layer.map(head => [...head.slice(65 * 7, 65 * 8)]))")
+    rows = tab.evaluate(
+        "now.attention.map(layer => layer.map(head => [...head.slice(65 * 7, 65 * 8)]))"
+    )
     assert (torch.tensor(rows) - expected[:, :, 7]).abs().max() <= 0.002
     tab.mouse.move(*patch_at(tab, 0, 6))
     values = torch.tensor(tab.evaluate("[...heads[3][5].values]")).view(8, 8)
@@ -336,7 +409,14 @@ def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], tmp_
     about |= {"mean": digits.mean, "std": digits.std}
     found = evaluate_model(model, [(images, digits.labels[:3])], about["classes"], HOSTILE)
     path = write_page(
-        tmp_path / "page.html", model, images, digits.images[:3], [HOSTILE] * 3, [0, 0, 0], found, **about
+        tmp_path / "page.html",
+        model,
+        images,
+        digits.images[:3],
+        [HOSTILE] * 3,
+        [0, 0, 0],
+        found,
+        **about,
     )
     tab = opened(path)
     tab.wait_for_function(DONE)
@@ -357,7 +437,13 @@ def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path
     about = {"title": name, "text": "noise", "classes": [str(i) for i in range(k)], "digits": False}
     about |= {"mean": (0.4,) * c, "std": (0.3,) * c}
     path = write_page(
-        tmp_path / "page.html", model, (pictures / 255 - 0.4) / 0.3, pictures, ["a", "b"], [0, 1], **about
+        tmp_path / "page.html",
+        model,
+        (pictures / 255 - 0.4) / 0.3,
+        pictures,
+        ["a", "b"],
+        [0, 1],
+        **about,
     )
     tab = opened(path)
     tab.wait_for_function(DONE)
@@ -379,37 +465,56 @@ def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_themes_a_phone_and_the_keyboard_alone(scheme: str, opened: Callable[..., Any], page: Any) -> None:
+def test_themes_a_phone_and_the_keyboard_alone(
+    scheme: str, opened: Callable[..., Any], page: Any
+) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     tab = opened()
     tab.wait_for_function(DONE)
     shot(tab, f"explorer_{scheme}")
     paper = [
-        int(x) for x in re.findall(r"\d+", tab.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+        int(x)
+        for x in re.findall(
+            r"\d+", tab.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        )
     ]
     assert (sum(paper[:3]) > 380) == (scheme == "light")
-    assert tab.evaluate("getComputedStyle(document.querySelector('.bar i')).transitionDuration") in ("0s", "")
+    assert tab.evaluate(
+        "getComputedStyle(document.querySelector('.bar i')).transitionDuration"
+    ) in ("0s", "")
     stops = []
     for _ in range(60):
         tab.keyboard.press("Tab")
         stops.append(
-            tab.evaluate("(one => one === document.body ? 'BODY' : one.id || one.textContent)(document.activeElement)")
+            tab.evaluate(
+                "(one => one === document.body ? 'BODY' : one.id ||"
+                " one.textContent)(document.activeElement)"
+            )
         )
         if stops[-1] == "BODY":
             break
-        assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none" or stops[-1] == "file"
-    assert {"picture", "undo", "reset", "blank", "file", "one", "other", "scale", "over"} <= {*stops, "undo"}
+        assert (
+            tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            or stops[-1] == "file"
+        )
+    assert {"picture", "undo", "reset", "blank", "file", "one", "other", "scale", "over"} <= {
+        *stops,
+        "undo",
+    }
     assert len(stops) < 40
     names = tab.evaluate(
-        "[...document.querySelectorAll('button, select, input, canvas[tabindex]')].filter(one => one.checkVisibility())"
-        ".filter(one => !(one.ariaLabel || one.textContent.trim() || one.labels?.length || one.title)).length"
+        "[...document.querySelectorAll('button, select, input, canvas[tabindex]')].filter(one =>"
+        " one.checkVisibility()).filter(one => !(one.ariaLabel || one.textContent.trim() ||"
+        " one.labels?.length || one.title)).length"
     )
     assert names == 0, "everything that can be pressed has a name"
     tab.set_viewport_size({"width": 360, "height": 740})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
     picture, answer = (tab.locator(f"#{name}").bounding_box()["y"] for name in ("look", "answer"))
     assert picture < answer < tab.locator("#maps").bounding_box()["y"]
-    tab.screenshot(path=Path(str(shot.__globals__["SHOTS"])) / f"explorer_phone_{scheme}.png", full_page=True)
+    tab.screenshot(
+        path=Path(str(shot.__globals__["SHOTS"])) / f"explorer_phone_{scheme}.png", full_page=True
+    )
 
 
 def test_in_a_notebooks_sandbox(opened: Callable[..., Any], page: Any, tmp_path: Path) -> None:
@@ -428,7 +533,9 @@ def test_in_a_notebooks_sandbox(opened: Callable[..., Any], page: Any, tmp_path:
     assert json.dumps(kept)
 
 
-def test_a_subclass_whose_forward_differs_is_not_run(opened: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_subclass_whose_forward_differs_is_not_run(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
     class Doubled(VisionTransformer):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(x)
@@ -436,8 +543,17 @@ def test_a_subclass_whose_forward_differs_is_not_run(opened: Callable[..., Any],
     model = Doubled(12, 4, 2, 2, 16, 32, num_classes=3, in_channels=1)
     randomise(model)
     pictures = torch.randint(0, 256, (1, 1, 12, 12), dtype=torch.uint8)
-    about = {"title": "t", "text": "x", "classes": list("abc"), "mean": (0.0,), "std": (1.0,), "digits": False}
-    path = write_page(tmp_path / "p.html", model.eval(), pictures / 255, pictures, ["a"], None, **about)
+    about = {
+        "title": "t",
+        "text": "x",
+        "classes": list("abc"),
+        "mean": (0.0,),
+        "std": (1.0,),
+        "digits": False,
+    }
+    path = write_page(
+        tmp_path / "p.html", model.eval(), pictures / 255, pictures, ["a"], None, **about
+    )
     tab = opened(path)
     assert tab.evaluate("live") is False
     assert near(torch.tensor(tab.evaluate("[...now.logits]")), model(pictures / 255)[0].detach())

@@ -1,4 +1,5 @@
-"""The model in JavaScript is the model in PyTorch: logits, every attention weight, and what is switched off."""
+"""The model in JavaScript is the model in PyTorch: logits, every attention weight, and what is
+switched off."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -27,7 +28,12 @@ RANDOM = {
     "many heads": {"num_layers": 2, "num_heads": 6},
     "pre_logits": {"num_layers": 2, "num_heads": 2, "representation_size": 7},
     "the mean": {"num_layers": 2, "num_heads": 2, "pool": "mean"},
-    "the mean and pre_logits": {"num_layers": 1, "num_heads": 2, "pool": "mean", "representation_size": 33},
+    "the mean and pre_logits": {
+        "num_layers": 1,
+        "num_heads": 2,
+        "pool": "mean",
+        "representation_size": 33,
+    },
     "grey": {"num_layers": 3, "num_heads": 2, "in_channels": 1, "num_classes": 2},
     "five channels": {"num_layers": 2, "num_heads": 4, "in_channels": 5, "num_classes": 1001},
     "one patch": {"num_layers": 2, "num_heads": 2, "image_size": 4},
@@ -37,9 +43,16 @@ RANDOM = {
 
 def random_model(name: str) -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"image_size": 20, "patch_size": 4, "hidden_dim": 36 if "five" not in name else 20, "mlp_dim": 30}
+    sizes = {
+        "image_size": 20,
+        "patch_size": 4,
+        "hidden_dim": 36 if "five" not in name else 20,
+        "mlp_dim": 30,
+    }
     if name == "torchvision":
-        model = torchvision.models.VisionTransformer(32, 8, 3, 4, 48, 96, num_classes=11, representation_size=12)
+        model = torchvision.models.VisionTransformer(
+            32, 8, 3, 4, 48, 96, num_classes=11, representation_size=12
+        )
     else:
         model = VisionTransformer(**{"num_classes": 9, **sizes, **RANDOM[name]})
     randomise(model)
@@ -55,13 +68,21 @@ def random_image(model: nn.Module) -> Tensor:
 
 def near(found: Tensor, expected: Tensor, by: float = 1e-5) -> bool:
     """Within 1e-5, times the largest number where that is above 1."""
-    return found.shape == expected.shape and (found - expected).abs().max() <= by * max(1, expected.abs().max())
+    return found.shape == expected.shape and (found - expected).abs().max() <= by * max(
+        1, expected.abs().max()
+    )
 
 
-def without(model: nn.Module, image: Tensor, tokens: list[int], layers_off: tuple = ()) -> tuple[Tensor, Tensor]:
-    """What PyTorch makes of the picture if only these tokens go through the encoder, and not through these layers."""
+def without(
+    model: nn.Module, image: Tensor, tokens: list[int], layers_off: tuple = ()
+) -> tuple[Tensor, Tensor]:
+    """What PyTorch makes of the picture if only these tokens go through the encoder, and not
+    through these layers."""
     patches = model._process_input(image)
-    x = torch.cat([model.class_token.expand(1, -1, -1), patches], dim=1) + model.encoder.pos_embedding
+    x = (
+        torch.cat([model.class_token.expand(1, -1, -1), patches], dim=1)
+        + model.encoder.pos_embedding
+    )
     with record_attention(model) as record:
         x = x[:, tokens]
         for i, block in enumerate(model.encoder.layers):
@@ -92,7 +113,9 @@ def test_shipped_weights_answer_500_digits_as_in_pytorch(js: Engine, name: str) 
 
 
 @torch.no_grad()
-def test_shipped_weights_answer_500_pictures_as_in_pytorch(js: Engine, real_cifar10: object) -> None:
+def test_shipped_weights_answer_500_pictures_as_in_pytorch(
+    js: Engine, real_cifar10: object
+) -> None:
     same_answers(js, "vit_cifar10", some_images("vit_cifar10", 500, "cifar10"))
 
 
@@ -125,7 +148,9 @@ def test_any_sizes_and_everything_that_can_be_switched_off(js: Engine, name: str
 
     every = list(range(model.seq_length))
     kept = [0, *every[1::3]]
-    found, recorded = js.forward(image[0], f"{{removed: new Set({[t for t in every if t not in kept]})}}")
+    found, recorded = js.forward(
+        image[0], f"{{removed: new Set({[t for t in every if t not in kept]})}}"
+    )
     expected, rows = without(model, image, kept)
     assert js.run("result.tokens") == kept
     assert near(found, expected)
@@ -145,7 +170,9 @@ def test_any_sizes_and_everything_that_can_be_switched_off(js: Engine, name: str
     found, recorded = js.forward(image[0], f"{{off: new Set([{names}])}}")
     expected = zero_heads(model, heads)(image)[0]
     assert near(found, expected)
-    assert near(recorded, attention_weights(model, image)[0], 2e-6), "a head that is off still shows where it looks"
+    assert near(recorded, attention_weights(model, image)[0], 2e-6), (
+        "a head that is off still shows where it looks"
+    )
 
 
 @torch.no_grad()
@@ -155,15 +182,33 @@ def test_the_answer_after_each_layer_is_that_of_a_model_cut_there(js: Engine) ->
     image = random_image(model)
     js.forward(image[0])
     for layer, after in enumerate(js.run("result.after.map(logits => [...logits])")):
-        expected, _ = without(model, image, list(range(model.seq_length)), tuple(range(layer + 1, 7)))
+        expected, _ = without(
+            model, image, list(range(model.seq_length)), tuple(range(layer + 1, 7))
+        )
         assert near(torch.tensor(after), expected)
 
 
 def test_the_models_javascript_is_short_and_needs_no_browser() -> None:
     text = (EXPLORER / "model.js").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 300
-    for word in ("document", "window", "self.", "atob", "TextDecoder", "Worker", "fetch", "import ", "postMessage"):
+    for word in (
+        "document",
+        "window",
+        "self.",
+        "atob",
+        "TextDecoder",
+        "Worker",
+        "fetch",
+        "import ",
+        "postMessage",
+    ):
         assert word not in text, word
-    parts = ["class MLPBlock", "class MultiHeadAttention", "class EncoderBlock", "class Encoder ", "class VisionTransf"]
+    parts = [
+        "class MLPBlock",
+        "class MultiHeadAttention",
+        "class EncoderBlock",
+        "class Encoder ",
+        "class VisionTransf",
+    ]
     places = [text.index(part) for part in parts]
     assert places == sorted(places), "in the order of model.py"

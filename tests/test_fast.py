@@ -24,13 +24,18 @@ MODELS = {
     "five layers": lambda: VisionTransformer(12, 4, 5, 1, 8, 20, num_classes=3),
     "torchvision's": lambda: TheirVisionTransformer(32, 8, 3, 4, 32, 64, num_classes=7),
     "like vit_b_16": lambda: VisionTransformer(112, 16, 4, 12, 192, 768, num_classes=50),
-    "mean, representation": lambda: VisionTransformer(16, 4, 2, 2, 24, 40, num_classes=5, representation_size=9,
-                                                      pool="mean"),
-    "large, representation": lambda: VisionTransformer(64, 4, 2, 4, 32, 48, num_classes=6, representation_size=12),
-}  # fmt: skip
+    "mean, representation": lambda: VisionTransformer(
+        16, 4, 2, 2, 24, 40, num_classes=5, representation_size=9, pool="mean"
+    ),
+    "large, representation": lambda: VisionTransformer(
+        64, 4, 2, 4, 32, 48, num_classes=6, representation_size=12
+    ),
+}
 
 
-def check_equal(model: nn.Module, fast: nn.Module, expected: torch.Tensor, got: torch.Tensor) -> None:
+def check_equal(
+    model: nn.Module, fast: nn.Module, expected: torch.Tensor, got: torch.Tensor
+) -> None:
     """Logits, and the gradient of every parameter, within 1e-5 x max(1, the largest)."""
     assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
     for logits in (expected, got):
@@ -56,18 +61,26 @@ def test_same_logits_and_gradients(name: str) -> None:
 def test_dropout_stands_where_it_stands_in_the_plain_model(
     pool: str, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a dropout that draws nothing but changes each channel by what it is asked for, both are equal again."""
+    """With a dropout that draws nothing but changes each channel by what it is asked for, both are
+    equal again."""
 
     def dropout(x: torch.Tensor, p: float, training: bool, inplace: bool = False) -> torch.Tensor:
         return x * (1 + p * torch.arange(x.shape[-1]).cos()) if training else x
 
     def attend(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: None = None, dropout_p: float = 0.0, *_: bool
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        mask: None = None,
+        dropout_p: float = 0.0,
+        *_: bool,
     ) -> torch.Tensor:
         weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(dim=-1)
         return dropout(weights, dropout_p, True) @ v
 
-    model = VisionTransformer(12, 4, 3, 2, 16, 24, 0.3, 0.2, num_classes=4, in_channels=1, pool=pool)
+    model = VisionTransformer(
+        12, 4, 3, 2, 16, 24, 0.3, 0.2, num_classes=4, in_channels=1, pool=pool
+    )
     randomise(model)
     model.train(training)
     fast = FastVisionTransformer(copy.deepcopy(model)).train(training)
@@ -77,13 +90,16 @@ def test_dropout_stands_where_it_stands_in_the_plain_model(
     monkeypatch.setattr(F, "dropout", dropout)
     monkeypatch.setattr(F, "scaled_dot_product_attention", attend)
     logits = model(images)
-    assert torch.allclose(logits, without, atol=1e-4) != training, "the dropout of this test must show while training"
+    assert torch.allclose(logits, without, atol=1e-4) != training, (
+        "the dropout of this test must show while training"
+    )
     check_equal(model, fast, logits, fast(images))
 
 
 @pytest.mark.parametrize("pool", ["token", "mean"])
 def test_a_blank_patch_counts_for_those_left_out(pool: str) -> None:
-    """Without positions all blank patches are one and the same: 5 of 47 must do what all of them do."""
+    """Without positions all blank patches are one and the same: 5 of 47 must do what all of them
+    do."""
     model = vit_mnist(4, pool=pool)
     randomise(model)
     nn.init.zeros_(model.encoder.pos_embedding)
@@ -108,7 +124,8 @@ def test_the_state_dict_is_the_models_own() -> None:
 
 @pytest.mark.parametrize("where", ["dropout", "attention_dropout"])
 def test_dropout_is_respected(where: str) -> None:
-    """Off in eval mode; in train mode the mean over many passes is near the plain model's, and each pass differs."""
+    """Off in eval mode; in train mode the mean over many passes is near the plain model's, and each
+    pass differs."""
     model = VisionTransformer(8, 4, 1, 2, 16, 16, num_classes=4, in_channels=1, **{where: 0.3})
     randomise(model)
     fast = FastVisionTransformer(model)
@@ -137,7 +154,10 @@ def test_patches_left_out_while_training_are_blank_ones_first() -> None:
         assert 1 in chosen[0]
         assert 15 in chosen[1]
         assert all(len(set(row)) == 5 for row in chosen.tolist())
-    assert len({tuple(fast._choose_patches(images, patches)[0][0, :, 0].tolist()) for _ in range(10)}) > 1
+    assert (
+        len({tuple(fast._choose_patches(images, patches)[0][0, :, 0].tolist()) for _ in range(10)})
+        > 1
+    )
 
 
 def test_evaluation_uses_all_patches() -> None:
@@ -157,7 +177,11 @@ class Backwards(VisionTransformer):
 
 
 def changed(how: str) -> nn.Module:
-    model = Backwards(28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1) if how == "subclass" else vit_mnist(7)
+    model = (
+        Backwards(28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1)
+        if how == "subclass"
+        else vit_mnist(7)
+    )
     randomise(model)
     block = model.encoder.layers[0]
     if how == "block":
@@ -165,9 +189,13 @@ def changed(how: str) -> nn.Module:
     elif how == "forward":
         block.forward = lambda x: x
     elif how == "hook":
-        block.self_attention.register_forward_hook(lambda module, args, output: (output[0] * 0, None))
+        block.self_attention.register_forward_hook(
+            lambda module, args, output: (output[0] * 0, None)
+        )
     elif how == "pre-hook":
-        block.self_attention.register_forward_pre_hook(lambda module, args: tuple(x.flip(-1) for x in args))
+        block.self_attention.register_forward_pre_hook(
+            lambda module, args: tuple(x.flip(-1) for x in args)
+        )
     elif how == "dropped mlp":
         block.mlp = nn.Identity()
     elif how in ("batch_first", "bias", "add_bias_kv", "add_zero_attn"):
@@ -176,8 +204,21 @@ def changed(how: str) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("how", ["subclass", "forward", "hook", "pre-hook", "block", "dropped mlp", "batch_first",
-                                 "bias", "add_bias_kv", "add_zero_attn"])  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    [
+        "subclass",
+        "forward",
+        "hook",
+        "pre-hook",
+        "block",
+        "dropped mlp",
+        "batch_first",
+        "bias",
+        "add_bias_kv",
+        "add_zero_attn",
+    ],
+)
 def test_a_changed_model_computes_what_it_computes(how: str) -> None:
     """The recipes must not put the textbook model in the place of the one a learner built."""
     model = changed(how).eval()
@@ -185,7 +226,9 @@ def test_a_changed_model_computes_what_it_computes(how: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(speed_up(model).eval()(images), model(images))
         if how in ("subclass", "forward", "hook", "pre-hook"):
-            assert not torch.allclose(FastVisionTransformer(model).eval()(images), model(images), atol=1e-4)
+            assert not torch.allclose(
+                FastVisionTransformer(model).eval()(images), model(images), atol=1e-4
+            )
 
 
 def test_known_models_are_sped_up_and_others_are_not() -> None:
@@ -201,10 +244,13 @@ def test_known_models_are_sped_up_and_others_are_not() -> None:
 def test_the_last_epochs_of_a_training_use_all_patches(
     full_epochs: int | None, last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quarter of them if nothing is said, so that the model ends on pictures of the kind it will read."""
+    """A quarter of them if nothing is said, so that the model ends on pictures of the kind it will
+    read."""
     seen = []
 
-    def fit(fast: nn.Module, *loaders: Loader, before_epoch: Callable[[int], None], **keywords: object) -> list:
+    def fit(
+        fast: nn.Module, *loaders: Loader, before_epoch: Callable[[int], None], **keywords: object
+    ) -> list:
         for epoch in range(8):
             before_epoch(epoch)
             seen.append(fast.keep_patches)

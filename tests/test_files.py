@@ -1,4 +1,5 @@
-"""What is written is whole or not there; only a download of data reaches the network; nothing from a file is run."""
+"""What is written is whole or not there; only a download of data reaches the network; nothing from
+a file is run."""
 
 import ast
 import hashlib
@@ -18,7 +19,10 @@ from mnist_vit.errors import DataError
 from mnist_vit.files import write_atomic, write_json, write_text
 from mnist_vit.weights import save_weights
 
-PACKAGE = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in (ROOT / "mnist_vit").glob("*.py")}
+PACKAGE = {
+    path.relative_to(ROOT): ast.parse(path.read_text("utf-8"))
+    for path in (ROOT / "mnist_vit").glob("*.py")
+}
 
 
 # --- every write is atomic ---
@@ -34,14 +38,19 @@ WRITERS = {
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_crash_before_the_rename_leaves_what_was_there(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies, so to speak, when the new file is written and not yet renamed: the old one is untouched."""
+    """The process dies, so to speak, when the new file is written and not yet renamed: the old one
+    is untouched."""
     WRITERS[name](tmp_path / "first")
     for path in (tmp_path / "first").rglob("*"):
         if path.is_file():
@@ -63,10 +72,14 @@ def test_a_crash_before_the_rename_leaves_what_was_there(
     assert contents(tmp_path / "second") == before, "and nothing half written is left"
 
 
-def test_a_write_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     monkeypatch.setattr("os.fsync", lambda file: calls.append("fsync"))
-    monkeypatch.setattr("os.replace", lambda part, path: calls.append(Path(part).parent == Path(path).parent))
+    monkeypatch.setattr(
+        "os.replace", lambda part, path: calls.append(Path(part).parent == Path(path).parent)
+    )
     write_text(tmp_path / "a.txt", "text")
     assert calls == ["fsync", True, "fsync"], "and then the name itself"
 
@@ -74,11 +87,14 @@ def test_a_write_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypa
 def test_what_fails_is_told_with_the_files_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with pytest.raises(
-        OSError, match=r"a\.txt could not be written \((File exists|Not a directory)\).*name another folder"
+        OSError,
+        match=r"a\.txt could not be written \((File exists|Not a directory)\).*name another folder",
     ):
         write_text(tmp_path / "file" / "a.txt", "text")
 
-    def full(file: object) -> None:  # torch.save makes a RuntimeError of it when it happens late in the file
+    def full(
+        file: object,
+    ) -> None:  # torch.save makes a RuntimeError of it when it happens late in the file
         written = file.write
 
         class Disk:
@@ -112,11 +128,19 @@ def calls(*names: str) -> Iterator[tuple[str, str]]:
 
 
 def test_nothing_is_written_another_way() -> None:
-    """What writes: two torch.save and a PNG, which go through write_atomic, and a figure in memory."""
+    """What writes: two torch.save and a PNG, which go through write_atomic, and a figure in
+    memory."""
     ways = ["save", "savefig", "savez", "savetxt", "tofile", "dump", "to_csv"]
     ways += ["write_bytes", "copy", "copyfile", "move"]
-    found = {call for call in calls(*ways) if "write_atomic" not in call[1] and ".copy()" not in call[1]}
-    assert sorted(file for file, _ in found) == ["evaluation.py", "gallery.py", "training.py", "weights.py"], found
+    found = {
+        call for call in calls(*ways) if "write_atomic" not in call[1] and ".copy()" not in call[1]
+    }
+    assert sorted(file for file, _ in found) == [
+        "evaluation.py",
+        "gallery.py",
+        "training.py",
+        "weights.py",
+    ], found
     opened = {call for call in calls("open") if any(f"'{mode}" in call[1] for mode in "wax")}
     assert opened == {("files.py", "open(part, 'xb')")}
 
@@ -132,17 +156,53 @@ def test_torch_load_reads_plain_tensors_only() -> None:
 
 def test_no_code_is_made_from_data() -> None:
     assert not list(calls("exec", "__import__", "system", "popen", "urlopen", "urlretrieve"))
-    assert not [call for _, call in calls("eval", "compile") if call.startswith(("eval(", "compile("))]
-    assert [file for file, _ in calls("run_path")] == ["own.py"], "a my_vit.py that the user names, and nothing else"
+    assert not [
+        call for _, call in calls("eval", "compile") if call.startswith(("eval(", "compile("))
+    ]
+    assert [file for file, _ in calls("run_path")] == ["own.py"], (
+        "a my_vit.py that the user names, and nothing else"
+    )
 
 
 def test_only_known_packages_are_imported() -> None:
-    """No pickle, no network, no other process; what torchvision downloads is checked by md5, over https."""
+    """No pickle, no network, no other process; what torchvision downloads is checked by md5, over
+    https."""
     known = {"torch", "torchvision", "numpy", "matplotlib", "PIL", "tqdm"}
-    harmless = {"argparse", "ast", "base64", "collections", "contextlib", "copy", "dataclasses", "difflib", "fcntl",
-                "functools", "hashlib", "html", "importlib", "inspect", "io", "itertools", "json", "linecache", "math",
-                "numbers", "os", "pathlib", "re", "shutil", "statistics", "struct", "sys", "threading", "time",
-                "traceback", "typing", "warnings", "zipfile"}  # fmt: skip
+    harmless = {
+        "argparse",
+        "ast",
+        "base64",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "difflib",
+        "fcntl",
+        "functools",
+        "hashlib",
+        "html",
+        "importlib",
+        "inspect",
+        "io",
+        "itertools",
+        "json",
+        "linecache",
+        "math",
+        "numbers",
+        "os",
+        "pathlib",
+        "re",
+        "shutil",
+        "statistics",
+        "struct",
+        "sys",
+        "threading",
+        "time",
+        "traceback",
+        "typing",
+        "warnings",
+        "zipfile",
+    }
     for path, tree in PACKAGE.items():
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -184,14 +244,21 @@ def test_a_pickle_of_cifar10_is_not_opened_before_its_md5_was_checked(
 
     folder, bomb = tmp_path / CIFAR10.base_folder, pickle.dumps(Bomb(tmp_path / "ran"))
     folder.mkdir()
-    for name in (*(name for name, _ in CIFAR10.train_list + CIFAR10.test_list), CIFAR10.meta["filename"]):
+    for name in (
+        *(name for name, _ in CIFAR10.train_list + CIFAR10.test_list),
+        CIFAR10.meta["filename"],
+    ):
         (folder / name).write_bytes(bomb)
     if hostile != "all files":
         batch = pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [0]})
         (folder / "data_batch_1").write_bytes(batch)
-        monkeypatch.setattr(CIFAR10, "train_list", [["data_batch_1", hashlib.md5(batch).hexdigest()]])
+        monkeypatch.setattr(
+            CIFAR10, "train_list", [["data_batch_1", hashlib.md5(batch).hexdigest()]]
+        )
         monkeypatch.setattr(CIFAR10, "test_list", [])
-    with pytest.raises(DataError, match=f"{CIFAR10.base_folder} is incomplete or damaged. Delete it, load again"):
+    with pytest.raises(
+        DataError, match=f"{CIFAR10.base_folder} is incomplete or damaged. Delete it, load again"
+    ):
         data.load_cifar10("train", tmp_path)
     assert not (tmp_path / "ran").exists()
     pickle.loads(bomb)

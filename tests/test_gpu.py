@@ -1,4 +1,5 @@
-"""A training step never waits for a GPU. Seen without one: PyTorch's fake tensors have a device and no numbers."""
+"""A training step never waits for a GPU. Seen without one: PyTorch's fake tensors have a device and
+no numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,16 +21,23 @@ SHAPE = (512, 1, 28, 28)
 
 
 class Copies(TorchDispatchMode):
-    """Counts the copies from one device to another that have to be waited for; a fake tensor refuses to be read."""
+    """Counts the copies from one device to another that have to be waited for; a fake tensor
+    refuses to be read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = operation(*args, **(kwargs or {}))
-        if operation.overloadpacket.__name__ in ("_to_copy", "copy_") and not (kwargs or {}).get("non_blocking"):
-            devices = {tensor.device.type for tensor in (result, *args) if isinstance(tensor, Tensor)}
+        if operation.overloadpacket.__name__ in ("_to_copy", "copy_") and not (kwargs or {}).get(
+            "non_blocking"
+        ):
+            devices = {
+                tensor.device.type for tensor in (result, *args) if isinstance(tensor, Tensor)
+            }
             self.count += len(devices) > 1
         return result
 
@@ -43,7 +51,10 @@ def fake() -> FakeTensorMode:
             torch.zeros(3).to("cuda")[:2]
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
-        pytest.skip(f"PyTorch {torch.__version__} has no fake tensors on a GPU where there is none ({reason})")
+        pytest.skip(
+            f"PyTorch {torch.__version__} has no fake tensors on a GPU where there is none"
+            f" ({reason})"
+        )
     return mode
 
 
@@ -52,14 +63,26 @@ def test_no_step_waits(
     prepare: Callable[[nn.Module], nn.Module], fake: FakeTensorMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is one copy in an epoch, the order of the images, however many steps it has."""
-    digits = ImageData(torch.zeros(SHAPE, dtype=torch.uint8), torch.zeros(512, dtype=torch.long),
-                       tuple("0123456789"), "digits", (0.1307,), (0.3081,))  # fmt: skip
+    digits = ImageData(
+        torch.zeros(SHAPE, dtype=torch.uint8),
+        torch.zeros(512, dtype=torch.long),
+        tuple("0123456789"),
+        "digits",
+        (0.1307,),
+        (0.3081,),
+    )
     loader = Loader(
-        digits, 128, "cpu", True, {"degrees": 10.0, "flip": True, "shear": 0.1, "elastic": 0.7, "colour": 0.1}
+        digits,
+        128,
+        "cpu",
+        True,
+        {"degrees": 10.0, "flip": True, "shear": 0.1, "elastic": 0.7, "colour": 0.1},
     )
     model, averaged = prepare(vit_mnist(4)), prepare(vit_mnist(4))
 
-    def backward(loss: Tensor) -> None:  # autograd's engine asks for a real device, so only its result is made
+    def backward(
+        loss: Tensor,
+    ) -> None:  # autograd's engine asks for a real device, so only its result is made
         assert loss.device.type == "cuda"
         for parameter in model.parameters():
             parameter.grad = torch.empty_like(parameter)
@@ -70,11 +93,15 @@ def test_no_step_waits(
             for name, value in module._parameters.items():
                 if value is not None:
                     module._parameters[name] = nn.Parameter(torch.empty(value.shape, device="cuda"))
-        vars(loader.data).update(images=torch.empty(SHAPE, dtype=torch.uint8, device="cuda"),
-                                 labels=torch.empty(512, dtype=torch.long, device="cuda"))  # fmt: skip
+        vars(loader.data).update(
+            images=torch.empty(SHAPE, dtype=torch.uint8, device="cuda"),
+            labels=torch.empty(512, dtype=torch.long, device="cuda"),
+        )
         optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
         assert optimizers["adamw"].defaults["fused"]
         with Copies() as copies:
-            total = training._train_epoch(model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0, 0.1)
+            total = training._train_epoch(
+                model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0, 0.1
+            )
     assert total.device.type == "cuda"
     assert copies.count == 1

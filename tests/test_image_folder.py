@@ -1,4 +1,5 @@
-"""A folder of whatever people have: what is a picture is read, what is not is named, and nothing crashes."""
+"""A folder of whatever people have: what is a picture is read, what is not is named, and nothing
+crashes."""
 
 import warnings
 import zlib
@@ -50,14 +51,20 @@ def turned(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("16 bits.png", lambda path: Image.fromarray(np.asarray(ramp()).astype(np.uint16) * 257).save(path)),
+        (
+            "16 bits.png",
+            lambda path: Image.fromarray(np.asarray(ramp()).astype(np.uint16) * 257).save(path),
+        ),
         ("palette.png", palette),
         ("grey with alpha.png", lambda path: ramp("LA").save(path)),
         ("see through.png", see_through),
         ("four inks.jpg", lambda path: ramp("CMYK").save(path, quality=95)),
         ("from a phone.jpg", turned),
         ("ÿ 数字 \N{DIGIT SEVEN}.bmp", lambda path: ramp("RGB").save(path)),
-        ("with previews.jpg", lambda path: ramp().save(path, format="MPO", save_all=True, append_images=[ramp()] * 2)),
+        (
+            "with previews.jpg",
+            lambda path: ramp().save(path, format="MPO", save_all=True, append_images=[ramp()] * 2),
+        ),
         ("no ending", lambda path: ramp("RGB").save(path, format="PNG")),
         ("wide.png", lambda path: ramp("RGB").resize((400, 40)).save(path)),
     ],
@@ -118,11 +125,27 @@ def code(path: Path) -> None:
         ("words.png", lambda p: p.write_text("no picture"), NOTHING),
         ("empty.jpg", lambda p: p.touch(), NOTHING),
         ("half.png", half, NOTHING),
-        ("moves.png", lambda p: ramp().save(p, save_all=True, append_images=MORE), "is an animation of 3 frames"),
-        ("moves.webp", lambda p: ramp().save(p, save_all=True, append_images=MORE), "is an animation of 3 frames"),
-        ("huge.png", lambda p: Image.new("1", (20_000, 20_000)).save(p), "has more than 89,478,485 pixels"),
+        (
+            "moves.png",
+            lambda p: ramp().save(p, save_all=True, append_images=MORE),
+            "is an animation of 3 frames",
+        ),
+        (
+            "moves.webp",
+            lambda p: ramp().save(p, save_all=True, append_images=MORE),
+            "is an animation of 3 frames",
+        ),
+        (
+            "huge.png",
+            lambda p: Image.new("1", (20_000, 20_000)).save(p),
+            "has more than 89,478,485 pixels",
+        ),
         # Pillow only warns of this one
-        ("large.png", lambda p: Image.new("1", (20_000, 5_000)).save(p), "has more than 89,478,485 pixels"),
+        (
+            "large.png",
+            lambda p: Image.new("1", (20_000, 5_000)).save(p),
+            "has more than 89,478,485 pixels",
+        ),
         ("palette that is none.png", strange_palette, NOTHING),
         ("a.tiff", lambda p: ramp().save(p), NOTHING),
         ("a.gif", palette, NOTHING),
@@ -139,7 +162,9 @@ def test_what_is_no_picture_is_left_out_and_named_and_starts_no_program(
     capsys: pytest.CaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("subprocess.Popen.__init__", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr(
+        "subprocess.Popen.__init__", lambda *_, **__: pytest.fail("a program was started")
+    )
     plain_folder(tmp_path / "data")
     bad = tmp_path / "data" / "a" / name
     write(bad)
@@ -202,7 +227,9 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
         (("a", "b"), 2, "test", 'there is no split "test".*: choose from all, train, validation'),
     ],
 )
-def test_folders_that_cannot_be_used(classes: tuple, n: int, split: str, said: str, tmp_path: Path) -> None:
+def test_folders_that_cannot_be_used(
+    classes: tuple, n: int, split: str, said: str, tmp_path: Path
+) -> None:
     plain_folder(tmp_path / "data", classes, n).mkdir(exist_ok=True)
     with pytest.raises(DataError, match=said):
         load_folder(tmp_path / "data", split)
@@ -212,14 +239,30 @@ def test_folders_that_cannot_be_used(classes: tuple, n: int, split: str, said: s
 def test_from_a_folder_to_a_model_and_its_attention(
     model: str, mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three classes, none of them a digit: the model gets the folder's classes, the folder the model's size."""
+    """Three classes, none of them a digit: the model gets the folder's classes, the folder the
+    model's size."""
     folder = plain_folder(tmp_path / "my pictures", ("Bäume", "dark", "<light>"), n=0)
-    for name, colour in (("Bäume", (20, 120, 20)), ("dark", (9, 9, 9)), ("<light>", (240, 240, 240))):
+    for name, colour in (
+        ("Bäume", (20, 120, 20)),
+        ("dark", (9, 9, 9)),
+        ("<light>", (240, 240, 240)),
+    ):
         for i in range(20):
             Image.new("RGB", (50, 40 + i), colour).convert(mode).save(folder / name / f"{i}.png")
     (folder / "dark" / "broken.png").write_bytes(b"broken")
     saved = tmp_path / "mine.pth"
-    train = ["train", model, "--data", str(folder), "--epochs", "1", "--batch-size", "9", "--save", str(saved)]
+    train = [
+        "train",
+        model,
+        "--data",
+        str(folder),
+        "--epochs",
+        "1",
+        "--batch-size",
+        "9",
+        "--save",
+        str(saved),
+    ]
     assert main(train) == 0, capsys.readouterr().err
     told = capsys.readouterr()
     assert "54 images of" in told.out
@@ -227,8 +270,16 @@ def test_from_a_folder_to_a_model_and_its_attention(
     assert main(["evaluate", str(saved), "--data", str(folder), "--split", "all"]) == 0
     assert "60 images of" in capsys.readouterr().out
     out = tmp_path / "maps"
-    assert main(["attention", str(saved), "--data", str(folder), "--per-class", "1", "--out", str(out)]) == 0
+    assert (
+        main(
+            ["attention", str(saved), "--data", str(folder), "--per-class", "1", "--out", str(out)]
+        )
+        == 0
+    )
     assert "<light>_0" in [one["name"] for one in data_of(out / "index.html")["examples"]]
     assert "<light>" not in (out / "index.html").read_text()
     assert (out / "Bäume_2" / "layer_0_head_0.png").is_file()
-    assert main(["predict", str(folder / "dark" / "1.png"), str(saved)]) in (0, 2)  # grey: no ink in it
+    assert main(["predict", str(folder / "dark" / "1.png"), str(saved)]) in (
+        0,
+        2,
+    )  # grey: no ink in it

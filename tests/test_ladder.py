@@ -1,4 +1,5 @@
-"""The ladder: stored numbers are whole, a live row lies in its range, a row far off and a wrong piece are told."""
+"""The ladder: stored numbers are whole, a live row lies in its range, a row far off and a wrong
+piece are told."""
 
 import re
 from types import ModuleType
@@ -31,7 +32,9 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 @pytest.mark.parametrize("results", CASES)
-def test_every_rung_is_stored_with_five_seeds_as_its_command_would_run_it(scripts, results: str) -> None:
+def test_every_rung_is_stored_with_five_seeds_as_its_command_would_run_it(
+    scripts, results: str
+) -> None:
     rungs, bugs = ladder.stored(results=results), scripts["bugs"]
     known = ladder.RUNGS if results == "ladder" else {name: bugs.rung(name) for name in bugs.BUGS}
     assert list(rungs) == list(known)
@@ -47,7 +50,9 @@ def test_every_rung_is_stored_with_five_seeds_as_its_command_would_run_it(script
         assert about["cpu_seconds"] < 60
 
 
-def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_there(scripts) -> None:
+def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_there(
+    scripts,
+) -> None:
     measured = ladder.stored(results="measured")
     assert list(measured) == list(scripts["measured"].MEASUREMENTS)
     for name, about in measured.items():
@@ -56,16 +61,25 @@ def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_th
         assert about["command"] == f"python benchmarks/measured.py {name} --store"
         assert "command" in about["made"] or "ladder.RUNGS" in about["made"]
     names = ("03_multi_head_attention", "04_encoder_block")
-    third, fourth = (nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells for name in names)
+    third, fourth = (
+        nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells for name in names
+    )
     code = "".join(cell.source for cell in third + fourth if cell.cell_type == "code")
     assert not re.search(r"stored: \d", code), "a range is typed in, not read"
-    shown = "".join(output.get("text", "") for cell in third if cell.cell_type == "code" for output in cell.outputs)
+    shown = "".join(
+        output.get("text", "")
+        for cell in third
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    )
     for name in ("draw_one_head", "draw_two_heads"):
         assert ladder.span(0, measured[name]["percent"]).removeprefix("0 %") in shown
     told = "".join(cell.source for cell in fourth)
     for rung in ("six", "six_no_norm"):
         runs = [measured[f"{rung}_at_{rate}"]["percent"] for rate in (0.001, 0.003, 0.01)]
-        assert "about {:.0f}, {:.0f}, {:.0f} percent".format(*(sum(run) / 3 for run in runs)) in told
+        assert (
+            "about {:.0f}, {:.0f}, {:.0f} percent".format(*(sum(run) / 3 for run in runs)) in told
+        )
 
 
 def test_the_drawing_is_measured_with_the_code_of_the_notebook(scripts) -> None:
@@ -112,7 +126,9 @@ def test_attention_is_what_finds_the_patch() -> None:
     rungs = ladder.stored()
     assert max(rungs["relation_mlp"]["accuracy"]) < 55
     assert min(rungs["relation"]["accuracy"]) > 95
-    assert all(seen["copy_first"] > 90 and seen["copy"] > 50 for seen in rungs["relation"]["looks_at"])
+    assert all(
+        seen["copy_first"] > 90 and seen["copy"] > 50 for seen in rungs["relation"]["looks_at"]
+    )
     told = ladder.looks(ladder.RUNGS["relation"].build(attention=tried("attention", MyHead)).eval())
     assert len(ROW.findall(told)) == 3
     assert not ladder.agrees(told), "a model that was not trained looks anywhere"
@@ -137,7 +153,11 @@ WRONG = [
     ("linear", {"mlp": model.MLPBlock}, r"takes no pieces"),
     ("block", {"block": model.EncoderBlock, "mlp": model.MLPBlock}, "brings its own mlp"),
     ("block_mlp", {"mlp": Stub}, "Stub is not solved yet"),
-    ("block_mlp", {"mlp": lambda width, *rest: nn.Linear(width, 3)}, r"makes \[2, 16, 3\] of \[2, 16, 64\]"),
+    (
+        "block_mlp",
+        {"mlp": lambda width, *rest: nn.Linear(width, 3)},
+        r"makes \[2, 16, 3\] of \[2, 16, 64\]",
+    ),
     ("block_mlp", {"mlp": nn.Linear(64, 64)}, "fails: "),
     ("block", {"attention": Bare}, "must return a pair"),
     ("vit", {"model": model.EncoderBlock}, "fails: TypeError"),
@@ -145,7 +165,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("rung", "pieces", "words"), WRONG)
-def test_a_piece_that_does_not_fit_is_told_in_a_sentence(rung: str, pieces: dict, words: str) -> None:
+def test_a_piece_that_does_not_fit_is_told_in_a_sentence(
+    rung: str, pieces: dict, words: str
+) -> None:
     with pytest.raises(ladder.PieceError, match=words) as told:
         ladder.train(rung, **pieces)
     assert told.value._render_traceback_() == [str(told.value)]

@@ -1,4 +1,5 @@
-"""Much at once: memory stays bounded, a bar shows how far it is, and Ctrl-C ends it in a sentence, with whole files.
+"""Much at once: memory stays bounded, a bar shows how far it is, and Ctrl-C ends it in a sentence,
+with whole files.
 
 The long rounds (``pytest -m slow``) measure the peak memory of each job in a process of its own.
 """
@@ -26,12 +27,14 @@ import json, resource, sys, torch, mnist_vit
 from mnist_vit.data import ImageData, load_folder
 def synthetic(n):
     images = torch.randint(0, 256, (n, 1, 28, 28), dtype=torch.uint8)
-    return ImageData(images, torch.arange(n) % 10, tuple("0123456789"), f"{n:,} synthetic images", (0.13,), (0.31,))
+    labels, classes = torch.arange(n) % 10, tuple("0123456789")
+    return ImageData(images, labels, classes, f"{n:,} synthetic images", (0.13,), (0.31,))
 def peak():  # MB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if sys.platform == "darwin" else 2**10)
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
 model, small = mnist_vit.load_model("vit_mnist"), mnist_vit.load_model("vit_mnist_p7")
 folder = sys.argv[1]
-mnist_vit.visualize_attention(model, synthetic(60), per_class=6, out=folder + "/first")  # all imports are done
+mnist_vit.visualize_attention(model, synthetic(60), per_class=6, out=folder + "/first")  # imports
 mnist_vit.evaluate(small, synthetic(500))
 before = peak()
 """
@@ -40,12 +43,20 @@ print(json.dumps({"more": peak() - before, "found": found}))
 """
 JOBS = {  # code, how many images, how many MB more than at the start it may take
     "attention of 10,000 digits": (
-        'found = mnist_vit.visualize_attention(model, synthetic(10_000), per_class=1000, out=folder).stat().st_size',
-        10_000, 300,
+        (
+            "found = mnist_vit.visualize_attention(model, synthetic(10_000), per_class=1000,"
+            " out=folder).stat().st_size"
+        ),
+        10_000,
+        300,
     ),
-    "evaluation of 100,000 images": ("found = mnist_vit.evaluate(small, synthetic(100_000)).total", 100_000, 400),
+    "evaluation of 100,000 images": (
+        "found = mnist_vit.evaluate(small, synthetic(100_000)).total",
+        100_000,
+        400,
+    ),
     "a folder of 20,000 files": ('found = len(load_folder(folder + "/pictures"))', 20_000, 200),
-}  # fmt: skip
+}
 
 
 def many_files(folder: Path, count: int) -> None:
@@ -83,7 +94,12 @@ def digits(n: int) -> ImageData:
 
 @pytest.mark.parametrize(
     ("where", "disabled", "seen"),
-    [("terminal", "0", True), ("notebook", "0", True), ("log", "0", False), ("terminal", "1", False)],
+    [
+        ("terminal", "0", True),
+        ("notebook", "0", True),
+        ("log", "0", False),
+        ("terminal", "1", False),
+    ],
 )
 def test_a_bar_in_a_terminal_and_a_notebook_and_none_elsewhere(
     where: str, disabled: str, seen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,7 +108,9 @@ def test_a_bar_in_a_terminal_and_a_notebook_and_none_elsewhere(
     model = mnist_vit.vit_mnist(7)
     monkeypatch.setenv("TQDM_DISABLE", disabled)
     if where == "notebook":
-        monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel="ipykernel, or Colab's"))
+        monkeypatch.setattr(
+            "IPython.get_ipython", lambda: SimpleNamespace(kernel="ipykernel, or Colab's")
+        )
     for job in (
         lambda: mnist_vit.evaluate(model, digits(20), batch_size=5),
         lambda: mnist_vit.visualize_attention(model, digits(20), out=tmp_path / "maps"),
@@ -110,11 +128,17 @@ def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
     sizes: list[int] = []
     shown: list[str] = []
 
-    def fake_page(path: Path, model: object, images: object, pictures: object, names: list[str], *_, **__) -> object:
+    def fake_page(
+        path: Path, model: object, images: object, pictures: object, names: list[str], *_, **__
+    ) -> object:
         shown.extend(names)
         return SimpleNamespace(instead="")
 
-    monkeypatch.setattr(mnist_vit.recipes, "save_attention_images", lambda model, images, *_: sizes.append(len(images)))
+    monkeypatch.setattr(
+        mnist_vit.recipes,
+        "save_attention_images",
+        lambda model, images, *_: sizes.append(len(images)),
+    )
     monkeypatch.setattr(mnist_vit.recipes, "write_page", fake_page)
     mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
     assert sum(sizes) == 1200

@@ -1,4 +1,5 @@
-"""Our classes are torchvision's: start values, outputs, gradients, in every mode; nonsense is told in a sentence."""
+"""Our classes are torchvision's: start values, outputs, gradients, in every mode; nonsense is told
+in a sentence."""
 
 import copy
 import pickle
@@ -18,19 +19,29 @@ from mnist_vit.model import MLP, MLPBlock, MultiHeadAttention, VisionTransformer
 
 # image, patch, layers, heads, hidden, mlp; then the keywords
 CONFIGS = {
-    "course": ((28, 2, 2, 2, 64, 256), {"num_classes": 10, "representation_size": 32, "in_channels": 1}),
-    "course, patches of 7": ((28, 7, 2, 2, 64, 256), {"num_classes": 10, "representation_size": 32, "in_channels": 1}),
+    "course": (
+        (28, 2, 2, 2, 64, 256),
+        {"num_classes": 10, "representation_size": 32, "in_channels": 1},
+    ),
+    "course, patches of 7": (
+        (28, 7, 2, 2, 64, 256),
+        {"num_classes": 10, "representation_size": 32, "in_channels": 1},
+    ),
     "cifar": ((32, 4, 4, 4, 48, 192), {"num_classes": 10}),
     "one head, one patch": ((8, 8, 1, 1, 4, 8), {"num_classes": 2}),
     "odd numbers": ((15, 5, 3, 3, 21, 10), {"num_classes": 7, "representation_size": 5}),
     "dropout": ((16, 4, 2, 4, 32, 64), {"num_classes": 5, "dropout": 0.3}),
-    "attention dropout": ((16, 4, 2, 2, 32, 64), {"num_classes": 5, "dropout": 0.1, "attention_dropout": 0.4}),
+    "attention dropout": (
+        (16, 4, 2, 2, 32, 64),
+        {"num_classes": 5, "dropout": 0.1, "attention_dropout": 0.4},
+    ),
     "LayerNorm eps": ((16, 8, 2, 2, 16, 16), {"num_classes": 5, "norm_layer": nn.LayerNorm}),
 }
 
 
 def pair(name: str) -> tuple[nn.Module, VisionTransformer]:
-    """torchvision's model and ours, from the same seed; theirs with one channel where ours has one."""
+    """torchvision's model and ours, from the same seed; theirs with one channel where ours has
+    one."""
     sizes, keywords = CONFIGS[name]
     channels = keywords.get("in_channels", 3)
     their_keywords = {key: value for key, value in keywords.items() if key != "in_channels"}
@@ -66,8 +77,17 @@ def test_start_values_are_torchvisions(name: str) -> None:
     assert_equal(our_model.state_dict(), their_model.state_dict())
     assert [n for n, _ in our_model.named_modules()] == [n for n, _ in their_model.named_modules()]
     assert not our_model.heads.head.weight.any()
-    for attribute in ("image_size", "patch_size", "hidden_dim", "mlp_dim", "dropout", "attention_dropout", "seq_length",
-                      "num_classes", "representation_size"):  # fmt: skip
+    for attribute in (
+        "image_size",
+        "patch_size",
+        "hidden_dim",
+        "mlp_dim",
+        "dropout",
+        "attention_dropout",
+        "seq_length",
+        "num_classes",
+        "representation_size",
+    ):
         assert getattr(our_model, attribute) == getattr(their_model, attribute)
 
 
@@ -87,7 +107,9 @@ def test_logits_and_every_gradient_are_torchvisions(name: str, training: bool) -
         F.cross_entropy(logits[-1], labels).backward()
     assert torch.equal(*logits)
     assert logits[0].abs().max() > 0.01
-    for (key, theirs_), (_, ours_) in zip(their_model.named_parameters(), our_model.named_parameters(), strict=True):
+    for (key, theirs_), (_, ours_) in zip(
+        their_model.named_parameters(), our_model.named_parameters(), strict=True
+    ):
         assert torch.equal(ours_.grad, theirs_.grad), key
     with torch.no_grad():
         torch.manual_seed(5)
@@ -110,8 +132,10 @@ def test_vit_b_16_is_torchvisions_both_ways() -> None:
     assert torch.equal(our_logits, their_logits)
     their_logits.sum().backward()
     our_logits.sum().backward()
-    assert all(torch.equal(a.grad, b.grad)
-               for a, b in zip(our_model.parameters(), their_model.parameters(), strict=True))  # fmt: skip
+    assert all(
+        torch.equal(a.grad, b.grad)
+        for a, b in zip(our_model.parameters(), their_model.parameters(), strict=True)
+    )
     with torch.no_grad():
         assert torch.equal(our_model.eval()(image), their_model.eval()(image))
         our_model.class_token += 1
@@ -122,7 +146,10 @@ def test_vit_b_16_is_torchvisions_both_ways() -> None:
 def test_weights_of_before_torchvision_0_14_load() -> None:
     """torchvision's own ImageNet files name the linear layers of an MLP linear_1 and linear_2."""
     model = vit_mnist(7)
-    names = [k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2.") for k in model.state_dict()]
+    names = [
+        k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2.")
+        for k in model.state_dict()
+    ]
     old, other = dict(zip(names, model.state_dict().values(), strict=True)), vit_mnist(7)
     other.load_state_dict(old, strict=True)
     assert_equal(other.state_dict(), model.state_dict())
@@ -133,7 +160,12 @@ def test_weights_of_before_torchvision_0_14_load() -> None:
     [
         {"in_channels": 5, "hidden_channels": [7]},
         {"in_channels": 5, "hidden_channels": [7, 3], "dropout": 0.5},
-        {"in_channels": 5, "hidden_channels": [7, 8, 3], "norm_layer": nn.LayerNorm, "activation_layer": nn.GELU},
+        {
+            "in_channels": 5,
+            "hidden_channels": [7, 8, 3],
+            "norm_layer": nn.LayerNorm,
+            "activation_layer": nn.GELU,
+        },
         {"in_channels": 5, "hidden_channels": [7, 3], "inplace": True, "bias": False},
     ],
 )
@@ -158,7 +190,9 @@ def test_mlp_is_torchvisions(arguments: dict) -> None:
 # --- attention from scratch ---
 
 
-@pytest.mark.parametrize(("width", "heads", "tokens"), [(64, 2, 17), (48, 4, 5), (21, 3, 1), (8, 8, 9), (12, 1, 4)])
+@pytest.mark.parametrize(
+    ("width", "heads", "tokens"), [(64, 2, 17), (48, 4, 5), (21, 3, 1), (8, 8, 9), (12, 1, 4)]
+)
 def test_attention_from_scratch_is_torchs(width: int, heads: int, tokens: int) -> None:
     torch.manual_seed(2)
     theirs_ = nn.MultiheadAttention(width, heads, batch_first=True)
@@ -192,7 +226,10 @@ def test_attention_from_scratch_takes_keys_and_values_of_other_tokens() -> None:
 
 
 def test_attention_from_scratch_drops_the_same_weights_in_train_mode_alone() -> None:
-    theirs_, ours_ = nn.MultiheadAttention(16, 2, dropout=0.5, batch_first=True), MultiHeadAttention(16, 2, dropout=0.5)
+    theirs_, ours_ = (
+        nn.MultiheadAttention(16, 2, dropout=0.5, batch_first=True),
+        MultiHeadAttention(16, 2, dropout=0.5),
+    )
     randomise(theirs_, ours_)
     x = torch.randn(2, 6, 16)
     results = []
@@ -204,7 +241,9 @@ def test_attention_from_scratch_drops_the_same_weights_in_train_mode_alone() -> 
     assert (results[1][1] == 0).any()
     plain = MultiHeadAttention(16, 2)
     plain.load_state_dict(ours_.state_dict())
-    assert torch.equal(ours_.eval()(x, x, x)[0], plain(x, x, x)[0]), "nothing is dropped in eval mode"
+    assert torch.equal(ours_.eval()(x, x, x)[0], plain(x, x, x)[0]), (
+        "nothing is dropped in eval mode"
+    )
 
 
 def test_attention_from_scratch_takes_the_place_of_torchs_in_a_trained_model() -> None:
@@ -285,7 +324,9 @@ Output: torch.Size([1, 1000])
 
 
 def test_print_shapes_prints_the_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    model = VisionTransformer(512, 16, 6, 6, 768, 3072, num_classes=1000, representation_size=2000, print_shapes=True)
+    model = VisionTransformer(
+        512, 16, 6, 6, 768, 3072, num_classes=1000, representation_size=2000, print_shapes=True
+    )
     with torch.no_grad():
         model(torch.zeros(1, 3, 512, 512))
     assert capsys.readouterr().out == TEN_LINES
@@ -295,7 +336,8 @@ def test_print_shapes_prints_the_ten_lines(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(("layer", "head"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_get_attention_output_is_that_heads(layer: int, head: int) -> None:
-    """From the recorded weights: A_h V_h, and only through the output projection of all heads the layer's output."""
+    """From the recorded weights: A_h V_h, and only through the output projection of all heads the
+    layer's output."""
     model = vit_mnist(7).eval()
     randomise(model)
     x = torch.randn(3, 1, 28, 28)
@@ -312,7 +354,8 @@ def test_get_attention_output_is_that_heads(layer: int, head: int) -> None:
 
 
 def test_two_blank_patches_are_told_apart() -> None:
-    """A picture with nothing on it: were the position embedding skipped, all patches would come out the same."""
+    """A picture with nothing on it: were the position embedding skipped, all patches would come out
+    the same."""
     model = vit_mnist(7).eval()
     randomise(model)
     blank = torch.zeros(1, 1, 28, 28)

@@ -1,4 +1,5 @@
-"""The learner's own file: what is kept of an answer, what stands in, what is told; in a real IPython."""
+"""The learner's own file: what is kept of an answer, what stands in, what is told; in a real
+IPython."""
 
 import ast
 import copy
@@ -25,7 +26,10 @@ from mnist_vit.course.keeping import PIECES
 from mnist_vit.course.keeping.layout import parse
 from mnist_vit.own import own_class
 
-HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import Tensor, nn\nfrom mnist_vit import check\n"
+HEAD = (
+    "import torch\nimport torch.nn.functional as F\nfrom torch import Tensor, nn\nfrom mnist_vit"
+    " import check\n"
+)
 BLOCK = """class MyMLPBlock(nn.ModuleDict):
     def __init__(self, in_dim, mlp_dim, dropout=0.0):
         super().__init__({"0": nn.Linear(in_dim, mlp_dim), "3": nn.Linear(mlp_dim, in_dim)})
@@ -50,8 +54,11 @@ def solution(exercise: str) -> str:
     """A cell with our solution: the imports of its file that are not relative, and its text."""
     found = check.EXERCISES[exercise]
     module = ast.parse(Path(inspect.getfile(found.answer)).read_text(encoding="utf-8"))
-    lines = [ast.unparse(node) for node in module.body
-             if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)]  # fmt: skip
+    lines = [
+        ast.unparse(node)
+        for node in module.body
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+    ]
     return "\n".join([*(line for line in lines if "Exercise" not in line), found.source])
 
 
@@ -61,7 +68,8 @@ Cell = Callable[..., str]
 
 @pytest.fixture
 def kernel(capsys: pytest.CaptureFixture) -> Iterator[Callable[[], Cell]]:
-    """A function that starts a fresh IPython; it gives another that runs a cell and returns what was printed."""
+    """A function that starts a fresh IPython; it gives another that runs a cell and returns what
+    was printed."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
@@ -104,17 +112,23 @@ def solve(cell: Cell, *exercises: str) -> None:
         assert cell(f"check.{exercise}({name})").endswith(f"my_vit.py: {name} is kept\n")
 
 
-# ------------------------------------------------------------------------------------------- whose pieces are in use
+# -------------------------------------------------------------------------------------------- whose
+# pieces are in use
 
 
 def test_none_solved(cell: Cell, file: Path) -> None:
     none = f"my_vit.py: none in {file.parent.name}/ yet; all 7 pieces are ours\n"
     assert cell("my_vit = check.my_vit()") == none
-    assert cell("check.progress()").endswith(f"0 of {len(check.EXERCISES)} exercises solved\n{none}")
-    assert "not solved yet" in cell("def my_attention(q, k, v):\n    raise NotImplementedError\n"
-                                    "check.attention(my_attention)\n")  # fmt: skip
-    cell("from my_vit import MyMLPBlock, MyVisionTransformer, my_attention, my_split_heads\n"
-         "from mnist_vit.model import MLPBlock\nassert MyMLPBlock is MLPBlock is my_vit.MyMLPBlock")  # fmt: skip
+    assert cell("check.progress()").endswith(
+        f"0 of {len(check.EXERCISES)} exercises solved\n{none}"
+    )
+    assert "not solved yet" in cell(
+        "def my_attention(q, k, v):\n    raise NotImplementedError\ncheck.attention(my_attention)\n"
+    )
+    cell(
+        "from my_vit import MyMLPBlock, MyVisionTransformer, my_attention, my_split_heads\n"
+        "from mnist_vit.model import MLPBlock\nassert MyMLPBlock is MLPBlock is my_vit.MyMLPBlock"
+    )
     assert not list(file.parent.iterdir()), "nothing is written while nothing is solved"
 
 
@@ -126,11 +140,17 @@ def test_all_solved(cell: Cell, file: Path) -> None:
     assert list(parse(text).sections) == list(PIECES)
     assert "  # ours" not in text
     lines = [line for line in text.splitlines() if line.strip()]
-    theirs = [line for one in parse(text).sections.values() for line in one.splitlines() if line.strip()]
+    theirs = [
+        line for one in parse(text).sections.values() for line in one.splitlines() if line.strip()
+    ]
     assert len(theirs) / len(lines) >= 0.8, "of the file is the learner's"
     for one in SOLVED.values():
-        assert ast.get_source_segment(one, ast.parse(one).body[-1]) in text, "as the learner wrote it"
-    roots = {line.split()[1].partition(".")[0] for line in lines if line.startswith(("import ", "from "))}
+        assert ast.get_source_segment(one, ast.parse(one).body[-1]) in text, (
+            "as the learner wrote it"
+        )
+    roots = {
+        line.split()[1].partition(".")[0] for line in lines if line.startswith(("import ", "from "))
+    }
     assert roots <= {"torch", "torchvision", "mnist_vit", *sys.stdlib_module_names}
 
     ours, own = load_model("vit_mnist"), load_model(file)
@@ -144,10 +164,18 @@ def test_all_solved(cell: Cell, file: Path) -> None:
     other = file.parent / "elsewhere"
     other.mkdir()
     (other / "my_vit.py").write_text(text)
-    code = ("import my_vit, pickle, copy; b = my_vit.MyMLPBlock(4, 8, 0.1); copy.deepcopy(b); "
-            "pickle.loads(pickle.dumps(b)); print(my_vit.MyVisionTransformer.__module__)")  # fmt: skip
-    run = subprocess.run([sys.executable, "-c", code], cwd=other, capture_output=True, text=True, env=environment(),
-                         check=False)  # fmt: skip
+    code = (
+        "import my_vit, pickle, copy; b = my_vit.MyMLPBlock(4, 8, 0.1); copy.deepcopy(b); "
+        "pickle.loads(pickle.dumps(b)); print(my_vit.MyVisionTransformer.__module__)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=other,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
     assert run.stdout == "my_vit\n", run.stderr
 
     module = sys.modules["my_vit"]
@@ -172,13 +200,20 @@ def test_every_second_solved(cell: Cell, file: Path) -> None:
 
 
 def test_notebook_04_alone(cell: Cell, file: Path) -> None:
-    """Nothing was solved before; the answer names pieces that it has from the module, in two ways."""
+    """Nothing was solved before; the answer names pieces that it has from the module, in two
+    ways."""
     cell("my_vit = check.my_vit()\nfrom my_vit import MyMLPBlock")
     block = inspect.getsource(model.EncoderBlock).replace("EncoderBlock", "MyEncoderBlock")
-    block = block.replace("MLPBlock(hidden", "MyMLPBlock(hidden").replace("check_heads", "# check_heads")
-    block = block.replace("nn.MultiheadAttention", "my_vit.MyMultiHeadAttention").replace(", batch_first=True", "")
+    block = block.replace("MLPBlock(hidden", "MyMLPBlock(hidden").replace(
+        "check_heads", "# check_heads"
+    )
+    block = block.replace("nn.MultiheadAttention", "my_vit.MyMultiHeadAttention").replace(
+        ", batch_first=True", ""
+    )
     cell(f"from collections.abc import Callable\nfrom functools import partial\n{block}")
-    assert cell("check.encoder_block(MyEncoderBlock)").endswith("my_vit.py: MyEncoderBlock is kept\n")
+    assert cell("check.encoder_block(MyEncoderBlock)").endswith(
+        "my_vit.py: MyEncoderBlock is kept\n"
+    )
     text = file.read_text()
     assert "MyMultiHeadAttention(hidden_dim, num_heads" in text
     assert "my_vit." not in text
@@ -201,7 +236,8 @@ def test_solved_gives_the_answer_or_ours(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out == ""
 
 
-# ------------------------------------------------------------------------------------ what is written, and what is not
+# ------------------------------------------------------------------------------------------ what is
+# written, and what is not
 
 
 def test_a_wrong_answer_never_replaces_a_right_one(cell: Cell, file: Path) -> None:
@@ -218,52 +254,127 @@ def test_a_wrong_answer_never_replaces_a_right_one(cell: Cell, file: Path) -> No
     assert cell("check.mlp_block(MyMLPBlock)") == said, "another one, too: nbval compares them"
     assert "better still" in file.read_text()
     assert "as I like it" not in file.read_text()
-    assert {path.name for path in (file.parent / "my_answers").iterdir()} == {"mlp_block.1.py", "mlp_block.2.py"}
+    assert {path.name for path in (file.parent / "my_answers").iterdir()} == {
+        "mlp_block.1.py",
+        "mlp_block.2.py",
+    }
 
 
-USES = {  # what stands in other cells, the text of the answer, and what the file must hold, or the words that refuse it
+# what stands in other cells, the text of the answer, and what the file must hold, or the words that
+# refuse it
+USES = {
     "timed": ([], f"%%time\n{BLOCK}", ["# as I like it"]),
     "captured and timed": ([], f"%%capture\n%%time\n%pwd\n{BLOCK}", ["# as I like it"]),
-    "helpers": (["import math as m", "SCALE = 1 / m.sqrt(2)", "def tail(x):\n    return (1 + torch.erf(SCALE * x)) / 2",
-                 "def my_gelu(x):\n    return x * tail(x)", "my_gelu(torch.zeros(1))"],
-                BLOCK.replace("F.gelu", "my_gelu"),
-                ["import math as m\n", "SCALE = 1 / m.sqrt(2)\n\n\ndef tail(x)", "def my_gelu(x):"]),
-    "the last of several": (["P = 0.3", "P = 1"], BLOCK.replace("F.gelu(", "P * F.gelu("), ["\nP = 1\n"]),
-    "another name": ([], BLOCK.replace("MyMLPBlock", "Mine") + "\nMyMLPBlock = Mine",
-                     ["class Mine(", "MyMLPBlock = Mine"]),
-    "decorated": (["import functools", "def twice(f):\n    @functools.wraps(f)\n    def g(*a):\n        return f(*a)\n"
-                   "    return g"], BLOCK.replace("    def forward", "    @twice\n    def forward"),
-                  ["import functools", "def twice(f):", "    @twice"]),
-    "a base class": (["from torch.nn import *"], BLOCK.replace("nn.ModuleDict", "ModuleDict"),
-                     ["from torch.nn.modules.container import ModuleDict"]),
-    "comments above": ([], f"# @title Mine\n# how I\n# did it\n{BLOCK}", ["\n# how I\n# did it\nclass MyMLPBlock"]),
-    "ours, by check.solved": (["act = check.solved(None, 'gelu')"], BLOCK.replace("F.gelu", "act"),
-                              ["gelu import my_gelu as act"]),
-    "what IPython brings": ([], BLOCK.replace("x = self", "display() if len(x) == 7 else open\n        print('x')\n"
-                                              "        x = self"), ["from IPython", "import display"]),
-    "a magic": ([], BLOCK.replace("x = self", "%pwd\n        x = self"),
-                "not kept: MyMLPBlock uses a magic or a shell command, which only notebooks know"),
-    "notebook data": (["x = torch.ones(3)", "scale = x[0]"], BLOCK.replace("F.gelu(", "scale * F.gelu("),
-                      "not kept: scale uses x, which the notebook computed (x = torch.ones(3))"),
-    "a loop": (["for one in [1, 1]:\n    pass"], BLOCK.replace("F.gelu(", "one * F.gelu("),
-               "not kept: MyMLPBlock uses one, which a loop or another block of the notebook made"),
-    "inside": ([], "def make():\n    " + BLOCK.replace("\n", "\n    ") + "\n    return MyMLPBlock\nMyMLPBlock = make()",
-               "not kept: MyMLPBlock is made inside make: write it at the left edge of a cell"),
-    "changed later": ([], WRONG + "\ndef forward(self, x):\n    x = self.dropout(F.gelu(self['0'](x)))\n"
-                      "    return self.dropout(self['3'](x))\nMyMLPBlock.forward = forward",
-                      "not kept: MyMLPBlock was changed after it was made (forward)"),
-    "set later": (["class Settings:\n    pass", "Settings.one = 1"], BLOCK.replace("F.gelu(", "Settings.one * F.gelu("),
-                  "not kept: by itself, away from the notebook, it does not pass its check: "),
-    "another file": (["import sys, types\nown = sys.modules['own'] = types.ModuleType('own')\nown.gelu = F.gelu",
-                      "from own import gelu"], BLOCK.replace("F.gelu", "gelu"),
-                     "not kept: MyMLPBlock uses gelu of own, which is not installed everywhere"),
-    "the package's own": (["from mnist_vit.model import MLPBlock as MyMLPBlock"], "",
-                          "not kept: this is the course's own"),
-}  # fmt: skip
+    "helpers": (
+        [
+            "import math as m",
+            "SCALE = 1 / m.sqrt(2)",
+            "def tail(x):\n    return (1 + torch.erf(SCALE * x)) / 2",
+            "def my_gelu(x):\n    return x * tail(x)",
+            "my_gelu(torch.zeros(1))",
+        ],
+        BLOCK.replace("F.gelu", "my_gelu"),
+        ["import math as m\n", "SCALE = 1 / m.sqrt(2)\n\n\ndef tail(x)", "def my_gelu(x):"],
+    ),
+    "the last of several": (
+        ["P = 0.3", "P = 1"],
+        BLOCK.replace("F.gelu(", "P * F.gelu("),
+        ["\nP = 1\n"],
+    ),
+    "another name": (
+        [],
+        BLOCK.replace("MyMLPBlock", "Mine") + "\nMyMLPBlock = Mine",
+        ["class Mine(", "MyMLPBlock = Mine"],
+    ),
+    "decorated": (
+        [
+            "import functools",
+            (
+                "def twice(f):\n    @functools.wraps(f)\n    def g(*a):\n        return f(*a)\n"
+                "    return g"
+            ),
+        ],
+        BLOCK.replace("    def forward", "    @twice\n    def forward"),
+        ["import functools", "def twice(f):", "    @twice"],
+    ),
+    "a base class": (
+        ["from torch.nn import *"],
+        BLOCK.replace("nn.ModuleDict", "ModuleDict"),
+        ["from torch.nn.modules.container import ModuleDict"],
+    ),
+    "comments above": (
+        [],
+        f"# @title Mine\n# how I\n# did it\n{BLOCK}",
+        ["\n# how I\n# did it\nclass MyMLPBlock"],
+    ),
+    "ours, by check.solved": (
+        ["act = check.solved(None, 'gelu')"],
+        BLOCK.replace("F.gelu", "act"),
+        ["gelu import my_gelu as act"],
+    ),
+    "what IPython brings": (
+        [],
+        BLOCK.replace(
+            "x = self", "display() if len(x) == 7 else open\n        print('x')\n        x = self"
+        ),
+        ["from IPython", "import display"],
+    ),
+    "a magic": (
+        [],
+        BLOCK.replace("x = self", "%pwd\n        x = self"),
+        "not kept: MyMLPBlock uses a magic or a shell command, which only notebooks know",
+    ),
+    "notebook data": (
+        ["x = torch.ones(3)", "scale = x[0]"],
+        BLOCK.replace("F.gelu(", "scale * F.gelu("),
+        "not kept: scale uses x, which the notebook computed (x = torch.ones(3))",
+    ),
+    "a loop": (
+        ["for one in [1, 1]:\n    pass"],
+        BLOCK.replace("F.gelu(", "one * F.gelu("),
+        "not kept: MyMLPBlock uses one, which a loop or another block of the notebook made",
+    ),
+    "inside": (
+        [],
+        "def make():\n    "
+        + BLOCK.replace("\n", "\n    ")
+        + "\n    return MyMLPBlock\nMyMLPBlock = make()",
+        "not kept: MyMLPBlock is made inside make: write it at the left edge of a cell",
+    ),
+    "changed later": (
+        [],
+        WRONG + "\ndef forward(self, x):\n    x = self.dropout(F.gelu(self['0'](x)))\n"
+        "    return self.dropout(self['3'](x))\nMyMLPBlock.forward = forward",
+        "not kept: MyMLPBlock was changed after it was made (forward)",
+    ),
+    "set later": (
+        ["class Settings:\n    pass", "Settings.one = 1"],
+        BLOCK.replace("F.gelu(", "Settings.one * F.gelu("),
+        "not kept: by itself, away from the notebook, it does not pass its check: ",
+    ),
+    "another file": (
+        [
+            (
+                "import sys, types\nown = sys.modules['own'] = types.ModuleType('own')\nown.gelu ="
+                " F.gelu"
+            ),
+            "from own import gelu",
+        ],
+        BLOCK.replace("F.gelu", "gelu"),
+        "not kept: MyMLPBlock uses gelu of own, which is not installed everywhere",
+    ),
+    "the package's own": (
+        ["from mnist_vit.model import MLPBlock as MyMLPBlock"],
+        "",
+        "not kept: this is the course's own",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", USES)
-def test_what_an_answer_needs_is_kept_with_it_or_it_is_told(case: str, cell: Cell, file: Path) -> None:
+def test_what_an_answer_needs_is_kept_with_it_or_it_is_told(
+    case: str, cell: Cell, file: Path
+) -> None:
     cells, answer, expected = USES[case]
     for text in cells:
         cell(text)
@@ -280,7 +391,8 @@ def test_what_an_answer_needs_is_kept_with_it_or_it_is_told(case: str, cell: Cel
 
 
 def test_pieces_share_their_helpers(cell: Cell, file: Path) -> None:
-    """One text of a helper in the file; a newer one replaces it where all that use it still pass."""
+    """One text of a helper in the file; a newer one replaces it where all that use it still
+    pass."""
     helper = "def scaled(x, by):\n    return x * by"
     attention = ATTENTION.replace(
         "q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5", "scaled(q, q.shape[-1] ** -0.5) @ k.mT"
@@ -302,12 +414,19 @@ def test_pieces_share_their_helpers(cell: Cell, file: Path) -> None:
     cell(BLOCK)
     assert cell("check.mlp_block(MyMLPBlock)").endswith(KEPT)
     assert "def scaled" in file.read_text(), "the other one still needs it"
-    assert cell("my_vit = check.my_vit()").startswith("my_vit.py: yours: MyMLPBlock, my_attention; ")
+    assert cell("my_vit = check.my_vit()").startswith(
+        "my_vit.py: yours: MyMLPBlock, my_attention; "
+    )
 
 
-def test_a_file_of_ones_own_and_a_script(tmp_path: Path, file: Path, capsys: pytest.CaptureFixture) -> None:
-    """Answers that come from no notebook: of a module; of this test; of Python's prompt, which keeps no text."""
-    (tmp_path / "own_answers.py").write_text(f"import torch.nn.functional as F\nfrom torch import nn\n\n\n{BLOCK}")
+def test_a_file_of_ones_own_and_a_script(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Answers that come from no notebook: of a module; of this test; of Python's prompt, which
+    keeps no text."""
+    (tmp_path / "own_answers.py").write_text(
+        f"import torch.nn.functional as F\nfrom torch import nn\n\n\n{BLOCK}"
+    )
     sys.path.insert(0, str(tmp_path))
     try:
         from own_answers import MyMLPBlock
@@ -325,11 +444,13 @@ def test_a_file_of_ones_own_and_a_script(tmp_path: Path, file: Path, capsys: pyt
     names: dict[str, Any] = {"__name__": "nowhere", "torch": torch}
     exec(ATTENTION, names)
     check.attention(names["my_attention"])
-    assert "its text cannot be seen here: write my_attention in a notebook" in capsys.readouterr().out
+    assert (
+        "its text cannot be seen here: write my_attention in a notebook" in capsys.readouterr().out
+    )
     sys.modules.pop("my_vit", None)
 
 
-# ------------------------------------------------------------------------------------------------------ edited by hand
+# ----------------------------------------------------------------------------------- edited by hand
 
 
 def test_a_section_broken_by_hand_is_told_and_not_lost(cell: Cell, file: Path) -> None:
@@ -338,8 +459,16 @@ def test_a_section_broken_by_hand_is_told_and_not_lost(cell: Cell, file: Path) -
     text = file.read_text()
     for old, new, words in (
         ("F.gelu(", "F.relu(", "no longer passes its check: "),
-        ("x = self.drop", "x = = self.drop", "is no Python (invalid syntax, in line 10 of its section)"),
-        ("class MyMLPBlock", "oops\nclass MyMLPBlock", "no longer passes its check: NameError: name 'oops'"),
+        (
+            "x = self.drop",
+            "x = = self.drop",
+            "is no Python (invalid syntax, in line 10 of its section)",
+        ),
+        (
+            "class MyMLPBlock",
+            "oops\nclass MyMLPBlock",
+            "no longer passes its check: NameError: name 'oops'",
+        ),
         (
             "class MyMLPBlock",
             "class Block",
@@ -385,10 +514,15 @@ def test_a_right_edit_is_used(cell: Cell, file: Path) -> None:
     cell(BLOCK)
     cell("check.mlp_block(MyMLPBlock)")
     file.write_text(
-        file.read_text().replace("# as I like it", "# edited").replace('"""\n', '"""\nimport math\nTWO = 2\n', 2)
+        file.read_text()
+        .replace("# as I like it", "# edited")
+        .replace('"""\n', '"""\nimport math\nTWO = 2\n', 2)
     )
     assert cell("my_vit = check.my_vit()").startswith("my_vit.py: yours: MyMLPBlock; ours: ")
-    cell("import inspect\nassert '# edited' in inspect.getsource(my_vit.MyMLPBlock)\nassert my_vit.TWO == 2")
+    cell(
+        "import inspect\nassert '# edited' in inspect.getsource(my_vit.MyMLPBlock)\nassert"
+        " my_vit.TWO == 2"
+    )
     solve(cell, "attention")
     assert "# edited" in file.read_text()
     assert "TWO = 2" in file.read_text()
@@ -409,27 +543,37 @@ def test_a_head_that_is_no_python_and_a_file_of_other_make(cell: Cell, file: Pat
     file.write_text(good.replace("\nimport", "\nimport nothing_such\n1 / 0\nimport", 1))
     said = cell("my_vit = check.my_vit()")
     assert said.startswith("my_vit.py: yours: MyMLPBlock, my_attention; ours: ")
-    assert "; what stands above the first section fails (ZeroDivisionError: division by zero, at `1 / 0`)" in said
+    assert (
+        "; what stands above the first section fails (ZeroDivisionError: division by zero, at `1"
+        " / 0`)" in said
+    )
     cell("from my_vit import my_attention\nassert my_attention.__module__ == 'my_vit'")
     file.write_text(good)
     assert cell("check.attention(my_attention)").endswith("my_vit.py: my_attention is kept\n")
     assert file.read_text() == good, "an answer that comes from the file"
 
-    file.write_text(HEAD.replace("from mnist_vit import check\n", "") + f"\n\nLUCKY = 7\n\n\n{BLOCK}")  # no headers
+    file.write_text(
+        HEAD.replace("from mnist_vit import check\n", "") + f"\n\nLUCKY = 7\n\n\n{BLOCK}"
+    )  # no headers
     cell("my_vit = check.my_vit()\nassert my_vit.LUCKY == 7")
     solve(cell, "attention")
     assert "LUCKY = 7" in file.read_text()
-    assert cell("my_vit = check.my_vit()").startswith("my_vit.py: yours: MyMLPBlock, my_attention; ours: ")
+    assert cell("my_vit = check.my_vit()").startswith(
+        "my_vit.py: yours: MyMLPBlock, my_attention; ours: "
+    )
     file.write_bytes(b"\xff\xfe")
     assert "cannot be read" in cell("my_vit = check.my_vit()")
     assert "my_attention is not kept: " in cell("check.attention(my_attention)")
     assert file.read_bytes() == b"\xff\xfe"
 
 
-# ------------------------------------------------------------------------------------------------- disks and processes
+# -------------------------------------------------------------------------------------------------
+# disks and processes
 
 
-def test_a_folder_that_cannot_be_written(cell: Cell, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written(
+    cell: Cell, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (file.parent / "taken").write_text("")
     monkeypatch.setenv("MNIST_VIT_OUT", str(file.parent / "taken" / "below"))
     cell(BLOCK + ATTENTION)
@@ -438,11 +582,15 @@ def test_a_folder_that_cannot_be_written(cell: Cell, file: Path, monkeypatch: py
     assert "my_vit.py: MyMLPBlock is kept until this kernel ends, but not in the file: " in said
     assert said.count("\n") == 2
     cell("check.attention(my_attention)")
-    assert cell("my_vit = check.my_vit()").startswith("my_vit.py: yours: MyMLPBlock, my_attention; ours: ")
+    assert cell("my_vit = check.my_vit()").startswith(
+        "my_vit.py: yours: MyMLPBlock, my_attention; ours: "
+    )
     cell("assert '# as I like it' in __import__('inspect').getsource(my_vit.MyMLPBlock)")
 
 
-def test_an_interrupted_write_leaves_the_old_file(cell: Cell, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_the_old_file(
+    cell: Cell, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell(BLOCK + ATTENTION)
     cell("check.mlp_block(MyMLPBlock)")
     before = file.read_bytes()
@@ -466,8 +614,15 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path, file: Path) -> None:
     for name, (text, answer) in scripts.items():
         path = tmp_path / f"{name}_script.py"
         path.write_text(f"{HEAD}{text}\n\n{head}check.{name}({answer})\nprint('ready')\n")
-        runs.append(subprocess.Popen([sys.executable, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                     env=environment(MNIST_VIT_OUT=str(tmp_path))))  # fmt: skip
+        runs.append(
+            subprocess.Popen(
+                [sys.executable, path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment(MNIST_VIT_OUT=str(tmp_path)),
+            )
+        )
     outputs = [run.communicate("go\n", timeout=120)[0] for run in runs]
     assert all("is kept\n" in output for output in outputs), outputs
     layout = parse(file.read_text())
@@ -475,7 +630,8 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path, file: Path) -> None:
     assert not layout.is_ours("my_attention")
 
 
-# --------------------------------------------------------------------------------------- earlier answers, and progress
+# ------------------------------------------------------------------------------------------ earlier
+# answers, and progress
 
 
 def test_earlier_answers(cell: Cell, file: Path) -> None:
@@ -501,13 +657,19 @@ def test_progress(cell: Cell, file: Path) -> None:
     assert ["01_mlp", "mlp_block", "yes", "MyMLPBlock,", "yours"] in rows
     assert ["01_mlp", "gelu", "yes"] in rows
     assert ["04_encoder_block", "encoder_block", "-", "MyEncoderBlock,", "ours"] in rows
-    assert [row[1] for row in rows if row[0] == "01_mlp"][:3] == ["gelu", "mlp_block", "merge"], "as in the notebook"
+    assert [row[1] for row in rows if row[0] == "01_mlp"][:3] == [
+        "gelu",
+        "mlp_block",
+        "merge",
+    ], "as in the notebook"
     assert " ".join(rows[-2]) == f"2 of {len(check.EXERCISES)} exercises solved"
     assert " ".join(rows[-1]).startswith("my_vit.py: yours: MyMLPBlock; ")
     assert str(file.parent) not in str(rows)
 
 
-def test_a_table_for_teachers_runs_nothing_unless_asked(cell: Cell, file: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_table_for_teachers_runs_nothing_unless_asked(
+    cell: Cell, file: Path, capsys: pytest.CaptureFixture
+) -> None:
     solve(cell, "mlp_block", "attention")
     text = file.read_text()
     students = file.parent / "class"
@@ -516,7 +678,9 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(cell: Cell, file: Path, 
         "ada/my_vit.py": text,
         "bob/my_vit.py": text.replace("super().__init__()", "super().__init__(") + "\n",
         "carl.py": text.replace("x = F.gelu(x)", "x = F.relu(x)"),
-        "dora/my_vit.py": text.replace("from torch", f"open({str(ran)!r}, 'w').close()\nfrom torch", 1),
+        "dora/my_vit.py": text.replace(
+            "from torch", f"open({str(ran)!r}, 'w').close()\nfrom torch", 1
+        ),
         "eve/other.py": "print(1)",
     }.items():
         (students / name).parent.mkdir(parents=True, exist_ok=True)
@@ -534,36 +698,53 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(cell: Cell, file: Path, 
     for name in ("ada", "bob"):
         (students / name / "my_vit.py").unlink()
     check.progress(students, run=True)
-    rows = {line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:3]}
+    rows = {
+        line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:3]
+    }
     assert rows == {"carl.py": ["wrong", "right"], "dora/my_vit.py": ["right", "right"]}
     assert ran.exists()
     assert main(["progress", str(file.parent / "my_answers")]) == 0
     assert "holds a piece" in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------------------- the library takes the learner's file
+# -------------------------------------------------------------------------------- the library takes
+# the learner's file
 
 
 def own_file(folder: Path, attention: bool = True) -> Path:
-    """A file as a learner ends with it, made from the package's model; with its own attention, or with torch's."""
+    """A file as a learner ends with it, made from the package's model; with its own attention, or
+    with torch's."""
     text = Path(model.__file__).read_text(encoding="utf-8").replace("from .", "from mnist_vit.")
-    text = re.sub(r"\b(MLPBlock|MultiHeadAttention|EncoderBlock|Encoder|VisionTransformer)\b", r"My\1", text)
+    text = re.sub(
+        r"\b(MLPBlock|MultiHeadAttention|EncoderBlock|Encoder|VisionTransformer)\b", r"My\1", text
+    )
     if attention:
-        text = text.replace("nn.MultiheadAttention(", "MyMultiHeadAttention(").replace(", batch_first=True", "")
+        text = text.replace("nn.MultiheadAttention(", "MyMultiHeadAttention(").replace(
+            ", batch_first=True", ""
+        )
     (folder / "my_vit.py").write_text(text, encoding="utf-8")
     return folder / "my_vit.py"
 
 
 @pytest.mark.parametrize("attention", [False, True])
 def test_it_holds_our_weights_and_torchvisions(attention: bool, tmp_path: Path) -> None:
-    ours, own = load_model("vit_mnist_p7"), load_model(own_file(tmp_path, attention), weights="vit_mnist_p7")
-    theirs = torchvision.models.VisionTransformer(32, 8, 2, 4, 16, 32, num_classes=5, representation_size=12)
+    ours, own = (
+        load_model("vit_mnist_p7"),
+        load_model(own_file(tmp_path, attention), weights="vit_mnist_p7"),
+    )
+    theirs = torchvision.models.VisionTransformer(
+        32, 8, 2, 4, 16, 32, num_classes=5, representation_size=12
+    )
     randomise(theirs)
-    mine = own_class(tmp_path / "my_vit.py")(32, 8, 2, 4, 16, 32, num_classes=5, representation_size=12)
+    mine = own_class(tmp_path / "my_vit.py")(
+        32, 8, 2, 4, 16, 32, num_classes=5, representation_size=12
+    )
     mine.load_state_dict(theirs.state_dict(), strict=True)
     generator = torch.Generator().manual_seed(0)
-    for a, b, images in ((ours, own, torch.randn(20, 1, 28, 28, generator=generator)),
-                         (theirs.eval(), mine.eval(), torch.randn(20, 3, 32, 32, generator=generator))):  # fmt: skip
+    for a, b, images in (
+        (ours, own, torch.randn(20, 1, 28, 28, generator=generator)),
+        (theirs.eval(), mine.eval(), torch.randn(20, 3, 32, 32, generator=generator)),
+    ):
         expected, logits = a(images).detach(), b(images).detach()
         assert torch.equal(expected.argmax(1), logits.argmax(1))
         assert (expected - logits).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
@@ -571,35 +752,71 @@ def test_it_holds_our_weights_and_torchvisions(attention: bool, tmp_path: Path) 
     assert type(own).__name__ == "MyVisionTransformer"
 
 
-def test_it_is_trained_evaluated_and_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_it_is_trained_evaluated_and_looked_into(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     file = str(own_file(tmp_path))
     run = tmp_path / "run"
-    words = ["--sizes", "vit_mnist_p7", "--epochs", "1", "--batch-size", "400", "--run-dir", str(run)]
+    words = [
+        "--sizes",
+        "vit_mnist_p7",
+        "--epochs",
+        "1",
+        "--batch-size",
+        "400",
+        "--run-dir",
+        str(run),
+    ]
     assert main(["train", file, "--data", "embedded", *words, "--device", "cpu"]) == 0
     about = json.loads((run / "weights.json").read_text())
     assert about["name"] == about["code"] == "my_vit.py"
     assert about["config"]["patch_size"] == 7
-    assert about["command"].startswith(f"python -m mnist_vit train {file} --data embedded --sizes vit_mnist_p7")
+    assert about["command"].startswith(
+        f"python -m mnist_vit train {file} --data embedded --sizes vit_mnist_p7"
+    )
     capsys.readouterr()
     weights = str(run / "weights.pth")
     assert main(["evaluate", file, "--weights", weights, "--device", "cpu"]) == 0
     assert "accuracy" in capsys.readouterr().out
-    assert main(["attention", file, "--weights", "vit_mnist_p7", "--per-class", "1", "--device", "cpu"]) == 0
+    assert (
+        main(
+            ["attention", file, "--weights", "vit_mnist_p7", "--per-class", "1", "--device", "cpu"]
+        )
+        == 0
+    )
     assert len(list((tmp_path / "runs" / "attention").glob("*/layer_0_head_0.png"))) == 10
     assert main(["evaluate", weights]) == 2
-    assert f"the model in my_vit.py: give that file, and --weights {weights}" in capsys.readouterr().err
+    assert (
+        f"the model in my_vit.py: give that file, and --weights {weights}"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: "print(1", "cannot be run: SyntaxError: '(' was never closed (my_vit.py, line 1)"),
-        (lambda text: "import torch\nimport nothing_such", "cannot be run: ModuleNotFoundError: No module named "),
+        (
+            lambda text: "print(1",
+            "cannot be run: SyntaxError: '(' was never closed (my_vit.py, line 1)",
+        ),
+        (
+            lambda text: "import torch\nimport nothing_such",
+            "cannot be run: ModuleNotFoundError: No module named ",
+        ),
         (lambda text: "exit(3)", "cannot be run: SystemExit: 3 (line 1)"),
         (lambda text: "", "has no class MyVisionTransformer: notebook 06 builds it"),
-        (lambda text: text.replace("representation_size", "rep"), "cannot be built with image_size, patch_size, "),
-        (lambda text: text.replace("self.class_token", "self.token"), "are missing, such as token; "),
-        (lambda text: text.replace("x = x[:, CLASS_TOKEN] if", "x = x if"), "the model must return logits"),
+        (
+            lambda text: text.replace("representation_size", "rep"),
+            "cannot be built with image_size, patch_size, ",
+        ),
+        (
+            lambda text: text.replace("self.class_token", "self.token"),
+            "are missing, such as token; ",
+        ),
+        (
+            lambda text: text.replace("x = x[:, CLASS_TOKEN] if", "x = x if"),
+            "the model must return logits",
+        ),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_in_a_sentence(
@@ -607,7 +824,9 @@ def test_a_file_that_does_not_fit_is_told_in_a_sentence(
 ) -> None:
     file = own_file(tmp_path)
     file.write_text(change(file.read_text()))
-    status = main(["attention", str(file), "--weights", "vit_mnist_p7", "--per-class", "1", "--device", "cpu"])
+    status = main(
+        ["attention", str(file), "--weights", "vit_mnist_p7", "--per-class", "1", "--device", "cpu"]
+    )
     said = capsys.readouterr().err
     assert status == 2, said
     assert words in said
@@ -616,7 +835,9 @@ def test_a_file_that_does_not_fit_is_told_in_a_sentence(
     assert "there is no file" in capsys.readouterr().err
 
 
-def test_new_notebooks_come_without_losing_work(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_new_notebooks_come_without_losing_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     folder = tmp_path / "mine"
     assert main(["notebooks", str(folder)]) == 0
     (folder / "01_mlp.ipynb").write_text("my work")

@@ -1,4 +1,5 @@
-"""The comparison of ``notebooks/conftest.py``: one table of what must be noticed, and of what may differ."""
+"""The comparison of ``notebooks/conftest.py``: one table of what must be noticed, and of what may
+differ."""
 
 import base64
 import copy
@@ -25,7 +26,8 @@ plt.figure(figsize=(8, 3))
 plt.plot([1, 2, 3], [1, 3, {}])
 plt.show()"""
 ENVIRONMENT = """import os
-print([os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "MNIST_VIT_OFFLINE", "TQDM_DISABLE", "MPLBACKEND")])
+keys = ("CUDA_VISIBLE_DEVICES", "MNIST_VIT_OFFLINE", "TQDM_DISABLE", "MPLBACKEND")
+print([os.environ.get(key) for key in keys])
 print(os.path.isdir(os.environ["MNIST_VIT_OUT"]))"""
 MINE = """import os
 print(os.path.isfile(os.path.join(os.environ["MNIST_VIT_OUT"], "my_vit.py")))"""
@@ -36,7 +38,9 @@ def text(old: str, new: str) -> Callable[[list], None]:
 
     def edit(outputs: list) -> None:
         (output,) = outputs
-        where, key = (output, "text") if output.output_type == "stream" else (output.data, "text/plain")
+        where, key = (
+            (output, "text") if output.output_type == "stream" else (output.data, "text/plain")
+        )
         assert old in where[key]
         where[key] = where[key].replace(old, new)
 
@@ -68,12 +72,14 @@ def blank(stored: str) -> str:
 
 
 def nudged(pixels: int) -> Callable[[str], str]:
-    """The picture, two pixels for each that is shown, moved to the right as another release of matplotlib may."""
+    """The picture, two pixels for each that is shown, moved to the right as another release of
+    matplotlib may."""
     return lambda stored: png(ImageChops.offset(opened(stored), pixels, 0))
 
 
 def plain(outputs: list) -> None:
-    """The picture as a display of plain density has it: half as many pixels each way, and not in a palette."""
+    """The picture as a display of plain density has it: half as many pixels each way, and not in a
+    palette."""
     image = opened(outputs[0].data["image/png"])
     assert image.width == 2 * outputs[0].metadata["image/png"]["width"]
     outputs[0].data["image/png"] = png(image.reduce(2))
@@ -84,7 +90,9 @@ def unchanged(outputs: list) -> None:
 
 
 OTHER: list[str] = []  # the picture of the first cell that draws
-CASES: list[tuple[str, str, Callable[[list], None], bool]] = [  # what, cell, what happens to its output, passes
+CASES: list[
+    tuple[str, str, Callable[[list], None], bool]
+] = [  # what, cell, what happens to its output, passes
     ("as stored", NUMBERS, unchanged, True),
     ("one unit of the last decimal", NUMBERS, text("0.123", "0.124"), True),
     (
@@ -103,7 +111,12 @@ CASES: list[tuple[str, str, Callable[[list], None], bool]] = [  # what, cell, wh
     ("a result one unit off", "0.25", text("0.25", "0.26"), True),
     ("another result", "[1, 2.5]", text("1", "3"), False),
     ("output removed", NUMBERS, list.clear, False),
-    ("output of a silent cell", "x = 1", lambda outs: outs.append(nbformat.v4.new_output("stream", text="1")), False),
+    (
+        "output of a silent cell",
+        "x = 1",
+        lambda outs: outs.append(nbformat.v4.new_output("stream", text="1")),
+        False,
+    ),
     ("a warning", "import warnings\nwarnings.warn('look')\nprint(1)", unchanged, True),
     ("a progress bar", "import sys\nprint('50 %', file=sys.stderr)", unchanged, True),
     ("the picture as stored", DRAW.format(2), unchanged, True),
@@ -116,39 +129,78 @@ CASES: list[tuple[str, str, Callable[[list], None], bool]] = [  # what, cell, wh
     ("the picture of half the density", DRAW.format(2), plain, True),
     ("the kernel's environment", ENVIRONMENT, unchanged, True),
     ("the learner's file", MINE, text("False", "True"), True),
-    ("whose pieces are in use", "print('my_vit.py: all ours')\nprint(1)", text("all ours", "yours: some"), True),
+    (
+        "whose pieces are in use",
+        "print('my_vit.py: all ours')\nprint(1)",
+        text("all ours", "yours: some"),
+        True,
+    ),
     ("only whose pieces are in use", "print('my_vit.py: all ours')", list.clear, True),
-    ("whose pieces, and something else", "print('my_vit.py: all ours')\nprint(1)", text("1", "2"), False),
+    (
+        "whose pieces, and something else",
+        "print('my_vit.py: all ours')\nprint(1)",
+        text("1", "2"),
+        False,
+    ),
     ("my_vit.py named in a line", "print('this is my_vit.py: 1')", text("1", "2"), False),
     ("a row of the ladder, another accuracy", ROW, text("86 %", "84 %"), True),
-    ("a row, one more digit", "print(f'{99:>3} % (stored: 98 to 100)')", text(" 99 %", "100 %"), True),
+    (
+        "a row, one more digit",
+        "print(f'{99:>3} % (stored: 98 to 100)')",
+        text(" 99 %", "100 %"),
+        True,
+    ),
     ("a row, another range", ROW, text("84 to 87", "83 to 87"), False),
     ("a row, another gain", ROW, text("+5", "+6"), False),
     ("a row, and another number", f"{ROW}\nprint(3)", text("3", "4"), False),
-    ("a row, and one unit of a last decimal", f"{ROW}\nprint(0.25)", text("0.25", "0.26"), True),
+    (
+        "a row, and one unit of a last decimal",
+        f"{ROW}\nprint(0.25)",
+        text("0.25", "0.26"),
+        True,
+    ),
     ("a row two points outside", ROW.replace("86 %", "89 %"), text("89 %", "84 %"), True),
     ("a row far off", ROW.replace("86 %", "60 %"), text("60 %", "86 %"), False),
     ("a row far off, stored so", ROW.replace("86 %", "60 %"), unchanged, False),
-    ("two rows, one far off", f"{ROW}\n{ROW.replace('86 %', '60 %')}", text("60 %", "86 %"), False),
+    (
+        "two rows, one far off",
+        f"{ROW}\n{ROW.replace('86 %', '60 %')}",
+        text("60 %", "86 %"),
+        False,
+    ),
     ("percent without a range", "print('86 % correct')", text("86", "85"), False),
 ]
-LEFT_BY_EDITORS = {"collapsed": False, "scrolled": True, "id": "x", "tags": [], "execution": {"iopub.status.busy": ""}}
+LEFT_BY_EDITORS = {
+    "collapsed": False,
+    "scrolled": True,
+    "id": "x",
+    "tags": [],
+    "execution": {"iopub.status.busy": ""},
+}
 
 
 def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
     shutil.copy(NOTEBOOKS / "conftest.py", tmp_path)
     path = tmp_path / "cases.ipynb"
-    cells = [nbformat.v4.new_code_cell(source, metadata=LEFT_BY_EDITORS) for _, source, _, _ in CASES]
-    cells[0].metadata.update(jupyter={"source_hidden": True, "outputs_hidden": True}, cellView="form", tags=["setup"])
+    cells = [
+        nbformat.v4.new_code_cell(source, metadata=LEFT_BY_EDITORS) for _, source, _, _ in CASES
+    ]
+    cells[0].metadata.update(
+        jupyter={"source_hidden": True, "outputs_hidden": True}, cellView="form", tags=["setup"]
+    )
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     command = [sys.executable, NOTEBOOKS / "refresh.py", path]
-    subprocess.run(command, check=True, capture_output=True, env=environment(MPLBACKEND="Agg"), timeout=300)
+    subprocess.run(
+        command, check=True, capture_output=True, env=environment(MPLBACKEND="Agg"), timeout=300
+    )
 
     notebook = nbformat.read(path, as_version=4)
     (tmp_path / "my_vit.py").write_text("")
     collapsed = {"tags": ["setup"], "jupyter": {"source_hidden": True}, "cellView": "form"}
     assert [cell.metadata for cell in notebook.cells] == [collapsed] + [{}] * (len(CASES) - 1)
-    assert all(Image.open(io.BytesIO(base64.b64decode(stored))).mode == "P" for _, stored in pictures(path))
+    assert all(
+        Image.open(io.BytesIO(base64.b64decode(stored))).mode == "P" for _, stored in pictures(path)
+    )
     OTHER[:] = [stored for _, stored in pictures(path)]
     for cell, (_, _, edit, _) in zip(notebook.cells, CASES, strict=True):
         edit(cell.outputs)
@@ -169,13 +221,24 @@ def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
 def nbval(folder: Path) -> dict[str, list[bool]]:
     """Run nbval on a folder, in a process of its own: which cells of each notebook passed."""
     report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", f"--junitxml={report}", "."]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--nbval",
+        "--nbval-current-env",
+        f"--junitxml={report}",
+        ".",
+    ]
     env = environment(MPLBACKEND="Agg")
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, timeout=300)
     assert report.is_file(), run.stdout + run.stderr
     passed: dict[str, list[bool]] = {"cases": [], "removed": [], "stripped": []}
     for case in ElementTree.parse(report).iter("testcase"):
-        stem = next(stem for stem in passed if stem in case.get("classname", "") + case.get("name", ""))
+        stem = next(
+            stem for stem in passed if stem in case.get("classname", "") + case.get("name", "")
+        )
         passed[stem].append(case.find("failure") is None and case.find("error") is None)
     return passed
 
@@ -184,6 +247,10 @@ def test_every_stored_picture_is_told_from_a_blank_one_and_from_its_neighbour() 
     for path in notebooks():
         stored = [stored for _, stored in pictures(path)]
         for number, one in enumerate(stored):
-            assert not conftest.same_picture(one, blank(one)), f"{path.name}: picture {number} is as good as empty"
+            assert not conftest.same_picture(one, blank(one)), (
+                f"{path.name}: picture {number} is as good as empty"
+            )
         for number, (one, other) in enumerate(pairwise(stored)):
-            assert not conftest.same_picture(one, other), f"{path.name}: pictures {number} and {number + 1} look alike"
+            assert not conftest.same_picture(one, other), (
+                f"{path.name}: pictures {number} and {number + 1} look alike"
+            )

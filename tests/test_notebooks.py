@@ -1,4 +1,5 @@
-"""The form of the notebooks: order, links, setup cell, exercises, outputs for every machine; the learner's copy."""
+"""The form of the notebooks: order, links, setup cell, exercises, outputs for every machine; the
+learner's copy."""
 
 import ast
 import os
@@ -23,12 +24,16 @@ stamp, counting = from_file(NOTEBOOKS / "stamp.py"), from_file(NOTEBOOKS / "coun
 
 COURSE = [path.stem for path in notebooks()]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
-MACHINE = re.compile(r"/root|/home/|/tmp|/work|/usr|/Users|[A-Z]:\\|-packages|ipykernel|0x[0-9a-f]{6,}")
+MACHINE = re.compile(
+    r"/root|/home/|/tmp|/work|/usr|/Users|[A-Z]:\\|-packages|ipykernel|0x[0-9a-f]{6,}"
+)
 TAGS = re.compile(r"setup|(exercise|check):\w+|raises-exception|nbval-ignore-output|needs-cifar10")
 BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 ELSEWHERE = "https://github.com/some-one/some-course"
 COLLAPSED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
-DESCRIBED = re.compile(r"<details>\s*<summary>The picture in words</summary>\s*(\S.{40,}?)\s*</details>", re.DOTALL)
+DESCRIBED = re.compile(
+    r"<details>\s*<summary>The picture in words</summary>\s*(\S.{40,}?)\s*</details>", re.DOTALL
+)
 OLD_FORM: list[str] = []
 
 each_notebook = pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
@@ -43,7 +48,8 @@ def text(path: Path) -> str:
 
 
 def links(markdown: str) -> list[tuple[str, str]]:
-    """(! or nothing, address) of each link, those inside the text of a link too; code and formulas have none."""
+    """(! or nothing, address) of each link, those inside the text of a link too; code and formulas
+    have none."""
     found = []
     prose = re.sub(r"```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$", "", markdown, flags=re.DOTALL)
     for picture, inside, address in LINK.findall(prose):
@@ -53,26 +59,37 @@ def links(markdown: str) -> list[tuple[str, str]]:
 
 def headings(markdown: str) -> list[tuple[int, str]]:
     """(level, text) of each heading."""
-    marks = re.findall(r"^(#+) +(.+?) *$", re.sub(r"```.*?```", "", markdown, flags=re.DOTALL), re.MULTILINE)
+    marks = re.findall(
+        r"^(#+) +(.+?) *$", re.sub(r"```.*?```", "", markdown, flags=re.DOTALL), re.MULTILINE
+    )
     return [(len(mark), words) for mark, words in marks]
 
 
 def anchors(path: Path) -> set[str]:
-    """What links to headings are called: on GitHub, Markdown files have them in lower case, notebooks as written."""
+    """What links to headings are called: on GitHub, Markdown files have them in lower case,
+    notebooks as written."""
     if path.suffix == ".ipynb":
         return {words.replace(" ", "-") for _, words in headings(text(path))}
     markdown = path.read_text(encoding="utf-8")
-    return {re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-") for _, words in headings(markdown)}
+    return {
+        re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-") for _, words in headings(markdown)
+    }
 
 
 def printed(cell: NotebookNode) -> str:
     """All stored text of a cell."""
     parts = [output.get("text", "") for output in cell.outputs]
-    parts += [value for output in cell.outputs for kind, value in output.get("data", {}).items() if "text" in kind]
+    parts += [
+        value
+        for output in cell.outputs
+        for kind, value in output.get("data", {}).items()
+        if "text" in kind
+    ]
     return "\n".join(map(str, parts))
 
 
-# ------------------------------------------------------------------------------------------------ order and links
+# ------------------------------------------------------------------------------------------------
+# order and links
 
 
 def test_the_notebooks_are_there_in_order() -> None:
@@ -90,12 +107,15 @@ def test_it_begins_with_title_and_setup_and_leads_on(path: Path) -> None:
     assert re.match(rf"{path.stem[:2]} · \S", found[0][1])
     assert tags(code_cells(path)[0]) == ["setup"]
     last = "".join(cell.source for cell in read(path).cells[-3:] if cell.cell_type == "markdown")
-    following = {f"{stem}.ipynb" for stem in COURSE[COURSE.index(path.stem) + 1 :][:1]}  # none after the last one
+    following = {
+        f"{stem}.ipynb" for stem in COURSE[COURSE.index(path.stem) + 1 :][:1]
+    }  # none after the last one
     assert following <= {address for _, address in links(last)}
 
 
 def dead(address: str, path: Path) -> bool:
-    """Whether a link of a Markdown text in ``path`` leads nowhere on this disk, or out of a learner's copy."""
+    """Whether a link of a Markdown text in ``path`` leads nowhere on this disk, or out of a
+    learner's copy."""
     if re.match(r"https?://", address):
         return False
     name, _, anchor = address.partition("#")
@@ -111,18 +131,27 @@ def test_local_links_lead_somewhere(path: Path) -> None:
     assert [address for _, address in found if dead(address, path)] == []
     assert [address for _, address in found if address.startswith("http:")] == []
     badges = [BADGE] if stamp.home() else []
-    assert [address for picture, address in found if picture] == badges, "no picture is pasted in, or fetched"
+    assert [address for picture, address in found if picture] == badges, (
+        "no picture is pasted in, or fetched"
+    )
     for gone in ("glossary.md#nothing", "gone.md", "../README.md", "#nowhere"):
         assert dead(gone, path)
 
 
 def test_terms_of_the_glossary_can_be_linked() -> None:
-    terms = [words for level, words in headings((NOTEBOOKS / "glossary.md").read_text(encoding="utf-8")) if level == 3]
+    terms = [
+        words
+        for level, words in headings((NOTEBOOKS / "glossary.md").read_text(encoding="utf-8"))
+        if level == 3
+    ]
     assert terms == sorted(set(terms))
-    assert all(term == term.lower() for term in terms)  # JupyterLab's anchors keep capitals, GitHub's do not
+    assert all(
+        term == term.lower() for term in terms
+    )  # JupyterLab's anchors keep capitals, GitHub's do not
 
 
-# ------------------------------------------------------------------------------------- address, badge, setup cell
+# ------------------------------------------------------------------------------------- address,
+# badge, setup cell
 
 
 @each_notebook
@@ -132,7 +161,10 @@ def test_badge_and_setup_cell_are_as_stamped(path: Path) -> None:
     assert stamped == stored, "python notebooks/stamp.py"
     stamp.stamp(stamped, path.stem, ELSEWHERE)
     (badge,) = (address for _, address in links(stamped.cells[0].source) if "/github/" in address)
-    assert badge == f"https://colab.research.google.com/github/some-one/some-course/blob/main/notebooks/{path.name}"
+    assert (
+        badge
+        == f"https://colab.research.google.com/github/some-one/some-course/blob/main/notebooks/{path.name}"
+    )
     assert stamped.cells[0].source.startswith(f"# {path.stem[:2]} · ")
     stamp.stamp(stamped, path.stem, "")
     assert "colab" not in stamped.cells[0].source, "without a home a badge would lead nowhere"
@@ -146,14 +178,20 @@ def test_the_readmes_badges_are_stamped_too() -> None:
     for path in notebooks():
         assert f"/github/some-one/some-course/blob/main/notebooks/{path.name})" in elsewhere
     counts = {path.stem: counting.count(path) for path in notebooks()}
-    assert counting.with_minutes(elsewhere, counts) == elsewhere, "the table's minutes can still be renewed"
+    assert counting.with_minutes(elsewhere, counts) == elsewhere, (
+        "the table's minutes can still be renewed"
+    )
     assert stamp.stamp_readme(elsewhere, "") == stamp.stamp_readme(readme, "")
     assert "Open in Colab" not in stamp.stamp_readme(elsewhere, "")
 
 
-@pytest.mark.parametrize("spec", [None, SimpleNamespace(origin=None)], ids=["nothing", "a folder of that name"])
+@pytest.mark.parametrize(
+    "spec", [None, SimpleNamespace(origin=None)], ids=["nothing", "a folder of that name"]
+)
 @pytest.mark.parametrize("home", ["", ELSEWHERE], ids=["no home", "a home"])
-@pytest.mark.parametrize("wheels", [[], ["mnist_vit-1.1.0-py3-none-any.whl", "mnist_vit-1.0.0-py3-none-any.whl"]])
+@pytest.mark.parametrize(
+    "wheels", [[], ["mnist_vit-1.1.0-py3-none-any.whl", "mnist_vit-1.0.0-py3-none-any.whl"]]
+)
 def test_setup_cell_installs_the_wheel_beside_it_else_from_home_else_says_what_to_do(
     wheels: list[str], home: str, spec: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -162,13 +200,17 @@ def test_setup_cell_installs_the_wheel_beside_it_else_from_home_else_says_what_t
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (number, number))
     asked: list[str] = []
-    source = stamp.SETUP.format(home=home).replace('%pip install -q "{source}"', "asked.append(str(source))")
+    source = stamp.SETUP.format(home=home).replace(
+        '%pip install -q "{source}"', "asked.append(str(source))"
+    )
     found = SimpleNamespace(origin="mnist_vit/__init__.py")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: found if asked else spec)
     if wheels or home:
         exec(compile(source, "setup", "exec"), {"asked": asked})
         assert asked == [wheels[-1] if wheels else f"mnist-vit @ git+{ELSEWHERE}"]
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)  # as if pip had no network
+        monkeypatch.setattr(
+            "importlib.util.find_spec", lambda name: spec
+        )  # as if pip had no network
     with pytest.raises(UsageError, match="not installed") as told:
         exec(compile(source, "setup", "exec"), {"asked": asked})
     assert "upload its wheel" in str(told.value)
@@ -181,13 +223,18 @@ def test_setup_cell_does_nothing_where_the_package_is() -> None:
     exec(compile(source.replace("%pip", "raise SystemExit  # %pip"), "setup", "exec"), {})
 
 
-# ------------------------------------------------------------------------------------------ exercises and outputs
+# ------------------------------------------------------------------------------------------
+# exercises and outputs
 
 
 @each_notebook
 def test_every_exercise_is_a_stub_a_check_and_a_way_to_hints(path: Path) -> None:
     stubs, checks = tagged(path, "exercise"), tagged(path, "check")
-    assert sorted(stubs) == sorted(checks) == sorted(exercise.name for exercise in course.exercises(path.stem))
+    assert (
+        sorted(stubs)
+        == sorted(checks)
+        == sorted(exercise.name for exercise in course.exercises(path.stem))
+    )
     order = [tag for cell in code_cells(path) for tag in tags(cell) if ":" in tag]
     assert order == [f"{kind}:{name}" for name in stubs for kind in ("exercise", "check")]
     for name in stubs:
@@ -196,11 +243,17 @@ def test_every_exercise_is_a_stub_a_check_and_a_way_to_hints(path: Path) -> None
         assert printed(checks[name]).strip() == verdict(exercise, None)[1]
         assert stubs[name].source.rstrip().endswith("raise NotImplementedError")
         (defined,) = (
-            node for node in tree(stubs[name].source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+            node
+            for node in tree(stubs[name].source).body
+            if isinstance(node, ast.ClassDef | ast.FunctionDef)
         )
         assert defined.name == exercise.answer.__name__
-        before = "\n".join(cell.source for cell in read(path).cells).partition(stubs[name].source)[0]
-        assert len(re.findall("★+", before)[-1]) == exercise.stars, f"{name}: stars in the text before the stub"
+        before = "\n".join(cell.source for cell in read(path).cells).partition(stubs[name].source)[
+            0
+        ]
+        assert len(re.findall("★+", before)[-1]) == exercise.stars, (
+            f"{name}: stars in the text before the stub"
+        )
     hinted = re.findall(r'check\.hint\("(\w+)", 1\)', text(path))
     assert set(hinted) <= set(stubs)
     assert hinted or not stubs
@@ -212,35 +265,54 @@ def test_every_cell_has_run_in_order_and_is_compared(path: Path) -> None:
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert [tag for cell in read(path).cells for tag in tags(cell) if not TAGS.fullmatch(tag)] == []
     for cell in cells:
-        assert not re.search("NBVAL_|PYTEST_VALIDATE", cell.source), "tags, not comments, mark cells"
+        assert not re.search("NBVAL_|PYTEST_VALIDATE", cell.source), (
+            "tags, not comments, mark cells"
+        )
         assert "nbval-ignore-output" not in tags(cell) or cell.source.startswith("# not compared: ")
 
 
 @each_notebook
 def test_outputs_fit_every_machine(path: Path) -> None:
-    versions = [re.escape(v) for v in (torch.__version__.partition("+")[0], ".".join(map(str, sys.version_info[:3])))]
+    versions = [
+        re.escape(v)
+        for v in (torch.__version__.partition("+")[0], ".".join(map(str, sys.version_info[:3])))
+    ]
     for cell in code_cells(path):
         for output in cell.outputs:
-            assert output.output_type in ("stream", "display_data", "execute_result"), output.output_type
+            assert output.output_type in (
+                "stream",
+                "display_data",
+                "execute_result",
+            ), output.output_type
             assert output.get("name", "stdout") == "stdout"
-            assert set(output.get("data", {})) <= {"text/plain", "text/html", "text/markdown", "image/png"}
+            assert set(output.get("data", {})) <= {
+                "text/plain",
+                "text/html",
+                "text/markdown",
+                "image/png",
+            }
         stored = printed(cell)
         for pattern in (MACHINE.pattern, *versions, r"\d\.\d{4,}", r"\d\.\d+e[-+]\d", r"https?://"):
             computed = [found for found in re.findall(pattern, stored) if found not in cell.source]
             assert computed == [], f"in the output of\n{cell.source}\n{stored}"
     assert not MACHINE.search("".join(cell.source for cell in read(path).cells))
-    assert read(path).metadata.language_info == {"name": "python"}  # no version; refresh.py takes all else away
+    assert read(path).metadata.language_info == {
+        "name": "python"
+    }  # no version; refresh.py takes all else away
     for cell in read(path).cells:
         rest = {key: value for key, value in cell.metadata.items() if key != "tags"}
         assert rest in ({}, COLLAPSED), cell.source
         assert "attachments" not in cell
         for output in cell.get("outputs", []):
             sizes = output.get("metadata", {})
-            assert set(sizes) == ({"image/png"} & set(output.get("data", {}))), "python notebooks/refresh.py"
+            assert set(sizes) == ({"image/png"} & set(output.get("data", {}))), (
+                "python notebooks/refresh.py"
+            )
             assert all(set(size) == {"width", "height"} for size in sizes.values())
 
 
-# ------------------------------------------------------------------------------------------ what is read, and how long
+# ------------------------------------------------------------------------------------------ what is
+# read, and how long
 
 
 @each_notebook
@@ -258,28 +330,42 @@ def test_every_picture_is_described_beside_it(path: Path) -> None:
     cells = read(path).cells
     for number, cell in enumerate(cells):
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
-            beside = [one.source for one in (cells[number - 1], cells[number + 1]) if one.cell_type == "markdown"]
+            beside = [
+                one.source
+                for one in (cells[number - 1], cells[number + 1])
+                if one.cell_type == "markdown"
+            ]
             if path.stem in OLD_FORM:
-                found = re.search(r"^\*[^*\s].{20,}\*$", "\n\n".join(beside), re.MULTILINE | re.DOTALL)
+                found = re.search(
+                    r"^\*[^*\s].{20,}\*$", "\n\n".join(beside), re.MULTILINE | re.DOTALL
+                )
             else:
                 found = DESCRIBED.match(beside[-1].lstrip())
-            assert found, f"no <details><summary>The picture in words</summary> follows\n{cell.source}"
+            assert found, (
+                f"no <details><summary>The picture in words</summary> follows\n{cell.source}"
+            )
 
 
 @each_new_notebook
 def test_code_is_short_and_fits_the_page(path: Path) -> None:
-    assert counting.count(path).code < 250, "lines of code to read, without setup, ours, stubs and checks"
+    assert counting.count(path).code < 250, (
+        "lines of code to read, without setup, ours, stubs and checks"
+    )
     for cell in code_cells(path):
         wide = [line for line in cell.source.splitlines() if len(line) > 88]
         assert wide == [] or cell.metadata.get("cellView") == "form"
-    assert not re.search(r"^\*The (picture|figure)\b", text(path), re.MULTILINE), "folded: The picture in words"
+    assert not re.search(r"^\*The (picture|figure)\b", text(path), re.MULTILINE), (
+        "folded: The picture in words"
+    )
 
 
 def test_minutes_are_counted_not_guessed() -> None:
     """``python notebooks/refresh.py --count --write`` puts them in."""
     counts = {path.stem: counting.count(path) for path in notebooks()}
     for path in notebooks():
-        assert len(counting.TIME.findall(text(path))) == 1, f"{path.stem}: **Time:** about … minutes"
+        assert len(counting.TIME.findall(text(path))) == 1, (
+            f"{path.stem}: **Time:** about … minutes"
+        )
         for cell in read(path).cells:
             if cell.cell_type == "markdown":
                 assert cell.source == counting.with_minutes(cell.source, counts, path.stem), (
@@ -290,32 +376,47 @@ def test_minutes_are_counted_not_guessed() -> None:
 
 
 def test_counting() -> None:
-    prose = "Two *words*, [a link](glossary.md#link) and $x_1 + x_2$.\n$$y = 2$$\n| a table | `code` |\n"
+    prose = (
+        "Two *words*, [a link](glossary.md#link) and $x_1 + x_2$.\n$$y = 2$$\n| a table |"
+        " `code` |\n"
+    )
     assert counting.words_of(prose) == 8
-    folded = "<details><summary>The picture in words</summary>\n\nA line.\n\n</details>\n\nIt rises."
+    folded = (
+        "<details><summary>The picture in words</summary>\n\nA line.\n\n</details>\n\nIt rises."
+    )
     assert counting.words_of(folded) == 2
     assert counting.words_of(folded.replace("The picture in words", "Why?")) == 5
-    one = counting.Count("04_x", words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3])
+    one = counting.Count(
+        "04_x", words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3]
+    )
     assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
     two = counting.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
     counts = {"04_x": one, "05_y": two}
-    old = "**Time:** about 7 minutes. **You need:** 03.\n\n### Exercise: so ★★ (8 minutes)\n\n### Exercise: and so ★"
+    old = (
+        "**Time:** about 7 minutes. **You need:** 03.\n\n### Exercise: so ★★ (8 minutes)\n\n###"
+        " Exercise: and so ★"
+    )
     new = "**Time:** about 5 minutes. **You need:** 03.\n\n### Exercise: so ★★ (10 minutes)\n\n"
     assert counting.with_minutes(old, counts, "05_y") == f"{new}### Exercise: and so ★ (5 minutes)"
     table = "| [04 · X](04_x.ipynb) | so | 1 | 2 |\n| [05 · Y](05_y.ipynb) | so | 1 | |"
-    assert counting.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace("1 | |", "5 | |")
+    assert counting.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace(
+        "1 | |", "5 | |"
+    )
     row = "| [04 X](notebooks/04_x.ipynb) | so | [badge](there) | 1 |"
     assert counting.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
 
 
-# ----------------------------------------------------------------------------------------------- the learner's copy
+# -----------------------------------------------------------------------------------------------
+# the learner's copy
 
 
 def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_learners_copy(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learners_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied = tmp_path / "my course"
     assert main(["notebooks", str(copied)]) == 0
     assert str(copied) in capsys.readouterr().out

@@ -1,7 +1,8 @@
-"""Models of timm and Hugging Face, unmodified: their weights beside those that each library gives in its own slow way.
+"""Models of timm and Hugging Face, unmodified: their weights beside those that each library gives
+in its own slow way.
 
-All are built from their configs with random weights, small and made sharp; nothing is downloaded. The table in
-docs/recording.md is what ``python tests/test_other_vits.py`` prints.
+All are built from their configs with random weights, small and made sharp; nothing is downloaded.
+The table in docs/recording.md is what ``python tests/test_other_vits.py`` prints.
 """
 
 import copy
@@ -24,11 +25,20 @@ from mnist_vit.attention import attention_weights, record_attention, rollout, to
 from mnist_vit.tokens import patch_grid
 
 timm = pytest.importorskip("timm", reason='timm comes with pip install -e ".[test]"')
-transformers = pytest.importorskip("transformers", reason='transformers come with pip install -e ".[test]"')
+transformers = pytest.importorskip(
+    "transformers", reason='transformers come with pip install -e ".[test]"'
+)
 
 SMALL: dict[str, Any] = {"embed_dim": 48, "depth": 3, "num_heads": 4, "num_classes": 1000}
-SIZES: dict[str, Any] = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96,
-                         "image_size": 64, "patch_size": 16, "num_labels": 1000}  # fmt: skip
+SIZES: dict[str, Any] = {
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "image_size": 64,
+    "patch_size": 16,
+    "num_labels": 1000,
+}
 TOKEN, REGISTERS = "class token", "class token, 4 registers"
 TIMM = {  # the family: the name, the size, the tokens before the patches
     "ViT": ("vit_small_patch16_224", (64, 64), TOKEN),
@@ -80,8 +90,11 @@ def by_timm(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
     return torch.stack(kept, dim=1)
 
 
-def built(library: str, family: str) -> tuple[nn.Module, torch.Tensor, Callable[[], torch.Tensor], int]:
-    """A model, images, its weights by its library's own way, and how many tokens stand before the patches."""
+def built(
+    library: str, family: str
+) -> tuple[nn.Module, torch.Tensor, Callable[[], torch.Tensor], int]:
+    """A model, images, its weights by its library's own way, and how many tokens stand before the
+    patches."""
     torch.manual_seed(0)
     if library == "timm":
         name, size, tokens = TIMM[family]
@@ -95,7 +108,10 @@ def built(library: str, family: str) -> tuple[nn.Module, torch.Tensor, Callable[
     eager = kind._from_config(copy.deepcopy(given), attn_implementation="eager")
     model, images = sharp(kind(given)), torch.randn(2, 3, 64, 64)
     eager.load_state_dict(model.state_dict())
-    weights = lambda: torch.stack(eager.eval()(images, output_attentions=True).attentions, dim=1)  # noqa: E731
+
+    def weights():
+        return torch.stack(eager.eval()(images, output_attentions=True).attentions, dim=1)
+
     return model, images, weights, PREFIX[tokens]
 
 
@@ -107,13 +123,17 @@ def test_recorded_beside_an_untouched_model(library: str, family: str) -> None:
         plain = model(images)
         with record_attention(model) as record:
             seen = model(images)
-    for before, during in ((plain, seen),) if library == "timm" else zip(plain.values(), seen.values(), strict=True):
+    for before, during in (
+        ((plain, seen),) if library == "timm" else zip(plain.values(), seen.values(), strict=True)
+    ):
         assert torch.equal(before, during)
     weights = attention_weights(model, images)
     assert torch.equal(weights, torch.stack(record, dim=1))
     assert expected.max() > 0.5
     torch.testing.assert_close(weights, expected, atol=3e-6, rtol=0)
-    torch.testing.assert_close(attention_weights(model, images, 0, layers=[1]), weights[:, [1], :, 0])
+    torch.testing.assert_close(
+        attention_weights(model, images, 0, layers=[1]), weights[:, [1], :, 0]
+    )
     grid = patch_grid(weights.shape[-1], *images.shape[-2:])
     assert weights.shape[-1] == prefix + grid[0] * grid[1]
     assert torch.equal(to_maps(weights, grid).flatten(-2), weights[..., prefix:])
@@ -151,7 +171,9 @@ def test_the_slow_way_is_told_how_to_be_the_fast_one(library: str) -> None:
         config = transformers.ViTConfig(**SIZES)
         model = transformers.ViTModel._from_config(config, attn_implementation="eager").eval()
         images = torch.zeros(1, 3, 64, 64)
-    with pytest.raises(ValueError, match=r'by a softmax of its own.*fused_attn = True.*attn_implementation="sdpa"'):
+    with pytest.raises(
+        ValueError, match=r'by a softmax of its own.*fused_attn = True.*attn_implementation="sdpa"'
+    ):
         attention_weights(model, images)
 
 
@@ -173,13 +195,21 @@ def photographs(folder: Path) -> Path:
     ],
 )
 def test_ones_own_photographs_and_1000_classes(
-    library: str, family: str, query: str, grid: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture
+    library: str,
+    family: str,
+    query: str,
+    grid: tuple[int, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     from torchvision.transforms import v2
 
     model, images, *_ = built(library, family)
     to_size = [v2.ToImage(), v2.Resize(images.shape[-2:]), v2.ToDtype(torch.float32, scale=True)]
-    transform, classes = v2.Compose([*to_size, v2.Normalize([0.5], [0.2])]), [f"class {i}" for i in range(1000)]
+    transform, classes = (
+        v2.Compose([*to_size, v2.Normalize([0.5], [0.2])]),
+        [f"class {i}" for i in range(1000)],
+    )
     folder = photographs(tmp_path / "photos")
     given: dict[str, Any] = {"transform": transform, "classes": classes}
     probabilities = mnist_vit.predict(folder / "photo_1.png", model, out=tmp_path / "one", **given)
@@ -196,7 +226,9 @@ def test_ones_own_photographs_and_1000_classes(
     weights, n = attention_weights(model, ready)[0], grid[0] * grid[1]
     rows = weights[..., -n:, :].mean(dim=-2) if query != "class token" else weights[..., 0, :]
     assert drawn["query"] == query
-    np.testing.assert_allclose(drawn["layers_heads_rows_columns"], to_maps(rows, grid).numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        drawn["layers_heads_rows_columns"], to_maps(rows, grid).numpy(), atol=1e-5
+    )
     shown = data_of(recipes.explore(model, folder, out=tmp_path / "page.html", **given))
     assert (tuple(shown["grid"]), len(shown["prefix"])) == (grid, weights.shape[-1] - n)
     assert shown["reads"] == ("token" if query == "class token" else "mean")
@@ -211,9 +243,15 @@ def test_ones_own_photographs_and_1000_classes(
         (lambda picture: torch.zeros(1, 3, 64, 64), r"got \(1, 3, 64, 64\)"),
     ],
 )
-def test_a_transform_that_makes_no_tensor_of_a_picture(transform: Callable, got: str, tmp_path: Path) -> None:
+def test_a_transform_that_makes_no_tensor_of_a_picture(
+    transform: Callable, got: str, tmp_path: Path
+) -> None:
     model, folder = built("Hugging Face", "ViT")[0], photographs(tmp_path / "photos")
-    given: dict[str, Any] = {"transform": transform, "classes": range(1000), "out": tmp_path / "out"}
+    given: dict[str, Any] = {
+        "transform": transform,
+        "classes": range(1000),
+        "out": tmp_path / "out",
+    }
     for call in (
         lambda: recipes.explore(model, folder, **given),
         lambda: recipes.predict(folder / "photo_0.png", model, **given),
@@ -225,14 +263,21 @@ def test_a_transform_that_makes_no_tensor_of_a_picture(transform: Callable, got:
 
 def test_a_model_without_a_class_head_is_told_so(tmp_path: Path) -> None:
     model = transformers.Dinov2Model(transformers.Dinov2Config(**SIZES))
-    with pytest.raises(ValueError, match=r"logits \(n, 2\).*BaseModelOutputWithPooling.*class head"):
+    with pytest.raises(
+        ValueError, match=r"logits \(n, 2\).*BaseModelOutputWithPooling.*class head"
+    ):
         recipes.explore(
-            model, photographs(tmp_path / "photos"), transform=lambda _: torch.zeros(3, 64, 64), classes="ab"
+            model,
+            photographs(tmp_path / "photos"),
+            transform=lambda _: torch.zeros(3, 64, 64),
+            classes="ab",
         )
 
 
 def table() -> str:
-    lines = ["| family | recorded how | tokens before the patches | compared with | largest difference |"]
+    lines = [
+        "| family | recorded how | tokens before the patches | compared with | largest difference |"
+    ]
     lines += ["| --- " * 5 + "|"]
     for library, family in CASES:
         model, images, theirs, _ = built(library, family)

@@ -1,4 +1,5 @@
-"""The package is the source, a notebook quotes it: ``python tests/test_quotes.py`` rewrites quotes that are stale."""
+"""The package is the source, a notebook quotes it: ``python tests/test_quotes.py`` rewrites quotes
+that are stale."""
 
 import ast
 import inspect
@@ -23,11 +24,16 @@ SOURCES = {name: inspect.getsource(getattr(model, name)).rstrip("\n") for name i
 
 
 def quotes(cell: nbformat.NotebookNode) -> Iterator[tuple[str, int, int]]:
-    """The classes that a cell defines under a name of ``mnist_vit.model``: name, first line, line after the last."""
+    """The classes that a cell defines under a name of ``mnist_vit.model``: name, first line, line
+    after the last."""
     if cell.cell_type == "code":
         for node in ast.walk(tree(cell.source)):
             if isinstance(node, ast.ClassDef) and node.name in SOURCES:
-                yield node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1, node.end_lineno
+                yield (
+                    node.name,
+                    min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1,
+                    node.end_lineno,
+                )
 
 
 def requote(cell: nbformat.NotebookNode) -> None:
@@ -42,11 +48,18 @@ def test_quotes_are_the_package_letter_for_letter(path: Path) -> None:
     for cell in read(path).cells:
         for name, start, end in quotes(cell):
             quoted = "\n".join(cell.source.split("\n")[start:end])
-            assert quoted == SOURCES[name], f"{path.name}, {name}: python tests/test_quotes.py rewrites stale quotes"
+            assert quoted == SOURCES[name], (
+                f"{path.name}, {name}: python tests/test_quotes.py rewrites stale quotes"
+            )
 
 
 def test_each_class_is_quoted_once_where_it_is_taught() -> None:
-    found = [(name, path.stem) for path in notebooks() for cell in read(path).cells for name, *_ in quotes(cell)]
+    found = [
+        (name, path.stem)
+        for path in notebooks()
+        for cell in read(path).cells
+        for name, *_ in quotes(cell)
+    ]
     assert sorted(found) == sorted(HOME.items())
     assert set(HOME) == {name for name in model.__all__ if inspect.isclass(getattr(model, name))}
 
@@ -62,7 +75,8 @@ def test_in_the_first_half_quotes_stand_collapsed_under_a_title_of_their_own() -
 
 
 def main() -> None:
-    """Rewrite stale quotes in place; the stored outputs stay, so nbval or ``notebooks/refresh.py`` comes next."""
+    """Rewrite stale quotes in place; the stored outputs stay, so nbval or ``notebooks/refresh.py``
+    comes next."""
     for path in notebooks():
         notebook = nbformat.read(path, as_version=4)
         before = [cell.source for cell in notebook.cells]

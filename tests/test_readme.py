@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-# ------------------------------------------------------------------------------------------------------- numbers
+# ------------------------------------------------------------------------------------------ numbers
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_figures_are_those_of_the_json_files(figures: ModuleType) -> None:
     assert figures.block() in README, "python benchmarks/figures.py"
     outside = figures.PLACE.sub("", README)
-    assert not re.findall(r"\d+\.\d+ ?%|\d[\d,.]* times|\b\d+ (?:minutes|seconds|s|MB|GB)\b", outside), (
-        "no second place"
-    )
+    assert not re.findall(
+        r"\d+\.\d+ ?%|\d[\d,.]* times|\b\d+ (?:minutes|seconds|s|MB|GB)\b", outside
+    ), "no second place"
     assert f"A course in {len(notebooks())} Jupyter notebooks" in README
 
 
@@ -48,7 +48,11 @@ def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it
     name: str, figures: ModuleType, tmp_path: Path
 ) -> None:
     about = read_json(name)
-    rows = [row for row in README.splitlines() if row.startswith(f"| `{name}`: {about['parameters']:,} parameters, ")]
+    rows = [
+        row
+        for row in README.splitlines()
+        if row.startswith(f"| `{name}`: {about['parameters']:,} parameters, ")
+    ]
     assert len(rows) == 1
     test = about["metrics"]["test"]
     shares = [test["accuracy"], *test["interval"]]
@@ -88,7 +92,8 @@ def test_the_first_picture_is_the_page() -> None:
     assert (ROOT / path).stat().st_size < 300_000
 
 
-# -------------------------------------------------------------------------------------------- tree, links, commands
+# -------------------------------------------------------------------------------------------- tree,
+# links, commands
 
 
 def test_the_tree_is_the_tree() -> None:
@@ -101,24 +106,37 @@ def test_the_tree_is_the_tree() -> None:
     for name in listed:
         assert (ROOT / name).exists(), name
     ignored = {".git", ".venv", ".gitignore", "__pycache__", "runs", "data", "dist"}
-    here = {path.name + ("/" if path.is_dir() else "") for path in ROOT.iterdir()
-            if path.name not in ignored and not path.name.endswith("_cache") and path.name != ".ci"}  # fmt: skip
+    here = {
+        path.name + ("/" if path.is_dir() else "")
+        for path in ROOT.iterdir()
+        if path.name not in ignored and not path.name.endswith("_cache") and path.name != ".ci"
+    }
     assert here <= listed, "what lies at the top must stand in the README"
-    modules = {f"mnist_vit/{path.name}" for path in (ROOT / "mnist_vit").glob("*.py")} - {"mnist_vit/__init__.py"}
-    modules |= {f"mnist_vit/{path.parent.name}/" for path in (ROOT / "mnist_vit").glob("*/__init__.py")}
+    modules = {f"mnist_vit/{path.name}" for path in (ROOT / "mnist_vit").glob("*.py")} - {
+        "mnist_vit/__init__.py"
+    }
+    modules |= {
+        f"mnist_vit/{path.parent.name}/" for path in (ROOT / "mnist_vit").glob("*/__init__.py")
+    }
     assert modules <= listed
 
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))],
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    ],
 )
 def test_links_and_files_named_are_there(name: str) -> None:
     path = ROOT / name
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (path.parent / target).exists(), target
-    for file in re.findall(r"`(?:python )?((?:tests|notebooks|docs|mnist_vit|benchmarks)/[\w./]+\w)\b", text):
+    for file in re.findall(
+        r"`(?:python )?((?:tests|notebooks|docs|mnist_vit|benchmarks)/[\w./]+\w)\b", text
+    ):
         assert (ROOT / file).exists() or re.search(r"NN|NAME|topic", file), file
     for command in re.findall(r"`(?:mnist-vit|python -m mnist_vit) ([a-z]+)", text):
         assert command in COMMANDS, command
@@ -134,9 +152,13 @@ def test_every_round_of_tests_is_told_how_to_run() -> None:
 
 def test_every_notebook_stands_in_the_table_with_its_minutes() -> None:
     for path in notebooks():
-        row = re.search(rf"^\| \[.*\]\(notebooks/{path.name}\) \|.*\| (\d+) \|$", README, re.MULTILINE)
+        row = re.search(
+            rf"^\| \[.*\]\(notebooks/{path.name}\) \|.*\| (\d+) \|$", README, re.MULTILINE
+        )
         assert row is not None, path.name
-        assert re.search(r"about (\d+) minutes", path.read_text(encoding="utf-8")).group(1) == row.group(1), path.name
+        assert re.search(r"about (\d+) minutes", path.read_text(encoding="utf-8")).group(
+            1
+        ) == row.group(1), path.name
 
 
 def command(before: str) -> str:
@@ -156,18 +178,28 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 def test_github_actions_run_the_readmes_commands() -> None:
     """Word for word; on Windows as the README says to write them."""
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    texts = {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+    }
     flows = {name: yaml.safe_load(text) for name, text in texts.items()}
-    run = {(flow, job): [step.get("run", "") for step in about["steps"]]
-           for flow, content in flows.items() for job, about in content["jobs"].items()}  # fmt: skip
+    run = {
+        (flow, job): [step.get("run", "") for step in about["steps"]]
+        for flow, content in flows.items()
+        for job, about in content["jobs"].items()
+    }
     copy = COPY.partition(" && ")[0]
     assert [words for words in run["tests", "commands"] if words in (START, TEST)] == [START, TEST]
     windows = [
-        words.replace("python3 ", "python ").replace(".venv/bin/", ".venv\\Scripts\\") for words in (START, TEST)
+        words.replace("python3 ", "python ").replace(".venv/bin/", ".venv\\Scripts\\")
+        for words in (START, TEST)
     ]
     assert windows == [words for words in run["tests", "windows"] if words in windows]
     assert any(words.startswith(copy) for words in run["tests", "commands"])
-    assert any(words.startswith(copy.replace(".venv/bin/", ".venv\\Scripts\\")) for words in run["tests", "windows"])
+    assert any(
+        words.startswith(copy.replace(".venv/bin/", ".venv\\Scripts\\"))
+        for words in run["tests", "windows"]
+    )
     assert CPU in run["tests", "cpu"]
     assert SITE in run["site", "build"]
     matrix = flows["tests"]["jobs"]["commands"]["strategy"]["matrix"]
@@ -179,7 +211,9 @@ def test_github_actions_run_the_readmes_commands() -> None:
         assert not re.search(r"secrets\.|pull_request_target", text)
 
 
-def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_python_examples_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.setenv("MNIST_VIT_OUT", str(tmp_path))
     first, *others = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len([line for line in first.splitlines() if line]) <= 10
@@ -197,16 +231,22 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
 def test_the_first_screen_is_what_it_is_two_commands_code_and_a_picture() -> None:
     kinds = re.findall(r"^(```\w+|!\[|## )", README, re.MULTILINE)
     assert kinds[:5] == ["```bash", "```bash", "```python", "![", "## "]
-    assert README.index("## Use it") < README.index("## Figures") < README.index("## Where things are")
+    assert (
+        README.index("## Use it") < README.index("## Figures") < README.index("## Where things are")
+    )
 
 
-def test_your_own_folder_of_images_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_your_own_folder_of_images_end_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The README's commands, on three classes of coloured pictures of different sizes."""
     generator = torch.Generator().manual_seed(0)
     for channel, name in enumerate(("leaf", "sea", "sun")):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for i in range(60):
-            pixels = torch.randint(0, 120, (40 + i % 3, 50, 3), generator=generator, dtype=torch.uint8)
+            pixels = torch.randint(
+                0, 120, (40 + i % 3, 50, 3), generator=generator, dtype=torch.uint8
+            )
             pixels[8:30, 10:40, channel] = 255
             Image.fromarray(pixels.numpy()).save(tmp_path / "photos" / name / f"{i}.png")
     monkeypatch.chdir(tmp_path)
@@ -221,7 +261,8 @@ def test_your_own_folder_of_images_end_to_end(tmp_path: Path, monkeypatch: pytes
         recipes.train(recipes.MODELS["vit_cifar10"](), "photos")
 
 
-# --------------------------------------------------------------------------------------- dependencies and the house
+# ---------------------------------------------------------------------------------------
+# dependencies and the house
 
 
 def test_environment_yml_names_the_packages_of_pyproject() -> None:
@@ -229,14 +270,21 @@ def test_environment_yml_names_the_packages_of_pyproject() -> None:
     assert conda == [f"python{PYPROJECT['project']['requires-python']},<3.14", "pip"]
     constraints, *named, course = pip["pip"]
     assert (constraints, course) == ("-c constraints.txt", "-e .")
-    assert named == [*PYPROJECT["project"]["dependencies"], *PYPROJECT["project"]["optional-dependencies"]["course"]]
+    assert named == [
+        *PYPROJECT["project"]["dependencies"],
+        *PYPROJECT["project"]["optional-dependencies"]["course"],
+    ]
     assert {"torch", "torchvision", "torchinfo", "matplotlib", "jupyterlab", "nbval", "pillow"} <= {
         re.match(r"[a-z-]+", one).group() for one in named
     }
 
 
 def test_versions_that_were_tested_together_are_those_of_every_package() -> None:
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
     names = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
     extras = PYPROJECT["project"]["optional-dependencies"]
@@ -248,14 +296,22 @@ def test_no_module_is_longer_than_a_sitting() -> None:
     for path in (ROOT / "mnist_vit").rglob("*.py"):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         where = "move its private helpers, or one of its two topics, to a file of their own"
-        assert lines <= 400, f"{path.relative_to(ROOT)} has {lines} lines, and 400 is the most: {where}"
+        assert lines <= 400, (
+            f"{path.relative_to(ROOT)} has {lines} lines, and 400 is the most: {where}"
+        )
 
 
 def test_the_library_is_a_star() -> None:
-    """Leaves import the ground floor alone; who knows several is named here; nobody but the door knows the course."""
+    """Leaves import the ground floor alone; who knows several is named here; nobody but the door
+    knows the course."""
     ground = {"errors", "files", "modes", "tokens"}
-    know_more = {"data": {"augmentation", "datasets", "pictures"}, "facts": {"data", "datasets", "pictures", "weights"},
-                 "gallery": {"attention"}, "training": {"data", "optimizers"}, "weights": {"model", "own"}}  # fmt: skip
+    know_more = {
+        "data": {"augmentation", "datasets", "pictures"},
+        "facts": {"data", "datasets", "pictures", "weights"},
+        "gallery": {"attention"},
+        "training": {"data", "optimizers"},
+        "weights": {"model", "own"},
+    }
     for path in (ROOT / "mnist_vit").glob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         siblings = {
@@ -264,6 +320,8 @@ def test_the_library_is_a_star() -> None:
             if isinstance(node, ast.ImportFrom) and node.level
         }
         course = {name for name in siblings if name.startswith("course")}
-        assert not course or path.stem == "check", f"{path.name} belongs to the library and imports {course}"
+        assert not course or path.stem == "check", (
+            f"{path.name} belongs to the library and imports {course}"
+        )
         if path.stem not in ("__init__", "__main__", "recipes", "check"):
             assert siblings <= ground | know_more.get(path.stem, set()), path.name

@@ -1,4 +1,5 @@
-"""The site as the README's command builds it: ``pytest -m site``. Pages, links, formulas, search, and its look.
+"""The site as the README's command builds it: ``pytest -m site``. Pages, links, formulas, search,
+and its look.
 
 Screenshots stay in ``runs/site-shots/``, or in ``site-shots/`` under ``MNIST_VIT_OUT``.
 """
@@ -21,7 +22,14 @@ import mnist_vit
 
 pytestmark = pytest.mark.site
 SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "site-shots"
-LOOKED_AT = ["docs/index", "notebooks/05_encoder", "notebooks/glossary", "docs/api", "docs/teaching", "docs/live"]
+LOOKED_AT = [
+    "docs/index",
+    "notebooks/05_encoder",
+    "notebooks/glossary",
+    "docs/api",
+    "docs/teaching",
+    "docs/live",
+]
 
 
 class Page(HTMLParser):
@@ -50,11 +58,17 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site."""
-    pytest.importorskip("myst_nb", reason='the site\'s generator is not installed: pip install -e ".[site]"')
+    pytest.importorskip(
+        "myst_nb", reason='the site\'s generator is not installed: pip install -e ".[site]"'
+    )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    command = re.search(r"\.venv/bin/python (-m sphinx .*) runs/site$", readme, re.MULTILINE).group(1)
+    command = re.search(r"\.venv/bin/python (-m sphinx .*) runs/site$", readme, re.MULTILINE).group(
+        1
+    )
     folder = tmp_path_factory.mktemp("site")
-    env = environment(https_proxy="http://127.0.0.1:9", http_proxy="http://127.0.0.1:9")  # as without a network
+    env = environment(
+        https_proxy="http://127.0.0.1:9", http_proxy="http://127.0.0.1:9"
+    )  # as without a network
     words = [sys.executable, *command.split(), "-d", str(folder / "trees"), str(folder / "html")]
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr[-3000:]
@@ -70,20 +84,32 @@ def test_every_notebook_is_a_page_with_its_outputs(site: Path, pages: dict[Path,
     for path in notebooks():
         page = pages[site / "notebooks" / f"{path.stem}.html"]
         cells = nbformat.read(path, as_version=4).cells
-        pictures = [out for cell in cells for out in cell.get("outputs", []) if "image/png" in out.get("data", {})]
+        pictures = [
+            out
+            for cell in cells
+            for out in cell.get("outputs", [])
+            if "image/png" in out.get("data", {})
+        ]
         assert page.count["img"] >= len(pictures) > 0
         assert "importlib.util.find_spec" not in page.text or path.stem == "00_start_here", (
             "the setup cell is for Colab"
         )
-        formulas = sum(cell.source.count("$$") // 2 for cell in cells if cell.cell_type == "markdown")
+        formulas = sum(
+            cell.source.count("$$") // 2 for cell in cells if cell.cell_type == "markdown"
+        )
         assert page.text.count('display="block"') >= formulas
         hidden = [cell for cell in cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
-        assert page.text.count('<details class="admonition hide') >= len(hidden) - 1  # the setup cell
+        # the setup cell
+        assert page.text.count('<details class="admonition hide') >= len(hidden) - 1
     for page in pages.values():
-        assert not re.search(r"\\(frac|sqrt|mathrm|text)\b", re.sub(r"<annotation.*?</annotation>", "", page.text))
+        assert not re.search(
+            r"\\(frac|sqrt|mathrm|text)\b", re.sub(r"<annotation.*?</annotation>", "", page.text)
+        )
 
 
-def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
+def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(
+    site: Path, pages: dict[Path, Page]
+) -> None:
     dead = []
     for path, page in pages.items():
         for link in page.links + page.loaded:
@@ -91,30 +117,47 @@ def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path, pages:
             if parts.scheme in ("https", "data", "mailto"):
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            anchors = pages[target].anchors if target in pages and parts.fragment else {unquote(parts.fragment)}
+            anchors = (
+                pages[target].anchors
+                if target in pages and parts.fragment
+                else {unquote(parts.fragment)}
+            )
             if not target.is_file() or unquote(parts.fragment) not in anchors:
                 dead.append((path.relative_to(site).as_posix(), link))
     assert dead == []
-    assert {link for page in pages.values() for link in page.loaded if link.startswith(("http:", "https:", "//"))} <= {
-        BADGE
-    }
+    assert {
+        link
+        for page in pages.values()
+        for link in page.loaded
+        if link.startswith(("http:", "https:", "//"))
+    } <= {BADGE}
 
 
-def test_api_search_teachers_page_and_live_page_are_there(site: Path, pages: dict[Path, Page]) -> None:
+def test_api_search_teachers_page_and_live_page_are_there(
+    site: Path, pages: dict[Path, Page]
+) -> None:
     api = pages[site / "docs" / "api.html"]
     assert {f"mnist_vit.{name}" for name in mnist_vit.__all__} <= api.anchors
     assert "Args" not in re.sub(r"<[^>]+>", " ", api.text), "arguments are a list, not a paragraph"
     assert "attention-weight" in pages[site / "notebooks" / "glossary.html"].anchors
     assert "patch" in (site / "searchindex.js").read_text(encoding="utf-8")
     front = pages[site / "docs" / "index.html"].links
-    for name in ("teaching.html", "api.html", "live.html", "../notebooks/glossary.html", "../search.html"):
+    for name in (
+        "teaching.html",
+        "api.html",
+        "live.html",
+        "../notebooks/glossary.html",
+        "../search.html",
+    ):
         assert any(link.startswith(name) for link in front), name
     assert "../attention/index.html" in pages[site / "docs" / "live.html"].loaded
     assert "docs/index.html" in pages[site / "index.html"].links
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("device", "width", "height"), [("laptop", 1366, 900), ("phone", 390, 844)])
+@pytest.mark.parametrize(
+    ("device", "width", "height"), [("laptop", 1366, 900), ("phone", 390, 844)]
+)
 def test_nothing_sticks_out_of_a_laptop_or_a_phone(
     site: Path,
     scheme: str,
@@ -123,7 +166,8 @@ def test_nothing_sticks_out_of_a_laptop_or_a_phone(
     height: int,
     chromium: Any,
 ) -> None:
-    """Screenshots to look at. What a test can say: no page has to be moved sideways, none is white in the dark."""
+    """Screenshots to look at. What a test can say: no page has to be moved sideways, none is white
+    in the dark."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     for name in LOOKED_AT:

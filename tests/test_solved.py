@@ -1,6 +1,8 @@
-"""Notebooks with the solutions put in: each check prints its success line, every other cell what is stored.
+"""Notebooks with the solutions put in: each check prints its success line, every other cell what is
+stored.
 
-The first half here, the second half in ``test_solved_second_half.py``, which another process can run meanwhile.
+The first half here, the second half in ``test_solved_second_half.py``, which another process can
+run meanwhile.
 """
 
 import subprocess
@@ -14,7 +16,9 @@ from mnist_vit.course.keeping import PIECES
 from mnist_vit.recipes import copy_notebooks
 
 
-def test_the_first_half_solved_writes_my_vit_from_notebook_to_notebook_and_uses_it(tmp_path: Path) -> None:
+def test_the_first_half_solved_writes_my_vit_from_notebook_to_notebook_and_uses_it(
+    tmp_path: Path,
+) -> None:
     course, half = copy_notebooks(tmp_path / "course", with_outputs=True), notebooks()[:7]
     for path in half:
         assert solve(course / path.name) == len(exercises(path.stem))
@@ -24,6 +28,10 @@ def test_the_first_half_solved_writes_my_vit_from_notebook_to_notebook_and_uses_
 
     told = subprocess.run(
         [sys.executable, "-c", "from mnist_vit import check; check.my_vit()"],
-        cwd=course, capture_output=True, text=True, env=environment(MNIST_VIT_OUT=""), check=True,
-    )  # fmt: skip
+        cwd=course,
+        capture_output=True,
+        text=True,
+        env=environment(MNIST_VIT_OUT=""),
+        check=True,
+    )
     assert told.stdout == f"my_vit.py: all {len(PIECES)} pieces are yours\n"

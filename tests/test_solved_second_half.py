@@ -1,4 +1,5 @@
-"""Notebooks 07 to 12 with the solutions put in, and a learner's executed copy, each with a my_vit.py beside it."""
+"""Notebooks 07 to 12 with the solutions put in, and a learner's executed copy, each with a
+my_vit.py beside it."""
 
 import shutil
 import sys
@@ -24,10 +25,14 @@ def test_the_second_half_solved_prints_success_and_everything_else_as_stored(
         answers = from_file(path)
         monkeypatch.setitem(sys.modules, answers.__name__, answers)
         for name, piece in PIECES.items():
-            if hasattr(answers, name) and piece.exercise in {exercise.name for exercise in exercises(path.stem)}:
+            if hasattr(answers, name) and piece.exercise in {
+                exercise.name for exercise in exercises(path.stem)
+            }:
                 getattr(check, piece.exercise)(getattr(answers, name))
     mine = (course / "my_vit.py").read_text(encoding="utf-8")
-    assert [name for name in PIECES if f"class {name}(" not in mine and f"def {name}(" not in mine] == []
+    assert [
+        name for name in PIECES if f"class {name}(" not in mine and f"def {name}(" not in mine
+    ] == []
     for path in half:
         assert solve(course / path.name) == len(exercises(path.stem))
 
@@ -38,7 +43,8 @@ def test_the_second_half_solved_prints_success_and_everything_else_as_stored(
 
 
 def test_a_learners_executed_copy_passes_with_its_my_vit_beside_it(tmp_path: Path) -> None:
-    """Notebook 01 solved, 02 not: run as JupyterLab runs them, saved, and compared in the learner's own folder."""
+    """Notebook 01 solved, 02 not: run as JupyterLab runs them, saved, and compared in the learner's
+    own folder."""
     course = copy_notebooks(tmp_path / "course")
     names = [path.name for path in notebooks() if path.stem[:2] in ("01", "02")]
     solve(course / names[0])
@@ -47,7 +53,9 @@ def test_a_learners_executed_copy_passes_with_its_my_vit_beside_it(tmp_path: Pat
     for name in names:
         notebook = nbformat.read(course / name, as_version=4)
         where = {"metadata": {"path": str(course)}}
-        NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute(env=env)
+        NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute(
+            env=env
+        )
         nbformat.write(notebook, course / name)
     mine = (course / "my_vit.py").read_text(encoding="utf-8")
     assert "class MyMLPBlock(" in mine
@@ -56,4 +64,7 @@ def test_a_learners_executed_copy_passes_with_its_my_vit_beside_it(tmp_path: Pat
     before = {path.name for path in course.iterdir()}
     nbval(course, *names, MNIST_VIT_OUT="")
     assert (course / "my_vit.py").read_text(encoding="utf-8") == mine
-    assert {path.name for path in course.iterdir()} - before <= {"report.xml", "__pycache__"}, "it writes elsewhere"
+    assert {path.name for path in course.iterdir()} - before <= {
+        "report.xml",
+        "__pycache__",
+    }, "it writes elsewhere"

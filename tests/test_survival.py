@@ -1,4 +1,5 @@
-"""Training survives being killed, stopped, a full disk, nan, and a second run into the same folder."""
+"""Training survives being killed, stopped, a full disk, nan, and a second run into the same
+folder."""
 
 import errno
 import json
@@ -53,11 +54,17 @@ def same(a: dict, b: dict) -> bool:
 
 @contextmanager
 def survivors() -> Iterator[Callable[..., dict]]:
-    """A process that forks for each job it is asked for (``survivor.work``); the answer has its status and seconds."""
+    """A process that forks for each job it is asked for (``survivor.work``); the answer has its
+    status and seconds."""
     if not hasattr(os, "fork"):
         pytest.skip("runs are killed where processes can be forked, not on Windows")
     command = [sys.executable, str(Path(__file__).with_name("survivor.py"))]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+        "text": True,
+    }
     with subprocess.Popen(command, env=environment(), **pipes) as process:
 
         def ask(folder: Path, **wish: object) -> dict:
@@ -87,7 +94,8 @@ def whole(run: Callable, tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 def kill_and_resume(run: Callable, whole: dict, folder: Path, **how: object) -> bool:
-    """Whether it was killed before its end; what it leaves is whole, and the resumed run ends like the whole one."""
+    """Whether it was killed before its end; what it leaves is whole, and the resumed run ends like
+    the whole one."""
     status = run(folder, **how)["status"]
     assert status in (0, signal.SIGKILL)
     if (folder / "metrics.jsonl").exists():
@@ -102,21 +110,28 @@ def kill_and_resume(run: Callable, whole: dict, folder: Path, **how: object) -> 
     return status == signal.SIGKILL
 
 
-@pytest.mark.parametrize("moment", [0.4, 0.999, None], ids=["in a checkpoint", "in the final save", "half way"])
+@pytest.mark.parametrize(
+    "moment", [0.4, 0.999, None], ids=["in a checkpoint", "in the final save", "half way"]
+)
 def test_killed_and_resumed_is_as_if_never_killed(
     run: Callable, whole: dict, tmp_path: Path, moment: float | None
 ) -> None:
-    """In the middle of a write, and whenever it comes; each write and many moments: test_faults.py."""
+    """In the middle of a write, and whenever it comes; each write and many moments:
+    test_faults.py."""
     if moment is None:
         kill_and_resume(run, whole, tmp_path / "run", after=0.5 * whole["seconds"])
     else:
-        assert kill_and_resume(run, whole, tmp_path / "run", fault={"at": int(moment * whole["steps"]), "how": "kill"})
+        assert kill_and_resume(
+            run, whole, tmp_path / "run", fault={"at": int(moment * whole["steps"]), "how": "kill"}
+        )
 
 
 # --- determinism ---
 
 
-def test_the_same_seed_gives_the_same_bits_twice_and_in_another_process(whole: dict, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bits_twice_and_in_another_process(
+    whole: dict, tmp_path: Path
+) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -124,7 +139,9 @@ def test_the_same_seed_gives_the_same_bits_twice_and_in_another_process(whole: d
             model = toy_model()
             assert timeless(toy_fit(model, EPOCHS)) == whole["history"]
             assert same(model.state_dict(), whole["weights"])
-        assert timeless(toy_fit(toy_model(), EPOCHS, seed=1)) != whole["history"], "another seed, another result"
+        assert timeless(toy_fit(toy_model(), EPOCHS, seed=1)) != whole["history"], (
+            "another seed, another result"
+        )
     finally:
         torch.set_num_threads(threads)
 
@@ -133,7 +150,8 @@ def test_the_same_seed_gives_the_same_bits_twice_and_in_another_process(whole: d
 
 
 class StopButton(Loader):
-    """Sends this process the signal of Ctrl-C before one batch of one epoch, both counted from 0."""
+    """Sends this process the signal of Ctrl-C before one batch of one epoch, both counted from
+    0."""
 
     def __init__(self, epoch: int, batch: int) -> None:
         super().__init__(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
@@ -142,7 +160,9 @@ class StopButton(Loader):
     def __iter__(self) -> Iterator:
         for number, batch in enumerate(super().__iter__()):
             if (self.epoch, number) == self.at:
-                before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has none
+                before = signal.signal(
+                    signal.SIGINT, signal.default_int_handler
+                )  # a job in the background has none
                 try:
                     signal.raise_signal(signal.SIGINT)
                 finally:
@@ -173,7 +193,10 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
         toy_fit(model, 4, StopButton(2, 0), run_dir=tmp_path)
     out = capsys.readouterr().out
     assert "stopped after 2 of 4 epochs. The model holds the averaged weights." in out
-    assert f'call again with run_dir="{tmp_path}", resume=True (command line: --run-dir {tmp_path} --resume)' in out
+    assert (
+        f'call again with run_dir="{tmp_path}", resume=True (command line: --run-dir {tmp_path}'
+        " --resume)" in out
+    )
     assert [module.training for module in model.modules()] == modes
     assert [bar.closed for bar in bars] == [True] * 3
     assert files(tmp_path) == FILES
@@ -190,7 +213,9 @@ def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, 
     with pytest.raises(KeyboardInterrupt):
         toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in FIRST}
-    with pytest.raises(ValueError, match=r"already contains a run: name another folder, or set resume=True"):
+    with pytest.raises(
+        ValueError, match=r"already contains a run: name another folder, or set resume=True"
+    ):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
     assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     again = toy_model(seed=9)
@@ -198,7 +223,9 @@ def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, 
     assert same(again.state_dict(), whole.state_dict())
 
 
-def test_stopped_before_the_first_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stopped_before_the_first_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for folder in (None, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             toy_fit(toy_model(), 4, StopButton(0, 2), run_dir=folder)
@@ -206,7 +233,9 @@ def test_stopped_before_the_first_checkpoint(tmp_path: Path, capsys: pytest.Capt
         assert "There is no checkpoint: calling again starts a new run" in out
 
 
-def test_digits_seen_before_the_stop_are_not_called_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_seen_before_the_stop_are_not_called_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*_: object, before_epoch: Callable[[int], None], **__: object) -> None:
         before_epoch(0)
         raise KeyboardInterrupt
@@ -236,13 +265,21 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
         "seed was 0, is 3": {"config": {**data, "seed": 3}},
         "data was toy, is digits": {"config": {**data, "data": "digits"}},
         "data was toy, is None": {"config": {"seed": 0}},
-        "shear was not stored, is 0.0": {"config": {**data, "shear": 0.0}},  # the run is of a version without it
+        "shear was not stored, is 0.0": {
+            "config": {**data, "shear": 0.0}
+        },  # the run is of a version without it
         "batches was 4, is 2": {"loader": few},
     }.items():
         with pytest.raises(ValueError, match=rf"contains a run with other settings \({said}\)"):
-            toy_fit(toy_model(), **{"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True, **changed})
+            toy_fit(
+                toy_model(),
+                **{"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True, **changed},
+            )
         assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
-    assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True, config=data, checkpoint_every=2)) == 3
+    assert (
+        len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True, config=data, checkpoint_every=2))
+        == 3
+    )
 
 
 def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +302,8 @@ def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("kind", ["half", "altered", "gone"])
 def test_a_damaged_checkpoint_costs_one_epoch(tmp_path: Path, kind: str) -> None:
-    """It is said, the run ends as if nothing had been, and the good checkpoint is never put in danger."""
+    """It is said, the run ends as if nothing had been, and the good checkpoint is never put in
+    danger."""
     whole, model, path = toy_model(), toy_model(seed=9), tmp_path / "checkpoint.pth"
     toy_fit(whole, 4)
     with pytest.raises(KeyboardInterrupt):
@@ -281,7 +319,10 @@ def test_a_damaged_checkpoint_costs_one_epoch(tmp_path: Path, kind: str) -> None
         assert epoch >= 2
         assert epoch == 3 or (tmp_path / "checkpoint_previous.pth").read_bytes() == good
 
-    with pytest.warns(UserWarning, match=r"checkpoint\.pth cannot be resumed from .*the one before it, after epoch 2"):
+    with pytest.warns(
+        UserWarning,
+        match=r"checkpoint\.pth cannot be resumed from .*the one before it, after epoch 2",
+    ):
         toy_fit(model, 4, run_dir=tmp_path, resume=True, before_epoch=before_epoch)
     assert same(model.state_dict(), whole.state_dict())
     kept = [len(torch.load(tmp_path / name, weights_only=True)["history"]) for name in FILES[:2]]
@@ -291,7 +332,9 @@ def test_a_damaged_checkpoint_costs_one_epoch(tmp_path: Path, kind: str) -> None
 # --- the log ---
 
 
-@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "full"), ValueError("closed file")])
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), OSError(errno.ENOSPC, "full"), ValueError("closed file")]
+)
 def test_a_log_that_cannot_be_written_does_not_end_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -320,8 +363,11 @@ def test_a_log_that_cannot_be_written_does_not_end_a_training(
         ("os.replace", errno.EACCES, "Permission denied"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: str, number: int, said: str) -> None:
-    """In epoch 2 of 3; the checkpoint of epoch 1 stays whole, and that of epoch 3 takes its place."""
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, call: str, number: int, said: str
+) -> None:
+    """In epoch 2 of 3; the checkpoint of epoch 1 stays whole, and that of epoch 3 takes its
+    place."""
 
     disk = pytest.MonkeyPatch()
 
@@ -353,40 +399,59 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, call: 
 
 
 @pytest.mark.parametrize("where", ["in the first step", "in the last step"])
-def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(tmp_path: Path, where: str) -> None:
-    """In the last step no loss of the epoch shows it: the weights are spoilt after it was measured."""
+def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(
+    tmp_path: Path, where: str
+) -> None:
+    """In the last step no loss of the epoch shows it: the weights are spoilt after it was
+    measured."""
     model, steps = toy_model(), 0
 
     def spoil(gradient: torch.Tensor) -> torch.Tensor:
         nonlocal steps
         steps += 1
-        return gradient * float("nan") if steps == (9 if where == "in the first step" else 12) else gradient
+        return (
+            gradient * float("nan")
+            if steps == (9 if where == "in the first step" else 12)
+            else gradient
+        )
 
     model.heads.head.weight.register_hook(spoil)
-    with pytest.raises(ValueError, match=r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01") as said:
+    with pytest.raises(
+        ValueError, match=r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01"
+    ) as said:
         toy_fit(model, 9, run_dir=tmp_path)
     assert steps == 12, "no step of the next epoch"
     assert f"{tmp_path / 'checkpoint.pth'} contains the epochs before" in str(said.value)
     kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
     assert len(kept["history"]) == 2 == len(rows(tmp_path))
-    assert all(value.isfinite().all() for value in [*kept["model"].values(), *kept["averaged"].values()])
+    assert all(
+        value.isfinite().all() for value in [*kept["model"].values(), *kept["averaged"].values()]
+    )
 
 
 # --- one run to a folder ---
 
 
-def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_into_the_same_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = []
 
     def before_epoch(epoch: int) -> None:
-        assert files(tmp_path) == (FIRST if epoch else FIRST[1:]), "the lock is not a file that is seen"
-        with pytest.raises(BlockingIOError, match=r"another run is writing to .*: wait for it, or name another"):
+        assert files(tmp_path) == (FIRST if epoch else FIRST[1:]), (
+            "the lock is not a file that is seen"
+        )
+        with pytest.raises(
+            BlockingIOError, match=r"another run is writing to .*: wait for it, or name another"
+        ):
             toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
         refused.append(epoch)
 
     toy_fit(toy_model(), 2, run_dir=tmp_path, before_epoch=before_epoch)
     assert refused == [0, 1]
-    assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)) == 3, "afterwards the folder is free"
+    assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)) == 3, (
+        "afterwards the folder is free"
+    )
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "no locks on this drive")
@@ -399,10 +464,23 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, monkeypatc
 @pytest.mark.slow
 def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
     """torchrun ends the other processes when one gives up; only process 0 writes and locks."""
-    torchrun = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit".split()
-    command = [*torchrun, "train", "vit_mnist_p7", "--data", "embedded", "--device", "cpu", "--run-dir", str(tmp_path)]
+    launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit"
+    torchrun = [sys.executable, *launcher.split()]
+    command = [
+        *torchrun,
+        "train",
+        "vit_mnist_p7",
+        "--data",
+        "embedded",
+        "--device",
+        "cpu",
+        "--run-dir",
+        str(tmp_path),
+    ]
     with locked(tmp_path):
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=300, check=False
+        )
     assert done.returncode != 0
     assert f"another run is writing to {tmp_path}" in done.stderr
     assert files(tmp_path) == []
@@ -411,8 +489,12 @@ def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
 # --- checkpoints of others, and modes ---
 
 
-@pytest.mark.parametrize("kind", ["half", "altered", "empty", "weights", "another model", "without history"])
-def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["half", "altered", "empty", "weights", "another model", "without history"]
+)
+def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(
+    tmp_path: Path, kind: str
+) -> None:
     path = tmp_path / "checkpoint.pth"
     toy_fit(toy_model(), 1, run_dir=tmp_path)
     model = toy_model(seed=5)
@@ -432,7 +514,9 @@ def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(tmp_path: P
     else:
         torch.save({**torch.load(path, weights_only=True), "history": None}, path)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(WeightsError, match=r"checkpoint\.pth cannot be resumed from .*name another"):
+    with pytest.raises(
+        WeightsError, match=r"checkpoint\.pth cannot be resumed from .*name another"
+    ):
         toy_fit(model, 2, run_dir=tmp_path, resume=True)
     assert same(model.state_dict(), before)
 

@@ -31,7 +31,12 @@ def test_it_learns_and_tells(tmp_path: Path) -> None:
     loss = pytest.approx(history[-1]["validation_loss"], abs=1e-5)
     assert accuracy_and_loss(model, Loader(toy_data(), 64)) == (1.0, loss)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert {"a": 1, "learning_rate": 0.01, "average": 0.5, "epochs": 20}.items() <= config.items(), "what ran"
+    assert {
+        "a": 1,
+        "learning_rate": 0.01,
+        "average": 0.5,
+        "epochs": 20,
+    }.items() <= config.items(), "what ran"
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert rows == history
     assert [row["epoch"] for row in rows] == list(range(1, 21))
@@ -44,7 +49,9 @@ def test_first_loss_is_the_log_of_the_number_of_classes() -> None:
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 @pytest.mark.parametrize(("every", "optimizer"), [(1, "adamw"), (1, "muon"), (2, "muon")])
-def test_resume_is_as_if_never_stopped(tmp_path: Path, stop_after: int, every: int, optimizer: str) -> None:
+def test_resume_is_as_if_never_stopped(
+    tmp_path: Path, stop_after: int, every: int, optimizer: str
+) -> None:
     whole = toy_model()
     history = toy_fit(whole, 4, optimizer=optimizer)
     folder = tmp_path / "run"
@@ -54,11 +61,24 @@ def test_resume_is_as_if_never_stopped(tmp_path: Path, stop_after: int, every: i
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        toy_fit(toy_model(), 4, run_dir=folder, before_epoch=stop, checkpoint_every=every, optimizer=optimizer)
+        toy_fit(
+            toy_model(),
+            4,
+            run_dir=folder,
+            before_epoch=stop,
+            checkpoint_every=every,
+            optimizer=optimizer,
+        )
     torch.manual_seed(1234)  # a new process has another random state
-    resumed = toy_model(seed=0 if stop_after < every else 9)  # and another start, which a checkpoint replaces
-    rows = toy_fit(resumed, 4, run_dir=folder, resume=True, checkpoint_every=every, optimizer=optimizer)
-    for (key, a), (_, b) in zip(whole.state_dict().items(), resumed.state_dict().items(), strict=True):
+    resumed = toy_model(
+        seed=0 if stop_after < every else 9
+    )  # and another start, which a checkpoint replaces
+    rows = toy_fit(
+        resumed, 4, run_dir=folder, resume=True, checkpoint_every=every, optimizer=optimizer
+    )
+    for (key, a), (_, b) in zip(
+        whole.state_dict().items(), resumed.state_dict().items(), strict=True
+    ):
         assert torch.equal(a, b), key
     timeless = [[{**row, "seconds": 0, "cpu_seconds": 0} for row in run] for run in (rows, history)]
     assert timeless[0] == timeless[1]
@@ -66,10 +86,13 @@ def test_resume_is_as_if_never_stopped(tmp_path: Path, stop_after: int, every: i
 
 
 def test_the_model_ends_with_the_averaged_weights() -> None:
-    """The average starts as the weights after the first step; then half of it and half of the new ones."""
+    """The average starts as the weights after the first step; then half of it and half of the new
+    ones."""
     model = toy_model()
     steps: list[torch.Tensor] = []
-    hook = register_optimizer_step_post_hook(lambda *_: steps.append(model.heads.head.weight.detach().clone()))
+    hook = register_optimizer_step_post_hook(
+        lambda *_: steps.append(model.heads.head.weight.detach().clone())
+    )
     toy_fit(model, 2)
     hook.remove()
     expected = steps[0]
@@ -95,7 +118,12 @@ def test_the_average_of_a_short_run_does_not_hold_its_start(tmp_path: Path) -> N
     few = load_embedded("train").select(torch.arange(0, 4000, 20), "200 digits")
     losses = {}
     for average in (0.0, 0.999):
-        options = {"epochs": 10, "batch_size": 8, "average": average, "run_dir": tmp_path / str(average)}
+        options = {
+            "epochs": 10,
+            "batch_size": 8,
+            "average": average,
+            "run_dir": tmp_path / str(average),
+        }
         losses[average] = mnist_vit.train("vit_mnist_p7", few, **options)[-1]["validation_loss"]
     assert losses[0.999] == pytest.approx(losses[0.0], rel=0.05)  # 2.27 instead of 1.89, if it does
 
@@ -104,7 +132,10 @@ def test_the_average_is_torchs() -> None:
     """Parameters and buffers move as those of torch's AveragedModel, to the last bit."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
-    theirs, ours = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)), copy.deepcopy(model)
+    theirs, ours = (
+        AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)),
+        copy.deepcopy(model),
+    )
     for step in range(5):
         with torch.no_grad():
             for value in model.parameters():
@@ -112,7 +143,9 @@ def test_the_average_is_torchs() -> None:
         model(torch.randn(16, 8))
         theirs.update_parameters(model)
         follow(ours, model, 0.0 if step == 0 else 0.9)
-        for (key, a), (_, b) in zip(ours.state_dict().items(), theirs.module.state_dict().items(), strict=True):
+        for (key, a), (_, b) in zip(
+            ours.state_dict().items(), theirs.module.state_dict().items(), strict=True
+        ):
             assert torch.equal(a, b), key
     assert not torch.equal(ours[0].weight, model[0].weight)
     assert torch.equal(ours[1].running_mean, model[1].running_mean)
@@ -131,7 +164,9 @@ def test_only_matrices_decay(kind: str) -> None:
     model = vit_mnist(7)
     optimizers = make_optimizers(model, kind, 1e-3, 0.1)
     groups = [group for optimizer in optimizers.values() for group in optimizer.param_groups]
-    assert sorted(id(p) for group in groups for p in group["params"]) == sorted(map(id, model.parameters()))
+    assert sorted(id(p) for group in groups for p in group["params"]) == sorted(
+        map(id, model.parameters())
+    )
     assert not optimizers["adamw"].defaults["fused"], "on a CPU its results would be others"
     decayed, free = optimizers["adamw"].param_groups
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
@@ -140,7 +175,12 @@ def test_only_matrices_decay(kind: str) -> None:
     assert any(p is model.class_token for p in free["params"])
     if kind == "muon":
         (matrices,) = optimizers["muon"].param_groups
-        assert [tuple(p.shape) for p in matrices["params"]] == 2 * [(192, 64), (64, 64), (256, 64), (64, 256)]
+        assert [tuple(p.shape) for p in matrices["params"]] == 2 * [
+            (192, 64),
+            (64, 64),
+            (256, 64),
+            (64, 256),
+        ]
         assert matrices["weight_decay"] == 0.1
         with pytest.raises(ValueError, match='"muon" is for the matrices of'):
             make_optimizers(nn.Linear(4, 4), "muon", 1e-3, 0.1)
@@ -215,11 +255,20 @@ def test_train_with_one_argument_keeps_device_mode_and_shipped_weights(
 
 
 def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
-    mnist_vit.train("vit_mnist_p7", "embedded", epochs=1, position_start="sincos", save=tmp_path / "w.pth", seed=3)
+    mnist_vit.train(
+        "vit_mnist_p7",
+        "embedded",
+        epochs=1,
+        position_start="sincos",
+        save=tmp_path / "w.pth",
+        seed=3,
+    )
     about = json.loads((tmp_path / "w.json").read_text())
     assert about["recipe"]["position_start"] == "sincos"
     assert about["seed"] == 3
-    assert all(words in about["command"] for words in ("train vit_mnist_p7", "--epochs 1", "--seed 3"))
+    assert all(
+        words in about["command"] for words in ("train vit_mnist_p7", "--epochs 1", "--seed 3")
+    )
     assert "--degrees" not in about["command"]
     assert len(about["history"]) == 1
     assert mnist_vit.load_model(tmp_path / "w.pth").patch_size == 7
@@ -227,13 +276,42 @@ def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
 
 def test_two_processes_train_like_one(tmp_path: Path) -> None:
     """torchrun, gloo, DistributedDataParallel: same global batch, same curve within rounding."""
-    arguments = ["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1", "--device", "cpu",
-                 "--position-start", "sincos", "--keep-patches", "12", "--learning-rate", "5e-4",
-                 "--optimizer", "muon", "--elastic", "0.5", "--label-smoothing", "0.1"]  # fmt: skip
+    arguments = [
+        "train",
+        "vit_mnist_p7",
+        "--data",
+        "embedded",
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+        "--position-start",
+        "sincos",
+        "--keep-patches",
+        "12",
+        "--learning-rate",
+        "5e-4",
+        "--optimizer",
+        "muon",
+        "--elastic",
+        "0.5",
+        "--label-smoothing",
+        "0.1",
+    ]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     for processes in ("1", "2"):
-        command = [*torchrun, processes, "-m", "mnist_vit", *arguments, "--run-dir", str(tmp_path / processes)]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+        command = [
+            *torchrun,
+            processes,
+            "-m",
+            "mnist_vit",
+            *arguments,
+            "--run-dir",
+            str(tmp_path / processes),
+        ]
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=240, check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.stdout.count("training on") == 1
     one, two = (json.loads((tmp_path / p / "metrics.jsonl").read_text()) for p in ("1", "2"))

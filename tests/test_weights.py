@@ -1,4 +1,5 @@
-"""Weights go to disk and back; what is wrong with a file is said, nothing in it is run, the model stays as it was."""
+"""Weights go to disk and back; what is wrong with a file is said, nothing in it is run, the model
+stays as it was."""
 
 import copy
 import errno
@@ -20,21 +21,49 @@ import mnist_vit
 from mnist_vit.errors import WeightsError
 from mnist_vit.files import shipped
 from mnist_vit.model import VisionTransformer, vit_mnist
-from mnist_vit.weights import build_model, load_model, load_weights, model_config, read_json, save_weights
+from mnist_vit.weights import (
+    build_model,
+    load_model,
+    load_weights,
+    model_config,
+    read_json,
+    save_weights,
+)
 
-SHIPPED = {"vit_mnist": "55,000", "vit_mnist_p4": "55,000", "vit_mnist_p7": "55,000", "vit_cifar10": "45,000"}
+SHIPPED = {
+    "vit_mnist": "55,000",
+    "vit_mnist_p4": "55,000",
+    "vit_mnist_p7": "55,000",
+    "vit_cifar10": "45,000",
+}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_weights(name: str) -> None:
     model = load_model(name)
     about = json.loads((shipped("weights") / f"{name}.json").read_text())
-    assert {**model.about, "sha256": about["sha256"]} == about, "the .json is a copy of what the .pth carries"
-    assert about["sha256"] == hashlib.sha256((shipped("weights") / f"{name}.pth").read_bytes()).hexdigest()
+    assert {
+        **model.about,
+        "sha256": about["sha256"],
+    } == about, "the .json is a copy of what the .pth carries"
+    assert (
+        about["sha256"]
+        == hashlib.sha256((shipped("weights") / f"{name}.pth").read_bytes()).hexdigest()
+    )
     assert sum(p.numel() for p in model.parameters()) == about["parameters"]
     assert not model.training
     assert about["data"]["name"].startswith(SHIPPED[name])
-    for key in ("config", "recipe", "seed", "versions", "metrics", "sha256", "command", "seconds", "history"):
+    for key in (
+        "config",
+        "recipe",
+        "seed",
+        "versions",
+        "metrics",
+        "sha256",
+        "command",
+        "seconds",
+        "history",
+    ):
         assert key in about, key
     assert {path.suffix for path in shipped("weights").glob(f"{name}.*")} == {".pth", ".json"}
     assert model_config(model) == about["config"]
@@ -43,7 +72,9 @@ def test_shipped_weights(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_weights_load_into_torchvisions_class(name: str) -> None:
-    config = {k: v for k, v in read_json(name)["config"].items() if k not in ("in_channels", "pool")}
+    config = {
+        k: v for k, v in read_json(name)["config"].items() if k not in ("in_channels", "pool")
+    }
     theirs = models.VisionTransformer(**config)
     channels = read_json(name)["config"]["in_channels"]
     theirs.conv_proj = nn.Conv2d(channels, theirs.hidden_dim, theirs.patch_size, theirs.patch_size)
@@ -54,17 +85,26 @@ def test_shipped_weights_load_into_torchvisions_class(name: str) -> None:
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    model = VisionTransformer(8, 4, 2, 2, 8, 12, dropout=0.1, num_classes=3, in_channels=2, pool="mean")
+    model = VisionTransformer(
+        8, 4, 2, 2, 8, 12, dropout=0.1, num_classes=3, in_channels=2, pool="mean"
+    )
     randomise(model)
     path = save_weights(model, tmp_path / "new" / "w.pth", note="mine")
     again = load_model(path)
     assert again.pool == "mean"
     assert model_config(again) == model_config(model)
-    assert all(torch.equal(value, again.state_dict()[key]) for key, value in model.state_dict().items())
+    assert all(
+        torch.equal(value, again.state_dict()[key]) for key, value in model.state_dict().items()
+    )
     assert read_json(path)["note"] == "mine"
     assert load_model(path, print_shapes=True).print_shapes
-    assert sorted(p.name for p in path.parent.iterdir()) == ["w.json", "w.pth"], "nothing temporary is left"
-    assert model_config(build_model(model_config(models.vit_b_32(num_classes=2))))["patch_size"] == 32
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "w.json",
+        "w.pth",
+    ], "nothing temporary is left"
+    assert (
+        model_config(build_model(model_config(models.vit_b_32(num_classes=2))))["patch_size"] == 32
+    )
 
 
 def test_a_bare_file_without_json_loads_into_a_model(tmp_path: Path) -> None:
@@ -74,12 +114,15 @@ def test_a_bare_file_without_json_loads_into_a_model(tmp_path: Path) -> None:
     torch.save(model.state_dict(), tmp_path / "vit_weights.pth")
     assert load_weights(other, tmp_path / "vit_weights.pth") == {}
     assert torch.equal(other.conv_proj.weight, model.conv_proj.weight)
-    with pytest.raises(WeightsError, match=r"vit_weights\.pth and its \.json do not describe a model"):
+    with pytest.raises(
+        WeightsError, match=r"vit_weights\.pth and its \.json do not describe a model"
+    ):
         load_model(tmp_path / "vit_weights.pth")
 
 
 def test_a_file_saved_on_a_gpu_loads_here(tmp_path: Path) -> None:
-    """Tensors tagged cuda:0 in the file, as torch.save writes them on a GPU; made here without one."""
+    """Tensors tagged cuda:0 in the file, as torch.save writes them on a GPU; made here without
+    one."""
     model = vit_mnist(7)
     randomise(model)
     path = tmp_path / "vit_weights.pth"
@@ -104,10 +147,15 @@ def test_files_of_other_makers_load(kind: str, tmp_path: Path) -> None:
     """torch before 1.6 wrote no zip archive; others keep more digits."""
     model, other = vit_mnist(7), vit_mnist(7)
     randomise(model)
-    state = {key: value.double() if kind == "float64" else value for key, value in model.state_dict().items()}
+    state = {
+        key: value.double() if kind == "float64" else value
+        for key, value in model.state_dict().items()
+    }
     torch.save(state, tmp_path / "w.pth", _use_new_zipfile_serialization=kind != "legacy")
     load_weights(other, tmp_path / "w.pth")
-    assert all(torch.equal(value, other.state_dict()[key]) for key, value in model.state_dict().items())
+    assert all(
+        torch.equal(value, other.state_dict()[key]) for key, value in model.state_dict().items()
+    )
 
 
 class Bomb:
@@ -141,7 +189,9 @@ def damaged(kind: str, folder: Path) -> Path:
     flipped = content[:9999] + bytes([content[9999] ^ 1]) + content[10_000:]
     about = json.loads(path.with_suffix(".json").read_text())
     if kind.startswith("json"):
-        torch.save(vit_mnist(7).state_dict(), path)  # of another maker: the .json is all that is known
+        torch.save(
+            vit_mnist(7).state_dict(), path
+        )  # of another maker: the .json is all that is known
         about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         wrong: dict[str, object] = {
             "json of another": about | {"config": about["config"] | {"patch_size": 5}},
@@ -154,7 +204,11 @@ def damaged(kind: str, folder: Path) -> Path:
             "json of wrong classes": about | {"data": {"classes": 3}},
             "json of wrong numbers": about | {"data": {"mean": [0.5], "std": [0.0]}},
         }
-        text = json.dumps(wrong[kind]).encode() if kind in wrong else {"json half": b'{"config":'}.get(kind, b"\xff{}")
+        text = (
+            json.dumps(wrong[kind]).encode()
+            if kind in wrong
+            else {"json half": b'{"config":'}.get(kind, b"\xff{}")
+        )
         path.with_suffix(".json").write_bytes(text)
         return path
     deep = VisionTransformer(28, 7, 3, 2, 64, 256, num_classes=10, in_channels=1)
@@ -176,12 +230,18 @@ def damaged(kind: str, folder: Path) -> Path:
         "a picture": lambda: Image.new("L", (9, 9)).save(path, format="PNG"),
         "another architecture": lambda: torch.save(vit_mnist(4).state_dict(), path),
         "deeper": lambda: torch.save(deep.state_dict(), path),
-        "one name less": lambda: torch.save(dict(list(vit_mnist(7).state_dict().items())[:-1]), path),
-        "one name more": lambda: torch.save({**vit_mnist(7).state_dict(), "extra": torch.zeros(3)}, path),
+        "one name less": lambda: torch.save(
+            dict(list(vit_mnist(7).state_dict().items())[:-1]), path
+        ),
+        "one name more": lambda: torch.save(
+            {**vit_mnist(7).state_dict(), "extra": torch.zeros(3)}, path
+        ),
         "a list": lambda: torch.save([torch.zeros(3)], path),
         "numbers": lambda: torch.save({"class_token": 3}, path),
         "numbered": lambda: torch.save({0: torch.zeros(3)}, path),
-        "a checkpoint": lambda: torch.save({"model": vit_mnist(7).state_dict(), "history": []}, path),
+        "a checkpoint": lambda: torch.save(
+            {"model": vit_mnist(7).state_dict(), "history": []}, path
+        ),
         "altered": lambda: path.write_bytes(flipped),
         **{kind: lambda kind=kind: torch.save(odd_state(kind), path) for kind in ODD},
         "zip bomb": lambda: path.write_bytes(claims_to_be_huge(content)),
@@ -208,10 +268,16 @@ def odd_state(kind: str) -> dict[str, torch.Tensor]:
     return {key: ODD[kind](value) for key, value in vit_mnist(7).state_dict().items()}
 
 
-CODE = r"w\.pth: besides tensors, it contains objects that could run code; nothing was loaded\. Replace the file"
+CODE = (
+    r"w\.pth: besides tensors, it contains objects that could run code; nothing was loaded\."
+    r" Replace the file"
+)
 DAMAGE = r"w\.pth: it is incomplete, damaged or not a weights file\. Replace the file"
 NO_STATE = r"w\.pth holds no state_dict \(names and tensors\)\. Use torch\.save"
-HUGE = r"w\.pth unpacks to [\d,]+ bytes or more, too many for a model of 427,432 bytes: not loaded\. Replace the file"
+HUGE = (
+    r"w\.pth unpacks to [\d,]+ bytes or more, too many for a model of 427,432 bytes: not loaded\."
+    r" Replace the file"
+)
 KINDS = {
     "missing": r"there are no weights at .*nothing\.pth: give a \.pth file or vit_cifar10",
     "hostile": CODE,
@@ -224,12 +290,21 @@ KINDS = {
     "empty": DAMAGE,
     "text": DAMAGE,
     "a picture": DAMAGE,
-    "another architecture": r"w\.pth holds weights of another architecture: .*conv_proj\.weight: \(64, 1, 4, 4\) in "
-    r"the file, \(64, 1, 7, 7\) in the model\. Use load_model",
-    "deeper": r"w\.pth holds weights of another architecture: .*are missing, such as heads\.pre_logits.*not in the "
-    "model, such as .*layer_2.*Use load_model",
-    "one name less": r"w\.pth holds weights of another architecture: .*are missing, such as heads\.head\.bias",
-    "one name more": r"w\.pth holds weights of another architecture: .*not in the model, such as extra",
+    "another architecture": (
+        r"w\.pth holds weights of another architecture: .*conv_proj\.weight: \(64, 1, 4, 4\) in "
+        r"the file, \(64, 1, 7, 7\) in the model\. Use load_model"
+    ),
+    "deeper": (
+        r"w\.pth holds weights of another architecture: .*are missing, such as"
+        r" heads\.pre_logits.*not in the "
+        "model, such as .*layer_2.*Use load_model"
+    ),
+    "one name less": (
+        r"w\.pth holds weights of another architecture: .*are missing, such as heads\.head\.bias"
+    ),
+    "one name more": (
+        r"w\.pth holds weights of another architecture: .*not in the model, such as extra"
+    ),
     "a list": NO_STATE,
     "numbers": NO_STATE,
     "numbered": NO_STATE,
@@ -239,19 +314,26 @@ KINDS = {
     "altered": DAMAGE,
     "int8": r"w\.pth: class_token is torch\.int8",
     "complex": r"w\.pth: class_token is torch\.complex64",
-    **dict.fromkeys(("sparse", "stride 0", "meta", "quantized"), r"class_token is sparse, quantized, a meta tensor"),
+    **dict.fromkeys(
+        ("sparse", "stride 0", "meta", "quantized"),
+        r"class_token is sparse, quantized, a meta tensor",
+    ),
     "json half": r"w\.json cannot be read .*Replace the \.pth file and its \.json",
     "json list": r"w\.json cannot be read .*it does not describe weights",
     "json no text": r"w\.json cannot be read .*Replace the \.pth file and its \.json",
     "json of wrong kinds": r"w\.json cannot be read \(config is 3, and must be dict\)",
     "json of wrong classes": r"w\.json cannot be read \(classes is 3, and must be list\)",
     "json of wrong numbers": r"w\.json cannot be read \(mean and std must .*std above 0\)",
-    "json of others' weights": r"w\.pth is not the file that its \.json describes \(sha256 differs\): damaged",
+    "json of others' weights": (
+        r"w\.pth is not the file that its \.json describes \(sha256 differs\): damaged"
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol", "ignore:.*could not be checked", "ignore:.*deprecated")
+@pytest.mark.filterwarnings(
+    "ignore:Detected pickle protocol", "ignore:.*could not be checked", "ignore:.*deprecated"
+)
 def test_damage_is_named_and_the_model_stays(kind: str, tmp_path: Path) -> None:
     model = vit_mnist(7)
     randomise(model)
@@ -275,7 +357,9 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     save_weights(vit_mnist(7), tmp_path / "w.pth")
     monkeypatch.setattr("mnist_vit.weights.open", refuse, raising=False)
-    with pytest.raises(WeightsError, match=r"w\.pth cannot be read \(Permission denied\)\. Replace the file"):
+    with pytest.raises(
+        WeightsError, match=r"w\.pth cannot be read \(Permission denied\)\. Replace the file"
+    ):
         load_weights(vit_mnist(7), tmp_path / "w.pth")
 
 
@@ -289,7 +373,10 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("json of a giant", r"\(num_layers is 1000000000, and there are 34 tensors\)"),
         (
             "json of strange heads",
-            r"w\.pth describes no model that mnist_vit can build \(hidden_dim 64 must be a multiple of num_heads",
+            (
+                r"w\.pth describes no model that mnist_vit can build \(hidden_dim 64 must be a"
+                r" multiple of num_heads"
+            ),
         ),
         ("json without config", r"w\.pth and its \.json do not describe a model"),
     ],
@@ -318,10 +405,14 @@ def test_a_model_keeps_what_is_known_of_it(tmp_path: Path) -> None:
     assert again.about == {"name": "bare"}, "what was known of the weights before is gone with them"
 
 
-def test_killed_between_two_renames_the_new_pair_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_two_renames_the_new_pair_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The .pth is renamed first; with the .json of the weights before it is still whole."""
     path = save_weights(vit_mnist(7), tmp_path / "w.pth", note="old")
-    monkeypatch.setattr("mnist_vit.weights.write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        "mnist_vit.weights.write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         save_weights(vit_mnist(4), path, note="new")
     assert json.loads((tmp_path / "w.json").read_text())["note"] == "old"
@@ -342,7 +433,10 @@ def test_recording_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["w.json", "vit.seed1", "w", "folder.pth"])
 def test_names_that_cannot_be_weights(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder.pth").mkdir()
-    for call in (save_weights, lambda model, path: mnist_vit.train(model, "embedded", save=path, epochs=1)):
+    for call in (
+        save_weights,
+        lambda model, path: mnist_vit.train(model, "embedded", save=path, epochs=1),
+    ):
         with pytest.raises(ValueError, match=r"is a folder or not a \.pth"):
             call(vit_mnist(7), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.pth"]

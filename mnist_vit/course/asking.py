@@ -1,4 +1,5 @@
-"""What ``mnist_vit.check`` offers: the check of an exercise by its name, hints, and ours where answers are missing."""
+"""What ``mnist_vit.check`` offers: the check of an exercise by its name, hints, and ours where
+answers are missing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,8 @@ EXERCISES = all_exercises()
 
 
 def check_of(name: str) -> Callable[[Any], None]:
-    """The function ``check.<name>``; AttributeError, with the nearest name, if there is no such exercise."""
+    """The function ``check.<name>``; AttributeError, with the nearest name, if there is no such
+    exercise."""
     if name.startswith("_"):
         raise AttributeError(name)
     if name not in EXERCISES:
@@ -24,7 +26,9 @@ def check_of(name: str) -> Callable[[Any], None]:
             print(line)
 
     check.__name__ = name
-    check.__doc__ = f"Check the answer to the exercise {name}: prints what is wrong; a right answer is kept."
+    check.__doc__ = (
+        f"Check the answer to the exercise {name}: prints what is wrong; a right answer is kept."
+    )
     return check
 
 

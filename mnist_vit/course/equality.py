@@ -1,4 +1,5 @@
-"""One call that compares a piece of the learner's with torchvision's: start values, outputs, gradients."""
+"""One call that compares a piece of the learner's with torchvision's: start values, outputs,
+gradients."""
 
 import copy
 from collections.abc import Callable
@@ -7,27 +8,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-BOUND = 1e-5  # the learner's own attention adds in another order than torch's: 1e-7 to 1e-6 was seen
+BOUND = (
+    1e-5  # the learner's own attention adds in another order than torch's: 1e-7 to 1e-6 was seen
+)
 
 
-def show(mine: Callable[..., nn.Module], theirs: Callable[..., nn.Module], *inputs: Tensor, **sizes: Any) -> None:
+def show(
+    mine: Callable[..., nn.Module], theirs: Callable[..., nn.Module], *inputs: Tensor, **sizes: Any
+) -> None:
     """Print what is equal in two classes, and how far they are apart where they are not.
 
-    Both are built with the same sizes and from the same seed. Then parameters that start at a constant get random
-    values (a head of zeros would hide every mistake before it), and ``mine`` gets all weights of ``theirs``.
+    Both are built with the same sizes and from the same seed. Then parameters that start at a
+    constant get random values (a head of zeros would hide every mistake before it), and ``mine``
+    gets all weights of ``theirs``.
 
     Args:
         mine, theirs: the classes, or functions that build the modules.
-        inputs: what forward is given. For an attention layer one tensor is enough: it is query, key and value. Grey
-            pictures are repeated to three channels, since torchvision's model has three.
-        sizes: what both classes are built with; dropout above 0 makes the comparison in train mode worth its line.
+        inputs: what forward is given. For an attention layer one tensor is enough: it is query, key
+            and value. Grey pictures are repeated to three channels, since torchvision's model has
+            three.
+        sizes: what both classes are built with; dropout above 0 makes the comparison in train mode
+            worth its line.
     """
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         for line in _compare(mine, theirs, [_three_channels(x) for x in inputs], sizes):
             print(line)
 
 
-def _compare(mine: Callable, theirs: Callable, inputs: list[Tensor], sizes: dict[str, Any]) -> list[str]:
+def _compare(
+    mine: Callable, theirs: Callable, inputs: list[Tensor], sizes: dict[str, Any]
+) -> list[str]:
     right = _build(theirs, sizes)
     try:
         own = _build(mine, sizes)
@@ -39,7 +49,9 @@ def _compare(mine: Callable, theirs: Callable, inputs: list[Tensor], sizes: dict
     if unlike := _unlike(values, own_values):
         return [*lines, unlike]
     different = [name for name, value in values.items() if not torch.equal(value, own_values[name])]
-    lines.append(f"start values from one seed: {len(values) - len(different)} of {len(values)} tensors equal")
+    lines.append(
+        f"start values from one seed: {len(values) - len(different)} of {len(values)} tensors equal"
+    )
     lines[-1] += f" (different: {_some(different)})" if different else ""
 
     _fill(right)
@@ -56,7 +68,10 @@ def _compare(mine: Callable, theirs: Callable, inputs: list[Tensor], sizes: dict
         try:
             same = _equal(_results(swapped, inputs), expected)
         except Exception as error:
-            return [*lines, f"with nn.MultiheadAttention in its place: {type(error).__name__}: {error}"]
+            return [
+                *lines,
+                f"with nn.MultiheadAttention in its place: {type(error).__name__}: {error}",
+            ]
         lines.append("with nn.MultiheadAttention in its place: " + _bits(same))
     elif not isinstance(right, nn.MultiheadAttention):
         lines.append("outputs and gradients: " + _bits(_equal(found, expected)))
@@ -71,7 +86,8 @@ def _build(kind: Callable[..., nn.Module], sizes: dict[str, Any]) -> nn.Module:
 
 
 def _fill(module: nn.Module) -> None:
-    """Random values for what starts at a constant, or so near to one that a mistake with it would not show."""
+    """Random values for what starts at a constant, or so near to one that a mistake with it would
+    not show."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -80,7 +96,8 @@ def _fill(module: nn.Module) -> None:
 
 
 def _results(module: nn.Module, inputs: list[Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Outputs in eval and in train mode and without gradients, and the gradients, by what they are and their names."""
+    """Outputs in eval and in train mode and without gradients, and the gradients, by what they are
+    and their names."""
     outputs: dict[str, Tensor] = {}
     gradients: dict[str, Tensor] = {}
     for name, part in module.named_modules():
@@ -94,9 +111,15 @@ def _results(module: nn.Module, inputs: list[Tensor]) -> dict[str, dict[str, Ten
         for i, tensor in enumerate(result):
             outputs[f"{mode} mode" + (f", result {i}" if i else "")] = tensor.detach()
         torch.manual_seed(3)
-        sum((tensor * torch.randn(tensor.shape)).sum() for tensor in result).backward()  # type: ignore[union-attr]
-        for name, owner in [*module.named_parameters(), *((f"input {i}", x) for i, x in enumerate(given))]:
-            gradients[f"{name}, in {mode} mode"] = torch.zeros_like(owner) if owner.grad is None else owner.grad.clone()
+        # type: ignore[union-attr]
+        sum((tensor * torch.randn(tensor.shape)).sum() for tensor in result).backward()
+        for name, owner in [
+            *module.named_parameters(),
+            *((f"input {i}", x) for i, x in enumerate(given)),
+        ]:
+            gradients[f"{name}, in {mode} mode"] = (
+                torch.zeros_like(owner) if owner.grad is None else owner.grad.clone()
+            )
     module.eval().zero_grad()
     with torch.no_grad():
         outputs["eval mode, no gradients"] = _tensors(module(*inputs))[0]
@@ -104,7 +127,11 @@ def _results(module: nn.Module, inputs: list[Tensor]) -> dict[str, dict[str, Ten
 
 
 def _tensors(result: Any) -> list[Tensor]:
-    return [result] if isinstance(result, Tensor) else [tensor for tensor in result if tensor is not None]
+    return (
+        [result]
+        if isinstance(result, Tensor)
+        else [tensor for tensor in result if tensor is not None]
+    )
 
 
 def _contiguous(module: nn.Module, given: Any, result: Any) -> Any:
@@ -113,23 +140,37 @@ def _contiguous(module: nn.Module, given: Any, result: Any) -> Any:
 
 def _told(found: dict[str, dict[str, Tensor]], expected: dict[str, dict[str, Tensor]]) -> list[str]:
     """A line for the outputs and one for the gradients."""
-    count = sum(1 for name in expected["gradients"] if name.endswith("train mode") and not name.startswith("input "))
-    begin = {"outputs": "outputs in eval and train mode", "gradients": f"gradients of {count} tensors and of the input"}
+    count = sum(
+        1
+        for name in expected["gradients"]
+        if name.endswith("train mode") and not name.startswith("input ")
+    )
+    begin = {
+        "outputs": "outputs in eval and train mode",
+        "gradients": f"gradients of {count} tensors and of the input",
+    }
     lines = []
     for kind, words in begin.items():
-        # what is 0 but for rounding, as the gradient of a bias of keys, is not measured by its own size
+        # what is 0 but for rounding, as the gradient of a bias of keys, is not measured by its own
+        # size
         least = 3e-2 * max(value.abs().max().item() for value in expected[kind].values())
-        apart = {name: _apart(found[kind].get(name), value, least) for name, value in expected[kind].items()}
+        apart = {
+            name: _apart(found[kind].get(name), value, least)
+            for name, value in expected[kind].items()
+        }
         worst = max(apart, key=lambda name: (apart[name] != apart[name], apart[name]))
         if all(value < BOUND for value in apart.values()):  # nan is not below anything
             lines.append(f"{words}: largest difference below {BOUND:.0e} of the largest number")
         else:
-            lines.append(f"{words}: largest difference {apart[worst]:.1e} of the largest number ({worst})")
+            lines.append(
+                f"{words}: largest difference {apart[worst]:.1e} of the largest number ({worst})"
+            )
     return lines
 
 
 def _apart(found: Tensor | None, expected: Tensor, least: float) -> float:
-    """The largest difference as a share of the largest number expected, or of ``least``; infinite for another shape."""
+    """The largest difference as a share of the largest number expected, or of ``least``; infinite
+    for another shape."""
     if found is None or found.shape != expected.shape:
         return float("inf")
     return ((found - expected).abs().max() / (max(expected.abs().max().item(), least) or 1)).item()
@@ -144,8 +185,13 @@ def _equal(found: dict[str, dict[str, Tensor]], expected: dict[str, dict[str, Te
 
 
 def _with_torchs_attention(own: nn.Module, right: nn.Module) -> nn.Module | None:
-    """A copy with torch's layer, and the same weights, for each ``self_attention``; None if there is none."""
-    names = [name for name, module in right.named_modules() if isinstance(module, nn.MultiheadAttention) and name]
+    """A copy with torch's layer, and the same weights, for each ``self_attention``; None if there
+    is none."""
+    names = [
+        name
+        for name, module in right.named_modules()
+        if isinstance(module, nn.MultiheadAttention) and name
+    ]
     swapped = copy.deepcopy(own)
     for name in names:
         layer = copy.deepcopy(right.get_submodule(name))
@@ -157,14 +203,22 @@ def _with_torchs_attention(own: nn.Module, right: nn.Module) -> nn.Module | None
 
 def _unlike(values: dict[str, Tensor], own: dict[str, Tensor]) -> str:
     """A sentence where names or shapes are not the same."""
-    missing, extra = [name for name in values if name not in own], [name for name in own if name not in values]
+    missing, extra = (
+        [name for name in values if name not in own],
+        [name for name in own if name not in values],
+    )
     if missing or extra:
-        told = [f"lacks {_some(missing)}"] * bool(missing) + [f"has {_some(extra)} besides"] * bool(extra)
+        told = [f"lacks {_some(missing)}"] * bool(missing) + [f"has {_some(extra)} besides"] * bool(
+            extra
+        )
         return f"yours {' and '.join(told)}: weights fit only where all names are the same"
     shapes = [name for name in values if values[name].shape != own[name].shape]
     if shapes:
         name = shapes[0]
-        return f"{name} is {tuple(own[name].shape)} in yours, and {tuple(values[name].shape)} in theirs"
+        return (
+            f"{name} is {tuple(own[name].shape)} in yours, and {tuple(values[name].shape)} in"
+            " theirs"
+        )
     return ""
 
 
@@ -173,7 +227,9 @@ def _three_channels(x: Tensor) -> Tensor:
 
 
 def _name(module: nn.Module) -> str:
-    library = {"torch": "PyTorch's", "torchvision": "torchvision's"}.get(type(module).__module__.partition(".")[0], "")
+    library = {"torch": "PyTorch's", "torchvision": "torchvision's"}.get(
+        type(module).__module__.partition(".")[0], ""
+    )
     return f"{library} {type(module).__name__}".strip()
 
 

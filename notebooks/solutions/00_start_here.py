@@ -6,7 +6,9 @@ from torch import Tensor
 
 
 # exercise: gradient_step
-def my_gradient_step(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+def my_gradient_step(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
     logits = F.linear(x, weight, bias)
     loss = F.cross_entropy(logits, labels)
     weight_gradient, bias_gradient = torch.autograd.grad(loss, (weight, bias))

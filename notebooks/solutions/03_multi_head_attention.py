@@ -42,11 +42,15 @@ def my_left_minus_above(layer: nn.Module, grid: int) -> None:
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.zero_()
-        w_q, w_k, w_v = layer.in_proj_weight.chunk(3)  # views: what is written here is written there
+        w_q, w_k, w_v = layer.in_proj_weight.chunk(
+            3
+        )  # views: what is written here is written there
         for head, (wanted, sign) in enumerate([(left, 1), (above, -1)]):
             rows = slice(head * places, (head + 1) * places)
             w_k[rows, places:] = one  # "I stand here"
-            w_q[rows, places:] = 1000 * F.one_hot(wanted, places).T.float()  # "I look for whoever stands there"
+            w_q[rows, places:] = (
+                1000 * F.one_hot(wanted, places).T.float()
+            )  # "I look for whoever stands there"
             w_v[rows, :places] = one  # the content, as it is
             layer.out_proj.weight[:places, rows] = sign * one
 
@@ -110,7 +114,8 @@ def my_split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)."""
     n, seq_length, hidden_dim = x.shape
     head_dim = hidden_dim // num_heads
-    # Cut only the last dimension, so that no number leaves its token; then let heads and tokens change places.
+    # Cut only the last dimension, so that no number leaves its token; then let heads and tokens
+    # change places.
     x = x.reshape(n, seq_length, num_heads, head_dim)
     return x.transpose(1, 2)
 

@@ -23,8 +23,8 @@ def my_ablation(block):
 
 # exercise: choose_eps
 def my_choose_eps(tokens, keep):
-    # Layer norm divides by sqrt(variance + eps) where sqrt(variance) would be right, so a token keeps the share
-    # sqrt(variance / (variance + eps)) of its size. The quietest token decides.
+    # Layer norm divides by sqrt(variance + eps) where sqrt(variance) would be right, so a token
+    # keeps the share sqrt(variance / (variance + eps)) of its size. The quietest token decides.
     variance = tokens.var(dim=-1, correction=0)
     return (variance.min() * (1 / keep**2 - 1)).item()
 
@@ -48,7 +48,8 @@ class MyEncoderBlock(nn.Module):
         self.mlp = MyMLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input):
-        # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added to.
+        # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added
+        # to.
         x = self.ln_1(input)
         x, _ = self.self_attention(x, x, x, need_weights=False)
         x = self.dropout(x)

@@ -12,7 +12,8 @@ from mnist_vit.model import EncoderBlock as MyEncoderBlock
 
 # exercise: add_instead
 def my_add_instead(joined, seq_length):
-    """A layer on [patch, place] -> a layer on the patch alone, and what to add to its output at each place."""
+    """A layer on [patch, place] -> a layer on the patch alone, and what to add to its output at
+    each place."""
     patch_dim = joined.in_features - seq_length
     linear = nn.Linear(patch_dim, joined.out_features)
     with torch.no_grad():

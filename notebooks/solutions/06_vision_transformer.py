@@ -13,7 +13,8 @@ from mnist_vit.model import Encoder as MyEncoder
 
 # exercise: as_convolution
 def my_as_convolution(linear, channels, patch_size):
-    """An nn.Linear for patches of channels * patch_size**2 numbers -> an nn.Conv2d for whole pictures."""
+    """An nn.Linear for patches of channels * patch_size**2 numbers -> an nn.Conv2d for whole
+    pictures."""
     convolution = nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size)
     with torch.no_grad():
         # (hidden_dim, c * p * p) -> (hidden_dim, c, p, p): a patch's pixels lie in this order
@@ -25,7 +26,8 @@ def my_as_convolution(linear, channels, patch_size):
 
 # exercise: first_difference
 def my_first_difference(right, suspect, images):
-    """The name of the first part of ``suspect`` whose output is not that of ``right``; None if all are equal."""
+    """The name of the first part of ``suspect`` whose output is not that of ``right``; None if all
+    are equal."""
     suspect.load_state_dict(right.state_dict())
     right.eval()
     suspect.eval()

@@ -35,7 +35,8 @@ def my_cross_entropy(logits, labels):
 def my_diagnose() -> dict[str, str]:
     """The illness of each curve, by its letter."""
     return {
-        "A": "other normalisation",  # the training is healthy, what is measured is wrong, always in the same way
+        # the training is healthy, what is measured is wrong, always in the same way
+        "A": "other normalisation",
         "B": "shuffled labels",  # learns a little by heart, and nothing that helps elsewhere
         "C": "no zero_grad",  # learns, and then runs along old gradients
         "D": "no eval",  # the same weights give three answers
@@ -44,7 +45,8 @@ def my_diagnose() -> dict[str, str]:
 
 # exercise: training_loop
 def my_training_loop(model, loader, other, epochs, learning_rate, average, weight_decay):
-    """Train in place; at the end the model holds the averaged weights. Returns one dict for each epoch."""
+    """Train in place; at the end the model holds the averaged weights. Returns one dict for each
+    epoch."""
     steps = epochs * len(loader)
     warmup = round(0.15 * steps)
     optimizer = make_optimizer(model, learning_rate, weight_decay)
@@ -71,7 +73,8 @@ def my_training_loop(model, loader, other, epochs, learning_rate, average, weigh
 
 # exercise: training_step
 def my_training_step(model, optimizer, images, labels):
-    """One step on one batch, in place; returns the loss of the batch, measured before the weights change."""
+    """One step on one batch, in place; returns the loss of the batch, measured before the weights
+    change."""
     loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
     loss.backward()
@@ -82,7 +85,8 @@ def my_training_step(model, optimizer, images, labels):
 
 # exercise: weight_average
 def my_weight_average(averaged, model, average):
-    """Change the weights of averaged, in place: they keep the share average, the rest comes from model."""
+    """Change the weights of averaged, in place: they keep the share average, the rest comes from
+    model."""
     with torch.no_grad():
         for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
             old.lerp_(new, 1 - average)

@@ -20,7 +20,8 @@ def my_better_model(labels, first, second):
 
 # exercise: coin
 def my_coin(b, c):
-    """The chance that a fair coin, tossed b + c times, falls at least as unevenly as b to c, either way."""
+    """The chance that a fair coin, tossed b + c times, falls at least as unevenly as b to c, either
+    way."""
     n = b + c
     ways = 0
     for heads in range(n + 1):
@@ -40,7 +41,8 @@ def my_confusion(labels, predictions, num_classes):
 
 # exercise: enlarge
 def my_enlarge(images, size):
-    """(n, 8, 8), 0 to 16 -> (n, 1, 28, 28), uint8: the digit enlarged to size x size, in the middle, black around."""
+    """(n, 8, 8), 0 to 16 -> (n, 1, 28, 28), uint8: the digit enlarged to size x size, in the
+    middle, black around."""
     grey = images[:, None] / 16
     large = F.interpolate(grey, size=(size, size), mode="bicubic")
     large = (255 * large.clamp(0, 1)).round().to(torch.uint8)
@@ -50,7 +52,8 @@ def my_enlarge(images, size):
 
 # exercise: reliability
 def my_reliability(probabilities, labels, low, high):
-    """Of the answers with low < confidence <= high: how many, their mean confidence, the share that is right."""
+    """Of the answers with low < confidence <= high: how many, their mean confidence, the share that
+    is right."""
     confidence, predictions = probabilities.max(dim=1)
     chosen = (confidence > low) & (confidence <= high)
     right = (predictions == labels)[chosen]

@@ -1,4 +1,5 @@
-"""The calls of an answer while it is checked: kept, so that they can be made again with something changed."""
+"""The calls of an answer while it is checked: kept, so that they can be made again with something
+changed."""
 
 import inspect
 import time
@@ -18,7 +19,8 @@ TOLERANCE = 1e-5  # relative to the largest value: rounding is far below, a mist
 
 @dataclass
 class Call:
-    """One call of an answer, or of a module it made: what went in, before and after, and what came out."""
+    """One call of an answer, or of a module it made: what went in, before and after, and what came
+    out."""
 
     function: Callable[..., Any]
     given: list[Any]
@@ -27,7 +29,9 @@ class Call:
     output: list[Any] = field(default_factory=list)  # every tensor and number that came back
     training: bool = False
     seconds: float = 0.0
-    written: set[int] = field(default_factory=set)  # places of the inputs that were written into, even if put back
+    written: set[int] = field(
+        default_factory=set
+    )  # places of the inputs that were written into, even if put back
     changed: set[int] = field(default_factory=set)  # of those that are another afterwards
     idle: bool = False  # given a module, it changed nothing and returned nothing
 
@@ -38,13 +42,16 @@ class Call:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Every whole number that the call was given, and the lengths of the axes of every tensor, by name."""
+        """Every whole number that the call was given, and the lengths of the axes of every tensor,
+        by name."""
         found: dict[str, int] = {}
         for name, value in zip(self.names, self.before, strict=False):
             if isinstance(value, int) and not isinstance(value, bool):
                 found[name] = value
             elif isinstance(value, Tensor):
-                found |= {f"{name}.shape[{i - value.dim()}]": size for i, size in enumerate(value.shape)}
+                found |= {
+                    f"{name}.shape[{i - value.dim()}]": size for i, size in enumerate(value.shape)
+                }
             elif isinstance(value, list | tuple) and all(isinstance(part, int) for part in value):
                 found |= {f"{name}[{i}]": part for i, part in enumerate(value)}
         for name in ("num_heads", "head_dim", "embed_dim", "hidden_dim"):
@@ -66,7 +73,8 @@ class Call:
         return self.made_with(given)
 
     def made_with(self, given: list[Any]) -> list[Any]:
-        """The results for other inputs; whatever the learner's code raises becomes a RuntimeError."""
+        """The results for other inputs; whatever the learner's code raises becomes a
+        RuntimeError."""
         try:
             return results(self.function(*given))
         except KeyboardInterrupt:
@@ -77,15 +85,20 @@ class Call:
 
 @contextmanager
 def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
-    """The answer, or a wrapped one that behaves alike, and the list of the outermost calls made in the block."""
+    """The answer, or a wrapped one that behaves alike, and the list of the outermost calls made in
+    the block."""
     calls: list[Call] = []
     depth = [0]
-    found: list[Any] = []  # what the tensors of given modules were, and how often each input had been written into
+    found: list[
+        Any
+    ] = []  # what the tensors of given modules were, and how often each input had been written into
 
     def begin(function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         depth[0] += 1
         if depth[0] == 1:
-            call = Call(function, [*args, *kwargs.values()], [*_names(function, len(args)), *kwargs])
+            call = Call(
+                function, [*args, *kwargs.values()], [*_names(function, len(args)), *kwargs]
+            )
             call.before = [copied(value) for value in call.given]
             call.training = getattr(function, "training", False)
             found[:] = [_states(call), list(map(_version, call.given))]
@@ -101,9 +114,20 @@ def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
             call.output = results(output)
             states, versions = found
             pairs = enumerate(zip(call.before, call.given, strict=True))
-            call.changed = {i for i, (was, now) in pairs if isinstance(was, Tensor | list) and not _equal(was, now)}
-            call.written = {i for i, value in enumerate(call.given) if _version(value) != versions[i]} | call.changed
-            call.idle = output is None and bool(states) and not call.written and _equal(states, _states(call))
+            call.changed = {
+                i
+                for i, (was, now) in pairs
+                if isinstance(was, Tensor | list) and not _equal(was, now)
+            }
+            call.written = {
+                i for i, value in enumerate(call.given) if _version(value) != versions[i]
+            } | call.changed
+            call.idle = (
+                output is None
+                and bool(states)
+                and not call.written
+                and _equal(states, _states(call))
+            )
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         begin(answer, args, kwargs)
@@ -131,7 +155,12 @@ def _version(value: Any) -> int:
 def _states(call: Call) -> list[Any]:
     """The tensors of the modules that a function was given."""
     given = call.given if call.module is None else []
-    return [copied(t) for value in given if isinstance(value, nn.Module) for t in value.state_dict().values()]
+    return [
+        copied(t)
+        for value in given
+        if isinstance(value, nn.Module)
+        for t in value.state_dict().values()
+    ]
 
 
 def _equal(was: Any, now: Any) -> bool:
@@ -162,7 +191,11 @@ def alike(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(alike, a, b))
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         number = isinstance(a, int | float) and isinstance(b, int | float)
-        return abs(a - b) <= TOLERANCE * max(1.0, abs(b)) if number else type(a) is type(b) and bool(a == b)
+        return (
+            abs(a - b) <= TOLERANCE * max(1.0, abs(b))
+            if number
+            else type(a) is type(b) and bool(a == b)
+        )
     if a.shape != b.shape:
         return False
     a, b = a.detach().double().nan_to_num(), b.detach().double().nan_to_num()
@@ -177,11 +210,20 @@ def variants(value: Any) -> list[Any]:
         if value.dim() > 1 and value.min() >= 0 and (value.sum(dim=-1) - 1).abs().max() < 1e-4:
             return [noise.softmax(dim=-1)]
         return [value + noise * value.abs().mean().clamp_min(0.1)]
-    if isinstance(value, Tensor) and value.dim() == 1 and len(value) > 1 and not value.dtype.is_complex:
+    if (
+        isinstance(value, Tensor)
+        and value.dim() == 1
+        and len(value) > 1
+        and not value.dtype.is_complex
+    ):
         return [value.roll(1), (value + 1) % (value.max() + 1), value // 2]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return []
-    return [value + 1, 2 * value, 3 * value + 1] if isinstance(value, int) else [0.5 * value + 0.01, 0.7 * value]
+    return (
+        [value + 1, 2 * value, 3 * value + 1]
+        if isinstance(value, int)
+        else [0.5 * value + 0.01, 0.7 * value]
+    )
 
 
 def _names(function: Any, count: int) -> list[str]:

@@ -1,4 +1,5 @@
-"""An exercise: its solution, what is compared, and the slips that people make, told as edits of the solution."""
+"""An exercise: its solution, what is compared, and the slips that people make, told as edits of the
+solution."""
 
 import functools
 import importlib
@@ -14,21 +15,46 @@ class Mistake(Exception):
 
 
 @dataclass(frozen=True, eq=False)
+class Slip:
+    """A mistake that has a name.
+
+    Attributes:
+        edit: makes the mistake out of the solution, ``{old text: new text}``; each old text stands
+            there exactly once. Where no edit can tell it, a wrong answer itself.
+        did: what its author did. It follows "You get exactly this when you"; where no wrong number
+            tells it, "This happens, for instance, when you".
+        instead: what to do instead, or why it is wrong: one or more sentences, without the last
+            full stop.
+        name: for figures that show this mistake.
+    """
+
+    edit: Any
+    did: str
+    instead: str = ""
+    name: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What was done and what to do instead."""
+        return f"{self.did}. {self.instead}" if self.instead else self.did
+
+
+@dataclass(frozen=True, eq=False)
 class Exercise:
     """One exercise; its name, ``check.<name>``, is the stem of the file that holds it.
 
     Attributes:
         answer: the solution: one class or function, called as in the notebook.
-        compare: takes an answer (the solution, a learner's, a mutant: all alike) and yields (what, value) pairs in the
-            order in which they are compared: values before gradients. It makes its own inputs, fresh for every call.
+        compare: takes an answer (the solution, a learner's, a mutant: all alike) and yields (what,
+            value) pairs in the order in which they are compared: values before gradients. It makes
+            its own inputs, fresh for every call.
         stars: difficulty, 1 to 3.
         hints: a nudge and the way; the third hint is the solution.
-        slips: the mistakes that have a name, (edit, what its author did). The edit makes the mistake out of the
-            solution, ``{old text: new text}``; each old text stands there exactly once. Where no edit can tell it, a
-            wrong answer itself. What its author did follows "You get exactly this when you"; where
-            no wrong number tells it, "This happens, for instance, when you".
-        same: edits that leave the solution right: other ways to write it, whose steps are recognised too.
-        many: whether many answers are right, because what is compared is what they do; a small change is right, too.
+        slips: the mistakes that have a name.
+        same: edits that leave the solution right: other ways to write it, whose steps are
+            recognised too.
+        many: whether many answers are right, because what is compared is what they do; a small
+            change is right, too.
         tolerance: largest difference, relative to the largest expected value (at least 1).
     """
 
@@ -36,7 +62,7 @@ class Exercise:
     compare: Callable[[Any], Iterator[tuple[str, Any]]]
     stars: int
     hints: tuple[str, str]
-    slips: tuple[tuple[Any, str], ...]
+    slips: tuple[Slip, ...]
     same: tuple[dict[str, str], ...] = ()
     many: bool = False
     tolerance: float = 1e-6
@@ -56,9 +82,14 @@ class Exercise:
         return self.hints[step - 1] if step < 3 else f"one way to write it:\n\n{self.source}"
 
     @functools.cached_property
-    def mutants(self) -> list[tuple[Any, str]]:
-        """(wrong answer, what its author did) for every slip."""
-        return [(self._edited(edit), does) for edit, does in self.slips]
+    def mutants(self) -> list[tuple[Any, Slip]]:
+        """(wrong answer, slip) for every slip."""
+        return [(self._edited(slip.edit), slip) for slip in self.slips]
+
+    def mutant(self, name: str) -> Any:
+        """The wrong answer that the slip of this name makes."""
+        (found,) = [mutant for mutant, slip in self.mutants if slip.name == name]
+        return found
 
     @functools.cached_property
     def others(self) -> list[Any]:
@@ -72,8 +103,10 @@ class Exercise:
         source = self.source
         for old, new in change.items():
             if self.source.count(old) != 1 or source.count(old) != 1:
-                raise ValueError(f"{self.name}: the solution must hold {old!r} once, and holds it "
-                                 f"{self.source.count(old)} times")  # fmt: skip
+                raise ValueError(
+                    f"{self.name}: the solution must hold {old!r} once, and holds it "
+                    f"{self.source.count(old)} times"
+                )
             source = source.replace(old, new)
         names = dict(vars(importlib.import_module(self.answer.__module__)))
         file = f"<{self.name} {hash(source):x}>"

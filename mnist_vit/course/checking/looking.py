@@ -1,4 +1,5 @@
-"""What a wrong value shows by itself, beside the right one: sums of rows, a factor, a function, other places, parts."""
+"""What a wrong value shows by itself, beside the right one: sums of rows, a factor, a function,
+other places, parts."""
 
 import itertools
 import math
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from .calls import TOLERANCE, Call, alike
 
-Pair = tuple[Call, Call] | None  # the first calls of the solution and of the answer whose results differ
+# the first calls of the solution and of the answer whose results differ
+Pair = tuple[Call, Call] | None
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "the root of ours": torch.sqrt,
@@ -35,13 +37,21 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def rows(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Weights: rows sum to 1 in ours, and not in theirs."""
-    if expected.shape != got.shape or expected.dim() < 2 or not _ones(expected.sum(dim=-1)) or expected.min() < 0:
+    if (
+        expected.shape != got.shape
+        or expected.dim() < 2
+        or not _ones(expected.sum(dim=-1))
+        or expected.min() < 0
+    ):
         return ""
     if _ones(got.sum(dim=-1)) or not got.isfinite().all():
         return ""
     for axis in range(got.dim() - 1):
         if _ones(got.sum(dim=axis)):
-            return f"Rows should sum to 1, and here the numbers along axis {axis} do: sum along the last axis, dim=-1."
+            return (
+                f"Rows should sum to 1, and here the numbers along axis {axis} do: sum along the"
+                " last axis, dim=-1."
+            )
     sums = got.sum(dim=-1)
     return f"Rows should sum to 1, and sum to {float(sums.min()):.3g} … {float(sums.max()):.3g}."
 
@@ -56,7 +66,8 @@ def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
     off = float((got - expected).abs().max())
     if 0 < off < 1e-3 * float(expected.abs().max()) and expected.is_floating_point():
         return (
-            f"It is nearly ours, off by at most {off:.2g}: a small constant such as eps, or the precision, is another."
+            f"It is nearly ours, off by at most {off:.2g}: a small constant such as eps, or the"
+            " precision, is another."
         )
     large = expected.abs() > 1e-3 * expected.abs().max()
     ratio = (got / expected)[large]
@@ -74,7 +85,10 @@ def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
                     return f"The result is ours {word} {name}."
     vector = difference.flatten(0, -2) if difference.dim() > 1 else difference[None]
     if len(vector) > 1 and (vector - vector[0]).abs().max() < 1e-5 * scale:
-        return "The result is ours plus the same vector at every place: a bias is missing, or there is one too many."
+        return (
+            "The result is ours plus the same vector at every place: a bias is missing, or there is"
+            " one too many."
+        )
     for said, function in FUNCTIONS.items():
         if alike(function(expected), got):
             return f"The result is {said}."
@@ -92,7 +106,10 @@ def moved(expected: Tensor, got: Tensor, pair: Pair) -> str:
         if turned.shape == got.shape and alike(turned, got):
             return f"The numbers are right, but axes {first} and {second} are exchanged."
         if alike(turned.reshape(got.shape), got):
-            return f"The numbers are right, but stand as if axes {first} and {second} were exchanged before a reshape."
+            return (
+                f"The numbers are right, but stand as if axes {first} and {second} were exchanged"
+                " before a reshape."
+            )
     for axis in range(expected.dim()) if expected.shape == got.shape else ():
         if alike(expected.flip(axis), got):
             return f"The numbers are right, but axis {axis} runs backwards."
@@ -104,10 +121,20 @@ def moved(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
 def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """The right numbers, with an axis too many."""
-    if got.dim() > expected.dim() and got.numel() == expected.numel() and alike(got.reshape(expected.shape), expected):
-        return f"The numbers are right, but there is an axis of length 1 too many: {tuple(got.shape)}."
+    if (
+        got.dim() > expected.dim()
+        and got.numel() == expected.numel()
+        and alike(got.reshape(expected.shape), expected)
+    ):
+        return (
+            f"The numbers are right, but there is an axis of length 1 too many: {tuple(got.shape)}."
+        )
     for axis in range(got.dim()) if got.dim() == expected.dim() + 1 else ():
-        for name, less in (("mean", got.mean(dim=axis)), ("sum", got.sum(dim=axis)), ("first", got.select(axis, 0))):
+        for name, less in (
+            ("mean", got.mean(dim=axis)),
+            ("sum", got.sum(dim=axis)),
+            ("first", got.select(axis, 0)),
+        ):
             if alike(less, expected):
                 return f"There is an axis too many: ours is the {name} of yours along axis {axis}."
     return ""
@@ -143,8 +170,16 @@ def factor(value: float, pair: Pair) -> str:
     by_size: dict[str, float] = {}
     for name, size in (pair[0].sizes if pair else {}).items():
         if size > 1:
-            by_size |= {f"√{name}": size**0.5, f"1/√{name}": size**-0.5, name: float(size), f"1/{name}": 1 / size}
-            by_size |= {f"n/(n − 1), n = {name}": size / (size - 1), f"(n − 1)/n, n = {name}": (size - 1) / size}
+            by_size |= {
+                f"√{name}": size**0.5,
+                f"1/√{name}": size**-0.5,
+                name: float(size),
+                f"1/{name}": 1 / size,
+            }
+            by_size |= {
+                f"n/(n − 1), n = {name}": size / (size - 1),
+                f"(n − 1)/n, n = {name}": (size - 1) / size,
+            }
     roots = [name for name in by_size if "√" in name]
     for name in (*roots, *plain, *by_size):
         if abs((plain | by_size)[name] - value) < 1e-4 * abs(value):
@@ -161,9 +196,13 @@ def _known(pair: Pair) -> list[tuple[str, Tensor]]:
     """Inputs and parameters of the solution's call, by name."""
     if pair is None:
         return []
-    inputs = [(n, v) for n, v in zip(pair[0].names, pair[0].before, strict=False) if isinstance(v, Tensor)]
+    inputs = [
+        (n, v) for n, v in zip(pair[0].names, pair[0].before, strict=False) if isinstance(v, Tensor)
+    ]
     module = pair[0].module
-    return inputs + ([(f"self.{n}", p.detach()) for n, p in module.named_parameters()] if module else [])
+    return inputs + (
+        [(f"self.{n}", p.detach()) for n, p in module.named_parameters()] if module else []
+    )
 
 
 def _ones(sums: Tensor) -> bool:

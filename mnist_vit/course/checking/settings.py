@@ -1,4 +1,5 @@
-"""What an answer may change by the way is put back: random states, torch's settings, the folder, what is printed to."""
+"""What an answer may change by the way is put back: random states, torch's settings, the folder,
+what is printed to."""
 
 import os
 import random
@@ -13,11 +14,15 @@ import torch
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Run the block with torch's usual settings, and put everything back that was there before, however it ends."""
+    """Run the block with torch's usual settings, and put everything back that was there before,
+    however it ends."""
     python, numpy = random.getstate(), np.random.get_state()
     dtype, device = torch.get_default_dtype(), default_device()
     threads, anomaly = torch.get_num_threads(), torch.is_anomaly_enabled()
-    deterministic = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    deterministic = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     folder, limit = os.getcwd(), sys.getrecursionlimit()
     streams = sys.stdout, sys.stderr
     try:
@@ -49,14 +54,17 @@ def usual() -> None:
 
 
 def default_device() -> torch.device:
-    """Of new tensors (``torch.get_default_device`` of torch 2.9 fails where an answer set it to None)."""
+    """Of new tensors (``torch.get_default_device`` of torch 2.9 fails where an answer set it to
+    None)."""
     return torch.empty(0).device
 
 
 def set_default_device(device: torch.device) -> None:
-    """Of new tensors. The CPU is set as if nobody had set anything: asked for, it makes attention round differently.
+    """Of new tensors. The CPU is set as if nobody had set anything: asked for, it makes attention
+    round differently.
 
-    (``torch.get_default_device`` of torch 2.9 fails once the default has been set to None, so nothing is left of that.)
+    (``torch.get_default_device`` of torch 2.9 fails once the default has been set to None, so
+    nothing is left of that.)
     """
     torch.set_default_device(None if device.type == "cpu" else device)
     if device.type == "cpu":

@@ -1,4 +1,5 @@
-"""Other people's Vision Transformers: built, their parameters matched with ours, what they compute on the way."""
+"""Other people's Vision Transformers: built, their parameters matched with ours, what they compute
+on the way."""
 
 import copy
 import inspect
@@ -19,11 +20,23 @@ from .exercise import Mistake
 from .tools import describe
 from .verdict import told
 
-Values = dict[str, Tensor]  # what a model computes on the way, by name, in the order of its calls; the logits last
+Values = dict[
+    str, Tensor
+]  # what a model computes on the way, by name, in the order of its calls; the logits last
 LOGITS = "the output of the model"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # relative to the largest number of a tensor
-SIZES = {"image_size": 12, "patch_size": 4, "num_layers": 2, "num_heads": 3, "hidden_dim": 18, "mlp_dim": 26,
-         "dropout": 0.1, "attention_dropout": 0.2, "num_classes": 5, "representation_size": None}  # fmt: skip
+SIZES = {
+    "image_size": 12,
+    "patch_size": 4,
+    "num_layers": 2,
+    "num_heads": 3,
+    "hidden_dim": 18,
+    "mlp_dim": 26,
+    "dropout": 0.1,
+    "attention_dropout": 0.2,
+    "num_classes": 5,
+    "representation_size": None,
+}
 NAMES = {  # what timm and lucidrains call torchvision's arguments
     "image_size": ("img_size",),
     "num_layers": ("depth",),
@@ -51,7 +64,8 @@ def listed(names: list[str]) -> str:
 
 
 def build(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any], bool]:
-    """Their model, the sizes for ours (read off it where it takes no argument), whether it takes representation_size.
+    """Their model, the sizes for ours (read off it where it takes no argument), whether it takes
+    representation_size.
 
     Raises Mistake where there is no model, or one that is too far from a Vision Transformer.
     """
@@ -61,56 +75,98 @@ def build(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]
         given = _arguments(answer, sizes, True)
         try:
             model = run(answer, **given)
-        except Mistake as mistake:  # **options that take something else than torchvision's arguments
+        except (
+            Mistake
+        ) as mistake:  # **options that take something else than torchvision's arguments
             if "keyword argument" not in str(mistake):
                 raise
             given = _arguments(answer, sizes, False)
             model = run(answer, **given)
     else:
-        this = "nothing was given" if answer is None or answer is ... else f"this is {describe(answer)}"
+        this = (
+            "nothing was given"
+            if answer is None or answer is ...
+            else f"this is {describe(answer)}"
+        )
         raise Mistake(f"a class, a function that builds a model, or a model is needed, and {this}.")
     if not isinstance(model, nn.Module):
-        raise Mistake(f"an nn.Module is needed, and this came back: {describe(model).partition(':')[0]}.")
+        raise Mistake(
+            f"an nn.Module is needed, and this came back: {describe(model).partition(':')[0]}."
+        )
     found = _read_sizes(model)
-    found |= {name: given[own] for name in sizes for own in (name, *NAMES.get(name, ())) if own in given}
+    found |= {
+        name: given[own] for name in sizes for own in (name, *NAMES.get(name, ())) if own in given
+    }
     found = {name: value for name, value in found.items() if "dropout" not in name}
-    if lacking := [name for name in SIZES if name not in found and not re.search("dropout|representation", name)]:
-        raise Mistake(f"{listed(lacking)} cannot be read off this model: give a class or function that takes them.")
+    if lacking := [
+        name
+        for name in SIZES
+        if name not in found and not re.search("dropout|representation", name)
+    ]:
+        raise Mistake(
+            f"{listed(lacking)} cannot be read off this model: give a class or function that takes"
+            " them."
+        )
     return model.to(torch.get_default_dtype()).eval(), found, "representation_size" in given
 
 
 def _arguments(answer: Any, sizes: dict[str, Any], loose: bool) -> dict[str, Any]:
-    """The sizes that a class or function takes, by its own names; ``loose``: **options take the others too."""
+    """The sizes that a class or function takes, by its own names; ``loose``: **options take the
+    others too."""
     try:
         parameters = inspect.signature(answer).parameters
     except (TypeError, ValueError):
         return sizes
     more = {**sizes, "in_channels": 3, "mlp_ratio": sizes["mlp_dim"] / sizes["hidden_dim"]}
     more["dim_head"] = sizes["hidden_dim"] // sizes["num_heads"]
-    given = {own: value for name, value in more.items() for own in (name, *NAMES.get(name, ())) if own in parameters}
+    given = {
+        own: value
+        for name, value in more.items()
+        for own in (name, *NAMES.get(name, ()))
+        if own in parameters
+    }
     kinds = {parameter.kind for parameter in parameters.values()}
-    needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind in (0, 1, 3) and n not in given]
+    needed = [
+        n
+        for n, p in parameters.items()
+        if p.default is p.empty and p.kind in (0, 1, 3) and n not in given
+    ]
     if needed:
-        raise Mistake(f"its argument {needed[0]} is none of torchvision's: give a function that builds the model, "
-                      "check.vit(lambda: …), or a model that is built.")  # fmt: skip
+        raise Mistake(
+            f"its argument {needed[0]} is none of torchvision's: give a function that builds the"
+            " model, check.vit(lambda: …), or a model that is built."
+        )
     if loose and inspect.Parameter.VAR_KEYWORD in kinds:
-        given |= {name: value for name, value in sizes.items() if not {name, *NAMES.get(name, ())} & given.keys()}
+        given |= {
+            name: value
+            for name, value in sizes.items()
+            if not {name, *NAMES.get(name, ())} & given.keys()
+        }
     return given
 
 
 def _read_sizes(model: nn.Module) -> dict[str, int]:
-    """The sizes of a model, from the shapes of its parameters, or from attributes with torchvision's names."""
+    """The sizes of a model, from the shapes of its parameters, or from attributes with
+    torchvision's names."""
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     found: dict[str, int] = {}
     matrices = [shape for name, shape in shapes.items() if len(shape) == 2 and "pos" not in name]
     if conv := next((shape for shape in shapes.values() if len(shape) == 4), None):
         found |= {"hidden_dim": conv[0], "in_channels": conv[1], "patch_size": conv[2]}
     elif matrices:
-        found |= {"hidden_dim": matrices[0][0], "in_channels": 3, "patch_size": math.isqrt(matrices[0][1] // 3)}
+        found |= {
+            "hidden_dim": matrices[0][0],
+            "in_channels": 3,
+            "patch_size": math.isqrt(matrices[0][1] // 3),
+        }
     for name, shape in shapes.items():
         if "pos" in name and len(shape) > 1:
             found["image_size"] = math.isqrt(shape[-2]) * found.get("patch_size", 1)
-    pairs = [a for a, b in itertools.pairwise(matrices) if a == b[::-1] and a[0] != a[1] == found.get("hidden_dim")]
+    pairs = [
+        a
+        for a, b in itertools.pairwise(matrices)
+        if a == b[::-1] and a[0] != a[1] == found.get("hidden_dim")
+    ]
     if pairs:
         found |= {"num_layers": len(pairs), "mlp_dim": pairs[0][0], "num_classes": matrices[-1][0]}
         if matrices[-1][1] != found["hidden_dim"]:
@@ -126,10 +182,13 @@ def _read_sizes(model: nn.Module) -> dict[str, int]:
 
 @dataclass
 class Unit:
-    """A weight with its bias, or the two parameters of a norm, or one that stands alone; names in this order."""
+    """A weight with its bias, or the two parameters of a norm, or one that stands alone; names in
+    this order."""
 
     names: list[str]
-    shape: tuple[int, ...]  # of the weight: a convolution as a matrix, leading ones dropped, a norm's with a 1 behind
+    shape: tuple[
+        int, ...
+    ]  # of the weight: a convolution as a matrix, leading ones dropped, a norm's with a 1 behind
     block: int | None
     turned: bool = False  # used as x @ W, as its bias shows; shape is that of nn.Linear
 
@@ -158,11 +217,17 @@ class Source:
 def _units(model: nn.Module, num_layers: int) -> list[Unit]:
     """The parameters of a model in groups, in the order in which they were made."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    blocks = _blocks({name: tuple(parameter.shape) for name, parameter in parameters.items()}, num_layers)
+    blocks = _blocks(
+        {name: tuple(parameter.shape) for name, parameter in parameters.items()}, num_layers
+    )
     units: list[Unit] = []
     for name, parameter in parameters.items():
         parent = name.rpartition(".")[0]
-        shape = tuple(parameter.flatten(1).shape if parameter.dim() == 4 else parameter.squeeze(0).squeeze(0).shape)
+        shape = tuple(
+            parameter.flatten(1).shape
+            if parameter.dim() == 4
+            else parameter.squeeze(0).squeeze(0).shape
+        )
         last = units[-1] if units else Unit(["", ""], (), None)
         if last.names[1:] or last.names[0].rpartition(".")[0] != parent:
             last = Unit([""], (), None)
@@ -173,13 +238,16 @@ def _units(model: nn.Module, num_layers: int) -> list[Unit]:
             last.names.append(name)
             last.shape, last.turned = last.shape[::-1], True
         else:
-            is_norm = len(shape) == 1 and "norm" in type(model.get_submodule(parent)).__name__.lower()
+            is_norm = (
+                len(shape) == 1 and "norm" in type(model.get_submodule(parent)).__name__.lower()
+            )
             units.append(Unit([name], (*shape, 1) if is_norm else shape, blocks.get(name)))
     return units
 
 
 def _blocks(shapes: dict[str, tuple[int, ...]], num_layers: int) -> dict[str, int]:
-    """Which block a parameter belongs to: lists of num_layers parts that are alike hold blocks, or a part of each."""
+    """Which block a parameter belongs to: lists of num_layers parts that are alike hold blocks, or
+    a part of each."""
     places = [
         (name, ".".join([*parts[:i], match[1]]), int(match[2]))
         for pattern in (r"()(\d+)", r"(.*\D)(\d+)")  # blocks.0, and else block0
@@ -198,13 +266,16 @@ def _blocks(shapes: dict[str, tuple[int, ...]], num_layers: int) -> dict[str, in
     return found
 
 
-def matched(ours: nn.Module, theirs: nn.Module, num_layers: int, late: bool, given: str) -> dict[str, Source]:
+def matched(
+    ours: nn.Module, theirs: nn.Module, num_layers: int, late: bool, given: str
+) -> dict[str, Source]:
     """Where each of their parameters gets its values from, by its name.
 
     Args:
-        late: the norms of a block stand in the other order; where they have too few of a kind, the first is missing.
-        given: "(p p c)": patches are flattened with the channels last; "x @ W": matrices are used as they are, and not
-            transposed as in nn.Linear.
+        late: the norms of a block stand in the other order; where they have too few of a kind, the
+            first is missing.
+        given: "(p p c)": patches are flattened with the channels last; "x @ W": matrices are used
+            as they are, and not transposed as in nn.Linear.
     """
     parameters, sources = dict(ours.named_parameters()), {}
     wanted, got = _units(ours, num_layers), _units(theirs, num_layers)
@@ -212,9 +283,13 @@ def matched(ours: nn.Module, theirs: nn.Module, num_layers: int, late: bool, giv
         for unit in wanted:
             unit.block = None
 
-    def give(unit: Unit, source: Unit, rows: tuple[int, int] | None = None, layout: str = "") -> None:
+    def give(
+        unit: Unit, source: Unit, rows: tuple[int, int] | None = None, layout: str = ""
+    ) -> None:
         owner = theirs.get_submodule(unit.names[0].rpartition(".")[0])
-        square = given == "x @ W" and unit.shape == unit.shape[::-1] and not isinstance(owner, nn.Linear)
+        square = (
+            given == "x @ W" and unit.shape == unit.shape[::-1] and not isinstance(owner, nn.Linear)
+        )
         if square or unit.turned:
             layout = "transposed"
         for i, (own, name) in enumerate(zip(unit.names, source.names, strict=False)):
@@ -223,16 +298,25 @@ def matched(ours: nn.Module, theirs: nn.Module, num_layers: int, late: bool, giv
         if source in wanted:
             wanted.remove(source)
 
-    shapes = {name: parameter.shape for name, parameter in theirs.named_parameters(remove_duplicate=False)}
+    shapes = {
+        name: parameter.shape for name, parameter in theirs.named_parameters(remove_duplicate=False)
+    }
     for unit, source in [(u, s) for u in got for s in wanted if u.names == s.names]:
         if all(shapes[name] == parameters[name].shape for name in unit.names):
             give(unit, source)
     for source in [unit for unit in wanted if unit.names[0].endswith("in_proj_weight")]:
         width, here = source.shape[1], [unit for unit in got if unit.block == source.block]
         if all(unit.shape != source.shape for unit in here):
-            pieces = [(unit, _role(unit.names[0])) for unit in here if len(unit.shape) == 2 and unit.shape[1] == width]
+            pieces = [
+                (unit, _role(unit.names[0]))
+                for unit in here
+                if len(unit.shape) == 2 and unit.shape[1] == width
+            ]
             if not any(role for _, role in pieces):  # in order: q, k and v, of each head or of all
-                pieces = [(unit, "qkv"[i % 3]) for i, (unit, _) in enumerate(pieces[: len(pieces) // 3 * 3])]
+                pieces = [
+                    (unit, "qkv"[i % 3])
+                    for i, (unit, _) in enumerate(pieces[: len(pieces) // 3 * 3])
+                ]
             begin = {"q": 0, "k": width, "v": 2 * width, "kv": width}
             for unit, role in pieces:
                 if role:
@@ -246,9 +330,15 @@ def matched(ours: nn.Module, theirs: nn.Module, num_layers: int, late: bool, giv
                 groups[unit.block, shape][side].append(unit)
         for (_, shape), (mine, yours) in groups.items():
             if late:
-                yours = yours[::-1] if shape[1:] == (1,) and len(mine) == len(yours) else yours[-len(mine) :]
+                yours = (
+                    yours[::-1]
+                    if shape[1:] == (1,) and len(mine) == len(yours)
+                    else yours[-len(mine) :]
+                )
             for unit, source in zip(mine, yours, strict=False):
-                is_matrix = source.names[0] == "conv_proj.weight" and len(shapes[unit.names[0]]) == 2
+                is_matrix = (
+                    source.names[0] == "conv_proj.weight" and len(shapes[unit.names[0]]) == 2
+                )
                 patches = given if is_matrix and given == "(p p c)" else ""
                 give(unit, source, None, "transposed" if turned else patches)
     return sources
@@ -261,16 +351,20 @@ def _role(name: str) -> str:
     return match[1] if match else ""
 
 
-# ----------------------------------------------------------------------------------------- what a model computes
+# ----------------------------------------------------------------------------------------- what a
+# model computes
 
 
 def part_of(name: str) -> str:
     """The part of our model that a parameter belongs to, in words."""
-    return re.sub(r"encoder\.layers\.encoder_layer_(\d+)\.", r"block \1's ", name.rpartition(".")[0])
+    return re.sub(
+        r"encoder\.layers\.encoder_layer_(\d+)\.", r"block \1's ", name.rpartition(".")[0]
+    )
 
 
 def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Values:
-    """What the parts of a model take and give, in the order of their calls; ``names``: parameters' names in ours."""
+    """What the parts of a model take and give, in the order of their calls; ``names``: parameters'
+    names in ours."""
     values: Values = {}
 
     def keep(label: str, value: Any) -> None:
@@ -281,31 +375,50 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
             and (value.dim() == 4 or "input of conv" not in label)
         ):
             times = sum(known.startswith(f"{label},") or known == label for known in values)
-            value = value.flatten(2).mT if label == "the output of conv_proj" and value.dim() == 4 else value
+            value = (
+                value.flatten(2).mT
+                if label == "the output of conv_proj" and value.dim() == 4
+                else value
+            )
             values[f"{label}, call {times + 1}" if times else label] = value.detach().clone()
 
     class Functions(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
+        ) -> Any:
             result = function(*args, **(kwargs or {}))
             name = getattr(function, "__name__", "").strip("_")
             if name == "softmax" and result.dim() > 2 and result.shape[-1] == result.shape[-2]:
                 keep("the softmax of the scores", result)
-            bases = [part if part._base is None else part._base for part in args if isinstance(part, Tensor)]
+            bases = [
+                part if part._base is None else part._base
+                for part in args
+                if isinstance(part, Tensor)
+            ]
             if name in ("add", "iadd", "radd") and any(base is position for base in bases):
                 keep("the sum of tokens and positions", result)
             return result
 
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    position = next((parameters[own] for own, name in names.items() if name == "encoder.pos_embedding"), None)
+    position = next(
+        (parameters[own] for own, name in names.items() if name == "encoder.pos_embedding"), None
+    )
     handles = []
     for path, module in model.named_modules():
         direct = [names.get(f"{path}.{name}") for name, _ in module.named_parameters(recurse=False)]
         parts = {part_of(name) for name in direct if name}
         part = parts.pop() if parts else "encoder"
-        if None in direct or parts or part == "encoder" or (isinstance(module, nn.Linear) and "self_att" in part):
+        if (
+            None in direct
+            or parts
+            or part == "encoder"
+            or (isinstance(module, nn.Linear) and "self_att" in part)
+        ):
             continue
         takes = partial(lambda part, module, args: keep(f"the input of {part}", args), part)
-        gives = partial(lambda part, module, args, output: keep(f"the output of {part}", output), part)
+        gives = partial(
+            lambda part, module, args, output: keep(f"the output of {part}", output), part
+        )
         handles += [module.register_forward_pre_hook(takes), module.register_forward_hook(gives)]
     try:
         with Functions():
@@ -319,7 +432,8 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
 
 
 def alignments(got: Tensor, expected: Tensor) -> list[Tensor]:
-    """What to compare ``got`` with: ``expected`` in the layout of ``got``, one token of it each, or nothing."""
+    """What to compare ``got`` with: ``expected`` in the layout of ``got``, one token of it each, or
+    nothing."""
     if got.shape == expected.shape:
         return [expected]
     if got.dim() == expected.dim() == 3 and got.shape == expected.transpose(0, 1).shape:
@@ -337,7 +451,8 @@ def close(got: Tensor, expected: Tensor) -> bool:
 
 
 def differs(label: str, theirs: Values, values: Values) -> bool:
-    """Whether a value that both models have differs; values of shapes that do not correspond are passed over."""
+    """Whether a value that both models have differs; values of shapes that do not correspond are
+    passed over."""
     if label == LOGITS:
         got, expected = theirs.get(label), values[label]
         return got is None or got.shape != expected.shape or not close(got, expected)
@@ -348,5 +463,6 @@ def differs(label: str, theirs: Values, values: Values) -> bool:
 
 
 def first_difference(theirs: Values, values: Values) -> str | None:
-    """The first of ``values``, in the order of their calls, that theirs does not share; None if there is none."""
+    """The first of ``values``, in the order of their calls, that theirs does not share; None if
+    there is none."""
     return next((label for label in values if differs(label, theirs, values)), None)

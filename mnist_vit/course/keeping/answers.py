@@ -1,6 +1,8 @@
-"""The answers that were accepted, in ``my_answers/`` beside ``my_vit.py``: ``mlp_block.1.py``, ``mlp_block.2.py``, …
+"""The answers that were accepted, in ``my_answers/`` beside ``my_vit.py``: ``mlp_block.1.py``,
+``mlp_block.2.py``, …
 
-What a section of ``my_vit.py`` held before it is replaced goes there too, so nothing a learner wrote is lost.
+What a section of ``my_vit.py`` held before it is replaced goes there too, so nothing a learner
+wrote is lost.
 """
 
 import re
@@ -14,8 +16,14 @@ FOLDER = "my_answers"
 
 def stored(file: Path, exercise: str) -> list[str]:
     """The texts kept for an exercise, the oldest first; ``file`` is ``my_vit.py``."""
-    found = [one for one in (file.parent / FOLDER).glob(f"{exercise}.*.py") if one.name.split(".")[1].isdecimal()]
-    return [one.read_text("utf-8") for one in sorted(found, key=lambda one: int(one.name.split(".")[1]))]
+    found = [
+        one
+        for one in (file.parent / FOLDER).glob(f"{exercise}.*.py")
+        if one.name.split(".")[1].isdecimal()
+    ]
+    return [
+        one.read_text("utf-8") for one in sorted(found, key=lambda one: int(one.name.split(".")[1]))
+    ]
 
 
 def store(file: Path, exercise: str, text: str) -> None:

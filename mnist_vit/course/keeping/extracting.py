@@ -1,4 +1,5 @@
-"""The text of an answer made whole: with the helpers and constants it uses, and the imports they need."""
+"""The text of an answer made whole: with the helpers and constants it uses, and the imports they
+need."""
 
 import ast
 import builtins
@@ -13,28 +14,49 @@ from typing import Any
 from .pieces import PIECES, NotKept
 from .sources import Place, foreign, place_of
 
-CALLS = {"float", "int", "bool", "str", "tuple", "list", "dict", "set", "range", "len", "max", "min", "sum", "round"}
+CALLS = {
+    "float",
+    "int",
+    "bool",
+    "str",
+    "tuple",
+    "list",
+    "dict",
+    "set",
+    "range",
+    "len",
+    "max",
+    "min",
+    "sum",
+    "round",
+}
 PURE = ("math", "functools", "operator")  # what constants may be computed with
 MAKERS = ("tensor", "device", "Size", "finfo", "iinfo", "log", "sqrt")  # of torch's
 
 
 @dataclass
 class Taken:
-    """An answer's text: its imports, ``{name: (module, original)}``, and its statements, helpers first."""
+    """An answer's text: its imports, ``{name: (module, original)}``, and its statements, helpers
+    first."""
 
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
 
 
 def extract(answer: Any, usual: str) -> Taken:
-    """The answer's text and all it needs, under its usual name. NotKept if it hangs on what a file cannot hold."""
+    """The answer's text and all it needs, under its usual name. NotKept if it hangs on what a file
+    cannot hold."""
     if not isinstance(answer, type | FunctionType):
         raise NotKept("only a class or a function can be, and this is an object")
     if str(answer.__module__).startswith("mnist_vit."):
-        raise NotKept("this is the course's own, which stands there anyway until there is one of yours")
+        raise NotKept(
+            "this is the course's own, which stands there anyway until there is one of yours"
+        )
     if answer.__qualname__ != answer.__name__ and answer.__name__ != "<lambda>":
         around = answer.__qualname__.rpartition(".")[0].removesuffix(".<locals>")
-        raise NotKept(f"{answer.__name__} is made inside {around}: write it at the left edge of a cell")
+        raise NotKept(
+            f"{answer.__name__} is made inside {around}: write it at the left edge of a cell"
+        )
     extractor = _Extractor(place_of(answer))
     name = extractor.place.name_of(answer, usual)
     if name != usual and name in PIECES:
@@ -79,8 +101,10 @@ class _Extractor:
             self._import(name, node, value, user)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             if later := foreign(value, text, self.place.names):
-                raise NotKept(f"{name} was changed after it was made ({later[0]}): write all of it in one cell, run "
-                              "that, then the check")  # fmt: skip
+                raise NotKept(
+                    f"{name} was changed after it was made ({later[0]}): write all of it in one"
+                    " cell, run that, then the check"
+                )
             self._text(name, text)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             if hasattr(value, "__name__") and not isinstance(node.value, ast.Lambda):
@@ -88,7 +112,9 @@ class _Extractor:
                 return
             self._constant(name, node.value, text, user)
         else:
-            raise NotKept(f"{self._hangs(name, user)}, which a loop or another block of the notebook made")
+            raise NotKept(
+                f"{self._hangs(name, user)}, which a loop or another block of the notebook made"
+            )
 
     def _text(self, name: str, text: str) -> None:
         text = self._without_my_vit(text)
@@ -104,8 +130,10 @@ class _Extractor:
         """An assignment: literals, constants, and what is computed from them."""
         for part in () if isinstance(node, ast.Lambda) else ast.walk(node):
             if isinstance(part, ast.Call) and not self._is_pure(part.func):
-                raise NotKept(f"{self._hangs(name, user)}, which the notebook computed ({text.strip()[:60]}): hand it "
-                              "over as an argument, or make it inside")  # fmt: skip
+                raise NotKept(
+                    f"{self._hangs(name, user)}, which the notebook computed ({text.strip()[:60]}):"
+                    " hand it over as an argument, or make it inside"
+                )
         self._text(name, text)
 
     def _is_pure(self, node: ast.expr) -> bool:
@@ -129,7 +157,9 @@ class _Extractor:
             self._imported(name, value, user)
 
     def _import(self, name: str, node: ast.Import | ast.ImportFrom, value: Any, user: str) -> None:
-        alias = next(one for one in node.names if (one.asname or one.name.partition(".")[0]) == name)
+        alias = next(
+            one for one in node.names if (one.asname or one.name.partition(".")[0]) == name
+        )
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
             if node.level:
@@ -147,53 +177,87 @@ class _Extractor:
         module, real = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
         if isinstance(value, ModuleType):
             self._add_import(name, "", value.__name__, user)
-        elif module not in ("__main__", "my_vit") and getattr(sys.modules.get(module), real, None) is value:
+        elif (
+            module not in ("__main__", "my_vit")
+            and getattr(sys.modules.get(module), real, None) is value
+        ):
             self._add_import(name, module, real, user)
         elif not user:
-            raise NotKept(f"its text cannot be seen here: write {name} in a notebook or in a .py file")
+            raise NotKept(
+                f"its text cannot be seen here: write {name} in a notebook or in a .py file"
+            )
         else:
-            raise NotKept(f"{self._hangs(name, user)}, whose text cannot be seen here: write both in cells and run "
-                          "them again")  # fmt: skip
+            raise NotKept(
+                f"{self._hangs(name, user)}, whose text cannot be seen here: write both in cells"
+                " and run them again"
+            )
 
     def _add_import(self, name: str, module: str, original: str, user: str) -> None:
         root = (module or original).partition(".")[0]
         if not known_everywhere(root):
-            raise NotKept(f"{self._hangs(name, user)} of {root}, which is not installed everywhere: write what you "
-                          "need of it in a cell")  # fmt: skip
+            raise NotKept(
+                f"{self._hangs(name, user)} of {root}, which is not installed everywhere: write"
+                " what you need of it in a cell"
+            )
         self.taken.imports[name] = (module, original)
 
     def _without_my_vit(self, text: str) -> str:
         """``my_vit.MyMLPBlock`` is, in the file itself, ``MyMLPBlock``."""
-        ours = {name for name in free_names(text) if getattr(self.place.names.get(name), "__name__", "") == "my_vit"}
+        ours = {
+            name
+            for name in free_names(text)
+            if getattr(self.place.names.get(name), "__name__", "") == "my_vit"
+        }
         if not ours:
             return text
         lines = text.encode().split(b"\n")
-        found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)
-                 and isinstance(node.value, ast.Name) and node.value.id in ours]  # fmt: skip
+        found = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ours
+        ]
         for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
             if node.attr in PIECES and node.lineno == node.end_lineno:
                 line = lines[node.lineno - 1]
-                lines[node.lineno - 1] = line[: node.col_offset] + node.attr.encode() + line[node.end_col_offset :]
+                lines[node.lineno - 1] = (
+                    line[: node.col_offset] + node.attr.encode() + line[node.end_col_offset :]
+                )
         changed = b"\n".join(lines).decode()
         if ours & set(free_names(changed)):
-            raise NotKept("it uses my_vit as a whole: write my_vit.MyMLPBlock, or from my_vit import MyMLPBlock")
+            raise NotKept(
+                "it uses my_vit as a whole: write my_vit.MyMLPBlock, or from my_vit import"
+                " MyMLPBlock"
+            )
         return changed
 
 
 def free_names(text: str) -> list[str]:
     """The names that a text uses and does not make itself, in the order in which they come."""
     table = symtable.symtable(text, "<text>", "exec")
-    made = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    made = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
     return sorted(_used(table, True) - made, key=text.find)
 
 
 def _used(table: symtable.SymbolTable, top: bool) -> set[str]:
-    names = {symbol.get_name() for symbol in table.get_symbols()
-             if (top and symbol.is_referenced()) or (not top and symbol.is_global())}  # fmt: skip
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if (top and symbol.is_referenced()) or (not top and symbol.is_global())
+    }
     return names.union(*(_used(child, False) for child in table.get_children()))
 
 
 def known_everywhere(root: str) -> bool:
     """Whether a module is Python's own, this package's, or one that was installed."""
     usual = {"torch", "torchvision", "numpy", "mnist_vit"}
-    return root in usual or root in sys.stdlib_module_names or root in metadata.packages_distributions()
+    return (
+        root in usual
+        or root in sys.stdlib_module_names
+        or root in metadata.packages_distributions()
+    )

@@ -37,7 +37,8 @@ def read(file: Path) -> str:
 
 
 def keep(exercise: str, answer: Any) -> str | None:
-    """Keep a right answer; returns the line to print where it is a piece, and so goes into the file.
+    """Keep a right answer; returns the line to print where it is a piece, and so goes into the
+    file.
 
     The same answer gives the same line, whatever the file holds.
     """
@@ -52,7 +53,9 @@ def keep(exercise: str, answer: Any) -> str | None:
     except NotKept as reason:
         return f"{FILE}: {piece.name} is not kept: {reason}" if piece else None
     except Exception as error:  # something nobody thought of; the answer is right all the same
-        return f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}" if piece else None
+        return (
+            f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}" if piece else None
+        )
 
 
 def _put(file: Path, name: str, taken: Taken) -> str:
@@ -67,7 +70,8 @@ def _put(file: Path, name: str, taken: Taken) -> str:
 
 
 def with_answer(text: str, name: str, taken: Taken, file: Path) -> str:
-    """The text of the file with an answer in it; NotKept unless it, and every piece after it, passes there."""
+    """The text of the file with an answer in it; NotKept unless it, and every piece after it,
+    passes there."""
     new = put(parsed(text), name, taken)
     trial, failing = mended(new, file, but=name)
     if problem := problem_of(trial, name):
@@ -78,7 +82,8 @@ def with_answer(text: str, name: str, taken: Taken, file: Path) -> str:
 
 
 def parsed(text: str) -> Layout:
-    """The parts of the file; of a head that is no Python only the imports (``_write`` keeps the whole text)."""
+    """The parts of the file; of a head that is no Python only the imports (``_write`` keeps the
+    whole text)."""
     try:
         return parse(text)
     except SyntaxError:
@@ -119,10 +124,11 @@ def _is_python(text: str) -> bool:
 
 
 def my_vit() -> ModuleType:
-    """The learner's pieces, by their names, as a module; ours stand in where one is missing or fails.
+    """The learner's pieces, by their names, as a module; ours stand in where one is missing or
+    fails.
 
-    Prints whose pieces are in use, in one line. From then on ``from my_vit import MyMLPBlock`` works, with a file or
-    without one; call this again to get what was kept since.
+    Prints whose pieces are in use, in one line. From then on ``from my_vit import MyMLPBlock``
+    works, with a file or without one; call this again to get what was kept since.
     """
     file, sentences = path(), []
     try:
@@ -141,7 +147,8 @@ def my_vit() -> ModuleType:
 
 
 def whose(layout: Layout, file: Path) -> str:
-    """Which pieces are the learner's, in a few words; and the name of the folder, where it holds no file yet."""
+    """Which pieces are the learner's, in a few words; and the name of the folder, where it holds no
+    file yet."""
     mine = [name for name in PIECES if not layout.is_ours(name)]
     ours = [name for name in PIECES if name not in mine]
     if not mine and not file.is_file():
@@ -152,7 +159,8 @@ def whose(layout: Layout, file: Path) -> str:
 
 
 def earlier(exercise: str, number: int | None = None, restore: bool = False) -> None:
-    """Print how many answers to an exercise were kept, or one of them; or put that one back into ``my_vit.py``.
+    """Print how many answers to an exercise were kept, or one of them; or put that one back into
+    ``my_vit.py``.
 
     Args:
         exercise: what follows ``check.``
@@ -166,8 +174,15 @@ def earlier(exercise: str, number: int | None = None, restore: bool = False) -> 
         print(f"{exercise}: no answer was kept in {file.parent / FOLDER}")
     elif number is None:
         many = f"{len(texts)} answers were kept" if len(texts) > 1 else "1 answer was kept"
-        back = f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back' if piece else ""
-        print(f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last one{back}')
+        back = (
+            f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back'
+            if piece
+            else ""
+        )
+        print(
+            f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last'
+            f" one{back}"
+        )
     elif number not in (*range(1, len(texts) + 1), -1):
         print(f"{exercise}: there are answers 1 to {len(texts)}, and no answer {number}")
     elif not restore or piece is None:

@@ -1,4 +1,5 @@
-"""The text of ``my_vit.py``: a head with the imports, then a section for each piece, found again by its header."""
+"""The text of ``my_vit.py``: a head with the imports, then a section for each piece, found again by
+its header."""
 
 import ast
 import re
@@ -9,9 +10,10 @@ from .extracting import Taken
 from .pieces import PIECES
 from .sources import bound
 
-TITLE = '''"""My Vision Transformer, as I built it in the course: the checks write each piece here when it is right.
+TITLE = '''"""My Vision Transformer, as I built it in the course.
 
-Edit it as you like. Where a line says "ours", the package's own stands in until the exercise is solved.
+The checks write each piece here when it is right. Edit it as you like. Where a line says "ours",
+the package's own stands in until the exercise is solved.
 """'''
 HEADER = re.compile(r"^# ---- (\w+): notebook \d\d, exercise \w+ -*$", re.MULTILINE)
 
@@ -32,7 +34,10 @@ class Layout:
     def __str__(self) -> str:
         """The whole file; ours stand in for the pieces that are missing."""
         parts = [self.title, import_block(self.imports), self.rest]
-        sections = [f"{piece.header}\n{self.sections.get(name) or piece.ours}" for name, piece in PIECES.items()]
+        sections = [
+            f"{piece.header}\n{self.sections.get(name) or piece.ours}"
+            for name, piece in PIECES.items()
+        ]
         return "\n\n\n".join(["\n\n".join(part for part in parts if part), *sections]) + "\n"
 
 
@@ -42,11 +47,19 @@ def parse(text: str) -> Layout:
     head, *found = HEADER.split(text)
     for name, section in zip(found[::2], found[1::2], strict=True):
         if name in PIECES:
-            layout.sections[name] = "\n\n\n".join(filter(None, [layout.sections.get(name), section.strip("\n ")]))
-    for name, section in list(layout.sections.items()):  # where a heading was deleted, its piece begins the section
+            layout.sections[name] = "\n\n\n".join(
+                filter(None, [layout.sections.get(name), section.strip("\n ")])
+            )
+    for name, section in list(
+        layout.sections.items()
+    ):  # where a heading was deleted, its piece begins the section
         parts: dict[str, list[str]] = {}
         for node, part in _chunks_or_whole(section):
-            name = min((bound(node) & PIECES.keys()) - layout.sections.keys(), default=name) if node else name
+            name = (
+                min((bound(node) & PIECES.keys()) - layout.sections.keys(), default=name)
+                if node
+                else name
+            )
             parts.setdefault(name, []).append(part)
         if len(parts) > 1:
             layout.sections |= {one: "".join(texts).strip("\n ") for one, texts in parts.items()}
@@ -71,32 +84,46 @@ def imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
     """{name: (module, original)} of an import; the module is empty for ``import original``."""
     module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
     plain = isinstance(node, ast.Import)
-    return {alias.asname or (alias.name.partition(".")[0] if plain else alias.name): (module, alias.name)
-            for alias in node.names}  # fmt: skip
+    return {
+        alias.asname or (alias.name.partition(".")[0] if plain else alias.name): (
+            module,
+            alias.name,
+        )
+        for alias in node.names
+    }
 
 
 def import_block(imports: dict[str, tuple[str, str]]) -> str:
     """The lines of all imports, Python's own first, this package's last."""
     lines: dict[str, list[str]] = {}
-    ordered = sorted((original.islower(), original, name, module) for name, (module, original) in imports.items())
+    ordered = sorted(
+        (original.islower(), original, name, module) for name, (module, original) in imports.items()
+    )
     for _, original, name, module in ordered:
         if module:
             called = original if original == name else f"{original} as {name}"
             lines.setdefault(f"from {module} import ", []).append(called)
         else:
-            lines[f"import {original}" + ("" if original.partition(".")[0] == name else f" as {name}")] = []
+            lines[
+                f"import {original}" + ("" if original.partition(".")[0] == name else f" as {name}")
+            ] = []
     groups: list[list[str]] = [[], [], []]
-    for begin, names in sorted(lines.items(), key=lambda item: (item[0].startswith("from"), item[0])):
+    for begin, names in sorted(
+        lines.items(), key=lambda item: (item[0].startswith("from"), item[0])
+    ):
         root = re.split(r"[ .]", begin)[1]
         line = begin + ", ".join(names)
         if len(line) > 88:
             line = begin + "(\n    " + ",\n    ".join(names) + ",\n)"
-        groups[0 if root in sys.stdlib_module_names else 2 if root == "mnist_vit" else 1].append(line)
+        groups[0 if root in sys.stdlib_module_names else 2 if root == "mnist_vit" else 1].append(
+            line
+        )
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 
 def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
-    """The statements of a text, each with the lines above it that belong to none; together they are the text."""
+    """The statements of a text, each with the lines above it that belong to none; together they are
+    the text."""
     lines = text.splitlines(keepends=True)
     found: list[tuple[ast.stmt | None, str]] = []
     done = 0
@@ -110,9 +137,11 @@ def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
 
 
 def put(layout: Layout, name: str, taken: Taken) -> Layout:
-    """The layout with an answer in its section. What is there already is not written again, what others need stays.
+    """The layout with an answer in its section. What is there already is not written again, what
+    others need stays.
 
-    A helper or an import that another section has under the same name is replaced by the new one, everywhere.
+    A helper or an import that another section has under the same name is replaced by the new one,
+    everywhere.
     """
     new = Layout(layout.title, layout.imports | taken.imports, layout.rest, dict(layout.sections))
     made = {one: text for text in taken.texts for one in made_by(text)}
@@ -123,7 +152,11 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
         parts, changed = [], False
         for node, part in _chunks_or_whole(new.sections.get(other, "")):
             names = bound(node) if node else set()
-            text = next((made[one] for one in names & made.keys()), "") if not names & PIECES.keys() else ""
+            text = (
+                next((made[one] for one in names & made.keys()), "")
+                if not names & PIECES.keys()
+                else ""
+            )
             if text and before and names <= made_by(text):  # it stays where it is needed first
                 taken = Taken(taken.imports, [one for one in taken.texts if one != text])
             elif text:
@@ -146,10 +179,15 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
 
 
 def joined(texts: list[str]) -> str:
-    """Statements one after the other: two blank lines around what has more than one line, none between constants."""
+    """Statements one after the other: two blank lines around what has more than one line, none
+    between constants."""
     result = ""
     for text in texts:
-        gap = "\n" if "\n" not in text and result and "\n" not in result.rpartition("\n\n\n")[2] else "\n\n\n"
+        gap = (
+            "\n"
+            if "\n" not in text and result and "\n" not in result.rpartition("\n\n\n")[2]
+            else "\n\n\n"
+        )
         result += (gap if result else "") + text
     return result
 

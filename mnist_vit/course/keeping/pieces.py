@@ -1,10 +1,12 @@
-"""The pieces of ``my_vit.py``, in the order in which they stand there, each with what stands in for it."""
+"""The pieces of ``my_vit.py``, in the order in which they stand there, each with what stands in for
+it."""
 
 from dataclasses import dataclass
 
 
 class NotKept(Exception):
-    """Why an answer is not put into ``my_vit.py``: a sentence without its beginning, as in "not kept: <this>"."""
+    """Why an answer is not put into ``my_vit.py``: a sentence without its beginning, as in "not
+    kept: <this>"."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,34 @@ class Piece:
     @property
     def header(self) -> str:
         """The line above its section, by which the section is found again."""
-        return f"# ---- {self.name}: notebook {self.notebook}, exercise {self.exercise} ".ljust(88, "-")
+        return f"# ---- {self.name}: notebook {self.notebook}, exercise {self.exercise} ".ljust(
+            88, "-"
+        )
 
 
 _COURSE = "mnist_vit.course"
 _ALL = (
     Piece("01", "mlp_block", "MyMLPBlock", "mnist_vit.model", "MLPBlock"),
     Piece("02", "attention", "my_attention", f"{_COURSE}.nb02_attention.attention", "my_attention"),
-    Piece("03", "split_heads", "my_split_heads", f"{_COURSE}.nb03_multi_head_attention.split_heads", "my_split_heads"),
-    Piece("03", "multi_head_attention", "MyMultiHeadAttention", "mnist_vit.model", "MultiHeadAttention"),
+    Piece(
+        "03",
+        "split_heads",
+        "my_split_heads",
+        f"{_COURSE}.nb03_multi_head_attention.split_heads",
+        "my_split_heads",
+    ),
+    Piece(
+        "03",
+        "multi_head_attention",
+        "MyMultiHeadAttention",
+        "mnist_vit.model",
+        "MultiHeadAttention",
+    ),
     Piece("04", "encoder_block", "MyEncoderBlock", "mnist_vit.model", "EncoderBlock"),
     Piece("05", "encoder", "MyEncoder", "mnist_vit.model", "Encoder"),
-    Piece("06", "vision_transformer", "MyVisionTransformer", "mnist_vit.model", "VisionTransformer"),
+    Piece(
+        "06", "vision_transformer", "MyVisionTransformer", "mnist_vit.model", "VisionTransformer"
+    ),
 )
 PIECES = {piece.name: piece for piece in _ALL}
 BY_EXERCISE = {piece.exercise: piece for piece in _ALL}

@@ -1,4 +1,5 @@
-"""What is solved, and what is in the file: for the learner, and in one table for the teacher of many."""
+"""What is solved, and what is in the file: for the learner, and in one table for the teacher of
+many."""
 
 import json
 import os
@@ -19,12 +20,15 @@ SECONDS = 120  # for one file of a folder
 
 
 def progress(folder: str | Path | None = None, run: bool = False) -> None:
-    """Print which exercises are solved and whose pieces are in ``my_vit.py``; or a table of a folder of such files.
+    """Print which exercises are solved and whose pieces are in ``my_vit.py``; or a table of a
+    folder of such files.
 
     Args:
-        folder: of many learners' files, or of folders with one each: every Python file below it that holds a piece.
-        run: also run the checks on each file. That executes what others wrote, each file in a process of its own with
-            a time limit, but with your rights: only for files of people you trust. Otherwise nothing of them is run.
+        folder: of many learners' files, or of folders with one each: every Python file below it
+            that holds a piece.
+        run: also run the checks on each file. That executes what others wrote, each file in a
+            process of its own with a time limit, but with your rights: only for files of people you
+            trust. Otherwise nothing of them is run.
     """
     print(_table(Path(folder).expanduser(), run) if folder is not None else _own())
 
@@ -35,15 +39,24 @@ def _own() -> str:
         layout, note = parsed(read(file)), ""
     except NotKept as reason:
         layout, note = Layout(), f"{reason}\n"
-    done = solved(file) | {piece.exercise for name, piece in PIECES.items() if not layout.is_ours(name)}
+    done = solved(file) | {
+        piece.exercise for name, piece in PIECES.items() if not layout.is_ours(name)
+    }
     rows: list[tuple[str, ...]] = [("notebook", "exercise", "solved", f"in {FILE}")]
     for room in rooms():
         for exercise in _in_order(room):
             piece = BY_EXERCISE.get(exercise.name)
-            held = "" if piece is None else f"{piece.name}, {'ours' if layout.is_ours(piece.name) else 'yours'}"
+            held = (
+                ""
+                if piece is None
+                else f"{piece.name}, {'ours' if layout.is_ours(piece.name) else 'yours'}"
+            )
             rows.append((room, exercise.name, "yes" if exercise.name in done else "-", held))
     count = len(done & all_exercises().keys())
-    return f"{note}{columns(rows)}\n{count} of {len(rows) - 1} exercises solved\n{FILE}: {whose(layout, file)}"
+    return (
+        f"{note}{columns(rows)}\n{count} of {len(rows) - 1} exercises solved\n{FILE}:"
+        f" {whose(layout, file)}"
+    )
 
 
 def _in_order(room: str) -> list[Exercise]:
@@ -64,8 +77,11 @@ def _table(folder: Path, run: bool) -> str:
         states = _judged(file) if run else _seen(file)
         own = sum(state in ("own", "right") for state in states)
         rows.append((file.relative_to(folder).as_posix(), *states, str(own)))
-    said = ("right, wrong: what the check says; run in a process of its own, not in a sandbox" if run else
-            "own: written by the learner, and not run here (run=True or --run does)")  # fmt: skip
+    said = (
+        "right, wrong: what the check says; run in a process of its own, not in a sandbox"
+        if run
+        else "own: written by the learner, and not run here (run=True or --run does)"
+    )
     return f"{columns(rows)}\n{said}; -: the package's own stands in, or none"
 
 
@@ -77,7 +93,9 @@ def _files(folder: Path) -> list[Path]:
             text = file.read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             continue
-        if any(f"{kind} {name}(" in text for name in PIECES for kind in ("class", "def")) and file.suffixes == [".py"]:
+        if any(
+            f"{kind} {name}(" in text for name in PIECES for kind in ("class", "def")
+        ) and file.suffixes == [".py"]:
             found.append(file)
     return found
 
@@ -96,21 +114,33 @@ def _seen(file: Path) -> list[str]:
 
 
 def _judged(file: Path) -> list[str]:
-    """The same with the verdicts of the checks, from another process, which is stopped after some time."""
+    """The same with the verdicts of the checks, from another process, which is stopped after some
+    time."""
     seen = _seen(file)
     code = f"from {__name__} import judge; judge({str(file.resolve())!r})"
     here = Path(__file__).resolve().parents[3]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])}
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
+    }
     with tempfile.TemporaryDirectory(prefix="mnist_vit_") as where:
         env |= {"MNIST_VIT_OUT": where}
         try:
-            done = subprocess.run([sys.executable, "-c", code], cwd=where, env=env, capture_output=True, text=True,
-                                  stdin=subprocess.DEVNULL, timeout=SECONDS, check=False)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                cwd=where,
+                env=env,
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                timeout=SECONDS,
+                check=False,
+            )
             verdicts = json.loads(done.stdout.splitlines()[-1])
         except (subprocess.TimeoutExpired, ValueError, IndexError):
             verdicts = {}
     return [
-        state if state != "own" else verdicts.get(name, "stopped") for name, state in zip(PIECES, seen, strict=True)
+        state if state != "own" else verdicts.get(name, "stopped")
+        for name, state in zip(PIECES, seen, strict=True)
     ]
 
 
@@ -121,7 +151,15 @@ def judge(file: str) -> None:
     layout = parsed(Path(file).read_text("utf-8"))
     failing = mended(layout, Path(file).parent / "nowhere" / FILE)[1]
     print()
-    print(json.dumps({name: "wrong" if name in failing else "right" for name in PIECES if not layout.is_ours(name)}))
+    print(
+        json.dumps(
+            {
+                name: "wrong" if name in failing else "right"
+                for name in PIECES
+                if not layout.is_ours(name)
+            }
+        )
+    )
 
 
 def columns(rows: list[tuple[str, ...]]) -> str:

@@ -1,7 +1,7 @@
 """Where the text of an answer is found: the inputs of a notebook, a file, or Python's own prompt.
 
-``inspect.getsource`` does not do: it knows no class that a notebook defines, and nothing below ``%%time``. So the
-inputs are searched backwards for the statement that made a name.
+``inspect.getsource`` does not do: it knows no class that a notebook defines, and nothing below
+``%%time``. So the inputs are searched backwards for the statement that made a name.
 """
 
 import ast
@@ -18,13 +18,30 @@ from typing import Any
 
 from .pieces import NotKept
 
-OTHER_LANGUAGES = {"bash", "cmd", "file", "html", "javascript", "js", "latex", "markdown", "perl", "ruby", "script",
-                   "sh", "svg", "system", "sx", "writefile"}  # fmt: skip
+OTHER_LANGUAGES = {
+    "bash",
+    "cmd",
+    "file",
+    "html",
+    "javascript",
+    "js",
+    "latex",
+    "markdown",
+    "perl",
+    "ruby",
+    "script",
+    "sh",
+    "svg",
+    "system",
+    "sx",
+    "writefile",
+}
 
 
 @dataclass
 class Place:
-    """Where an answer was made: what the names mean there, and all the text that was run, the oldest first."""
+    """Where an answer was made: what the names mean there, and all the text that was run, the
+    oldest first."""
 
     names: dict[str, Any]
     texts: list[str]
@@ -39,10 +56,13 @@ class Place:
         return own[1]
 
     def statement(self, name: str, value: Any = None) -> tuple[ast.stmt, str] | None:
-        """The last statement that made a name, and its text; of several, the one that made this very value."""
+        """The last statement that made a name, and its text; of several, the one that made this
+        very value."""
         found = list(self._statements(name))
         for node, text in found:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not foreign(value, text, self.names):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not foreign(
+                value, text, self.names
+            ):
                 return node, text
         return found[0] if found else None
 
@@ -64,20 +84,33 @@ def place_of(answer: Any) -> Place:
     if not isinstance(answer, type | FunctionType):
         raise NotKept("only a class or a function can be; this is an object made from one")
     module = sys.modules.get(answer.__module__)
-    names = answer.__globals__ if isinstance(answer, FunctionType) else vars(module) if module else {}
-    file = code.co_filename if (code := next((code for _, code in codes(answer, names)), None)) else None
+    names = (
+        answer.__globals__ if isinstance(answer, FunctionType) else vars(module) if module else {}
+    )
+    file = (
+        code.co_filename
+        if (code := next((code for _, code in codes(answer, names)), None))
+        else None
+    )
     texts: list[str] = []
     shell = _shell()
     if shell is not None and answer.__module__ == shell.user_module.__name__:
         names = shell.user_ns
         texts = [_python(shell, raw) for raw in shell.history_manager.input_hist_raw]
     linecache.checkcache(file)
-    if file and Path(file).is_file() and not (shell is not None and _is_cell(file)):  # a module, %run, a script
+    if (
+        file and Path(file).is_file() and not (shell is not None and _is_cell(file))
+    ):  # a module, %run, a script
         texts.insert(0, "".join(linecache.getlines(file)))
     elif module is not None and inspect.getattr_static(module, "__file__", None) and not texts:
         texts = ["".join(linecache.getlines(str(module.__file__)))]
-    prompt = [name for name in linecache.cache if re.fullmatch(r"<python-input-\d+>", name)]  # Python 3.13's own
-    texts += ["".join(linecache.getlines(name)) for name in sorted(prompt, key=lambda name: int(name[14:-1]))]
+    prompt = [
+        name for name in linecache.cache if re.fullmatch(r"<python-input-\d+>", name)
+    ]  # Python 3.13's own
+    texts += [
+        "".join(linecache.getlines(name))
+        for name in sorted(prompt, key=lambda name: int(name[14:-1]))
+    ]
     return Place(names, texts, getattr(module, "__package__", None) or "")
 
 
@@ -92,7 +125,8 @@ def _is_cell(file: str) -> bool:
 
 
 def _python(shell: Any, raw: str) -> str:
-    """The Python in an input: without cell magics, each line magic a call; nothing if it is another language."""
+    """The Python in an input: without cell magics, each line magic a call; nothing if it is another
+    language."""
     while (raw := raw.lstrip("\n")).startswith("%%"):
         magic, _, raw = raw.partition("\n")
         if re.split(r"\W", magic[2:])[0] in OTHER_LANGUAGES:
@@ -111,14 +145,17 @@ def bound(node: ast.stmt) -> set[str]:
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     for child in ast.iter_child_nodes(node):
         stored |= bound(child) if isinstance(child, ast.stmt) else set()
     return stored
 
 
 def segment(text: str, node: ast.stmt) -> str:
-    """The text of a statement as it was written, with its decorators and the comments right above it."""
+    """The text of a statement as it was written, with its decorators and the comments right above
+    it."""
     first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
     lines = text.split("\n")
     while first > 1 and re.match(r"#(?! ?(@|%%|---- |not compared))", lines[first - 2]):
@@ -132,7 +169,8 @@ def segment(text: str, node: ast.stmt) -> str:
 
 
 def codes(value: Any, names: dict[str, Any]) -> Iterator[tuple[str, CodeType]]:
-    """The compiled functions of a function or class, by name, those that were made in the place itself."""
+    """The compiled functions of a function or class, by name, those that were made in the place
+    itself."""
     for name, part in vars(value).items() if isinstance(value, type) else [("", value)]:
         part = getattr(part, "fget", None) or getattr(part, "__func__", part)
         part = inspect.unwrap(part) if isinstance(part, FunctionType) else part
@@ -141,7 +179,8 @@ def codes(value: Any, names: dict[str, Any]) -> Iterator[tuple[str, CodeType]]:
 
 
 def foreign(value: Any, text: str, names: dict[str, Any]) -> list[str]:
-    """The functions of a class or function that this text did not make; decorators may have made others of them."""
+    """The functions of a class or function that this text did not make; decorators may have made
+    others of them."""
     defined = [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.FunctionDef)]
     decorated = {node.name for node in defined if node.decorator_list}
     known = set(_keys(compile(text, "<text>", "exec", dont_inherit=True)))
@@ -150,13 +189,18 @@ def foreign(value: Any, text: str, names: dict[str, Any]) -> list[str]:
 
 
 def _keys(code: CodeType) -> Iterator[tuple]:
-    """What is the same wherever a text is compiled, of a compiled text and of all that stands in it.
+    """What is the same wherever a text is compiled, of a compiled text and of all that stands in
+    it.
 
-    Not the byte code: a call of ``math.sqrt`` is another one where ``import math`` stands in the same text.
+    Not the byte code: a call of ``math.sqrt`` is another one where ``import math`` stands in the
+    same text.
     """
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    plain = [sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part)
-             for part in code.co_consts if not isinstance(part, CodeType)]  # fmt: skip
+    plain = [
+        sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part)
+        for part in code.co_consts
+        if not isinstance(part, CodeType)
+    ]
     yield code.co_name, code.co_argcount, code.co_names, code.co_varnames, str(plain)
     for part in inner:
         yield from _keys(part)

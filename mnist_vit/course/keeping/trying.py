@@ -1,4 +1,5 @@
-"""Runs the text of ``my_vit.py`` as a fresh module and checks the pieces in it; mends, in memory, what fails."""
+"""Runs the text of ``my_vit.py`` as a fresh module and checks the pieces in it; mends, in memory,
+what fails."""
 
 import io
 import linecache
@@ -27,7 +28,8 @@ def run(text: str, file: Path) -> ModuleType:
 
 
 def problem_of(layout: Layout, name: str) -> str:
-    """What is wrong with a piece: nothing if its check passes there. The same texts are tried once in a kernel."""
+    """What is wrong with a piece: nothing if its check passes there. The same texts are tried once
+    in a kernel."""
     needed = [name]
     for one in needed:
         inside = words(layout.sections.get(one, ""))
@@ -61,7 +63,8 @@ def _problem(text: str, name: str) -> str:
 
 
 def mended(layout: Layout, file: Path, but: str = "") -> tuple[Layout, dict[str, str]]:
-    """The layout with the last right answer, else ours, where a section fails; and a sentence for each piece that does.
+    """The layout with the last right answer, else ours, where a section fails; and a sentence for
+    each piece that does.
 
     ``but`` names a piece that is not tried.
     """
@@ -79,7 +82,9 @@ def mended(layout: Layout, file: Path, but: str = "") -> tuple[Layout, dict[str,
                 instead = "your last right answer stands in"
                 break
             del layout.sections[name]
-        sentences[name] = f"{name} in the file {problem.rstrip('.')}; {instead}, and the file stays as it is"
+        sentences[name] = (
+            f"{name} in the file {problem.rstrip('.')}; {instead}, and the file stays as it is"
+        )
     layout.imports = _part(layout, PIECES).imports
     return layout, sentences
 
@@ -88,11 +93,17 @@ def _part(layout: Layout, names: Collection[str]) -> Layout:
     """Some of the sections, with the imports they use."""
     sections = {one: text for one, text in layout.sections.items() if one in names}
     used = words(" ".join([layout.rest, *sections.values()]))
-    return Layout("", {one: where for one, where in layout.imports.items() if one in used}, layout.rest, sections)
+    return Layout(
+        "",
+        {one: where for one, where in layout.imports.items() if one in used},
+        layout.rest,
+        sections,
+    )
 
 
 def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
-    """The pieces that fail, in their order; one is replaced by the caller before the next is tried."""
+    """The pieces that fail, in their order; one is replaced by the caller before the next is
+    tried."""
     for name in PIECES:
         if name != but and not layout.is_ours(name):
             try:

@@ -1,7 +1,9 @@
-"""The ladder: what each piece of a Vision Transformer buys, measured with it and without it on 4,000 small digits.
+"""The ladder: what each piece of a Vision Transformer buys, measured with it and without it on
+4,000 small digits.
 
-``ladder.train("block_mlp", mlp=MyMLPBlock)`` trains one rung with the learner's own piece in it, in under a minute;
-``ladder.table("linear", "block_mlp")`` shows rungs below each other, live where they were trained, stored elsewhere.
+``ladder.train("block_mlp", mlp=MyMLPBlock)`` trains one rung with the learner's own piece in it, in
+under a minute; ``ladder.table("linear", "block_mlp")`` shows rungs below each other, live where
+they were trained, stored elsewhere.
 """
 
 from .models import PATCH, WIDTH, Block, BrokenHead, OneHead, PatchModel, on_pixels, to_patches
@@ -11,7 +13,27 @@ from .tasks import digits, looked_at, relation
 from .training import PieceError, train
 
 __all__ = [
-    "PATCH", "RUNGS", "WIDTH", "Block", "BrokenHead", "OneHead", "PatchModel", "PieceError", "Rung", "agrees",
-    "contrast", "digits", "looked_at", "looks", "on_pixels", "relation", "row", "same_rows", "span", "stored", "table",
-    "to_patches", "train",
-]  # fmt: skip
+    "PATCH",
+    "RUNGS",
+    "WIDTH",
+    "Block",
+    "BrokenHead",
+    "OneHead",
+    "PatchModel",
+    "PieceError",
+    "Rung",
+    "agrees",
+    "contrast",
+    "digits",
+    "looked_at",
+    "looks",
+    "on_pixels",
+    "relation",
+    "row",
+    "same_rows",
+    "span",
+    "stored",
+    "table",
+    "to_patches",
+    "train",
+]

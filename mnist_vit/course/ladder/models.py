@@ -1,4 +1,5 @@
-"""The small models of the ladder, put together from pieces that are given as classes; ``None`` leaves a piece out."""
+"""The small models of the ladder, put together from pieces that are given as classes; ``None``
+leaves a piece out."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +16,12 @@ Piece = Callable[..., nn.Module]
 
 def to_patches(images: Tensor) -> Tensor:
     """(n, 1, h, w) -> (n, num_patches, 49)."""
-    return images[:, 0].unfold(1, PATCH, PATCH).unfold(2, PATCH, PATCH).reshape(len(images), -1, PATCH * PATCH)
+    return (
+        images[:, 0]
+        .unfold(1, PATCH, PATCH)
+        .unfold(2, PATCH, PATCH)
+        .reshape(len(images), -1, PATCH * PATCH)
+    )
 
 
 class Block(nn.Module):
@@ -45,10 +51,11 @@ class Block(nn.Module):
 
 
 class PatchModel(nn.Module):
-    """Patches, a linear layer, blocks, and a linear layer on the mean, the class token or the first patch.
+    """Patches, a linear layer, blocks, and a linear layer on the mean, the class token or the first
+    patch.
 
-    ``block`` replaces the blocks, ``encoder`` the positions and the blocks; else ``pieces`` are those of ``Block``.
-    Shape: (n, 1, h, w) -> (n, classes).
+    ``block`` replaces the blocks, ``encoder`` the positions and the blocks; else ``pieces`` are
+    those of ``Block``. Shape: (n, 1, h, w) -> (n, classes).
     """
 
     def __init__(
@@ -68,8 +75,14 @@ class PatchModel(nn.Module):
         length += pool == "token"
         self.encoder = encoder(length, blocks, 1, WIDTH, 4 * WIDTH, 0.0, 0.0) if encoder else None
         if self.encoder is None:
-            self.positions = nn.Parameter(torch.randn(1, length, WIDTH) * 0.02) if positions else None
-            make = (lambda: block(1, WIDTH, 4 * WIDTH, 0.0, 0.0)) if block else (lambda: Block(WIDTH, **pieces))
+            self.positions = (
+                nn.Parameter(torch.randn(1, length, WIDTH) * 0.02) if positions else None
+            )
+            make = (
+                (lambda: block(1, WIDTH, 4 * WIDTH, 0.0, 0.0))
+                if block
+                else (lambda: Block(WIDTH, **pieces))
+            )
             self.blocks = nn.Sequential(*(make() for _ in range(blocks)))
             self.ln = nn.LayerNorm(WIDTH) if blocks and pieces.get("norm", True) else nn.Identity()
         self.head = nn.Linear(WIDTH, classes)
@@ -89,7 +102,8 @@ class PatchModel(nn.Module):
 
 
 class OneHead(nn.Module):
-    """A single head, as notebook 02 builds it, in the place of attention with one head; nothing mixes its output."""
+    """A single head, as notebook 02 builds it, in the place of attention with one head; nothing
+    mixes its output."""
 
     def __init__(self, head: Piece, width: int) -> None:
         super().__init__()
@@ -100,7 +114,8 @@ class OneHead(nn.Module):
 
 
 class BrokenHead(nn.Module):
-    """A head like notebook 02's, ``head(x) -> (output, weights)``, with one of the bugs in ``BUGS``."""
+    """A head like notebook 02's, ``head(x) -> (output, weights)``, with one of the bugs in
+    ``BUGS``."""
 
     BUGS = ("no bug", "no root", "softmax over queries", "w_q twice", "keys gathered")
 
@@ -126,7 +141,8 @@ class LinearInTheMiddle(MLPBlock):
 
 
 def on_pixels(*widths: int) -> nn.Sequential:
-    """Linear layers on all pixels at once, GELU between them; positions are known, patches are not."""
+    """Linear layers on all pixels at once, GELU between them; positions are known, patches are
+    not."""
     layers: list[nn.Module] = [nn.Flatten()]
     for width_in, width_out in pairwise(widths):
         layers += [nn.Linear(width_in, width_out), nn.GELU()]

@@ -1,8 +1,8 @@
 """Rows and tables: one accuracy is measured live, the range of five seeds is stored.
 
 A row is ``84 % (stored: 82 to 84)``. The stored numbers are written by ``benchmarks/ladder.py``,
-``benchmarks/bugs.py`` and ``benchmarks/measured.py``; small trainings differ between machines, so a row agrees within
-two points of the range.
+``benchmarks/bugs.py`` and ``benchmarks/measured.py``; small trainings differ between machines, so a
+row agrees within two points of the range.
 """
 
 import json
@@ -23,7 +23,8 @@ LIVE: dict[str, tuple[float, int]] = {}  # trained in this kernel: percent, and 
 
 
 def stored(rung: str | None = None, results: str = "ladder") -> dict[str, Any]:
-    """What was measured: of one rung, or of all by name. ``results`` is "ladder", "bugs" or "measured".
+    """What was measured: of one rung, or of all by name. ``results`` is "ladder", "bugs" or
+    "measured".
 
     Raises:
         ValueError: no such rung.
@@ -37,32 +38,41 @@ def stored(rung: str | None = None, results: str = "ladder") -> dict[str, Any]:
 
 
 def row(rung: str, accuracy: float, results: str = "ladder") -> str:
-    """``84 % (stored: 82 to 84)``; where ``accuracy``, in percent, is far from that range, a sentence says so."""
+    """``84 % (stored: 82 to 84)``; where ``accuracy``, in percent, is far from that range, a
+    sentence says so."""
     seeds = stored(rung, results)["accuracy"]
     text = span(accuracy, seeds)
     if agrees(text):
         return text
-    return f"{text}: too {'low' if accuracy < min(seeds) else 'high'}. Compare your pieces with ours"
+    return (
+        f"{text}: too {'low' if accuracy < min(seeds) else 'high'}. Compare your pieces with ours"
+    )
 
 
 def span(live: float, seeds: list[float]) -> str:
-    """``84 % (stored: 82 to 84)``: a number measured now, and those of five seeds, all in percent."""
+    """``84 % (stored: 82 to 84)``: a number measured now, and those of five seeds, all in
+    percent."""
     return f"{live:.0f} % (stored: {min(seeds):.0f} to {max(seeds):.0f})"
 
 
 def agrees(text: str) -> bool:
-    """Whether every row in a text lies within its own stored range, two points beyond it included."""
-    return all(int(low) - MARGIN <= int(now) <= int(high) + MARGIN for now, low, high in ROW.findall(text))
+    """Whether every row in a text lies within its own stored range, two points beyond it
+    included."""
+    return all(
+        int(low) - MARGIN <= int(now) <= int(high) + MARGIN for now, low, high in ROW.findall(text)
+    )
 
 
 def same_rows(new: str, old: str) -> bool:
-    """Whether two outputs say the same but for live accuracies, each within its range: for nbval."""
+    """Whether two outputs say the same but for live accuracies, each within its range: for
+    nbval."""
     frame = r" # % (stored: \2 to \3)"
     return ROW.sub(frame, new) == ROW.sub(frame, old) and agrees(new)
 
 
 def contrast(rung: str, results: str = "ladder", twin: str | None = None) -> str:
-    """A rung's mean minus its twin's, or another rung's: ``+10 points``, or ``less than 4 points``."""
+    """A rung's mean minus its twin's, or another rung's: ``+10 points``, or ``less than 4
+    points``."""
     twin = twin or stored(rung, results)["twin"]
     if twin is None:
         return ""
@@ -71,7 +81,8 @@ def contrast(rung: str, results: str = "ladder", twin: str | None = None) -> str
 
 
 def table(*rungs: str, results: str = "ladder") -> str:
-    """These rungs below each other, live accuracies where a rung was trained in this kernel, stored ones elsewhere.
+    """These rungs below each other, live accuracies where a rung was trained in this kernel, stored
+    ones elsewhere.
 
     The last column compares a rung with its twin where that is in the table too.
     """
@@ -90,14 +101,18 @@ def table(*rungs: str, results: str = "ladder") -> str:
 
 
 def looks(model: nn.Module) -> str:
-    """Where the first patch looks in a model trained for "relation": three rows, live beside stored."""
+    """Where the first patch looks in a model trained for "relation": three rows, live beside
+    stored."""
     live, seeds = looked_at(model), stored("relation")["looks_at"]
     rows = {
         "of the other eight, the copy gets the largest weight": "copy_first",
         "attention on the copy": "copy",
         "attention on itself, where there is no copy": "alone",
     }
-    return "\n".join(f"{words}: {span(live[name], [seen[name] for seen in seeds])}" for words, name in rows.items())
+    return "\n".join(
+        f"{words}: {span(live[name], [seen[name] for seen in seeds])}"
+        for words, name in rows.items()
+    )
 
 
 def _mean(about: dict[str, Any]) -> float:

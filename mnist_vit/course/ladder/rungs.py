@@ -19,12 +19,17 @@ BATCH = 50
 NINE: dict[str, Any] = {"length": 9, "classes": 2, "pool": "first"}
 
 
-def fit(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], steps: int, learning_rate: float) -> None:
-    """The training loop of all rungs: AdamW, the rate warmed up over a tenth of the steps, then lowered by a cosine."""
+def fit(
+    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], steps: int, learning_rate: float
+) -> None:
+    """The training loop of all rungs: AdamW, the rate warmed up over a tenth of the steps, then
+    lowered by a cosine."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     for step, (x, y) in enumerate(batches):
         warm = min(1.0, (step + 1) / (0.1 * steps))
-        optimizer.param_groups[0]["lr"] = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimizer.param_groups[0]["lr"] = (
+            learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+        )
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -40,7 +45,8 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Rung:
-    """A model, and the name of the rung without its piece. ``build`` is called with the pieces that it ``takes``."""
+    """A model, and the name of the rung without its piece. ``build`` is called with the pieces that
+    it ``takes``."""
 
     title: str
     build: Callable[..., nn.Module]
@@ -49,7 +55,14 @@ class Rung:
     epochs: int = 12
     steps: int = 0  # of the relational task; 0 for digits
 
-    def train(self, learning_rate: float, seed: int, split: str = "train", judge: str = "validation", **pieces):
+    def train(
+        self,
+        learning_rate: float,
+        seed: int,
+        split: str = "train",
+        judge: str = "validation",
+        **pieces,
+    ):
         """Train once: the model, its accuracy in percent, and CPU seconds."""
         torch.manual_seed(seed)
         model, generator = self.build(**pieces), torch.Generator().manual_seed(seed)
@@ -67,11 +80,14 @@ class Rung:
 
 def broken(bug: str) -> nn.Module:
     """The model of "relation" with a single head that has this bug."""
-    return PatchModel(1, attention=lambda width, _: OneHead(partial(BrokenHead, bug), width), **NINE)
+    return PatchModel(
+        1, attention=lambda width, _: OneHead(partial(BrokenHead, bug), width), **NINE
+    )
 
 
 def whole(model: Callable[..., nn.Module] = VisionTransformer) -> nn.Module:
-    """The whole Vision Transformer, of the sizes of ``vit_mnist(patch_size=7)``, no layer before its class head."""
+    """The whole Vision Transformer, of the sizes of ``vit_mnist(patch_size=7)``, no layer before
+    its class head."""
     return model(28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1)
 
 
@@ -94,26 +110,51 @@ RUNGS = {  # in the order of the course
         twin="patches",
     ),
     "block_mlp": Rung(
-        "one block without attention", partial(PatchModel, 1, attention=None, positions=False), MLP, "block_no_gelu"
+        "one block without attention",
+        partial(PatchModel, 1, attention=None, positions=False),
+        MLP,
+        "block_no_gelu",
     ),
-    "mlp_16": Rung("one block, MLP 16 wide, not 256", partial(MLP_ALONE, mlp=wide(16)), twin="block_mlp"),
-    "mlp_64": Rung("one block, MLP 64 wide, not 256", partial(MLP_ALONE, mlp=wide(64)), twin="block_mlp"),
-    "mlp_512": Rung("one block, MLP 512 wide, not 256", partial(MLP_ALONE, mlp=wide(512)), twin="block_mlp"),
+    "mlp_16": Rung(
+        "one block, MLP 16 wide, not 256", partial(MLP_ALONE, mlp=wide(16)), twin="block_mlp"
+    ),
+    "mlp_64": Rung(
+        "one block, MLP 64 wide, not 256", partial(MLP_ALONE, mlp=wide(64)), twin="block_mlp"
+    ),
+    "mlp_512": Rung(
+        "one block, MLP 512 wide, not 256", partial(MLP_ALONE, mlp=wide(512)), twin="block_mlp"
+    ),
     "block": Rung("one block", partial(PatchModel, 1, positions=False), BLOCK, "block_mlp"),
     "two_mlp": Rung(
-        "two blocks without attention", partial(PatchModel, 2, attention=None, positions=False), MLP, "block_mlp"
+        "two blocks without attention",
+        partial(PatchModel, 2, attention=None, positions=False),
+        MLP,
+        "block_mlp",
     ),
     "two": Rung("two blocks", partial(PatchModel, 2, positions=False), BLOCK, "two_mlp"),
     "positions_mlp": Rung(
-        "two blocks without attention, positions", partial(PatchModel, 2, attention=None), MLP, "two_mlp"
+        "two blocks without attention, positions",
+        partial(PatchModel, 2, attention=None),
+        MLP,
+        "two_mlp",
     ),
     "positions_one": Rung("one block, positions", partial(PatchModel, 1), ENCODER, "block"),
     "positions": Rung("two blocks, positions", partial(PatchModel, 2), ENCODER, "two"),
     "token_mlp": Rung(  # the token sees no patch
-        "two blocks without attention, class token", partial(PatchModel, 2, attention=None, pool="token"), MLP, epochs=1
+        "two blocks without attention, class token",
+        partial(PatchModel, 2, attention=None, pool="token"),
+        MLP,
+        epochs=1,
     ),
-    "token_one": Rung("one block, positions, class token", partial(PatchModel, 1, pool="token"), ENCODER),
-    "token": Rung("two blocks, positions, class token", partial(PatchModel, 2, pool="token"), ENCODER, "token_mlp"),
+    "token_one": Rung(
+        "one block, positions, class token", partial(PatchModel, 1, pool="token"), ENCODER
+    ),
+    "token": Rung(
+        "two blocks, positions, class token",
+        partial(PatchModel, 2, pool="token"),
+        ENCODER,
+        "token_mlp",
+    ),
     "vit": Rung("the whole Vision Transformer", whole, ("model",), "token_mlp"),
     "six_bare": Rung(
         "six blocks without norm and residual",
@@ -124,10 +165,15 @@ RUNGS = {  # in the order of the course
     "six_no_residual": Rung(
         "six blocks without residual", partial(PatchModel, 6, residual=False), BLOCK, "six_bare", 4
     ),
-    "six_no_norm": Rung("six blocks without norm", partial(PatchModel, 6, norm=False), BLOCK, "six_bare", 4),
+    "six_no_norm": Rung(
+        "six blocks without norm", partial(PatchModel, 6, norm=False), BLOCK, "six_bare", 4
+    ),
     "six": Rung("six blocks", partial(PatchModel, 6), ENCODER, "six_bare", 4),
     "relation_mlp": Rung(
-        "same patch? one block without attention", partial(PatchModel, 1, attention=None, **NINE), MLP, steps=600
+        "same patch? one block without attention",
+        partial(PatchModel, 1, attention=None, **NINE),
+        MLP,
+        steps=600,
     ),
     "relation_pixels": Rung(  # as many CPU seconds as "relation"
         "same patch? MLP on all pixels", lambda: on_pixels(441, 192, 64, 2), steps=3000
@@ -140,11 +186,20 @@ RUNGS = {  # in the order of the course
         steps=600,
     ),
     "relation": Rung(
-        "same patch? one block, first token", partial(PatchModel, 1, **NINE), ENCODER, "relation_mlp", steps=600
+        "same patch? one block, first token",
+        partial(PatchModel, 1, **NINE),
+        ENCODER,
+        "relation_mlp",
+        steps=600,
     ),
-    "relation_no_root": Rung("same patch? head without √d", partial(broken, "no root"), twin="relation", steps=600),
+    "relation_no_root": Rung(
+        "same patch? head without √d", partial(broken, "no root"), twin="relation", steps=600
+    ),
     "relation_columns": Rung(
-        "same patch? softmax over queries", partial(broken, "softmax over queries"), twin="relation", steps=600
+        "same patch? softmax over queries",
+        partial(broken, "softmax over queries"),
+        twin="relation",
+        steps=600,
     ),
     "relation_one_matrix": Rung(
         "same patch? head with w_q twice", partial(broken, "w_q twice"), twin="relation", steps=600

@@ -1,7 +1,7 @@
 """The two tasks of the ladder: which digit is it; and, is the first patch there again?
 
-The second one cannot be solved by a token alone: it has to look at the others. Both give pictures that any Vision
-Transformer with patches of 7 pixels takes.
+The second one cannot be solved by a token alone: it has to look at the others. Both give pictures
+that any Vision Transformer with patches of 7 pixels takes.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,17 @@ from .models import PATCH, to_patches
 
 @cache
 def digits(split: str) -> tuple[Tensor, Tensor]:
-    """Normalised pictures (n, 1, 28, 28) and labels. "fit" and "choose" are 3,200 and 800 of the 4,000 in "train"."""
+    """Normalised pictures (n, 1, 28, 28) and labels. "fit" and "choose" are 3,200 and 800 of the
+    4,000 in "train"."""
     data = load_embedded("validation" if split == "validation" else "train")
     late = torch.arange(len(data)) % 400 >= 320
     keep = {"fit": ~late, "choose": late}.get(split, late | ~late)
     return (data.images[keep].float() / 255 - 0.1307) / 0.3081, data.labels[keep]
 
 
-def digit_batches(split: str, epochs: int, batch: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def digit_batches(
+    split: str, epochs: int, batch: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """All digits of the split, shuffled, in batches; as often as there are epochs."""
     x, y = digits(split)
     for _ in range(epochs):
@@ -39,17 +42,24 @@ def inked(split: str) -> Tensor:
 
 
 def relation(split: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Pictures of nine patches, label 1 where the first is there again, at ``place``: (n, 1, 21, 21), (n,), (n,)."""
+    """Pictures of nine patches, label 1 where the first is there again, at ``place``: (n, 1, 21,
+    21), (n,), (n,)."""
     x = inked(split)[torch.randint(len(inked(split)), (n, 9), generator=generator)]
     again = torch.randint(2, (n,), generator=generator)
     place = torch.randint(1, 9, (n,), generator=generator)
     same = again.nonzero()[:, 0]
     x[same, place[same]] = x[same, 0]
     # (n, 9, 49) -> (n, 3, 3, 7, 7) -> (n, 3, 7, 3, 7) -> (n, 1, 21, 21)
-    return x.reshape(n, 3, 3, PATCH, PATCH).transpose(2, 3).reshape(n, 1, 3 * PATCH, 3 * PATCH), again, place
+    return (
+        x.reshape(n, 3, 3, PATCH, PATCH).transpose(2, 3).reshape(n, 1, 3 * PATCH, 3 * PATCH),
+        again,
+        place,
+    )
 
 
-def relation_batches(split: str, steps: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def relation_batches(
+    split: str, steps: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Made on the fly: no example comes twice."""
     for _ in range(steps):
         yield relation(split, 128, generator)[:2]
@@ -59,12 +69,15 @@ def relation_batches(split: str, steps: int, generator: torch.Generator) -> Iter
 def looked_at(model: nn.Module) -> dict[str, float]:
     """Where the first patch looks, in percent of 2,000 pictures that were not trained on.
 
-    Where it is there again, the share of its attention on its ``copy`` and on ``itself``, and how often the copy gets
-    the most of the other eight, ``copy_first``; where it is not, the share on itself, ``alone``.
+    Where it is there again, the share of its attention on its ``copy`` and on ``itself``, and how
+    often the copy gets the most of the other eight, ``copy_first``; where it is not, the share on
+    itself, ``alone``.
     """
     x, again, place = relation("validation", 2000, torch.Generator().manual_seed(1))
     kept: list[Tensor] = []
-    hook = model.blocks[-1].self_attention.register_forward_hook(lambda _m, _i, output: kept.append(output[1]))
+    hook = model.blocks[-1].self_attention.register_forward_hook(
+        lambda _m, _i, output: kept.append(output[1])
+    )
     model(x)
     hook.remove()
     there = again == 1

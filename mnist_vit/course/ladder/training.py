@@ -30,13 +30,15 @@ class PieceError(ValueError):
 
 
 def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
-    """Train a rung, print one row ``title: 84 % (stored: 82 to 84)``, and return the model in eval mode.
+    """Train a rung, print one row ``title: 84 % (stored: 82 to 84)``, and return the model in eval
+    mode.
 
     Args:
         rung: a name in ``RUNGS``.
         seed: of start values and of the order of the digits.
-        pieces: classes by what they stand for: ``mlp=``, ``attention=`` (or a single head of notebook 02), ``block=``,
-            ``encoder=``, ``model=``; where none is given, or None, the package's class stands.
+        pieces: classes by what they stand for: ``mlp=``, ``attention=`` (or a single head of
+            notebook 02), ``block=``, ``encoder=``, ``model=``; where none is given, or None, the
+            package's class stands.
 
     Raises:
         ValueError: no such rung.
@@ -46,8 +48,10 @@ def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
     pieces = {kind: piece for kind, piece in pieces.items() if piece is not None}
     takes = RUNGS[rung].takes
     if wrong := [kind for kind in pieces if kind not in takes]:
-        raise PieceError(f"the rung {rung!r} takes {' or '.join(f'{kind}=' for kind in takes) or 'no pieces'}, "
-                         f"not {wrong[0]}=.")  # fmt: skip
+        raise PieceError(
+            f"the rung {rung!r} takes {' or '.join(f'{kind}=' for kind in takes) or 'no pieces'}, "
+            f"not {wrong[0]}=."
+        )
     for whole, parts in INSIDE.items():
         if whole in pieces and (part := next((part for part in parts if part in pieces), None)):
             raise PieceError(f"{whole}= brings its own {part}: give one of the two.")
@@ -68,11 +72,14 @@ def tried(kind: str, piece: Callable[..., nn.Module]) -> Callable[..., nn.Module
     """The piece, tried on two small inputs; a single head is wrapped.
 
     Raises:
-        PieceError: it cannot be made, cannot be called, or gives something else than this kind of piece does.
+        PieceError: it cannot be made, cannot be called, or gives something else than this kind of
+            piece does.
     """
     sizes, names = TRIED[kind]
     name = getattr(piece, "__name__", type(piece).__name__)
-    call = f"{name}({', '.join([*map(str, sizes), *(f'{key}={value}' for key, value in names.items())])})"
+    arguments = [str(size) for size in sizes]
+    arguments += [f"{key}={value}" for key, value in names.items()]
+    call = f"{name}({', '.join(arguments)})"
     x = torch.randn(PIXELS if kind == "model" else TOKENS)
     try:
         made = piece(*sizes, **names)
@@ -82,7 +89,9 @@ def tried(kind: str, piece: Callable[..., nn.Module]) -> Callable[..., nn.Module
     except NotImplementedError:
         raise PieceError(f"{kind}: {name} is not solved yet. Finish its exercise first.") from None
     except Exception as error:
-        raise PieceError(f"{kind}: {call} fails: {type(error).__name__}: {error}. Does its check pass?") from None
+        raise PieceError(
+            f"{kind}: {call} fails: {type(error).__name__}: {error}. Does its check pass?"
+        ) from None
     if kind == "attention":
         if not isinstance(y, tuple | list) or len(y) != 2:
             raise PieceError(f"attention: {name} must return a pair, the output and the weights.")
@@ -90,7 +99,9 @@ def tried(kind: str, piece: Callable[..., nn.Module]) -> Callable[..., nn.Module
     shape = (2, 10) if kind == "model" else TOKENS
     if not isinstance(y, Tensor) or tuple(y.shape) != shape:
         got = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise PieceError(f"{kind}: {name} makes {got} of {list(x.shape)}; it must make {list(shape)}.")
+        raise PieceError(
+            f"{kind}: {name} makes {got} of {list(x.shape)}; it must make {list(shape)}."
+        )
     return piece
 
 

@@ -1,4 +1,5 @@
-"""Figures of notebook 00: the map of the course, classified digits, attention maps, templates, shuffled pixels."""
+"""Figures of notebook 00: the map of the course, classified digits, attention maps, templates,
+shuffled pixels."""
 
 import json
 import math
@@ -12,9 +13,13 @@ from ...files import shipped
 from ..drawing import BLUE, GREEN, ORANGE, PINK, RED, SKY, YELLOW, figure, picture
 
 LATER = (
-    "07 training", "08 evaluation", "09 attention\nmaps", "10 testing\nthe maps", "11 a pretrained\nmodel",
+    "07 training",
+    "08 evaluation",
+    "09 attention\nmaps",
+    "10 testing\nthe maps",
+    "11 a pretrained\nmodel",
     "12 colour\npictures",
-)  # fmt: skip
+)
 
 
 def course_map(model: nn.Module) -> Figure:
@@ -23,11 +28,21 @@ def course_map(model: nn.Module) -> Figure:
     repeats = len(encoder.layers)
     drawn, (axes,) = figure(width=10.5, height=5.6)
     _part(axes, 0, 1.7, 12.4, 5.2, "06", model, "0.6")
-    tokens = f"06\n{type(model.conv_proj).__name__}\n{_count(model.conv_proj)}\n\npatches\nto tokens"
+    tokens = (
+        f"06\n{type(model.conv_proj).__name__}\n{_count(model.conv_proj)}\n\npatches\nto tokens"
+    )
     _box(axes, 0.3, 3.6, 1.7, 2.2, tokens, ORANGE)
     _box(axes, 0.3, 2.2, 1.7, 1.2, f"06\nclass token\n{model.class_token.numel():,}", ORANGE)
     _part(axes, 2.4, 2.0, 7.7, 4.0, "05", encoder, SKY)
-    _box(axes, 2.7, 2.5, 1.3, 2.4, f"05\nposition\nembedding\n{encoder.pos_embedding.numel():,}", GREEN)
+    _box(
+        axes,
+        2.7,
+        2.5,
+        1.3,
+        2.4,
+        f"05\nposition\nembedding\n{encoder.pos_embedding.numel():,}",
+        GREEN,
+    )
     for k in range(repeats - 1, 0, -1):  # the blocks behind the first one
         _box(axes, 4.4 + 0.14 * k, 2.35 + 0.14 * k, 4.3, 2.6, "", BLUE)
     _part(axes, 4.4, 2.35, 4.3, 2.6, "04", block, BLUE, f"{repeats} of them, one after the other")
@@ -50,7 +65,12 @@ def course_map(model: nn.Module) -> Figure:
     for i, name in enumerate(LATER):
         _box(axes, 2.09 * i, 0.0, 1.95, 0.9, name, "white", 1.0, "--")
         if i:
-            axes.annotate("", (2.09 * i - 0.01, 0.45), (2.09 * i - 0.15, 0.45), arrowprops={"arrowstyle": "->"})
+            axes.annotate(
+                "",
+                (2.09 * i - 0.01, 0.45),
+                (2.09 * i - 0.15, 0.45),
+                arrowprops={"arrowstyle": "->"},
+            )
     axes.text(0, 1.25, "after that:", va="center")
     axes.set_xlim(-0.15, 12.55)
     axes.set_ylim(-0.15, 7.05)
@@ -59,13 +79,16 @@ def course_map(model: nn.Module) -> Figure:
 
 
 def readings(images: Tensor, truth: Tensor, probabilities: Tensor) -> Figure:
-    """Pictures, uint8 (n, 1, h, w), each with the class the model finds likeliest and its probability."""
+    """Pictures, uint8 (n, 1, h, w), each with the class the model finds likeliest and its
+    probability."""
     columns = 5
     rows = math.ceil(len(images) / columns)
     drawn, panels = figure(rows, columns, width=8, height=1.95 * rows)
     for axes in panels:
         axes.set_axis_off()
-    for axes, image, label, values in zip(panels, images, truth.tolist(), probabilities, strict=False):
+    for axes, image, label, values in zip(
+        panels, images, truth.tolist(), probabilities, strict=False
+    ):
         best = int(values.argmax())
         mark = "" if best == label else f", but is {label}"
         picture(axes, image, f"classified as {best}{mark}\nprobability {values[best]:.2f}")
@@ -74,7 +97,8 @@ def readings(images: Tensor, truth: Tensor, probabilities: Tensor) -> Figure:
 
 
 def attention_beside(images: Tensor, maps: Tensor) -> Figure:
-    """Pictures, uint8 (n, 1, h, w), each beside an attention map, (n, n_h, n_w), with the patches as squares."""
+    """Pictures, uint8 (n, 1, h, w), each beside an attention map, (n, n_h, n_w), with the patches
+    as squares."""
     drawn, panels = figure(columns=2 * len(images), width=4.6 * len(images), height=2.7)
     for i, (image, weights) in enumerate(zip(images, maps, strict=True)):
         left, right = panels[2 * i : 2 * i + 2]
@@ -84,7 +108,9 @@ def attention_beside(images: Tensor, maps: Tensor) -> Figure:
             left.axhline(k * step - 0.5, color=ORANGE, lw=0.4)
             left.axvline(k * step - 0.5, color=ORANGE, lw=0.4)
         top = float(maps.max())  # one scale for all
-        shown = right.imshow(weights.detach().cpu(), cmap="viridis", vmin=0, vmax=top, interpolation="nearest")
+        shown = right.imshow(
+            weights.detach().cpu(), cmap="viridis", vmin=0, vmax=top, interpolation="nearest"
+        )
         right.set_title("attention")
         right.set_axis_off()
     drawn.colorbar(shown, ax=right, label="attention weight", shrink=0.85)
@@ -92,11 +118,14 @@ def attention_beside(images: Tensor, maps: Tensor) -> Figure:
 
 
 def templates(weight: Tensor) -> Figure:
-    """The weights of a linear layer on all pixels, (classes, h * w): one picture a class, for and against it."""
+    """The weights of a linear layer on all pixels, (classes, h * w): one picture a class, for and
+    against it."""
     drawn, panels = figure(2, 5, width=8, height=3.6)
     side, top = math.isqrt(weight.shape[1]), float(weight.abs().max())
     for label, (axes, values) in enumerate(zip(panels, weight.detach().cpu(), strict=True)):
-        shown = axes.imshow(values.reshape(side, side), cmap="RdBu", vmin=-top, vmax=top, interpolation="nearest")
+        shown = axes.imshow(
+            values.reshape(side, side), cmap="RdBu", vmin=-top, vmax=top, interpolation="nearest"
+        )
         axes.set_title(f"for {label}")
         axes.set_axis_off()
     drawn.colorbar(shown, ax=panels, label="weight", shrink=0.8)
@@ -113,13 +142,17 @@ def pairs(images: Tensor, changed: Tensor) -> Figure:
 
 
 def trained_on_all() -> dict[str, float]:
-    """Accuracy, in percent, on the 5,000 held-out digits of three models of one size, by name: stored, not drawn."""
+    """Accuracy, in percent, on the 5,000 held-out digits of three models of one size, by name:
+    stored, not drawn."""
     files = {
         "larger MLP on all pixels": shipped("notebooks") / "results" / "mlp.json",
         "Vision Transformer, patches of 2": shipped("weights") / "vit_mnist.json",
         "convolutional network": shipped("notebooks") / "results" / "cnn.json",
     }
-    read = {name: json.loads(path.read_text(encoding="utf-8"))["metrics"] for name, path in files.items()}
+    read = {
+        name: json.loads(path.read_text(encoding="utf-8"))["metrics"]
+        for name, path in files.items()
+    }
     return {name: 100 * metrics["validation"]["accuracy"] for name, metrics in read.items()}
 
 
@@ -128,9 +161,18 @@ def _count(module: nn.Module) -> str:
 
 
 def _part(
-    axes: Axes, x: float, y: float, w: float, h: float, number: str, module: nn.Module, colour: str, note: str = ""
+    axes: Axes,
+    x: float,
+    y: float,
+    w: float,
+    h: float,
+    number: str,
+    module: nn.Module,
+    colour: str,
+    note: str = "",
 ) -> None:
-    """A box with the notebook's number, the class's name and its parameters on top, a note below that."""
+    """A box with the notebook's number, the class's name and its parameters on top, a note below
+    that."""
     _box(axes, x, y, w, h, "", colour)
     text = f"{number}  {type(module).__name__}" if w > 3 else f"{number}\n{type(module).__name__}"
     separator = ": " if w > 3 else "\n"
@@ -141,10 +183,24 @@ def _part(
 
 
 def _box(
-    axes: Axes, x: float, y: float, w: float, h: float, text: str, colour: str, alpha: float = 0.3, line: str = "-"
+    axes: Axes,
+    x: float,
+    y: float,
+    w: float,
+    h: float,
+    text: str,
+    colour: str,
+    alpha: float = 0.3,
+    line: str = "-",
 ) -> None:
     style = "round,pad=0.0,rounding_size=0.1"
     for face, strength in (("white", 1.0), (colour, alpha)):  # on white, so that colours do not mix
-        axes.add_patch(FancyBboxPatch((x, y), w, h, boxstyle=style, facecolor=face, alpha=strength, edgecolor="none"))
-    axes.add_patch(FancyBboxPatch((x, y), w, h, boxstyle=style, fill=False, linestyle=line, edgecolor="0.25"))
+        axes.add_patch(
+            FancyBboxPatch(
+                (x, y), w, h, boxstyle=style, facecolor=face, alpha=strength, edgecolor="none"
+            )
+        )
+    axes.add_patch(
+        FancyBboxPatch((x, y), w, h, boxstyle=style, fill=False, linestyle=line, edgecolor="0.25")
+    )
     axes.text(x + w / 2, y + h / 2, text, ha="center", va="center", fontsize=9)

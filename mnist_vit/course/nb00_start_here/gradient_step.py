@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
-def my_gradient_step(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+def my_gradient_step(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
     logits = F.linear(x, weight, bias)
     loss = F.cross_entropy(logits, labels)
     weight_gradient, bias_gradient = torch.autograd.grad(loss, (weight, bias))
@@ -26,14 +28,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         before = weight.detach().clone(), bias.detach().clone()
         new = answer(weight, bias, random(7, 5, seed=3), labels, rate)
         if (isinstance(new, tuple | list) and len(new) != 2) or isinstance(new, Tensor):
-            raise Mistake("two things must come back, the new weight and the new bias: return weight, bias.")
+            raise Mistake(
+                "two things must come back, the new weight and the new bias: return weight, bias."
+            )
         if not isinstance(new, tuple | list):
             yield f"weight after a step of rate {rate}", new
             return
         yield f"weight after a step of rate {rate}", new[0]
         yield f"bias after a step of rate {rate}", new[1]
         if not (torch.equal(weight, before[0]) and torch.equal(bias, before[1])):
-            raise Mistake("the tensors that came in are changed. Make new ones: weight - …, and not weight -= ….")
+            raise Mistake(
+                "the tensors that came in are changed. Make new ones: weight - …, and not weight"
+                " -= …."
+            )
 
 
 LOGITS, LOSS = "F.linear(x, weight, bias)", "F.cross_entropy(logits, labels)"
@@ -42,39 +49,93 @@ WEIGHT, BIAS = "weight - rate * weight_gradient", "bias - rate * bias_gradient"
 END = "return weight, bias"
 
 SLIPS = (
-    ({WEIGHT: "weight + rate * weight_gradient", BIAS: "bias + rate * bias_gradient"},
-     "go up: a gradient points to where the loss grows, and a step goes the other way"),
-    ({BIAS: "bias"}, "leave the bias where it was: it has a gradient too"),
-    ({WEIGHT: "weight"}, "leave the weight where it was: it has a gradient too"),
-    ({WEIGHT: "weight - weight_gradient", BIAS: "bias - bias_gradient"},
-     "forget the rate: the step is the gradient times the rate"),
-    ({WEIGHT: "-rate * weight_gradient", BIAS: "-rate * bias_gradient"},
-     "return the step alone: the new weight is the old one plus the step"),
-    ({WEIGHT: "rate * weight_gradient", BIAS: "rate * bias_gradient"},
-     "return rate times the gradient: that is subtracted from the old weight and the old bias"),
-    ({WEIGHT: "weight_gradient", BIAS: "bias_gradient"},
-     "return the gradients: a step moves the old weight and the old bias against them"),
-    ({LOSS: "F.cross_entropy(logits.softmax(dim=-1), labels)"},
-     "take the softmax twice: F.cross_entropy wants logits and does it by itself"),
-    ({LOSS: 'F.cross_entropy(logits, labels, reduction="sum")'},
-     "add the losses of the digits up: the loss of a batch is their mean"),
-    ({LOSS: "F.cross_entropy(logits, labels) / len(x)"},
-     "divide by the number of digits: F.cross_entropy is a mean already"),
-    ({LOGITS: "F.linear(x, weight)"}, "leave the bias out of the logits: then no gradient reaches it"),
-    ({LOSS: "F.mse_loss(logits, F.one_hot(labels, 10).float())"},
-     "take the squared distance from the right answers: the loss here is the cross-entropy"),
-    ({WEIGHT: "weight - rate * weight_gradient.sign()", BIAS: "bias - rate * bias_gradient.sign()"},
-     "step by the sign of the gradient: its size counts too"),
-    ({LOGITS: "F.linear(x, weight)", "(weight, bias))": "(weight, weight))", BIAS: "bias"},
-     "leave the bias out altogether: it is added to the logits, and has a gradient of its own"),
-    ({END: "return bias, weight"}, "return the bias first: the weight comes first"),
-    ({BIAS: "bias - rate * torch.autograd.grad(F.cross_entropy(F.linear(x, weight, bias), labels), bias)[0]"},
-     "step with the weight, and then take the bias's gradient at the new weight: both gradients belong to one loss"),
-    ({LOGITS: "F.linear(x, weight, bias).detach()"},
-     "cut the loss off from weight and bias, so that nothing can be derived: leave out no_grad(), detach() and item()"),
-    ({LOGITS: "x @ weight + bias"},
-     "multiply by the weight without transposing it: a linear layer is x Wᵀ + b, F.linear(x, weight, bias)"),
-)  # fmt: skip
+    Slip(
+        {WEIGHT: "weight + rate * weight_gradient", BIAS: "bias + rate * bias_gradient"},
+        "go up",
+        "A gradient points to where the loss grows, and a step goes the other way",
+    ),
+    Slip({BIAS: "bias"}, "leave the bias where it was", "It has a gradient too"),
+    Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),
+    Slip(
+        {WEIGHT: "weight - weight_gradient", BIAS: "bias - bias_gradient"},
+        "forget the rate",
+        "The step is the gradient times the rate",
+    ),
+    Slip(
+        {WEIGHT: "-rate * weight_gradient", BIAS: "-rate * bias_gradient"},
+        "return the step alone",
+        "The new weight is the old one plus the step",
+    ),
+    Slip(
+        {WEIGHT: "rate * weight_gradient", BIAS: "rate * bias_gradient"},
+        "return rate times the gradient",
+        "That is subtracted from the old weight and the old bias",
+    ),
+    Slip(
+        {WEIGHT: "weight_gradient", BIAS: "bias_gradient"},
+        "return the gradients",
+        "A step moves the old weight and the old bias against them",
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits.softmax(dim=-1), labels)"},
+        "take the softmax twice",
+        "F.cross_entropy wants logits and does it by itself",
+    ),
+    Slip(
+        {LOSS: 'F.cross_entropy(logits, labels, reduction="sum")'},
+        "add the losses of the digits up",
+        "The loss of a batch is their mean",
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, labels) / len(x)"},
+        "divide by the number of digits",
+        "F.cross_entropy is a mean already",
+    ),
+    Slip(
+        {LOGITS: "F.linear(x, weight)"},
+        "leave the bias out of the logits",
+        "Then no gradient reaches it",
+    ),
+    Slip(
+        {LOSS: "F.mse_loss(logits, F.one_hot(labels, 10).float())"},
+        "take the squared distance from the right answers",
+        "The loss here is the cross-entropy",
+    ),
+    Slip(
+        {
+            WEIGHT: "weight - rate * weight_gradient.sign()",
+            BIAS: "bias - rate * bias_gradient.sign()",
+        },
+        "step by the sign of the gradient",
+        "Its size counts too",
+    ),
+    Slip(
+        {LOGITS: "F.linear(x, weight)", "(weight, bias))": "(weight, weight))", BIAS: "bias"},
+        "leave the bias out altogether",
+        "It is added to the logits, and has a gradient of its own",
+    ),
+    Slip({END: "return bias, weight"}, "return the bias first", "The weight comes first"),
+    Slip(
+        {
+            BIAS: (
+                "bias - rate * torch.autograd.grad(F.cross_entropy(F.linear(x, weight, bias),"
+                " labels), bias)[0]"
+            )
+        },
+        "step with the weight, and then take the bias's gradient at the new weight",
+        "Both gradients belong to one loss",
+    ),
+    Slip(
+        {LOGITS: "F.linear(x, weight, bias).detach()"},
+        "cut the loss off from weight and bias, so that nothing can be derived",
+        "Leave out no_grad(), detach() and item()",
+    ),
+    Slip(
+        {LOGITS: "x @ weight + bias"},
+        "multiply by the weight without transposing it",
+        "A linear layer is x Wᵀ + b, F.linear(x, weight, bias)",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_gradient_step,
@@ -82,9 +143,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Three steps: the logits, F.linear(x, weight, bias); the loss of the batch; its gradients. Then move.",
-        "torch.autograd.grad(loss, (weight, bias)) returns both gradients. (Or loss.backward(), and they are "
-        "weight.grad and bias.grad.) Against the gradient means: minus rate times it.",
+        (
+            "Three steps: the logits, F.linear(x, weight, bias); the loss of the batch; its"
+            " gradients. Then move."
+        ),
+        (
+            "torch.autograd.grad(loss, (weight, bias)) returns both gradients. (Or loss.backward(),"
+            " and they are weight.grad and bias.grad.) Against the gradient means: minus rate"
+            " times it."
+        ),
     ),
     same=(
         {LOGITS: "x @ weight.T + bias"},

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_absolute() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -30,43 +30,94 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("four tensors must come back: return W_1, b_1, W_2, b_2.")
     for name, tensor in zip(NAMES, layers, strict=True):
         if not isinstance(tensor, Tensor) or tensor.dtype != torch.float32:
-            raise Mistake(f"{name} must be a tensor of plain numbers: torch.tensor([…]) with a point in them, as 1.0.")
+            raise Mistake(
+                f"{name} must be a tensor of plain numbers: torch.tensor([…]) with a point in them,"
+                " as 1.0."
+            )
     hidden = len(layers[1]) if layers[1].dim() == 1 else 0
-    for name, tensor, shape in zip(NAMES, layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True):
+    for name, tensor, shape in zip(
+        NAMES, layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True
+    ):
         if tuple(tensor.shape) != shape or not hidden:
             told = f"{name} has the shape {tuple(tensor.shape)}"
-            raise Mistake(f"{told}. With m hidden numbers the shapes are (m, 1), (m,), (1, m) and (1,).")
+            raise Mistake(
+                f"{told}. With m hidden numbers the shapes are (m, 1), (m,), (1, m) and (1,)."
+            )
     W_1, b_1, W_2, b_2 = (tensor.detach() for tensor in layers)
     # the worst place is near 0, between two of 201 numbers
-    for where, x in ((what, torch.linspace(-5, 5, 201)), ("y for x near 0", torch.linspace(-0.25, 0.25, 501))):
+    for where, x in (
+        (what, torch.linspace(-5, 5, 201)),
+        ("y for x near 0", torch.linspace(-0.25, 0.25, 501)),
+    ):
         y = F.linear(F.gelu(F.linear(x[:, None], W_1, b_1)), W_2, b_2)
         right = x[:, None].abs()
-        yield where, right.where((y - right).abs() <= 0.01, y)  # any weights that come so near are right
+        yield (
+            where,
+            right.where((y - right).abs() <= 0.01, y),
+        )  # any weights that come so near are right
 
 
 FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([0.0, 0.0])"
 
 SLIPS = (
-    ({FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, 1.0]]"},
-     "let GELU work where it bends gently: near 0 it is far from ReLU. Make x large before it, and small after it"),
-    ({FIRST: "[[10.0], [-10.0]]", SECOND: "[[0.1, 0.1]]"},
-     "make x 10 times as large before GELU: that is the way, and not yet far enough"),
-    ({SECOND: "[[1.0, 1.0]]"}, "make x large before GELU, and do not make it small again after it"),
-    ({SECOND: "[[0.01, -0.01]]"}, "subtract the two halves: that gives x again, and they must be added"),
-    ({FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, -1.0]]"},
-     "subtract the two halves: that gives x again, and they must be added"),
-    ({FIRST: "[[100.0], [100.0]]"}, "use the positive half twice: the second hidden number must see -x"),
-    ({FIRST: "[[1.0], [1.0]]", SECOND: "[[1.0, 1.0]]"},
-     "use the positive half twice: the second hidden number must see -x"),
-    ({SECOND: "[[0.01, 0.0]]"}, "have the positive half only: where x is negative, y must be -x"),
-    ({FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, 0.0]]"},
-     "have the positive half only: where x is negative, y must be -x"),
-    ({SECOND: "[[-0.01, -0.01]]"}, "turn the sign: y must not be negative"),
-    ({SECOND: "[[0.005, 0.005]]"}, "take the mean of the two halves: they must be added"),
-    ({FIRST: "[[30.0], [-30.0]]", SECOND: "[[1 / 30, 1 / 30]]"},
-     "make x 30 times as large before GELU: that is the way, and not quite far enough, as you see very near 0"),
-    ({BIASES: "torch.tensor([1.0, 1.0])"}, "leave ones in b_1: they move the two bends away from x = 0"),
-)  # fmt: skip
+    Slip(
+        {FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, 1.0]]"},
+        "let GELU work where it bends gently",
+        "Near 0 it is far from ReLU. Make x large before it, and small after it",
+    ),
+    Slip(
+        {FIRST: "[[10.0], [-10.0]]", SECOND: "[[0.1, 0.1]]"},
+        "make x 10 times as large before GELU",
+        "That is the way, and not yet far enough",
+    ),
+    Slip(
+        {SECOND: "[[1.0, 1.0]]"},
+        "make x large before GELU, and do not make it small again after it",
+        "",
+    ),
+    Slip(
+        {SECOND: "[[0.01, -0.01]]"},
+        "subtract the two halves",
+        "That gives x again, and they must be added",
+    ),
+    Slip(
+        {FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, -1.0]]"},
+        "subtract the two halves",
+        "That gives x again, and they must be added",
+    ),
+    Slip(
+        {FIRST: "[[100.0], [100.0]]"},
+        "use the positive half twice",
+        "The second hidden number must see -x",
+    ),
+    Slip(
+        {FIRST: "[[1.0], [1.0]]", SECOND: "[[1.0, 1.0]]"},
+        "use the positive half twice",
+        "The second hidden number must see -x",
+    ),
+    Slip(
+        {SECOND: "[[0.01, 0.0]]"},
+        "have the positive half only",
+        "Where x is negative, y must be -x",
+    ),
+    Slip(
+        {FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, 0.0]]"},
+        "have the positive half only",
+        "Where x is negative, y must be -x",
+    ),
+    Slip({SECOND: "[[-0.01, -0.01]]"}, "turn the sign", "y must not be negative"),
+    Slip({SECOND: "[[0.005, 0.005]]"}, "take the mean of the two halves", "They must be added"),
+    Slip(
+        {FIRST: "[[30.0], [-30.0]]", SECOND: "[[1 / 30, 1 / 30]]"},
+        "make x 30 times as large before GELU",
+        "That is the way, and not quite far enough, as you see very near 0",
+    ),
+    Slip(
+        {BIASES: "torch.tensor([1.0, 1.0])"},
+        "leave ones in b_1",
+        "They move the two bends away from x = 0",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_absolute,
@@ -74,10 +125,14 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Think of ReLU first: relu(x) is |x| on the right and 0 on the left. What does relu(-x) give? Two hidden "
-        "numbers are enough.",
-        "GELU(x) + GELU(-x) sags near 0. Far from 0 GELU is ReLU: so multiply x by something large before it, and "
-        "divide by the same afterwards.",
+        (
+            "Think of ReLU first: relu(x) is |x| on the right and 0 on the left. What does relu(-x)"
+            " give? Two hidden numbers are enough."
+        ),
+        (
+            "GELU(x) + GELU(-x) sags near 0. Far from 0 GELU is ReLU: so multiply x by something"
+            " large before it, and divide by the same afterwards."
+        ),
     ),
     same=(
         {FIRST: "[[1000.0], [-1000.0]]", SECOND: "[[0.001, 0.001]]"},

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_examine(block: nn.Module, x: Tensor) -> str:
@@ -33,9 +33,14 @@ KINDS = ("right", "no GELU", "tokens mix", "no second dropout", "drops in eval m
 ORDER = (2, 0, 3, 1, 4)  # of the check
 LETTERS = {"A": 4, "B": 1, "C": 0, "D": 2, "E": 3}  # of the notebook
 TELLS = {
-    "no GELU": "Such a block is linear but for its biases, so f(a) + f(b) is f(a + b) + f(0), and not f(a + b)",
+    "no GELU": (
+        "Such a block is linear but for its biases, so f(a) + f(b) is f(a + b) + f(0), and not f(a"
+        " + b)"
+    ),
     "tokens mix": "In such a block one token's output changes when another token changes",
-    "no second dropout": "In train mode such a block gives no zeros: nothing is dropped at its very end",
+    "no second dropout": (
+        "In train mode such a block gives no zeros: nothing is dropped at its very end"
+    ),
     "drops in eval mode": "In eval mode such a block gives other numbers each time",
     "right": "A right block passes every experiment",
 }
@@ -53,7 +58,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 3:
-            raise Mistake(f"the block was given the shape {tuple(x.shape)}: it takes (n, tokens, numbers).")
+            raise Mistake(
+                f"the block was given the shape {tuple(x.shape)}: it takes (n, tokens, numbers)."
+            )
         kind = KINDS[self._number]
         drop = self.training or kind == "drops in eval mode"
         h = self.get_submodule("0")(x)
@@ -66,7 +73,9 @@ class Block(nn.Module):
 
 def suspects(in_dim: int, mlp_dim: int) -> dict[str, nn.Module]:
     """The five blocks of the notebook, by letter."""
-    return {letter: Block(number, in_dim, mlp_dim, seed=number) for letter, number in LETTERS.items()}
+    return {
+        letter: Block(number, in_dim, mlp_dim, seed=number) for letter, number in LETTERS.items()
+    }
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -89,21 +98,39 @@ MIX, BEND = "(block(other) - y)[:, 1:].abs().max() > 1e-4", "bend.abs().max() < 
 ZEROS, SUM = "zeros == 0", "block(x) + block(-x) - 2 * block(0 * x)"
 
 SLIPS = (
-    ({REPEAT: "False"}, f'do not look first for "drops in eval mode". {TELLS["drops in eval mode"]}'),
-    ({MIX: "False"}, f'miss "tokens mix". {TELLS["tokens mix"]}: change one alone, and look at the others'),
-    ({BEND: "False"}, f'miss "no GELU". {TELLS["no GELU"]}'),
-    ({ZEROS: "False"}, f'miss "no second dropout". {TELLS["no second dropout"]}'),
-    ({BEND: "(y < 0).any()"},
-     'take negative or large numbers for "no GELU": a right block gives both, from its second linear layer'),
-    ({EVAL: "block.train()"},
-     "compare two runs in train mode: there every right block drops other numbers each time. Call block.eval() first"),
-    ({MIX: "(block(other) - y).abs().max() > 1e-4"},
-     'call a right block "tokens mix". Compare in eval mode, and only the rows of the other tokens: that of the '
-     "changed token changes in every block"),
-    ({"block.train()(x)": "block(x)"},
-     'call a right block "no second dropout". In train mode, and only there, a right one gives exact zeros: count them '
-     "after block.train()"),
-)  # fmt: skip
+    Slip(
+        {REPEAT: "False"}, 'do not look first for "drops in eval mode"', TELLS["drops in eval mode"]
+    ),
+    Slip(
+        {MIX: "False"},
+        'miss "tokens mix"',
+        f"{TELLS['tokens mix']}: change one alone, and look at the others",
+    ),
+    Slip({BEND: "False"}, 'miss "no GELU"', TELLS["no GELU"]),
+    Slip({ZEROS: "False"}, 'miss "no second dropout"', TELLS["no second dropout"]),
+    Slip(
+        {BEND: "(y < 0).any()"},
+        'take negative or large numbers for "no GELU"',
+        "A right block gives both, from its second linear layer",
+    ),
+    Slip(
+        {EVAL: "block.train()"},
+        "compare two runs in train mode",
+        "There every right block drops other numbers each time. Call block.eval() first",
+    ),
+    Slip(
+        {MIX: "(block(other) - y).abs().max() > 1e-4"},
+        'call a right block "tokens mix"',
+        "Compare in eval mode, and only the rows of the other tokens: that of the changed token"
+        " changes in every block",
+    ),
+    Slip(
+        {"block.train()(x)": "block(x)"},
+        'call a right block "no second dropout"',
+        "In train mode, and only there, a right one gives exact zeros: count them after"
+        " block.train()",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_examine,
@@ -111,10 +138,16 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Five names, four experiments. Begin with the one that would disturb the others: in eval mode, are two runs "
-        "with the same x equal? Then ask for each mistake: which x, changed how, would show it in the output?",
-        "eval mode: block(x) twice; change one token and look at the rows of the others; compare block(x) + block(-x) "
-        "with 2 * block(0 * x). Train mode: count exact zeros in the output, which only the last dropout makes.",
+        (
+            "Five names, four experiments. Begin with the one that would disturb the others: in"
+            " eval mode, are two runs with the same x equal? Then ask for each mistake: which x,"
+            " changed how, would show it in the output?"
+        ),
+        (
+            "eval mode: block(x) twice; change one token and look at the rows of the others;"
+            " compare block(x) + block(-x) with 2 * block(0 * x). Train mode: count exact zeros in"
+            " the output, which only the last dropout makes."
+        ),
     ),
     same=({SUM: "block(2 * x) - 2 * block(x) + block(0 * x)"},),
 )

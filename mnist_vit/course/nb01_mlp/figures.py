@@ -11,10 +11,12 @@ from ..drawing import BLACK, BLUE, ORANGE, RED, SKY, figure, heat, picture
 
 
 def layers(block: nn.Sequential, tokens: Tensor) -> None:
-    """The layers of an MLP block from left to right: a box is as high as a token is wide after that layer.
+    """The layers of an MLP block from left to right: a box is as high as a token is wide after that
+    layer.
 
     Args:
-        block: its layers are run one by one, and the shapes written down are those of what comes out.
+        block: its layers are run one by one, and the shapes written down are those of what comes
+            out.
         tokens: (..., in_dim), what goes in.
     """
     stages, x = [("tokens", tokens)], tokens
@@ -28,13 +30,26 @@ def layers(block: nn.Sequential, tokens: Tensor) -> None:
         height = x.shape[-1] / highest
         learns = name.endswith("Linear")
         box = FancyBboxPatch(
-            (i, -height / 2), 0.5, height, boxstyle="round,pad=0.02", facecolor=ORANGE if learns else SKY, alpha=0.5
+            (i, -height / 2),
+            0.5,
+            height,
+            boxstyle="round,pad=0.02",
+            facecolor=ORANGE if learns else SKY,
+            alpha=0.5,
         )
         axes.add_patch(box)
         if learns:  # not by colour alone
             box.set_hatch("//")
         axes.text(i + 0.25, 0.62, name, ha="center", va="bottom")
-        axes.text(i + 0.25, -0.62, str(tuple(x.shape)), ha="center", va="top", fontsize=9, family="monospace")
+        axes.text(
+            i + 0.25,
+            -0.62,
+            str(tuple(x.shape)),
+            ha="center",
+            va="top",
+            fontsize=9,
+            family="monospace",
+        )
         if i:
             axes.annotate("", (i - 0.05, 0), (i - 0.45, 0), arrowprops={"arrowstyle": "->"})
     axes.set_xlim(-0.25, len(stages) - 0.25)
@@ -42,7 +57,9 @@ def layers(block: nn.Sequential, tokens: Tensor) -> None:
     axes.set_axis_off()
 
 
-def activations(exact: Callable[[Tensor], Tensor], approximation: Callable[[Tensor], Tensor]) -> None:
+def activations(
+    exact: Callable[[Tensor], Tensor], approximation: Callable[[Tensor], Tensor]
+) -> None:
     """Two activations that look alike, ReLU beside them, and the difference of the two enlarged."""
     x = torch.linspace(-5, 5, 2001)
     _, (left, right) = figure(1, 2, width=9, height=3.2)
@@ -89,7 +106,8 @@ def one_token(before: Tensor, after: Tensor, difference: Tensor, tokens: int) ->
 
 
 def start_values(linears: Sequence[nn.Linear]) -> None:
-    """The start weights of linear layers, with Xavier's bound and the one nn.Linear would have taken."""
+    """The start weights of linear layers, with Xavier's bound and the one nn.Linear would have
+    taken."""
     _, all_axes = figure(1, len(linears), width=9, height=3)
     for axes, layer in zip(all_axes, linears, strict=True):
         out_dim, in_dim = layer.weight.shape
@@ -98,7 +116,12 @@ def start_values(linears: Sequence[nn.Linear]) -> None:
         axes.hist(values, bins=40, range=(-xavier, xavier), color=SKY)
         for sign in (-1, 1):
             axes.axvline(sign * xavier, color=BLUE, label="Xavier's bound" if sign > 0 else None)
-            axes.axvline(sign * default, color=RED, linestyle="--", label="bound of nn.Linear" if sign > 0 else None)
+            axes.axvline(
+                sign * default,
+                color=RED,
+                linestyle="--",
+                label="bound of nn.Linear" if sign > 0 else None,
+            )
         axes.set_title(f"weights of a layer {in_dim} → {out_dim}")
         axes.set_xlabel("start value")
         axes.set_ylabel("how many weights")
@@ -106,7 +129,8 @@ def start_values(linears: Sequence[nn.Linear]) -> None:
 
 
 def curves(x: Tensor, **lines: Tensor) -> None:
-    """Several functions of the same numbers in one plot: the first wide, the others dashed on top of it."""
+    """Several functions of the same numbers in one plot: the first wide, the others dashed on top
+    of it."""
     _, (axes,) = figure(width=5.6, height=3.1)
     styles: tuple[dict[str, Any], ...] = (
         {"color": SKY, "linewidth": 6},
@@ -127,11 +151,23 @@ def _numbered(axes, image: Tensor, tokens: int, title: str) -> None:
     for i in range(grid + 1):
         axes.axvline(i * size - 0.5, color=ORANGE, linewidth=1)
         axes.axhline(i * size - 0.5, color=ORANGE, linewidth=1)
-    label = {"facecolor": BLACK, "edgecolor": "none", "alpha": 0.65, "pad": 1}  # readable on ink too
+    label = {
+        "facecolor": BLACK,
+        "edgecolor": "none",
+        "alpha": 0.65,
+        "pad": 1,
+    }  # readable on ink too
     for i in range(tokens):
         row, column = divmod(i, grid)
         axes.text(
-            column * size - 0.1, row * size - 0.1, str(i), color="white", ha="left", va="top", fontsize=8, bbox=label
+            column * size - 0.1,
+            row * size - 0.1,
+            str(i),
+            color="white",
+            ha="left",
+            va="top",
+            fontsize=8,
+            bbox=label,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 from ..watching import Watch
 
 
@@ -19,7 +19,12 @@ def my_gelu(x: Tensor) -> Tensor:
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # float64, so that the tanh approximation, 5e-4 away at most, is far outside the tolerance
-    x = torch.cat([2 * random(4, 5, dtype=torch.float64), torch.tensor([[-6.0, -1.0, 0.0, 0.5, 6.0]]).double()])
+    x = torch.cat(
+        [
+            2 * random(4, 5, dtype=torch.float64),
+            torch.tensor([[-6.0, -1.0, 0.0, 0.5, 6.0]]).double(),
+        ]
+    )
     before = x.clone()
     x.requires_grad_()
     output = answer(x)
@@ -37,32 +42,81 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 PHI, END = "phi = 0.5 * (1 + torch.erf(inside))", "return x * phi"
 
 SLIPS = (
-    ({PHI: "phi = 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"},
-     "use the tanh approximation: the exact GELU, and torchvision's, needs torch.erf"),
-    ({"x / math.sqrt(2)": "x"}, "give erf the x itself: divide it by the square root of 2 first"),
-    ({"0.5 * ": ""}, "leave out the factor 1/2"),
-    ({END: "return phi"}, "return Φ(x) alone: multiply it by x"),
-    ({"1 + ": ""}, "leave out the 1 + before erf: a share lies between 0 and 1, erf between -1 and 1"),
-    ({PHI: "phi = torch.erf(inside)"},
-     "take erf(x / √2) for the share. It counts the numbers between -x and x, and Φ(x) counts all that are below x"),
-    ({"1 + ": "1 - "}, "take 1 - erf: that is the share of numbers above x, and Φ is the share of those below"),
-    ({"x / math.sqrt(2)": "x * math.sqrt(2)"},
-     "multiply x by √2 inside erf: the bell curve of erf is narrower than Φ's, so x is divided"),
-    ({"math.sqrt(2)": "2"}, "divide x by 2 inside erf: it must be the square root of 2"),
-    ({PHI: "phi = torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)"},
-     "use the height of the bell curve at x: Φ(x) is the area to the left of x"),
-    ({PHI: "phi = torch.sigmoid(1.702 * x)"},
-     "use the sigmoid approximation, x sigmoid(1.702 x): the exact GELU needs torch.erf"),
-    ({PHI: "phi = torch.sigmoid(x)"},
-     "use SiLU, x sigmoid(x), which is another activation: take Φ in place of the sigmoid"),
-    ({END: "return torch.relu(x)"}, "use ReLU: GELU lets a little of the negative numbers through"),
-    ({PHI: "phi = 0.5 + torch.erf(inside)"}, "add 1/2 to the whole of erf: it is halved, too"),
-    ({PHI: "phi = torch.erf(x)"},
-     "take erf(x) for the share: x is divided by √2 first, and Φ(x) counts all that are below x, not those between"),
-    ({PHI: "phi = 0.5 * (1 + torch.erf(x) / math.sqrt(2))"}, "divide erf by √2: it is x that is divided, inside erf"),
-    ({END: "return x * 0.5 * 1 + torch.erf(inside)"}, "leave out the brackets round 1 + erf"),
-    ({"torch.erf(inside)": "math.erf(inside)"}, "use math.erf, which takes one number: torch.erf takes a tensor"),
-)  # fmt: skip
+    Slip(
+        {PHI: "phi = 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"},
+        "use the tanh approximation",
+        "The exact GELU, and torchvision's, needs torch.erf",
+    ),
+    Slip(
+        {"x / math.sqrt(2)": "x"},
+        "give erf the x itself",
+        "Divide it by the square root of 2 first",
+    ),
+    Slip({"0.5 * ": ""}, "leave out the factor 1/2", ""),
+    Slip({END: "return phi"}, "return Φ(x) alone", "Multiply it by x"),
+    Slip(
+        {"1 + ": ""},
+        "leave out the 1 + before erf",
+        "A share lies between 0 and 1, erf between -1 and 1",
+    ),
+    Slip(
+        {PHI: "phi = torch.erf(inside)"},
+        "take erf(x / √2) for the share",
+        "It counts the numbers between -x and x, and Φ(x) counts all that are below x",
+    ),
+    Slip(
+        {"1 + ": "1 - "},
+        "take 1 - erf",
+        "That is the share of numbers above x, and Φ is the share of those below",
+    ),
+    Slip(
+        {"x / math.sqrt(2)": "x * math.sqrt(2)"},
+        "multiply x by √2 inside erf",
+        "The bell curve of erf is narrower than Φ's, so x is divided",
+    ),
+    Slip({"math.sqrt(2)": "2"}, "divide x by 2 inside erf", "It must be the square root of 2"),
+    Slip(
+        {PHI: "phi = torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)"},
+        "use the height of the bell curve at x",
+        "Φ(x) is the area to the left of x",
+    ),
+    Slip(
+        {PHI: "phi = torch.sigmoid(1.702 * x)"},
+        "use the sigmoid approximation, x sigmoid(1.702 x)",
+        "The exact GELU needs torch.erf",
+    ),
+    Slip(
+        {PHI: "phi = torch.sigmoid(x)"},
+        "use SiLU, x sigmoid(x), which is another activation",
+        "Take Φ in place of the sigmoid",
+    ),
+    Slip(
+        {END: "return torch.relu(x)"},
+        "use ReLU",
+        "GELU lets a little of the negative numbers through",
+    ),
+    Slip(
+        {PHI: "phi = 0.5 + torch.erf(inside)"}, "add 1/2 to the whole of erf", "It is halved, too"
+    ),
+    Slip(
+        {PHI: "phi = torch.erf(x)"},
+        "take erf(x) for the share",
+        "x is divided by √2 first, and Φ(x) counts all that are below x, not those between",
+    ),
+    Slip(
+        {PHI: "phi = 0.5 * (1 + torch.erf(x) / math.sqrt(2))"},
+        "divide erf by √2",
+        "It is x that is divided, inside erf",
+    ),
+    Slip(
+        {END: "return x * 0.5 * 1 + torch.erf(inside)"}, "leave out the brackets round 1 + erf", ""
+    ),
+    Slip(
+        {"torch.erf(inside)": "math.erf(inside)"},
+        "use math.erf, which takes one number",
+        "torch.erf takes a tensor",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_gelu,
@@ -70,10 +124,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Draw the bell curve. erf counts from -z to z, Φ everything left of x. Which part is missing, and how large is "
-        "it? Then compare the spreads: z must be x on another scale.",
-        "Between -x and x lies erf(x / √2). What is left lies half to the left and half to the right of it. So Φ(x) is "
-        "the part between and one of the two halves.",
+        (
+            "Draw the bell curve. erf counts from -z to z, Φ everything left of x. Which part is"
+            " missing, and how large is it? Then compare the spreads: z must be x on another scale."
+        ),
+        (
+            "Between -x and x lies erf(x / √2). What is left lies half to the left and half to the"
+            " right of it. So Φ(x) is the part between and one of the two halves."
+        ),
     ),
     same=(
         {"0.5 * ": "", END: "return 0.5 * x * phi"},

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
@@ -15,7 +15,8 @@ def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    # First every layer is 4 wide: a wrong product has the right shape, and its mistake can be named. Then all differ.
+    # First every layer is 4 wide: a wrong product has the right shape, and its mistake can be
+    # named. Then all differ.
     for inside, middle, outside in ((4, 4, 4), (5, 7, 3)):
         first = (random(middle, inside, seed=1), random(middle, seed=2))
         layers = (*first, random(outside, middle, seed=3), random(outside, seed=4))
@@ -33,26 +34,64 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 W, B = "W = W_2 @ W_1", "b = W_2 @ b_1 + b_2"
 
 SLIPS = (
-    ({W: "W = W_1 @ W_2", B: "b = W_1 @ b_1 + b_2"},
-     "multiply in the order in which the layers stand: x comes from the right, so the first layer stands next to it"),
-    ({W: "W = W_1 @ W_2"},
-     "multiply the matrices in the order in which the layers stand: x comes from the right, so the first layer stands "
-     "next to it"),
-    ({W: "W = W_1 @ W_2", B: "b = b_1 + b_2"},
-     "multiply the matrices in the order in which the layers stand, and add the biases. x comes from the right, so W_1 "
-     "stands next to it; and the first bias goes through the second layer too"),
-    ({B: "b = b_1 + b_2"}, "add the two biases: the first one goes through the second layer too"),
-    ({B: "b = b_2"}, "forget the first bias: it goes through the second layer, and what comes out is added"),
-    ({B: "b = W_2 @ b_1"}, "forget the second bias"),
-    ({B: "b = W_1 @ b_1 + b_2"}, "send the first bias through the first layer: it goes through the second"),
-    ({B: "b = W_2 @ (b_1 + b_2)"}, "send both biases through the second layer: b_2 is added after it"),
-    ({B: "b = W_2.T @ b_1 + b_2"}, "turn W_2 round for the bias: PyTorch keeps one row for each number that comes out"),
-    ({W: "W = (W_2 @ W_1).T"}, "turn the product round: one row for each number that comes out, as W_1 and W_2 have"),
-    ({W: "W = W_1.T @ W_2.T"}, "turn the product round: one row for each number that comes out, as W_1 and W_2 have"),
-    ({W: "W = W_2 * W_1"}, "multiply number by number: layers in a row are a matrix product, @"),
-    ({W: "W = W_2 + W_1"}, "add the matrices: layers in a row are a matrix product"),
-    ({"return W, b": "return b, W"}, "return the bias first: the matrix comes first"),
-)  # fmt: skip
+    Slip(
+        {W: "W = W_1 @ W_2", B: "b = W_1 @ b_1 + b_2"},
+        "multiply in the order in which the layers stand",
+        "x comes from the right, so the first layer stands next to it",
+    ),
+    Slip(
+        {W: "W = W_1 @ W_2"},
+        "multiply the matrices in the order in which the layers stand",
+        "x comes from the right, so the first layer stands next to it",
+    ),
+    Slip(
+        {W: "W = W_1 @ W_2", B: "b = b_1 + b_2"},
+        "multiply the matrices in the order in which the layers stand, and add the biases",
+        "x comes from the right, so W_1 stands next to it; and the first bias goes through the"
+        " second layer too",
+    ),
+    Slip(
+        {B: "b = b_1 + b_2"},
+        "add the two biases",
+        "The first one goes through the second layer too",
+    ),
+    Slip(
+        {B: "b = b_2"},
+        "forget the first bias",
+        "It goes through the second layer, and what comes out is added",
+    ),
+    Slip({B: "b = W_2 @ b_1"}, "forget the second bias", ""),
+    Slip(
+        {B: "b = W_1 @ b_1 + b_2"},
+        "send the first bias through the first layer",
+        "It goes through the second",
+    ),
+    Slip(
+        {B: "b = W_2 @ (b_1 + b_2)"},
+        "send both biases through the second layer",
+        "b_2 is added after it",
+    ),
+    Slip(
+        {B: "b = W_2.T @ b_1 + b_2"},
+        "turn W_2 round for the bias",
+        "PyTorch keeps one row for each number that comes out",
+    ),
+    Slip(
+        {W: "W = (W_2 @ W_1).T"},
+        "turn the product round",
+        "One row for each number that comes out, as W_1 and W_2 have",
+    ),
+    Slip(
+        {W: "W = W_1.T @ W_2.T"},
+        "turn the product round",
+        "One row for each number that comes out, as W_1 and W_2 have",
+    ),
+    Slip(
+        {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"
+    ),
+    Slip({W: "W = W_2 + W_1"}, "add the matrices", "Layers in a row are a matrix product"),
+    Slip({"return W, b": "return b, W"}, "return the bias first", "The matrix comes first"),
+)
 
 EXERCISE = Exercise(
     answer=my_merge,
@@ -60,8 +99,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Write the first layer down, h = W_1 x + b_1, with x as a column. Put that into the second, and multiply out.",
-        "W_2 (W_1 x + b_1) + b_2. What stands before x is the matrix; what does not hang on x is the bias.",
+        (
+            "Write the first layer down, h = W_1 x + b_1, with x as a column. Put that into the"
+            " second, and multiply out."
+        ),
+        (
+            "W_2 (W_1 x + b_1) + b_2. What stands before x is the matrix; what does not hang on x"
+            " is the bias."
+        ),
     ),
     same=(
         {B: "b = b_1 @ W_2.T + b_2"},

@@ -8,7 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, copy_weights, gradients, parameter_gradients, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    copy_weights,
+    gradients,
+    parameter_gradients,
+    random,
+    randomise,
+)
 
 
 class MyMLPBlock(nn.ModuleDict):
@@ -37,7 +46,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if output is None or output is ...:
         yield "output in eval mode", output
         return
-    # First, since an answer that drops here gives numbers that are nobody else's, at whatever probability.
+    # First, since an answer that drops here gives numbers that are nobody else's, at whatever
+    # probability.
     different = _differ(output, block(x))
     yield "the number of different outputs of two runs in eval mode", 2 if different else 1
     if different:
@@ -57,14 +67,21 @@ def _start_values(answer: Any) -> tuple[str, list[float]]:
     figures = []
     for name, parameter in sorted(answer(64, 256, 0.0).state_dict().items()):
         bound = math.sqrt(6 / (64 + 256))
-        values = parameter.detach().double() / (bound / math.sqrt(3) if parameter.dim() == 2 else 1e-6)
-        spread = rounded(values.std().clamp(max=10), 1 if parameter.dim() == 2 else 0)  # there are few biases
-        figures.append((f"the spread of {name} (as a share of the right one; 10 is 10 or more)", spread, 1.0))
+        values = parameter.detach().double() / (
+            bound / math.sqrt(3) if parameter.dim() == 2 else 1e-6
+        )
+        spread = rounded(
+            values.std().clamp(max=10), 1 if parameter.dim() == 2 else 0
+        )  # there are few biases
+        figures.append(
+            (f"the spread of {name} (as a share of the right one; 10 is 10 or more)", spread, 1.0)
+        )
     return as_one("start values", *figures)
 
 
 def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
-    """Other right answers may draw other random numbers, so 200,000 runs of one token are summed up."""
+    """Other right answers may draw other random numbers, so 200,000 runs of one token are summed
+    up."""
     reference, block = _blocks(answer, dropped)
     token = torch.tensor([[[0.5, -1.0, 1.5]]])
     torch.manual_seed(0)
@@ -72,8 +89,13 @@ def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
         many = block.train()(token.expand(40_000, 5, 3).clone()).double()
         hidden = F.gelu(reference["0"](token)).double()
         clean = reference.eval()(token).double()[0, 0]
-        # Two dropouts of p give a variance that can be worked out: (clean² + Σ (w h)² p / (1-p)) / (1-p) - clean²
-        first = F.linear(hidden.square(), reference["3"].weight.double().square())[0, 0] * dropped / (1 - dropped)
+        # Two dropouts of p give a variance that can be worked out: (clean² + Σ (w h)² p / (1-p)) /
+        # (1-p) - clean²
+        first = (
+            F.linear(hidden.square(), reference["3"].weight.double().square())[0, 0]
+            * dropped
+            / (1 - dropped)
+        )
         variance = (clean.square() + first) / (1 - dropped) - clean.square()
     mean = (many.mean((0, 1)) * clean).sum() / clean.square().sum()
     spread = many.var((0, 1)).sum() / variance.sum()
@@ -98,21 +120,26 @@ def _blocks(answer: Any, dropout: float) -> tuple[MyMLPBlock, Any]:
 
 
 def _differ(first: Any, second: Any) -> bool:
-    """Whether two outputs have other numbers; what is no such output is left to the comparison with the right one."""
-    tensors = isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape
+    """Whether two outputs have other numbers; what is no such output is left to the comparison with
+    the right one."""
+    tensors = (
+        isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape
+    )
     if not tensors or first.layout != torch.strided or first.is_meta:
         return False
     return not torch.equal(first.detach().nan_to_num(), second.detach().nan_to_num())
 
 
 def as_one(where: str, *figures: tuple[str, float, float]) -> tuple[str, list[float]]:
-    """(what, figure, right) made one value, so that a mistake is named only if all fit; called by the first wrong."""
+    """(what, figure, right) made one value, so that a mistake is named only if all fit; called by
+    the first wrong."""
     wrong = [what for what, figure, right in figures if figure != right]
     return ", ".join([where, *wrong[:1]]), [figure for _, figure, _ in figures]
 
 
 def rounded(value: Tensor, digits: int) -> float:
-    """So coarse that it is the same for any random numbers: a large value keeps its first digit only."""
+    """So coarse that it is the same for any random numbers: a large value keeps its first digit
+    only."""
     number = value.item()
     return float(f"{number:.0e}") if abs(number) >= 5 else round(number, digits)
 
@@ -122,43 +149,118 @@ XAVIER, NORMAL = "nn.init.xavier_uniform_(linear.weight)", "nn.init.normal_(line
 SECOND, END = 'x = self["3"](x)', "return self.dropout(x)"
 
 SLIPS = (
-    ({GELU: 'x = F.gelu(x, approximate="tanh")'},
-     "use the tanh approximation of GELU: torchvision uses the exact one, F.gelu(x)"),
-    ({GELU: "x = F.relu(x)"}, "use ReLU: the paper's first Transformer did, a Vision Transformer uses GELU"),
-    ({GELU: ""}, "leave out the activation: two linear layers in a row are only one linear layer"),
-    ({END: "return F.gelu(self.dropout(x))"},
-     "apply GELU after the second linear layer too: it stands between the two only"),
-    ({GELU: "", END: "return self.dropout(F.gelu(x))"},
-     "apply GELU after the second linear layer: it stands between the two"),
-    ({FIRST: 'x = self["0"](F.gelu(x))', GELU: ""},
-     "apply GELU before the first linear layer: it stands between the two"),
-    ({FIRST: 'input = x\n        x = self["0"](x)', END: "return input + self.dropout(x)"},
-     "add the input to the output: that is done outside, by the encoder block of notebook 04"),
-    ({FIRST: 'x = x @ self["0"].weight.T', SECOND: 'x = x @ self["3"].weight.T'},
-     "leave out both biases: a linear layer is x Wᵀ + b"),
-    ({DROP: "x = F.dropout(x, self.dropout.p)", END: "return F.dropout(x, self.dropout.p)"},
-     "drop in eval mode too: F.dropout needs training=self.training; self.dropout knows by itself"),
-    ({DROP: "x = F.dropout(x, training=self.training)", END: "return F.dropout(x, training=self.training)"},
-     "drop one half, whatever dropout is: F.dropout does so if p is not given; self.dropout knows its own"),
-    ({END: "return x"}, "leave out the second dropout: the output is dropped too"),
-    ({DROP: ""}, "leave out the first dropout: the hidden numbers are dropped too"),
-    ({DROP: "", END: "return x"}, "leave out both dropouts: one follows each linear layer"),
-    ({GELU: "x = F.gelu(self.dropout(x))", DROP: ""}, "drop before GELU: the first dropout comes after it"),
-    ({XAVIER: "", NORMAL: "pass"}, "leave the start values of nn.Linear as they are: keep the two lines of the stub"),
-    ({XAVIER: ""}, "leave the start weights of nn.Linear as they are: keep the line with xavier_uniform_"),
-    ({NORMAL: ""}, "leave the start biases of nn.Linear as they are: keep the line with normal_"),
-    ({NORMAL: "nn.init.zeros_(linear.bias)"}, "start the biases at zero: torchvision gives them the spread 1e-6"),
-    ({XAVIER: "nn.init.xavier_normal_(linear.weight)", NORMAL: "nn.init.zeros_(linear.bias)"},
-     "start the biases at zero: torchvision gives them the spread 1e-6"),
-    ({FIRST: 'x = self["0"](self.dropout(x))', DROP: ""},
-     "apply the first dropout to the input: it comes after GELU"),
-    ({FIRST: 'x = self["0"](self.dropout(x))'}, "apply dropout to the input, too: it comes after GELU and at the end"),
-    ({FIRST: "x = self[0](x)", SECOND: "x = self[3](x)"},
-     'write self[0] and self[3]: the names of the layers are texts, self["0"] and self["3"]'),
-    ({GELU: "x = nn.GELU(x)"}, "call nn.GELU with x: it makes a layer. nn.GELU()(x) or F.gelu(x) computes"),
-    ({FIRST: "x = self['3'](x)", SECOND: "x = self['0'](x)"},
-     'go through "3" first: "0" widens, "3" makes narrow again'),
-)  # fmt: skip
+    Slip(
+        {GELU: 'x = F.gelu(x, approximate="tanh")'},
+        "use the tanh approximation of GELU",
+        "torchvision uses the exact one, F.gelu(x)",
+    ),
+    Slip(
+        {GELU: "x = F.relu(x)"},
+        "use ReLU",
+        "The paper's first Transformer did, a Vision Transformer uses GELU",
+    ),
+    Slip(
+        {GELU: ""},
+        "leave out the activation",
+        "Two linear layers in a row are only one linear layer",
+    ),
+    Slip(
+        {END: "return F.gelu(self.dropout(x))"},
+        "apply GELU after the second linear layer too",
+        "It stands between the two only",
+    ),
+    Slip(
+        {GELU: "", END: "return self.dropout(F.gelu(x))"},
+        "apply GELU after the second linear layer",
+        "It stands between the two",
+    ),
+    Slip(
+        {FIRST: 'x = self["0"](F.gelu(x))', GELU: ""},
+        "apply GELU before the first linear layer",
+        "It stands between the two",
+    ),
+    Slip(
+        {FIRST: 'input = x\n        x = self["0"](x)', END: "return input + self.dropout(x)"},
+        "add the input to the output",
+        "That is done outside, by the encoder block of notebook 04",
+    ),
+    Slip(
+        {FIRST: 'x = x @ self["0"].weight.T', SECOND: 'x = x @ self["3"].weight.T'},
+        "leave out both biases",
+        "A linear layer is x Wᵀ + b",
+    ),
+    Slip(
+        {DROP: "x = F.dropout(x, self.dropout.p)", END: "return F.dropout(x, self.dropout.p)"},
+        "drop in eval mode too",
+        "F.dropout needs training=self.training; self.dropout knows by itself",
+    ),
+    Slip(
+        {
+            DROP: "x = F.dropout(x, training=self.training)",
+            END: "return F.dropout(x, training=self.training)",
+        },
+        "drop one half, whatever dropout is",
+        "F.dropout does so if p is not given; self.dropout knows its own",
+    ),
+    Slip({END: "return x"}, "leave out the second dropout", "The output is dropped too"),
+    Slip({DROP: ""}, "leave out the first dropout", "The hidden numbers are dropped too"),
+    Slip({DROP: "", END: "return x"}, "leave out both dropouts", "One follows each linear layer"),
+    Slip(
+        {GELU: "x = F.gelu(self.dropout(x))", DROP: ""},
+        "drop before GELU",
+        "The first dropout comes after it",
+    ),
+    Slip(
+        {XAVIER: "", NORMAL: "pass"},
+        "leave the start values of nn.Linear as they are",
+        "Keep the two lines of the stub",
+    ),
+    Slip(
+        {XAVIER: ""},
+        "leave the start weights of nn.Linear as they are",
+        "Keep the line with xavier_uniform_",
+    ),
+    Slip(
+        {NORMAL: ""},
+        "leave the start biases of nn.Linear as they are",
+        "Keep the line with normal_",
+    ),
+    Slip(
+        {NORMAL: "nn.init.zeros_(linear.bias)"},
+        "start the biases at zero",
+        "torchvision gives them the spread 1e-6",
+    ),
+    Slip(
+        {XAVIER: "nn.init.xavier_normal_(linear.weight)", NORMAL: "nn.init.zeros_(linear.bias)"},
+        "start the biases at zero",
+        "torchvision gives them the spread 1e-6",
+    ),
+    Slip(
+        {FIRST: 'x = self["0"](self.dropout(x))', DROP: ""},
+        "apply the first dropout to the input",
+        "It comes after GELU",
+    ),
+    Slip(
+        {FIRST: 'x = self["0"](self.dropout(x))'},
+        "apply dropout to the input, too",
+        "It comes after GELU and at the end",
+    ),
+    Slip(
+        {FIRST: "x = self[0](x)", SECOND: "x = self[3](x)"},
+        "write self[0] and self[3]",
+        'The names of the layers are texts, self["0"] and self["3"]',
+    ),
+    Slip(
+        {GELU: "x = nn.GELU(x)"},
+        "call nn.GELU with x",
+        "It makes a layer. nn.GELU()(x) or F.gelu(x) computes",
+    ),
+    Slip(
+        {FIRST: "x = self['3'](x)", SECOND: "x = self['0'](x)"},
+        'go through "3" first',
+        '"0" widens, "3" makes narrow again',
+    ),
+)
 
 EXERCISE = Exercise(
     answer=MyMLPBlock,
@@ -166,9 +268,14 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "Five steps in a row: linear, GELU, dropout, linear, dropout. Each takes what the one before it gave.",
-        'self["0"](x) is the first linear layer. F.gelu(x) is the exact GELU. self.dropout(x) is used twice: after '
-        "GELU, and at the end.",
+        (
+            "Five steps in a row: linear, GELU, dropout, linear, dropout. Each takes what the one"
+            " before it gave."
+        ),
+        (
+            'self["0"](x) is the first linear layer. F.gelu(x) is the exact GELU. self.dropout(x)'
+            " is used twice: after GELU, and at the end."
+        ),
     ),
     same=(
         {

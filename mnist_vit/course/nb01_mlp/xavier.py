@@ -1,4 +1,5 @@
-"""Exercise: the start values of a linear layer, looked at as a whole: right answers may draw other random numbers."""
+"""Exercise: the start values of a linear layer, looked at as a whole: right answers may draw other
+random numbers."""
 
 import math
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 from .mlp_block import as_one, rounded
 
 
@@ -20,7 +21,8 @@ def my_xavier(linear: nn.Linear) -> None:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Ends at the first wrong figure: those after it may hang on the random numbers, or be another mistake's."""
+    """Ends at the first wrong figure: those after it may hang on the random numbers, or be another
+    mistake's."""
     for what, value, right in _looked_at(answer):
         yield what, value
         if value != right:
@@ -30,12 +32,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     """(what, value, right)"""
     torch.manual_seed(0)
-    linear = nn.Linear(20, 20_000)  # many, so that the rounded figures below are the same for any right answer
+    linear = nn.Linear(
+        20, 20_000
+    )  # many, so that the rounded figures below are the same for any right answer
     given = linear.weight, linear.bias
     answer(linear)
     if linear.weight is not given[0] or linear.bias is not given[1]:
-        raise Mistake("linear.weight and linear.bias must stay the parameters that they are: fill them in place. An "
-                      "optimizer that holds the old ones would not train new ones.")  # fmt: skip
+        raise Mistake(
+            "linear.weight and linear.bias must stay the parameters that they are: fill them in"
+            " place. An optimizer that holds the old ones would not train new ones."
+        )
     yield "shape of the weight", list(linear.weight.shape), [20_000, 20]
     yield "shape of the bias", list(linear.bias.shape), [20_000]
     yield "kind of number", str(linear.weight.dtype), "torch.float32"
@@ -48,8 +54,16 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         "of the start values",
         ("the share of weights beyond the bound", beyond[0], 0.0),
         ("the share of weights beyond 0.6 of the bound", beyond[1], 0.4),
-        ("the spread of the weights (as a share of the right one)", rounded(wide, 2 if wide > 0.1 else 4), 1.0),
-        ("the mean of the weights (the bound is 1)", rounded(weight.mean() / wide.clamp(min=1), 2), 0.0),
+        (
+            "the spread of the weights (as a share of the right one)",
+            rounded(wide, 2 if wide > 0.1 else 4),
+            1.0,
+        ),
+        (
+            "the mean of the weights (the bound is 1)",
+            rounded(weight.mean() / wide.clamp(min=1), 2),
+            0.0,
+        ),
     )
     yield *weights, [0.0, 0.4, 1.0, 0.0]
     yield "the spread of the biases (in millionths)", rounded(bias.std(), 1), 1.0
@@ -58,52 +72,115 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     yield "the share of biases further than a millionth from 0", share, 0.3
     yield "asking for a gradient", linear.weight.requires_grad and linear.bias.requires_grad, True
 
-    linear = nn.Linear(20_000, 20)  # in the layer above fan_out alone is nearly the sum, in this one fan_in
+    linear = nn.Linear(
+        20_000, 20
+    )  # in the layer above fan_out alone is nearly the sum, in this one fan_in
     answer(linear)
     spread = rounded(linear.weight.detach().double().std() / bound * math.sqrt(3), 2)
     yield "the spread of the weights from 20,000 to 20 (as a share of the right one)", spread, 1.0
     again = nn.Linear(20_000, 20)
     answer(again)
     if torch.equal(again.weight, linear.weight):
-        raise Mistake("two layers get the same numbers: a seed is set inside, and every layer would begin alike.")
+        raise Mistake(
+            "two layers get the same numbers: a seed is set inside, and every layer would begin"
+            " alike."
+        )
 
 
 SUM, ROOT = "(fan_in + fan_out)", "math.sqrt(6 / (fan_in + fan_out))"
-WEIGHT, BIAS = "nn.init.uniform_(linear.weight, -bound, bound)", "nn.init.normal_(linear.bias, std=1e-6)"
+WEIGHT, BIAS = (
+    "nn.init.uniform_(linear.weight, -bound, bound)",
+    "nn.init.normal_(linear.bias, std=1e-6)",
+)
 
 SLIPS = (
-    ({WEIGHT: "", BIAS: ""}, "leave the weights of nn.Linear as they are: its bound is 1/√fan_in"),
-    ({WEIGHT: ""}, "leave the weights of nn.Linear as they are: its bound is 1/√fan_in"),
-    ({WEIGHT: "nn.init.uniform_(linear.weight)"},
-     "do not hand the bounds on: nn.init.uniform_(weight) draws from 0 to 1"),
-    ({ROOT: "2 / (fan_in + fan_out)"}, "take the variance, 2 / (fan_in + fan_out), for the bound"),
-    ({SUM: "(fan_in * fan_out)"}, "multiply fan_in and fan_out: they are added"),
-    ({SUM: "fan_in"}, "divide by fan_in alone: the bound is √(6 / (fan_in + fan_out))"),
-    ({SUM: "fan_out"}, "divide by fan_out alone: the bound is √(6 / (fan_in + fan_out))"),
-    ({WEIGHT: "nn.init.xavier_normal_(linear.weight)"},
-     "draw from the normal distribution: Xavier's here is the uniform one, within ±bound"),
-    ({ROOT: "math.sqrt(6) / (fan_in + fan_out)"},
-     "take the root of 6 alone: the root goes over 6 / (fan_in + fan_out)"),
-    ({ROOT: "6 / (fan_in + fan_out)"}, "forget the root: the bound is √(6 / (fan_in + fan_out))"),
-    ({"6 / ": "2 / "},
-     "take √(2 / (fan_in + fan_out)) for the bound: that is the spread, and the bound is √3 times as large"),
-    ({"6 / ": "3 / "}, "take √(3 / (fan_in + fan_out)) for the bound: it has a 6 in it"),
-    ({"-bound, bound": "0, bound"}, "draw from 0 to the bound: half of the weights are below zero"),
-    ({"-bound, bound": "-bound, 0"},
-     "draw from minus the bound to 0, as rand * bound - bound does: the range is twice as wide, up to plus the bound"),
-    ({"-bound, bound": "-bound / 2, bound / 2"},
-     "draw within half the bound, as (rand - 0.5) * bound does: the range is 2 * bound wide"),
-    ({"6 / ": "12 / "}, "take √(12 / (fan_in + fan_out)) for the bound: numbers drawn evenly within ± bound have the "
-     "variance bound² / 3, and not bound² / 6"),
-    ({"6 / ": "24 / "}, "take the width of the range for the bound: the variance is width² / 12, and the width is "
-     "2 * bound"),
-    ({BIAS: ""}, "leave the biases of nn.Linear as they are: theirs have spread 1e-6"),
-    ({BIAS: "nn.init.zeros_(linear.bias)"}, "set the biases to zero: torchvision gives them the spread 1e-6"),
-    ({"std=1e-6": "std=1e-3"}, "take 1e-6 for the variance of the biases: it is their standard deviation"),
-    ({BIAS: "nn.init.uniform_(linear.bias, -1e-6, 1e-6)"},
-     "draw the biases evenly within ±1e-6: they are normal, with standard deviation 1e-6"),
-    ({BIAS: "nn.init.normal_(linear.bias)"}, "give the biases the spread 1: torchvision's is 1e-6"),
-)  # fmt: skip
+    Slip(
+        {WEIGHT: "", BIAS: ""},
+        "leave the weights of nn.Linear as they are",
+        "Its bound is 1/√fan_in",
+    ),
+    Slip({WEIGHT: ""}, "leave the weights of nn.Linear as they are", "Its bound is 1/√fan_in"),
+    Slip(
+        {WEIGHT: "nn.init.uniform_(linear.weight)"},
+        "do not hand the bounds on",
+        "nn.init.uniform_(weight) draws from 0 to 1",
+    ),
+    Slip(
+        {ROOT: "2 / (fan_in + fan_out)"},
+        "take the variance, 2 / (fan_in + fan_out), for the bound",
+        "",
+    ),
+    Slip({SUM: "(fan_in * fan_out)"}, "multiply fan_in and fan_out", "They are added"),
+    Slip({SUM: "fan_in"}, "divide by fan_in alone", "The bound is √(6 / (fan_in + fan_out))"),
+    Slip({SUM: "fan_out"}, "divide by fan_out alone", "The bound is √(6 / (fan_in + fan_out))"),
+    Slip(
+        {WEIGHT: "nn.init.xavier_normal_(linear.weight)"},
+        "draw from the normal distribution",
+        "Xavier's here is the uniform one, within ±bound",
+    ),
+    Slip(
+        {ROOT: "math.sqrt(6) / (fan_in + fan_out)"},
+        "take the root of 6 alone",
+        "The root goes over 6 / (fan_in + fan_out)",
+    ),
+    Slip(
+        {ROOT: "6 / (fan_in + fan_out)"},
+        "forget the root",
+        "The bound is √(6 / (fan_in + fan_out))",
+    ),
+    Slip(
+        {"6 / ": "2 / "},
+        "take √(2 / (fan_in + fan_out)) for the bound",
+        "That is the spread, and the bound is √3 times as large",
+    ),
+    Slip({"6 / ": "3 / "}, "take √(3 / (fan_in + fan_out)) for the bound", "It has a 6 in it"),
+    Slip(
+        {"-bound, bound": "0, bound"},
+        "draw from 0 to the bound",
+        "Half of the weights are below zero",
+    ),
+    Slip(
+        {"-bound, bound": "-bound, 0"},
+        "draw from minus the bound to 0, as rand * bound - bound does",
+        "The range is twice as wide, up to plus the bound",
+    ),
+    Slip(
+        {"-bound, bound": "-bound / 2, bound / 2"},
+        "draw within half the bound, as (rand - 0.5) * bound does",
+        "The range is 2 * bound wide",
+    ),
+    Slip(
+        {"6 / ": "12 / "},
+        "take √(12 / (fan_in + fan_out)) for the bound",
+        "Numbers drawn evenly within ± bound have the variance bound² / 3, and not bound² / 6",
+    ),
+    Slip(
+        {"6 / ": "24 / "},
+        "take the width of the range for the bound",
+        "The variance is width² / 12, and the width is 2 * bound",
+    ),
+    Slip({BIAS: ""}, "leave the biases of nn.Linear as they are", "Theirs have spread 1e-6"),
+    Slip(
+        {BIAS: "nn.init.zeros_(linear.bias)"},
+        "set the biases to zero",
+        "torchvision gives them the spread 1e-6",
+    ),
+    Slip(
+        {"std=1e-6": "std=1e-3"},
+        "take 1e-6 for the variance of the biases",
+        "It is their standard deviation",
+    ),
+    Slip(
+        {BIAS: "nn.init.uniform_(linear.bias, -1e-6, 1e-6)"},
+        "draw the biases evenly within ±1e-6",
+        "They are normal, with standard deviation 1e-6",
+    ),
+    Slip(
+        {BIAS: "nn.init.normal_(linear.bias)"},
+        "give the biases the spread 1",
+        "torchvision's is 1e-6",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_xavier,
@@ -111,10 +188,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Numbers drawn evenly from -bound to bound have a mean of 0. Their variance is the mean of their squares. What "
-        "is it, in terms of the bound? (Integrate, or draw a million and look.)",
-        "The variance is bound² / 3. Set it equal to 2 / (fan_in + fan_out) and solve for the bound. nn.init.uniform_ "
-        "takes two ends, nn.init.normal_ takes std=.",
+        (
+            "Numbers drawn evenly from -bound to bound have a mean of 0. Their variance is the mean"
+            " of their squares. What is it, in terms of the bound? (Integrate, or draw a million"
+            " and look.)"
+        ),
+        (
+            "The variance is bound² / 3. Set it equal to 2 / (fan_in + fan_out) and solve for the"
+            " bound. nn.init.uniform_ takes two ends, nn.init.normal_ takes std=."
+        ),
     ),
     same=(
         {WEIGHT: "nn.init.xavier_uniform_(linear.weight)"},

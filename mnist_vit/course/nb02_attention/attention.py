@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, gradients, make, random
+from ..checking import Exercise, Mistake, Slip, gradients, make, random
 from .softmax_rows import near
 
 
@@ -23,21 +23,30 @@ def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Ends before the inputs with four axes if three are wrong: a mistake there has the same name for any axes."""
+    """Ends before the inputs with four axes if three are wrong: a mistake there has the same name
+    for any axes."""
     attend = make(answer) if isinstance(answer, type) else answer
-    # First every axis is 4 long: a wrong axis has the right shape, and its mistake can be named. Then all differ.
+    # First every axis is 4 long: a wrong axis has the right shape, and its mistake can be named.
+    # Then all differ.
     for sizes, (n, queries, keys, d, d_v) in (
         ("4 queries and 4 keys", (4, 4, 4, 4, 4)),
         ("3 queries and 5 keys", (2, 3, 5, 8, 6)),
     ):
-        q, k = random(n, queries, d, seed=26).requires_grad_(), random(n, keys, d, seed=27).requires_grad_()
+        q, k = (
+            random(n, queries, d, seed=26).requires_grad_(),
+            random(n, keys, d, seed=27).requires_grad_(),
+        )
         v = (10 * random(n, keys, d_v, seed=28)).requires_grad_()
         output, weights = pair(attend, q, k, v)
         yield f"output for {sizes}", output
         yield f"matrix of weights for {sizes}", weights
     yield from gradients(output, q=q, k=k, v=v)
     if near(output, my_attention(q, k, v)[0]):
-        q, k, v = random(2, 3, 4, 5, seed=29), random(2, 3, 6, 5, seed=30), random(2, 3, 6, 7, seed=31)
+        q, k, v = (
+            random(2, 3, 4, 5, seed=29),
+            random(2, 3, 6, 5, seed=30),
+            random(2, 3, 6, 7, seed=31),
+        )
         output, weights = pair(attend, q, k, v)
         yield "output for inputs with 4 axes", output
         yield "matrix of weights for inputs with 4 axes", weights
@@ -49,78 +58,185 @@ def pair(answer: Any, *inputs: Tensor) -> tuple[Any, Any]:
     if got is None or got is ...:
         return got, None
     if not isinstance(got, tuple | list) or len(got) != 2:
-        raise Mistake("two things must come back, the output and the weights: return output, weights.")
+        raise Mistake(
+            "two things must come back, the output and the weights: return output, weights."
+        )
     return got[0], got[1]
 
 
-SCORES, SCALED, ROOT = "q @ k.transpose(-2, -1)", "scores / math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1])"
+SCORES, SCALED, ROOT = (
+    "q @ k.transpose(-2, -1)",
+    "scores / math.sqrt(q.shape[-1])",
+    "math.sqrt(q.shape[-1])",
+)
 SOFTMAX, GATHER, END = "scores.softmax(dim=-1)", "output = weights @ v", "return output, weights"
 
 SLIPS = (
-    ({ROOT: "q.shape[-1]"}, "divide by d and not by √d. The rows come out too flat: divide by math.sqrt(q.shape[-1])"),
-    ({SCALED: "scores"},
-     "leave out the division by √d. The rows come out too sharp: divide by math.sqrt(q.shape[-1])"),
-    ({"scores / math": "scores * math"}, "multiply by √d. Divide by it: the scores are too large, not too small"),
-    ({"q.shape[-1]": "q.shape[-2]"},
-     "divide by the root of the number of queries. d is how many numbers one query has: q.shape[-1]"),
-    ({"q.shape[-1]": "k.shape[-2]"},
-     "divide by the root of the number of keys. d is how many numbers one key has: k.shape[-1]"),
-    ({"q.shape[-1]": "v.shape[-1]"},
-     "divide by the root of how many numbers a value has. d is how many numbers a query has: q.shape[-1]"),
-    ({"q.shape[-1]": "len(q)"},
-     "divide by the root of len(q), the length of its first axis. d is how many numbers a query has: q.shape[-1]"),
-    ({ROOT: "math.sqrt(32)"},
-     "write the root as a number, √32. It holds for queries of 32 numbers only: math.sqrt(q.shape[-1]) fits all"),
-    ({ROOT: "math.sqrt(49)"},
-     "write the root as a number, √49. It holds for queries of 49 numbers only: math.sqrt(q.shape[-1]) fits all"),
-    ({SCALED: "scores", SOFTMAX: "scores.softmax(dim=-1) / math.sqrt(q.shape[-1])"},
-     "divide the weights by √d, after the softmax. The rows no longer sum to 1: divide the scores, before it"),
-    ({"softmax(dim=-1)": "softmax(dim=-2)"},
-     "take the softmax over the queries, so that columns sum to 1. Each query shares out its attention over the "
-     "keys, the last axis: softmax(dim=-1)"),
-    ({"softmax(dim=-1)": "softmax(dim=0)"},
-     "take the softmax over the batch, so that pictures share out the attention among each other. Each query does, "
-     "over the keys, the last axis: softmax(dim=-1)"),
-    ({"softmax(dim=-1)": "softmax(dim=2)"},
-     "take the softmax along axis 2. It is the last one of three axes only; from notebook 03 on there are four, and "
-     "dim=-1 is the last one of any"),
-    ({"k.transpose(-2, -1)": "k.transpose(1, 2)"},
-     "swap axes 1 and 2 of k. They are the last two of three axes only; from notebook 03 on there are four, and "
-     "transpose(-2, -1) swaps the last two of any"),
-    ({SOFTMAX: "scores.new_ones(scores.shape) / scores.shape[-1]"},
-     "take the plain mean of the values, the same for every query. The softmax of the scores says how much of each "
-     "value a query takes"),
-    ({SOFTMAX: "scores.exp() / scores.exp().sum(dim=-1)"},
-     "sum without keepdim. The axis is gone, so the division takes the sums for a row of another matrix: "
-     "sum(dim=-1, keepdim=True)"),
-    ({SOFTMAX: "scores"}, "use the scores as weights. The softmax is missing: scores.softmax(dim=-1)"),
-    ({".softmax": ".log_softmax"}, "use the logarithm of the weights. Take softmax and not log_softmax"),
-    ({SCORES: "k @ q.transpose(-2, -1)"},
-     "make the scores from k qᵀ. Rows must belong to queries, so the query comes first: q kᵀ"),
-    ({SCORES: "q @ q.transpose(-2, -1)"}, "make the scores from q qᵀ. A query is to be compared with the keys: q kᵀ"),
-    ({SCORES: "k @ k.transpose(-2, -1)"}, "make the scores from k kᵀ. A query is to be compared with the keys: q kᵀ"),
-    ({SCORES: "q @ k"},
-     "multiply q by k without transposing k. Each score is a query times a key, row by row: k.transpose(-2, -1)"),
-    ({SCORES: "q.transpose(-2, -1) @ k"},
-     "make the scores from qᵀ k. That compares the numbers inside the tokens, not the tokens: q kᵀ"),
-    ({SCORES: "q @ k.permute(2, 1, 0)"},
-     "turn round all three axes of k, the batch too, as k.T does. Swap the last two only: k.transpose(-2, -1)"),
-    ({GATHER: "output = weights.transpose(-2, -1) @ v"},
-     "multiply the transposed weights by v. Row i of the weights is what query i takes: weights @ v"),
-    ({GATHER: "output = weights @ k"},
-     "take the weighted mean of the keys. Keys say where to look, values what is found there: weights @ v"),
-    ({GATHER: "output = weights @ q"},
-     "take the weighted mean of the queries. What is gathered are the values: weights @ v"),
-    ({GATHER: "output = v @ weights"},
-     "put the values first. Each output row is a mean of the rows of v, so the weights come first: weights @ v"),
-    ({GATHER: "output = weights @ v + v"},
-     "add the values on top. Attention itself has no sum with what came in; that comes in the encoder block"),
-    ({END: "return weights, output"}, "return the weights first. The output comes first: return output, weights"),
-    ({END: "return output, scores"},
-     "return the scores, and not the weights, beside the output. Return what comes out of the softmax"),
-    ({SOFTMAX: "scores.softmax(dim=-1).detach()"},
-     "cut the weights off from q and k, so that no gradient flows. Leave out detach() and no_grad()"),
-)  # fmt: skip
+    Slip(
+        {ROOT: "q.shape[-1]"},
+        "divide by d and not by √d",
+        "The rows come out too flat: divide by math.sqrt(q.shape[-1])",
+    ),
+    Slip(
+        {SCALED: "scores"},
+        "leave out the division by √d",
+        "The rows come out too sharp: divide by math.sqrt(q.shape[-1])",
+    ),
+    Slip(
+        {"scores / math": "scores * math"},
+        "multiply by √d",
+        "Divide by it: the scores are too large, not too small",
+    ),
+    Slip(
+        {"q.shape[-1]": "q.shape[-2]"},
+        "divide by the root of the number of queries",
+        "d is how many numbers one query has: q.shape[-1]",
+    ),
+    Slip(
+        {"q.shape[-1]": "k.shape[-2]"},
+        "divide by the root of the number of keys",
+        "d is how many numbers one key has: k.shape[-1]",
+    ),
+    Slip(
+        {"q.shape[-1]": "v.shape[-1]"},
+        "divide by the root of how many numbers a value has",
+        "d is how many numbers a query has: q.shape[-1]",
+    ),
+    Slip(
+        {"q.shape[-1]": "len(q)"},
+        "divide by the root of len(q), the length of its first axis",
+        "d is how many numbers a query has: q.shape[-1]",
+    ),
+    Slip(
+        {ROOT: "math.sqrt(32)"},
+        "write the root as a number, √32",
+        "It holds for queries of 32 numbers only: math.sqrt(q.shape[-1]) fits all",
+    ),
+    Slip(
+        {ROOT: "math.sqrt(49)"},
+        "write the root as a number, √49",
+        "It holds for queries of 49 numbers only: math.sqrt(q.shape[-1]) fits all",
+    ),
+    Slip(
+        {SCALED: "scores", SOFTMAX: "scores.softmax(dim=-1) / math.sqrt(q.shape[-1])"},
+        "divide the weights by √d, after the softmax",
+        "The rows no longer sum to 1: divide the scores, before it",
+    ),
+    Slip(
+        {"softmax(dim=-1)": "softmax(dim=-2)"},
+        "take the softmax over the queries, so that columns sum to 1",
+        "Each query shares out its attention over the keys, the last axis: softmax(dim=-1)",
+    ),
+    Slip(
+        {"softmax(dim=-1)": "softmax(dim=0)"},
+        "take the softmax over the batch, so that pictures share out the attention among each"
+        " other",
+        "Each query does, over the keys, the last axis: softmax(dim=-1)",
+    ),
+    Slip(
+        {"softmax(dim=-1)": "softmax(dim=2)"},
+        "take the softmax along axis 2",
+        "It is the last one of three axes only; from notebook 03 on there are four, and dim=-1 is"
+        " the last one of any",
+    ),
+    Slip(
+        {"k.transpose(-2, -1)": "k.transpose(1, 2)"},
+        "swap axes 1 and 2 of k",
+        "They are the last two of three axes only; from notebook 03 on there are four, and"
+        " transpose(-2, -1) swaps the last two of any",
+    ),
+    Slip(
+        {SOFTMAX: "scores.new_ones(scores.shape) / scores.shape[-1]"},
+        "take the plain mean of the values, the same for every query",
+        "The softmax of the scores says how much of each value a query takes",
+    ),
+    Slip(
+        {SOFTMAX: "scores.exp() / scores.exp().sum(dim=-1)"},
+        "sum without keepdim",
+        "The axis is gone, so the division takes the sums for a row of another matrix: sum(dim=-1,"
+        " keepdim=True)",
+    ),
+    Slip(
+        {SOFTMAX: "scores"},
+        "use the scores as weights",
+        "The softmax is missing: scores.softmax(dim=-1)",
+    ),
+    Slip(
+        {".softmax": ".log_softmax"},
+        "use the logarithm of the weights",
+        "Take softmax and not log_softmax",
+    ),
+    Slip(
+        {SCORES: "k @ q.transpose(-2, -1)"},
+        "make the scores from k qᵀ",
+        "Rows must belong to queries, so the query comes first: q kᵀ",
+    ),
+    Slip(
+        {SCORES: "q @ q.transpose(-2, -1)"},
+        "make the scores from q qᵀ",
+        "A query is to be compared with the keys: q kᵀ",
+    ),
+    Slip(
+        {SCORES: "k @ k.transpose(-2, -1)"},
+        "make the scores from k kᵀ",
+        "A query is to be compared with the keys: q kᵀ",
+    ),
+    Slip(
+        {SCORES: "q @ k"},
+        "multiply q by k without transposing k",
+        "Each score is a query times a key, row by row: k.transpose(-2, -1)",
+    ),
+    Slip(
+        {SCORES: "q.transpose(-2, -1) @ k"},
+        "make the scores from qᵀ k",
+        "That compares the numbers inside the tokens, not the tokens: q kᵀ",
+    ),
+    Slip(
+        {SCORES: "q @ k.permute(2, 1, 0)"},
+        "turn round all three axes of k, the batch too, as k.T does",
+        "Swap the last two only: k.transpose(-2, -1)",
+    ),
+    Slip(
+        {GATHER: "output = weights.transpose(-2, -1) @ v"},
+        "multiply the transposed weights by v",
+        "Row i of the weights is what query i takes: weights @ v",
+    ),
+    Slip(
+        {GATHER: "output = weights @ k"},
+        "take the weighted mean of the keys",
+        "Keys say where to look, values what is found there: weights @ v",
+    ),
+    Slip(
+        {GATHER: "output = weights @ q"},
+        "take the weighted mean of the queries",
+        "What is gathered are the values: weights @ v",
+    ),
+    Slip(
+        {GATHER: "output = v @ weights"},
+        "put the values first",
+        "Each output row is a mean of the rows of v, so the weights come first: weights @ v",
+    ),
+    Slip(
+        {GATHER: "output = weights @ v + v"},
+        "add the values on top",
+        "Attention itself has no sum with what came in; that comes in the encoder block",
+    ),
+    Slip(
+        {END: "return weights, output"},
+        "return the weights first",
+        "The output comes first: return output, weights",
+    ),
+    Slip(
+        {END: "return output, scores"},
+        "return the scores, and not the weights, beside the output",
+        "Return what comes out of the softmax",
+    ),
+    Slip(
+        {SOFTMAX: "scores.softmax(dim=-1).detach()"},
+        "cut the weights off from q and k, so that no gradient flows",
+        "Leave out detach() and no_grad()",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_attention,
@@ -128,11 +244,16 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Four steps: compare every query with every key, divide, softmax, weighted mean of the values. You did them "
-        "for one query, with sums; a matrix product does all of them at once. Write down the shape after each step, "
-        "for 3 queries and 5 keys.",
-        "The scores are (…, queries, keys): q @ k.transpose(-2, -1), divided by the root of the last axis of q. Each "
-        "query shares out 1 over the keys, so the softmax runs along the last axis.",
+        (
+            "Four steps: compare every query with every key, divide, softmax, weighted mean of the"
+            " values. You did them for one query, with sums; a matrix product does all of them at"
+            " once. Write down the shape after each step, for 3 queries and 5 keys."
+        ),
+        (
+            "The scores are (…, queries, keys): q @ k.transpose(-2, -1), divided by the root of the"
+            " last axis of q. Each query shares out 1 over the keys, so the softmax runs along the"
+            " last axis."
+        ),
     ),
     same=(
         {SCORES: "q @ k.mT"},

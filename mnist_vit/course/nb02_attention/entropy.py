@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, random
+from ..checking import Exercise, Mistake, Slip, random
 from .softmax_rows import near
 
 
@@ -19,7 +19,8 @@ def my_entropy(weights: Tensor) -> Tensor:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Ends before the weights that are 0 if others are wrong: with or without a clamp, that has the same name."""
+    """Ends before the weights that are 0 if others are wrong: with or without a clamp, that has the
+    same name."""
     # 4 pictures, 4 queries, 4 keys: a wrong axis has the right shape; then all differ
     weights = (2 * random(4, 4, 4, seed=31)).softmax(dim=-1)
     entropy = answer(weights.clone())
@@ -29,36 +30,88 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         with_zeros = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
         yield "entropy of the rows (0, 1, 0) and (0.5, 0.5, 0)", answer(given := with_zeros.clone())
         if not torch.equal(given, with_zeros):
-            raise Mistake("the weights that came in are changed. Make a new tensor, and leave them as they are: they "
-                          "are still needed.")  # fmt: skip
+            raise Mistake(
+                "the weights that came in are changed. Make a new tensor, and leave them as they"
+                " are: they are still needed."
+            )
 
 
-CLAMPED, TERMS, END = "weights.clamp_min(1e-9).log()", "terms = weights * logarithms", "return -terms.sum(dim=-1)"
+CLAMPED, TERMS, END = (
+    "weights.clamp_min(1e-9).log()",
+    "terms = weights * logarithms",
+    "return -terms.sum(dim=-1)",
+)
 
 SLIPS = (
-    ({CLAMPED: "weights.log()"},
-     "take the logarithm of a weight that is 0. It is minus infinity, and 0 times infinity is nan. Such a weight "
-     "adds nothing: clamp the weight inside the logarithm, as in weights.clamp_min(1e-9).log()"),
-    ({"-terms": "terms"}, "leave out the minus sign. The logarithm of a weight is below zero, and entropy is not"),
-    ({".log()": ".log2()"},
-     "take the logarithm to base 2. That is the entropy in bits; here it is the natural logarithm: log()"),
-    ({".log()": ".log10()"}, "take the logarithm to base 10. Here it is the natural logarithm: log()"),
-    ({"terms.sum": "terms.mean"}, "take the mean over the row. Entropy is the sum: sum(dim=-1)"),
-    ({END: "return -terms.sum(dim=-1) / torch.tensor(weights.shape[-1]).log()"},
-     "divide by ln of the number of keys. That makes 1 the largest value; here entropy is the sum as it stands"),
-    ({"dim=-1": "dim=-2"}, "sum down the columns. A row of weights is along the last axis: sum(dim=-1)"),
-    ({"dim=-1": "dim=0"},
-     "sum over axis 0, the pictures of the batch. A row of weights is along the last axis: sum(dim=-1)"),
-    ({END: "return -terms"}, "leave out the sum. There is one entropy for each row: sum(dim=-1)"),
-    ({"dim=-1": ""}, "sum over everything. There is one entropy for each row: sum(dim=-1)"),
-    ({END: "return -terms.sum(dim=-1).mean()"},
-     "take the mean over all rows. There is one entropy for each row: return them all"),
-    ({TERMS: "terms = logarithms"}, "sum the logarithms alone. Each is multiplied by its weight before the sum"),
-    ({CLAMPED: "weights.softmax(dim=-1).log()", TERMS: "terms = weights.softmax(dim=-1) * logarithms"},
-     "take the softmax once more. What comes in are weights already: their rows sum to 1"),
-    ({END: "return torch.exp(-terms.sum(dim=-1))"},
-     "take exp of the entropy. It says how many tokens a row looks at; return the entropy itself"),
-)  # fmt: skip
+    Slip(
+        {CLAMPED: "weights.log()"},
+        "take the logarithm of a weight that is 0",
+        "It is minus infinity, and 0 times infinity is nan. Such a weight adds nothing: clamp the"
+        " weight inside the logarithm, as in weights.clamp_min(1e-9).log()",
+    ),
+    Slip(
+        {"-terms": "terms"},
+        "leave out the minus sign",
+        "The logarithm of a weight is below zero, and entropy is not",
+    ),
+    Slip(
+        {".log()": ".log2()"},
+        "take the logarithm to base 2",
+        "That is the entropy in bits; here it is the natural logarithm: log()",
+    ),
+    Slip(
+        {".log()": ".log10()"},
+        "take the logarithm to base 10",
+        "Here it is the natural logarithm: log()",
+    ),
+    Slip(
+        {"terms.sum": "terms.mean"}, "take the mean over the row", "Entropy is the sum: sum(dim=-1)"
+    ),
+    Slip(
+        {END: "return -terms.sum(dim=-1) / torch.tensor(weights.shape[-1]).log()"},
+        "divide by ln of the number of keys",
+        "That makes 1 the largest value; here entropy is the sum as it stands",
+    ),
+    Slip(
+        {"dim=-1": "dim=-2"},
+        "sum down the columns",
+        "A row of weights is along the last axis: sum(dim=-1)",
+    ),
+    Slip(
+        {"dim=-1": "dim=0"},
+        "sum over axis 0, the pictures of the batch",
+        "A row of weights is along the last axis: sum(dim=-1)",
+    ),
+    Slip(
+        {END: "return -terms"},
+        "leave out the sum",
+        "There is one entropy for each row: sum(dim=-1)",
+    ),
+    Slip({"dim=-1": ""}, "sum over everything", "There is one entropy for each row: sum(dim=-1)"),
+    Slip(
+        {END: "return -terms.sum(dim=-1).mean()"},
+        "take the mean over all rows",
+        "There is one entropy for each row: return them all",
+    ),
+    Slip(
+        {TERMS: "terms = logarithms"},
+        "sum the logarithms alone",
+        "Each is multiplied by its weight before the sum",
+    ),
+    Slip(
+        {
+            CLAMPED: "weights.softmax(dim=-1).log()",
+            TERMS: "terms = weights.softmax(dim=-1) * logarithms",
+        },
+        "take the softmax once more",
+        "What comes in are weights already: their rows sum to 1",
+    ),
+    Slip(
+        {END: "return torch.exp(-terms.sum(dim=-1))"},
+        "take exp of the entropy",
+        "It says how many tokens a row looks at; return the entropy itself",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_entropy,
@@ -67,11 +120,15 @@ EXERCISE = Exercise(
     tolerance=1e-5,  # whoever adds 1e-6 inside the logarithm is right, too
     slips=SLIPS,
     hints=(
-        "The formula is for one row: minus the sum of a ln a. What is the result for the row 0, 1, 0, and what does "
-        "your code make of ln 0?",
-        "One number for each row: multiply the weights by their logarithm, sum along the last axis, change the sign. "
-        "Keep ln away from 0: a very small number in its place, as clamp_min puts there, does no harm, because it is "
-        "multiplied by 0.",
+        (
+            "The formula is for one row: minus the sum of a ln a. What is the result for the row 0,"
+            " 1, 0, and what does your code make of ln 0?"
+        ),
+        (
+            "One number for each row: multiply the weights by their logarithm, sum along the last"
+            " axis, change the sign. Keep ln away from 0: a very small number in its place, as"
+            " clamp_min puts there, does no harm, because it is multiplied by 0."
+        ),
     ),
     same=(
         {CLAMPED: "(weights + 1e-9).log()"},

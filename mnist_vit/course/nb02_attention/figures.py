@@ -1,4 +1,5 @@
-"""Figures of notebook 02: nine patches and the question, one query by hand, a head as a diagram, trained maps."""
+"""Figures of notebook 02: nine patches and the question, one query by hand, a head as a diagram,
+trained maps."""
 
 import math
 
@@ -31,16 +32,34 @@ def one_head(tokens: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> 
     )
     middle = {name: (x + 0.75, y + 0.25) for name, _, _, x, y, _ in boxes}
     for _, label, tensor, x, y, colour in boxes:
-        box = FancyBboxPatch((x, y), 1.5, 0.5, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45)
+        box = FancyBboxPatch(
+            (x, y), 1.5, 0.5, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45
+        )
         axes.add_patch(box)
         axes.text(x + 0.75, y + 0.36, label, ha="center", va="center", fontsize=10)
-        axes.text(x + 0.75, y + 0.11, str(list(tensor.shape)), ha="center", va="center", fontsize=9, family="monospace")
+        axes.text(
+            x + 0.75,
+            y + 0.11,
+            str(list(tensor.shape)),
+            ha="center",
+            va="center",
+            fontsize=9,
+            family="monospace",
+        )
     for start, end in (
-        ("x", "q"), ("x", "k"), ("x", "v"), ("q", "scores"), ("k", "scores"), ("scores", "weights"),
-        ("weights", "output"), ("v", "output"),
-    ):  # fmt: skip
+        ("x", "q"),
+        ("x", "k"),
+        ("x", "v"),
+        ("q", "scores"),
+        ("k", "scores"),
+        ("scores", "weights"),
+        ("weights", "output"),
+        ("v", "output"),
+    ):
         (x0, y0), (x1, y1) = middle[start], middle[end]
-        axes.annotate("", (x1 - 0.82, y1), (x0 + 0.82, y0), arrowprops={"arrowstyle": "->", "lw": 1.3})
+        axes.annotate(
+            "", (x1 - 0.82, y1), (x0 + 0.82, y0), arrowprops={"arrowstyle": "->", "lw": 1.3}
+        )
     axes.set_xlim(-0.15, 9.65)
     axes.set_ylim(-0.15, 2.65)
     axes.set_axis_off()
@@ -48,50 +67,81 @@ def one_head(tokens: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> 
 
 
 def question(images: Tensor, again: Tensor) -> Figure:
-    """Pictures of nine patches, normalised, (n, 1, 21, 21), the first patch framed, the right answer as title."""
+    """Pictures of nine patches, normalised, (n, 1, 21, 21), the first patch framed, the right
+    answer as title."""
     drawn, axes = figure(1, len(images), width=2.3 * len(images), height=2.6)
     for part, image, yes in zip(axes, images, again.tolist(), strict=True):
         _nine(part, image, "yes" if yes else "no")
     return drawn
 
 
-def one_query(patches: Tensor, scores: Tensor, weights: Tensor, output: Tensor | None = None) -> Figure:
-    """Nine patches, (9, 49), from 0 to 1, each with the score and the weight that the first one gives it.
+def one_query(
+    patches: Tensor, scores: Tensor, weights: Tensor, output: Tensor | None = None
+) -> Figure:
+    """Nine patches, (9, 49), from 0 to 1, each with the score and the weight that the first one
+    gives it.
 
     ``output``, (49,), is drawn at the right end: the weighted mean of the patches.
     """
     count = len(patches)
-    drawn, axes = figure(1, count + (output is not None), width=1.15 * (count + (output is not None)), height=1.9)
+    drawn, axes = figure(
+        1, count + (output is not None), width=1.15 * (count + (output is not None)), height=1.9
+    )
     best = int(weights.argmax())
     for i, part in enumerate(axes[:count]):
-        _patch(part, patches[i], f"patch {i}" + (", query" if i == 0 else ""), ORANGE if i == 0 else SKY)
+        _patch(
+            part,
+            patches[i],
+            f"patch {i}" + (", query" if i == 0 else ""),
+            ORANGE if i == 0 else SKY,
+        )
         told = f"score {scores[i]:.1f}\n{100 * weights[i]:.0f} %"
-        part.text(3, 7.1, told, ha="center", va="top", fontsize=10, weight="bold" if i == best else "normal")
+        part.text(
+            3,
+            7.1,
+            told,
+            ha="center",
+            va="top",
+            fontsize=10,
+            weight="bold" if i == best else "normal",
+        )
     if output is not None:
         _patch(axes[-1], output, "output", GREEN)
     return drawn
 
 
 def moved(image: Tensor, output: Tensor) -> Figure:
-    """A picture (h, w) cut into patches, and what a head gathered for each of its patches, (patches, pixels)."""
+    """A picture (h, w) cut into patches, and what a head gathered for each of its patches,
+    (patches, pixels)."""
     size = math.isqrt(output.shape[-1])
     across = image.shape[-1] // size
     # (patches, p * p) -> (n_h, n_w, p, p) -> (n_h, p, n_w, p) -> (h, w)
     gathered = output.reshape(across, across, size, size).transpose(1, 2).reshape(image.shape)
     drawn, axes = figure(1, 2, width=5.4, height=2.9)
-    for part, shown, title in ((axes[0], image, "the patches"), (axes[1], gathered.detach(), "what each one gathers")):
+    for part, shown, title in (
+        (axes[0], image, "the patches"),
+        (axes[1], gathered.detach(), "what each one gathers"),
+    ):
         picture(part, shown, title)
         _grid(part, image.shape[-1], size)
     return drawn
 
 
 def looks(images: Tensor, weights: Tensor, again: Tensor, entropy: Tensor) -> Figure:
-    """Where the first patch looks: pictures of nine patches above, the weights of the first one, (n, 9), below."""
+    """Where the first patch looks: pictures of nine patches above, the weights of the first one,
+    (n, 9), below."""
     drawn, axes = figure(2, len(images), width=2.3 * len(images), height=5.2)
     for i, (image, row) in enumerate(zip(images, weights, strict=True)):
         _nine(axes[i], image, "it is there again" if again[i] else "it is not")
         below = axes[len(images) + i]
-        heat(below, 100 * row.reshape(3, 3), f"weights in %\nentropy {entropy[i]:.1f}", low=0, high=100, digits=0)
+        heat(
+            below,
+            100 * row.reshape(3, 3),
+            f"weights in %\nentropy {entropy[i]:.1f}",
+            low=0,
+            high=100,
+            digits=0,
+        )
         below.add_patch(Rectangle((-0.47, -0.47), 0.94, 0.94, fill=False, edgecolor=ORANGE, lw=3))
     return drawn
 
@@ -104,7 +154,8 @@ def why_root_d(
     largest: float,
     names: tuple[str, str],
 ) -> Figure:
-    """How scores spread and rows of weights sharpen as d grows, plain (solid, circles) and divided (dashed, squares).
+    """How scores spread and rows of weights sharpen as d grows, plain (solid, circles) and divided
+    (dashed, squares).
 
     Args:
         sizes: the values of d.
@@ -119,7 +170,9 @@ def why_root_d(
         (axes[0], variances, "variance of the scores"),
         (axes[1], entropies, "entropy of a row"),
     ):
-        for name, line, (colour, style) in zip(names, zip(*values, strict=True), looks, strict=True):
+        for name, line, (colour, style) in zip(
+            names, zip(*values, strict=True), looks, strict=True
+        ):
             part.plot(sizes, line, style, color=colour, label=name)
         part.set_xscale("log", base=2)
         part.set_xticks(sizes, [str(size) for size in sizes])
@@ -132,9 +185,13 @@ def why_root_d(
     above = {"xytext": (0, 3), "textcoords": "offset points"}
     axes[1].annotate("all weights equal", (sizes[0], largest), **above, va="bottom", fontsize=9)
     axes[1].set_ylim(0, 1.15 * largest)
-    for name, row, (colour, _), shift, hatch in zip(names, rows, looks, (-0.2, 0.2), ("", "//"), strict=True):
+    for name, row, (colour, _), shift, hatch in zip(
+        names, rows, looks, (-0.2, 0.2), ("", "//"), strict=True
+    ):
         places = [i + shift for i in range(len(row))]
-        axes[2].bar(places, row, width=0.4, color=colour, hatch=hatch, edgecolor="white", label=name)
+        axes[2].bar(
+            places, row, width=0.4, color=colour, hatch=hatch, edgecolor="white", label=name
+        )
     axes[2].set_ylim(0, 1.05)
     axes[2].set_xticks([])
     axes[2].set_xlabel(f"{len(rows[0])} keys")
@@ -144,14 +201,17 @@ def why_root_d(
 
 
 def _nine(axes: Axes, image: Tensor, title: str) -> None:
-    """A picture of nine patches, normalised, with gaps between them; the frame of the first one lies in the gaps."""
+    """A picture of nine patches, normalised, with gaps between them; the frame of the first one
+    lies in the gaps."""
     step = PATCH + 1
     side = 3 * step + 1
     apart = torch.full((side, side), torch.nan)  # not drawn
     for row in range(3):
         for column in range(3):
             patch = image[0, row * PATCH : (row + 1) * PATCH, column * PATCH : (column + 1) * PATCH]
-            apart[row * step + 1 : (row + 1) * step, column * step + 1 : (column + 1) * step] = patch
+            apart[row * step + 1 : (row + 1) * step, column * step + 1 : (column + 1) * step] = (
+                patch
+            )
     axes.add_patch(Rectangle((-0.5, -0.5), side, side, facecolor=SKY, zorder=-1))
     picture(axes, apart * 0.3081 + 0.1307, title)
     axes.add_patch(Rectangle((0, 0), step, step, fill=False, edgecolor=ORANGE, lw=3))
@@ -166,7 +226,9 @@ def _grid(axes: Axes, side: int, patch_size: int) -> None:
 def _patch(axes: Axes, patch: Tensor, title: str = "", colour: str = SKY) -> None:
     """A patch, (pixels,), on the scale 0 to 1, framed, so that a black one has an edge."""
     side = math.isqrt(len(patch))
-    axes.imshow(patch.detach().reshape(side, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.imshow(
+        patch.detach().reshape(side, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest"
+    )
     axes.set_title(title, fontsize=10)
     axes.set_axis_off()
     axes.add_patch(Rectangle((-0.5, -0.5), side, side, fill=False, edgecolor=colour, lw=2))

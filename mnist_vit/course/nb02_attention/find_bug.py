@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 from ..ladder.models import BrokenHead
 
 
@@ -30,7 +30,8 @@ def my_find_bug(head: nn.Module, x: Tensor) -> str:
 
 
 def three_heads() -> dict[str, nn.Module]:
-    """Three heads to be looked into from outside; which bug each one has, the notebook does not say."""
+    """Three heads to be looked into from outside; which bug each one has, the notebook does not
+    say."""
     bugs = ("softmax over queries", "no root", "w_q twice")
     return {
         name: randomise(BrokenHead(bug, 49, 32), seed=70 + i)
@@ -40,7 +41,9 @@ def three_heads() -> dict[str, nn.Module]:
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Ends at the first wrong name: what the later heads are called may be another mistake's."""
-    for number, (bug, size) in enumerate([(bug, size) for size in (8, 5) for bug in BrokenHead.BUGS]):
+    for number, (bug, size) in enumerate(
+        [(bug, size) for size in (8, 5) for bug in BrokenHead.BUGS]
+    ):
         head = randomise(BrokenHead(bug, 6, size), seed=number)
         with torch.no_grad():
             head.w_q.weight.mul_(2)
@@ -56,33 +59,67 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 NO_ROOT = "if torch.allclose(weights, scores.softmax(dim=-1), atol=1e-5)"
 COLUMNS = "if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)"
 OVER_QUERIES = "if not torch.allclose(weights.sum(dim=-2), torch.ones(()), atol=1e-4)"
-ROWS = "sum the weights over the queries, dim=-2. It is the rows of a right head that sum to 1: dim=-1"
+ROWS = (
+    "sum the weights over the queries, dim=-2",
+    "It is the rows of a right head that sum to 1: dim=-1",
+)
 
 SLIPS = (
-    ({'return "no bug"': 'return "no root"'},
-     'call a head without a bug "no root". Its weights are the softmax of the scores divided by √d. Compare with that '
-     "of the scores as they stand, closely, atol=1e-5; and what fits none of the bugs has none"),
-    ({"weights @ k,": "weights @ v,"},
-     'say "keys gathered" where the values are gathered. Compare the output with weights @ k'),
-    ({f"{NO_ROOT}": f"{OVER_QUERIES}:\n        return 'softmax over queries'\n    {NO_ROOT}"}, ROWS),
-    ({COLUMNS: OVER_QUERIES, NO_ROOT: "if False"}, ROWS),
-    ({NO_ROOT: "if False"},
-     'miss "no root". The weights of such a head are the softmax of the scores as they stand, which you compute from '
-     "head.w_q(x) and head.w_k(x)"),
-    ({COLUMNS: "if False"},
-     'miss "softmax over queries". A head has one bug at a time: its scores are divided by √d, d = q.shape[-1], and '
-     "then columns sum to 1, not rows"),
-    *(({'return "softmax over queries"': f'return "{name}"'},
-       f'call "softmax over queries" "{name}". In such a head columns of weights sum to 1, and rows do not')
-      for name in ("w_q twice", "no root", "keys gathered")),
-    ({"if torch.allclose(weights, (twice / root)": "if torch.allclose(weights, (twice)"},
-     'miss "w_q twice". A head has one bug at a time: its weights are the softmax of q qᵀ / √d, d = q.shape[-1]'),
-    *(({'return "w_q twice"': f'return "{name}"'},
-       f'call "w_q twice" "{name}". The weights of such a head are the softmax of q qᵀ / √d')
-      for name in ("no root", "keys gathered")),
-    ({'return "keys gathered"': 'return "no bug"'},
-     'miss "keys gathered". The weights of such a head are right, and its output is weights @ k'),
-)  # fmt: skip
+    Slip(
+        {'return "no bug"': 'return "no root"'},
+        'call a head without a bug "no root"',
+        "Its weights are the softmax of the scores divided by √d. Compare with that of the scores"
+        " as they stand, closely, atol=1e-5; and what fits none of the bugs has none",
+    ),
+    Slip(
+        {"weights @ k,": "weights @ v,"},
+        'say "keys gathered" where the values are gathered',
+        "Compare the output with weights @ k",
+    ),
+    Slip(
+        {f"{NO_ROOT}": f"{OVER_QUERIES}:\n        return 'softmax over queries'\n    {NO_ROOT}"},
+        *ROWS,
+    ),
+    Slip({COLUMNS: OVER_QUERIES, NO_ROOT: "if False"}, *ROWS),
+    Slip(
+        {NO_ROOT: "if False"},
+        'miss "no root"',
+        "The weights of such a head are the softmax of the scores as they stand, which you compute"
+        " from head.w_q(x) and head.w_k(x)",
+    ),
+    Slip(
+        {COLUMNS: "if False"},
+        'miss "softmax over queries"',
+        "A head has one bug at a time: its scores are divided by √d, d = q.shape[-1], and then"
+        " columns sum to 1, not rows",
+    ),
+    *(
+        Slip(
+            {'return "softmax over queries"': f'return "{name}"'},
+            f'call "softmax over queries" "{name}"',
+            "In such a head columns of weights sum to 1, and rows do not",
+        )
+        for name in ("w_q twice", "no root", "keys gathered")
+    ),
+    Slip(
+        {"if torch.allclose(weights, (twice / root)": "if torch.allclose(weights, (twice)"},
+        'miss "w_q twice"',
+        "A head has one bug at a time: its weights are the softmax of q qᵀ / √d, d = q.shape[-1]",
+    ),
+    *(
+        Slip(
+            {'return "w_q twice"': f'return "{name}"'},
+            f'call "w_q twice" "{name}"',
+            "The weights of such a head are the softmax of q qᵀ / √d",
+        )
+        for name in ("no root", "keys gathered")
+    ),
+    Slip(
+        {'return "keys gathered"': 'return "no bug"'},
+        'miss "keys gathered"',
+        "The weights of such a head are right, and its output is weights @ k",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_find_bug,
@@ -90,12 +127,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "You know what a head should give: head.w_q(x), head.w_k(x) and head.w_v(x) are yours to call. What would its "
-        "weights be with each of the bugs?",
-        "Compute the weights as each bug would make them, and compare with torch.allclose(…, atol=1e-5): the first "
-        "that agrees names the bug. Only keys gathered leaves the weights right: compare the output with weights @ k.",
+        (
+            "You know what a head should give: head.w_q(x), head.w_k(x) and head.w_v(x) are yours"
+            " to call. What would its weights be with each of the bugs?"
+        ),
+        (
+            "Compute the weights as each bug would make them, and compare with torch.allclose(…,"
+            " atol=1e-5): the first that agrees names the bug. Only keys gathered leaves the"
+            " weights right: compare the output with weights @ k."
+        ),
     ),
-    same=(
-        {COLUMNS: "if not torch.allclose(weights.sum(dim=-1), torch.ones(()), atol=1e-4)"},
-    ),
-)  # fmt: skip
+    same=({COLUMNS: "if not torch.allclose(weights.sum(dim=-1), torch.ones(()), atol=1e-4)"},),
+)

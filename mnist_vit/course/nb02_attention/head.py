@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checking import Exercise, copy_weights, gradients, make, random, randomise
+from ..checking import Exercise, Slip, copy_weights, gradients, make, random, randomise
 from .attention import my_attention, pair
 
 
@@ -37,60 +37,132 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             reference.get_parameter(f"{name}.weight").mul_(2)
     module = make(answer, hidden_dim, head_dim)
     copy_weights(reference, module)
-    # as many pictures and tokens as numbers in a head first: a wrong axis has the right shape; then all differ
+    # as many pictures and tokens as numbers in a head first: a wrong axis has the right shape; then
+    # all differ
     for n, tokens in ((4, 4), (2, 5)):
         x = random(n, tokens, hidden_dim, seed=20 + n).requires_grad_()
         output, weights = pair(module, x)
         yield f"output for {n} pictures of {tokens} tokens", output
         yield f"matrix of weights for {n} pictures of {tokens} tokens", weights
-    parameters = dict(module.named_parameters())  # in the solution's order: the learner's may be created in another
-    yield from gradients(output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()})
+    parameters = dict(
+        module.named_parameters()
+    )  # in the solution's order: the learner's may be created in another
+    yield from gradients(
+        output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()}
+    )
 
 
-Q, K, V, END = "q = self.w_q(x)", "k = self.w_k(x)", "v = self.w_v(x)", "return my_attention(q, k, v)"
+Q, K, V, END = (
+    "q = self.w_q(x)",
+    "k = self.w_k(x)",
+    "v = self.w_v(x)",
+    "return my_attention(q, k, v)",
+)
 
 
 def written_out(
     root: str = "q.shape[-1] ** 0.5", softmax: str = ".softmax(dim=-1)", gather: str = "weights @ v"
 ) -> str:
     """The last line for who writes the steps again instead of calling the function."""
-    return f"weights = (q @ k.transpose(-2, -1) / {root}){softmax}\n        return {gather}, weights"
+    return (
+        f"weights = (q @ k.transpose(-2, -1) / {root}){softmax}\n        return {gather}, weights"
+    )
 
 
 SLIPS = (
-    ({END: written_out(root="x.shape[-1] ** 0.5")},
-     "divide by √hidden_dim, the root of how many numbers a token has. d is how many numbers a query has, head_dim: "
-     "q.shape[-1]"),
-    ({END: written_out(root="q.shape[-1]")}, "divide by head_dim and not by its root"),
-    ({END: written_out(root="1")}, "leave out the division by √head_dim"),
-    ({K: "k = self.w_q(x)", V: "v = self.w_q(x)"},
-     "use w_q three times. Queries, keys and values have a linear layer each: self.w_q(x), self.w_k(x), self.w_v(x)"),
-    ({K: "k = self.w_q(x)"}, "make the keys with w_q. Queries and keys have a linear layer each: k = self.w_k(x)"),
-    ({Q: "q = self.w_k(x)"}, "make the queries with w_k. Queries and keys have a linear layer each: q = self.w_q(x)"),
-    ({Q: "q = self.w_k(x)", K: "k = self.w_q(x)"},
-     "take queries for keys and keys for queries. q = self.w_q(x), k = self.w_k(x), and the scores are q kᵀ"),
-    ({K: "k = self.w_v(x)", V: "v = self.w_k(x)"},
-     "take keys for values and values for keys. k = self.w_k(x), v = self.w_v(x); the order is my_attention(q, k, v)"),
-    ({V: "v = self.w_k(x)"}, "gather the keys. What is gathered are the values: v = self.w_v(x)"),
-    ({V: "v = self.w_q(x)"}, "gather the queries. What is gathered are the values: v = self.w_v(x)"),
-    ({V: "v = x"}, "gather the tokens themselves. The values are made from them by a linear layer: v = self.w_v(x)"),
-    ({Q: "q = x", K: "k = x"},
-     "compare the tokens themselves. Queries and keys are made from them by linear layers: self.w_q(x), self.w_k(x)"),
-    ({Q: "q = x @ self.w_q.weight.T", K: "k = x @ self.w_k.weight.T", V: "v = x @ self.w_v.weight.T"},
-     "leave out the biases. Call the linear layer, as in self.w_q(x): it multiplies and adds its bias"),
-    ({END: written_out(softmax=".softmax(dim=-2)")},
-     "take the softmax over the queries, so that columns sum to 1. Rows must: softmax(dim=-1)"),
-    ({END: written_out(softmax=".softmax(dim=0)")},
-     "take the softmax over the batch. Each query shares out its attention over the keys: softmax(dim=-1)"),
-    ({END: written_out(softmax="")}, "leave out the softmax"),
-    ({END: written_out(gather="weights.transpose(-2, -1) @ v")},
-     "multiply the transposed weights by v. Row i of the weights is what query i takes: weights @ v"),
-    ({END: "return my_attention(q, k, v)[::-1]"},
-     "return the weights first. The output comes first: return output, weights"),
-    ({END: "return my_attention(x, x, x)"},
-     "hand the tokens on as they are. my_attention takes queries, keys and values: my_attention(q, k, v)"),
-    ({END: "return my_attention(k, v, q)"}, "hand them on in another order. It is my_attention(q, k, v)"),
-)  # fmt: skip
+    Slip(
+        {END: written_out(root="x.shape[-1] ** 0.5")},
+        "divide by √hidden_dim, the root of how many numbers a token has",
+        "d is how many numbers a query has, head_dim: q.shape[-1]",
+    ),
+    Slip({END: written_out(root="q.shape[-1]")}, "divide by head_dim and not by its root", ""),
+    Slip({END: written_out(root="1")}, "leave out the division by √head_dim", ""),
+    Slip(
+        {K: "k = self.w_q(x)", V: "v = self.w_q(x)"},
+        "use w_q three times",
+        "Queries, keys and values have a linear layer each: self.w_q(x), self.w_k(x), self.w_v(x)",
+    ),
+    Slip(
+        {K: "k = self.w_q(x)"},
+        "make the keys with w_q",
+        "Queries and keys have a linear layer each: k = self.w_k(x)",
+    ),
+    Slip(
+        {Q: "q = self.w_k(x)"},
+        "make the queries with w_k",
+        "Queries and keys have a linear layer each: q = self.w_q(x)",
+    ),
+    Slip(
+        {Q: "q = self.w_k(x)", K: "k = self.w_q(x)"},
+        "take queries for keys and keys for queries",
+        "q = self.w_q(x), k = self.w_k(x), and the scores are q kᵀ",
+    ),
+    Slip(
+        {K: "k = self.w_v(x)", V: "v = self.w_k(x)"},
+        "take keys for values and values for keys",
+        "k = self.w_k(x), v = self.w_v(x); the order is my_attention(q, k, v)",
+    ),
+    Slip(
+        {V: "v = self.w_k(x)"},
+        "gather the keys",
+        "What is gathered are the values: v = self.w_v(x)",
+    ),
+    Slip(
+        {V: "v = self.w_q(x)"},
+        "gather the queries",
+        "What is gathered are the values: v = self.w_v(x)",
+    ),
+    Slip(
+        {V: "v = x"},
+        "gather the tokens themselves",
+        "The values are made from them by a linear layer: v = self.w_v(x)",
+    ),
+    Slip(
+        {Q: "q = x", K: "k = x"},
+        "compare the tokens themselves",
+        "Queries and keys are made from them by linear layers: self.w_q(x), self.w_k(x)",
+    ),
+    Slip(
+        {
+            Q: "q = x @ self.w_q.weight.T",
+            K: "k = x @ self.w_k.weight.T",
+            V: "v = x @ self.w_v.weight.T",
+        },
+        "leave out the biases",
+        "Call the linear layer, as in self.w_q(x): it multiplies and adds its bias",
+    ),
+    Slip(
+        {END: written_out(softmax=".softmax(dim=-2)")},
+        "take the softmax over the queries, so that columns sum to 1",
+        "Rows must: softmax(dim=-1)",
+    ),
+    Slip(
+        {END: written_out(softmax=".softmax(dim=0)")},
+        "take the softmax over the batch",
+        "Each query shares out its attention over the keys: softmax(dim=-1)",
+    ),
+    Slip({END: written_out(softmax="")}, "leave out the softmax", ""),
+    Slip(
+        {END: written_out(gather="weights.transpose(-2, -1) @ v")},
+        "multiply the transposed weights by v",
+        "Row i of the weights is what query i takes: weights @ v",
+    ),
+    Slip(
+        {END: "return my_attention(q, k, v)[::-1]"},
+        "return the weights first",
+        "The output comes first: return output, weights",
+    ),
+    Slip(
+        {END: "return my_attention(x, x, x)"},
+        "hand the tokens on as they are",
+        "my_attention takes queries, keys and values: my_attention(q, k, v)",
+    ),
+    Slip(
+        {END: "return my_attention(k, v, q)"},
+        "hand them on in another order",
+        "It is my_attention(q, k, v)",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=MyHead,
@@ -98,10 +170,14 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "Three linear layers turn the same tokens x into queries, keys and values. What follows is the attention you "
-        "know, with d = head_dim.",
-        "q, k, v = self.w_q(x), self.w_k(x), self.w_v(x). They are (n, seq_length, head_dim), just what my_attention "
-        "takes. Return its output and its weights.",
+        (
+            "Three linear layers turn the same tokens x into queries, keys and values. What follows"
+            " is the attention you know, with d = head_dim."
+        ),
+        (
+            "q, k, v = self.w_q(x), self.w_k(x), self.w_v(x). They are (n, seq_length, head_dim),"
+            " just what my_attention takes. Return its output and its weights."
+        ),
     ),
     same=(
         {END: written_out()},

@@ -1,4 +1,5 @@
-"""Exercise: design W_Q and W_K so that every patch looks at its left neighbour. Many answers are right."""
+"""Exercise: design W_Q and W_K so that every patch looks at its left neighbour. Many answers are
+right."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 from .attention import my_attention
 
 
@@ -27,16 +28,30 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(made, tuple | list) or len(made) != 2:
             raise Mistake("two matrices must come back: return w_q, w_k.")
         for name, matrix in zip(("W_Q", "W_K"), made, strict=True):
-            if not isinstance(matrix, Tensor) or matrix.shape != tokens.shape or matrix.dtype != tokens.dtype:
-                told = f"{tuple(matrix.shape)}, {matrix.dtype}" if isinstance(matrix, Tensor) else type(matrix).__name__
-                raise Mistake(f"{name} must be a tensor of shape {tuple(tokens.shape)} with the numbers of torch.eye, "
-                              f"torch.float32, and is {told}.")  # fmt: skip
+            if (
+                not isinstance(matrix, Tensor)
+                or matrix.shape != tokens.shape
+                or matrix.dtype != tokens.dtype
+            ):
+                told = (
+                    f"{tuple(matrix.shape)}, {matrix.dtype}"
+                    if isinstance(matrix, Tensor)
+                    else type(matrix).__name__
+                )
+                raise Mistake(
+                    f"{name} must be a tensor of shape {tuple(tokens.shape)} with the numbers of"
+                    f" torch.eye, torch.float32, and is {told}."
+                )
             if not matrix.isfinite().all():
-                raise Mistake(f"{name} holds numbers that are nan or infinite, and so would the scores. A factor of "
-                              "100 or so is large enough.")  # fmt: skip
+                raise Mistake(
+                    f"{name} holds numbers that are nan or infinite, and so would the scores. A"
+                    " factor of 100 or so is large enough."
+                )
         w_q, w_k = (matrix.detach().to_dense() for matrix in made)
         _, weights = my_attention(tokens @ w_q, tokens @ w_k, tokens)
-        asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()  # all but the first column
+        asked = (
+            torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
+        )  # all but the first column
         yield f"the patch looked at most in {side} x {side} patches", weights[asked].argmax(dim=-1)
         above = int((weights[asked, asked - 1] > 0.9).sum())
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above
@@ -45,29 +60,64 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 ROLL = "roll(1, dims=1)"
 
 SLIPS = (
-    ({ROLL: "roll(-1, dims=1)"},
-     "look one patch to the right. The patch that asks for place i must find the key of patch i − 1; turn W_K round, "
-     "or transpose it: here q = x @ W_Q"),
-    ({ROLL: "roll(side, dims=1)"},
-     "look one patch up. Patches count row by row: the left neighbour of patch i is patch i − 1"),
-    ({ROLL: "roll(-side, dims=1)"},
-     "look one patch down. Patches count row by row: the left neighbour of patch i is patch i − 1"),
-    ({ROLL: "clone()"}, "let every patch look at itself. Move the queries or the keys by 1"),
-    ({"100 * ": "-100 * "}, "look away from the left neighbour: it gets the lowest score of all. Leave out the minus"),
-    *(({"100 * ": few},
-       "look at the right patches, but not sharply enough: each must give its left neighbour more than 0.9, in any "
-       "picture. The scores are divided by √d, so make the matrices larger") for few in ("", "15 * ")),
-    ({ROLL: "roll(-1, dims=1).tril()"},
-     "look one patch to the right. The patch that asks for place i must find the key of patch i − 1; turn W_K round, "
-     "or transpose it: here q = x @ W_Q"),
-    ({ROLL: "roll(side, dims=1).triu()"},
-     "look one patch up. Patches count row by row: the left neighbour of patch i is patch i − 1"),
-    ({ROLL: "roll(-side, dims=1).tril()"},
-     "look one patch down. Patches count row by row: the left neighbour of patch i is patch i − 1"),
-    ({"w_q = 100 * torch.eye(patches)": "w_q = 100 * torch.eye(patches).roll(1, 1)\n"
-      "    w_q[side - 1 :: side] = 0", ROLL: "clone()"},
-     "look one patch to the right. Row i of W_Q is what patch i asks for: it must ask for place i − 1, so W[i, i − 1]"),
-)  # fmt: skip
+    Slip(
+        {ROLL: "roll(-1, dims=1)"},
+        "look one patch to the right",
+        "The patch that asks for place i must find the key of patch i − 1; turn W_K round, or"
+        " transpose it: here q = x @ W_Q",
+    ),
+    Slip(
+        {ROLL: "roll(side, dims=1)"},
+        "look one patch up",
+        "Patches count row by row: the left neighbour of patch i is patch i − 1",
+    ),
+    Slip(
+        {ROLL: "roll(-side, dims=1)"},
+        "look one patch down",
+        "Patches count row by row: the left neighbour of patch i is patch i − 1",
+    ),
+    Slip({ROLL: "clone()"}, "let every patch look at itself", "Move the queries or the keys by 1"),
+    Slip(
+        {"100 * ": "-100 * "},
+        "look away from the left neighbour",
+        "It gets the lowest score of all. Leave out the minus",
+    ),
+    *(
+        Slip(
+            {"100 * ": few},
+            "look at the right patches, but not sharply enough",
+            "Each must give its left neighbour more than 0.9, in any picture. The scores are"
+            " divided by √d, so make the matrices larger",
+        )
+        for few in ("", "15 * ")
+    ),
+    Slip(
+        {ROLL: "roll(-1, dims=1).tril()"},
+        "look one patch to the right",
+        "The patch that asks for place i must find the key of patch i − 1; turn W_K round, or"
+        " transpose it: here q = x @ W_Q",
+    ),
+    Slip(
+        {ROLL: "roll(side, dims=1).triu()"},
+        "look one patch up",
+        "Patches count row by row: the left neighbour of patch i is patch i − 1",
+    ),
+    Slip(
+        {ROLL: "roll(-side, dims=1).tril()"},
+        "look one patch down",
+        "Patches count row by row: the left neighbour of patch i is patch i − 1",
+    ),
+    Slip(
+        {
+            "w_q = 100 * torch.eye(patches)": (
+                "w_q = 100 * torch.eye(patches).roll(1, 1)\n    w_q[side - 1 :: side] = 0"
+            ),
+            ROLL: "clone()",
+        },
+        "look one patch to the right",
+        "Row i of W_Q is what patch i asks for: it must ask for place i − 1, so W[i, i − 1]",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_look_left,
@@ -75,13 +125,22 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Row i of W_Q is the query of patch i, and row j of W_K the key of patch j. Which single score of query i must "
-        "be large? Try W_Q = torch.eye(16) first: then query i has its 1 at place i.",
-        "With W_Q the identity, the score of query i with key j is entry i of row j of W_K (over √d). So row j of W_K "
-        "needs its large number at place j + 1. How large? Softmax over 16 keys gives e^s / (e^s + 15).",
+        (
+            "Row i of W_Q is the query of patch i, and row j of W_K the key of patch j. Which"
+            " single score of query i must be large? Try W_Q = torch.eye(16) first: then query i"
+            " has its 1 at place i."
+        ),
+        (
+            "With W_Q the identity, the score of query i with key j is entry i of row j of W_K"
+            " (over √d). So row j of W_K needs its large number at place j + 1. How large? Softmax"
+            " over 16 keys gives e^s / (e^s + 15)."
+        ),
     ),
     same=(
-        {"w_q = 100 * torch.eye(patches)": "w_q = 100 * torch.eye(patches).roll(-1, dims=1)", ROLL: "clone()"},
+        {
+            "w_q = 100 * torch.eye(patches)": "w_q = 100 * torch.eye(patches).roll(-1, dims=1)",
+            ROLL: "clone()",
+        },
         {"100 * ": "30 * "},
     ),
     many=True,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 from ..watching import Watch
 
 
@@ -19,7 +19,8 @@ def my_softmax_rows(scores: Tensor) -> Tensor:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Ends after small scores if those are wrong: with or without the maximum, that mistake then has the same name."""
+    """Ends after small scores if those are wrong: with or without the maximum, that mistake then
+    has the same name."""
     scores = random(2, 3, 5, seed=21).requires_grad_()
     weights = answer(scores)
     yield "matrix of weights", weights
@@ -32,9 +33,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         weights = answer(scores)
         yield f"matrix of weights for scores with {axes} axes", weights
         right = right and near(weights, my_softmax_rows(scores))
-    # exp(1000) is too large for a float, exp(-1000) too small. Alone first, where one number subtracted from the whole
-    # tensor is enough; then together, and then in one row. float64, so that exp(scores - logsumexp) is right, too.
-    # The last four rows tell which other number than the maximum was subtracted.
+    # exp(1000) is too large for a float, exp(-1000) too small. Alone first, where one number
+    # subtracted from the whole tensor is enough; then together, and then in one row. float64, so
+    # that exp(scores - logsumexp) is right, too. The last four rows tell which other number than
+    # the maximum was subtracted.
     high, low = [1000.0, 1001.0, 1002.0], [-1000.0, -1001.0, -1002.0]
     apart = [[0.0, 1000.0, -1000.0], [800.0, 0.0, 0.0], [0.0, 0.0, 800.0], [0.0, 800.0, 800.0]]
     for name, rows in (
@@ -51,7 +53,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     with Watch("softmax") as watch:
         answer(random(2, 3))
     if right and watch.seen:  # another mistake is told first
-        raise Mistake("right, but torch's softmax is what you are to write yourself. Use torch.exp and a sum.")
+        raise Mistake(
+            "right, but torch's softmax is what you are to write yourself. Use torch.exp and a sum."
+        )
 
 
 def near(value: Any, right: Tensor) -> bool:
@@ -61,69 +65,157 @@ def near(value: Any, right: Tensor) -> bool:
     return bool((value - right).abs().max() < 1e-3)
 
 
-LARGEST, TOTAL, END = "scores.amax(dim=-1, keepdim=True)", "e.sum(dim=-1, keepdim=True)", "return e / total"
+LARGEST, TOTAL, END = (
+    "scores.amax(dim=-1, keepdim=True)",
+    "e.sum(dim=-1, keepdim=True)",
+    "return e / total",
+)
 
 
 def _axes(dim: str) -> dict[str, str]:
     """The edit that makes it a softmax along another axis, or several."""
-    return {LARGEST: f"scores.amax(dim={dim}, keepdim=True)", TOTAL: f"e.sum(dim={dim}, keepdim=True)"}
+    return {
+        LARGEST: f"scores.amax(dim={dim}, keepdim=True)",
+        TOTAL: f"e.sum(dim={dim}, keepdim=True)",
+    }
 
 
 SLIPS = (
-    ({LARGEST: "scores.sum(dim=-1, keepdim=True)"},
-     "subtract each row's sum. It may be so much larger than every score that each exp is 0, and 0 / 0 is nan. "
-     "Subtract each row's maximum: scores.amax(dim=-1, keepdim=True)"),
-    *(({LARGEST: shift},
-       f"subtract each row's {name} score. A score far above it is still too large for exp, and inf / inf is nan. "
-       "Subtract each row's maximum: scores.amax(dim=-1, keepdim=True)")
-      for name, shift in (("first", "scores[..., :1]"), ("last", "scores[..., -1:]"),
-                          ("middle (median)", "scores.median(dim=-1, keepdim=True).values"))),
-    ({"scores - largest": "scores"},
-     "take exp of the scores as they are. The formula is right, but exp(1000) is too large for a float: inf / inf "
-     "is nan. Subtract each row's maximum first; it cancels in the division"),
-    ({LARGEST: "scores.max()"},
-     "subtract one maximum of the whole tensor. In a row far below it every exp is 0, and 0 / 0 is nan. Each row "
-     "needs its own maximum: scores.amax(dim=-1, keepdim=True)"),
-    ({LARGEST: "scores.mean(dim=-1, keepdim=True)"},
-     "subtract each row's mean. A score far above it is still too large for exp, and inf / inf is nan. Subtract "
-     "each row's maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)"),
-    ({LARGEST: "scores.amin(dim=-1, keepdim=True)"},
-     "subtract each row's minimum. A score far above it is still too large for exp, and inf / inf is nan. Subtract "
-     "each row's maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)"),
-    ({"scores - largest": "scores.clamp(-80, 80)"},
-     "cut large scores off with clamp. Scores beyond the limit then all get the same weight. Subtract each row's "
-     "maximum instead; it changes no weight"),
-    (_axes("-2"), "sum over the wrong axis: your columns sum to 1. A row is along the last axis: dim=-1"),
-    (_axes("0"), "sum over axis 0, the images of the batch. A row is along the last axis: dim=-1"),
-    (_axes("2"),
-     "sum over axis 2. It is the last one of three axes only; dim=-1 is the last one, however many there are"),
-    (_axes("(-2, -1)"), "sum over the whole matrix of an image. Each row must sum to 1 by itself: dim=-1"),
-    ({LARGEST: "scores.max()", TOTAL: "e.sum()"},
-     "sum over everything. Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)"),
-    ({TOTAL: "e.sum(dim=-1)"},
-     "sum without keepdim. The axis is gone, so the division takes the sums for a row of another matrix: "
-     "sum(dim=-1, keepdim=True)"),
-    ({"scores - largest": "scores", END: "return e"}, "leave out the division. Divide by the sum of the row"),
-    ({END: "return e"}, "subtract the maximum and take exp, but leave out the division. Divide by the sum of the row"),
-    ({"torch.exp(scores - largest)": "scores"},
-     "leave out exp. Scores can be below zero, weights cannot: take exp first"),
-    ({END: "return torch.log(e / total)"},
-     "give the logarithm of the weights. Take exp of it, or divide instead of subtracting"),
-    ({END: "return (e / total).detach()"},
-     "cut the weights off from the scores, so that no gradient flows. Leave out detach() and no_grad()"),
-    ({LARGEST: "scores.max(dim=-1, keepdim=True)"},
-     "forget .values: max along an axis gives a pair, the values and their places. scores.amax gives the values alone"),
-    ({"scores - largest": "scores - 1000"},
-     "subtract the same number from all scores. Where they are far below it every exp is 0, and 0 / 0 is nan. Each row "
-     "needs its own maximum: scores.amax(dim=-1, keepdim=True)"),
-    ({"scores - largest": "scores.clamp(max=80)"},
-     "cut large scores off with clamp. Scores beyond the limit then all get the same weight. Subtract each row's "
-     "maximum instead; it changes no weight"),
-    ({"scores - largest": "largest - scores"}, "subtract the wrong way round: it is scores - maximum"),
-    ({"scores - largest": "scores / largest"}, "divide by the maximum: it is subtracted"),
-    ({TOTAL: "e.sum()"},
-     "divide by the sum of everything. Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)"),
-)  # fmt: skip
+    Slip(
+        {LARGEST: "scores.sum(dim=-1, keepdim=True)"},
+        "subtract each row's sum",
+        "It may be so much larger than every score that each exp is 0, and 0 / 0 is nan. Subtract"
+        " each row's maximum: scores.amax(dim=-1, keepdim=True)",
+    ),
+    *(
+        Slip(
+            {LARGEST: shift},
+            f"subtract each row's {name} score",
+            "A score far above it is still too large for exp, and inf / inf is nan. Subtract each"
+            " row's maximum: scores.amax(dim=-1, keepdim=True)",
+        )
+        for name, shift in (
+            ("first", "scores[..., :1]"),
+            ("last", "scores[..., -1:]"),
+            ("middle (median)", "scores.median(dim=-1, keepdim=True).values"),
+        )
+    ),
+    Slip(
+        {"scores - largest": "scores"},
+        "take exp of the scores as they are",
+        "The formula is right, but exp(1000) is too large for a float: inf / inf is nan. Subtract"
+        " each row's maximum first; it cancels in the division",
+    ),
+    Slip(
+        {LARGEST: "scores.max()"},
+        "subtract one maximum of the whole tensor",
+        "In a row far below it every exp is 0, and 0 / 0 is nan. Each row needs its own maximum:"
+        " scores.amax(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {LARGEST: "scores.mean(dim=-1, keepdim=True)"},
+        "subtract each row's mean",
+        "A score far above it is still too large for exp, and inf / inf is nan. Subtract each row's"
+        " maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {LARGEST: "scores.amin(dim=-1, keepdim=True)"},
+        "subtract each row's minimum",
+        "A score far above it is still too large for exp, and inf / inf is nan. Subtract each row's"
+        " maximum, so that no exponent is above 0: scores.amax(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {"scores - largest": "scores.clamp(-80, 80)"},
+        "cut large scores off with clamp",
+        "Scores beyond the limit then all get the same weight. Subtract each row's maximum instead;"
+        " it changes no weight",
+    ),
+    Slip(
+        _axes("-2"),
+        "sum over the wrong axis",
+        "Your columns sum to 1. A row is along the last axis: dim=-1",
+    ),
+    Slip(
+        _axes("0"),
+        "sum over axis 0, the images of the batch",
+        "A row is along the last axis: dim=-1",
+    ),
+    Slip(
+        _axes("2"),
+        "sum over axis 2",
+        "It is the last one of three axes only; dim=-1 is the last one, however many there are",
+    ),
+    Slip(
+        _axes("(-2, -1)"),
+        "sum over the whole matrix of an image",
+        "Each row must sum to 1 by itself: dim=-1",
+    ),
+    Slip(
+        {LARGEST: "scores.max()", TOTAL: "e.sum()"},
+        "sum over everything",
+        "Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {TOTAL: "e.sum(dim=-1)"},
+        "sum without keepdim",
+        "The axis is gone, so the division takes the sums for a row of another matrix: sum(dim=-1,"
+        " keepdim=True)",
+    ),
+    Slip(
+        {"scores - largest": "scores", END: "return e"},
+        "leave out the division",
+        "Divide by the sum of the row",
+    ),
+    Slip(
+        {END: "return e"},
+        "subtract the maximum and take exp, but leave out the division",
+        "Divide by the sum of the row",
+    ),
+    Slip(
+        {"torch.exp(scores - largest)": "scores"},
+        "leave out exp",
+        "Scores can be below zero, weights cannot: take exp first",
+    ),
+    Slip(
+        {END: "return torch.log(e / total)"},
+        "give the logarithm of the weights",
+        "Take exp of it, or divide instead of subtracting",
+    ),
+    Slip(
+        {END: "return (e / total).detach()"},
+        "cut the weights off from the scores, so that no gradient flows",
+        "Leave out detach() and no_grad()",
+    ),
+    Slip(
+        {LARGEST: "scores.max(dim=-1, keepdim=True)"},
+        "forget .values",
+        "Max along an axis gives a pair, the values and their places. scores.amax gives the values"
+        " alone",
+    ),
+    Slip(
+        {"scores - largest": "scores - 1000"},
+        "subtract the same number from all scores",
+        "Where they are far below it every exp is 0, and 0 / 0 is nan. Each row needs its own"
+        " maximum: scores.amax(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {"scores - largest": "scores.clamp(max=80)"},
+        "cut large scores off with clamp",
+        "Scores beyond the limit then all get the same weight. Subtract each row's maximum instead;"
+        " it changes no weight",
+    ),
+    Slip(
+        {"scores - largest": "largest - scores"},
+        "subtract the wrong way round",
+        "It is scores - maximum",
+    ),
+    Slip({"scores - largest": "scores / largest"}, "divide by the maximum", "It is subtracted"),
+    Slip(
+        {TOTAL: "e.sum()"},
+        "divide by the sum of everything",
+        "Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_softmax_rows,
@@ -131,14 +223,23 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "Write down the formula for one row: each number is exp of a score, divided by the sum of exp over that row. "
-        "Then: what is exp(1000) in a float?",
-        "The sum runs along the last axis, and must keep it, so that the division fits: sum(dim=-1, keepdim=True). "
-        "Softmax does not change when the same number is subtracted from a whole row, so subtract the row's maximum: "
-        "scores.amax takes dim and keepdim, too.",
+        (
+            "Write down the formula for one row: each number is exp of a score, divided by the sum"
+            " of exp over that row. Then: what is exp(1000) in a float?"
+        ),
+        (
+            "The sum runs along the last axis, and must keep it, so that the division fits:"
+            " sum(dim=-1, keepdim=True). Softmax does not change when the same number is subtracted"
+            " from a whole row, so subtract the row's maximum: scores.amax takes dim and keepdim,"
+            " too."
+        ),
     ),
     same=(
-        {"e = torch.exp(scores - largest)": "shifted = scores - largest\n    e = torch.exp(shifted)"},
+        {
+            "e = torch.exp(scores - largest)": (
+                "shifted = scores - largest\n    e = torch.exp(shifted)"
+            )
+        },
         {END: "return torch.exp(scores - scores.logsumexp(dim=-1, keepdim=True))"},
     ),
 )

@@ -1,4 +1,5 @@
-"""Figures of notebook 03: two neighbours drawn, tokens cut into heads, the four things called attention, maps."""
+"""Figures of notebook 03: two neighbours drawn, tokens cut into heads, the four things called
+attention, maps."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -14,7 +15,8 @@ COLOURS = (BLUE, ORANGE, GREEN, PINK)  # head 0, 1, 2, 3
 
 
 def draw_two(patches: Tensor, drawn: Tensor, weights: Tensor) -> Figure:
-    """What the middle one of nine patches was asked to draw, what it drew, and where its heads look.
+    """What the middle one of nine patches was asked to draw, what it drew, and where its heads
+    look.
 
     Args:
         patches: (n, 9, 49), a picture of 3 × 3 patches in each row of the figure.
@@ -30,12 +32,18 @@ def draw_two(patches: Tensor, drawn: Tensor, weights: Tensor) -> Figure:
         nine = patches[row].reshape(3, 3, 7, 7).transpose(1, 2).reshape(21, 21)
         four = [patches[row, 3], drawn[row, 0], patches[row, 1], drawn[row, 1]]
         here = axes[row * columns : (row + 1) * columns]
-        for where, pixels in zip(here, [nine, *(part.reshape(7, 7) for part in four)], strict=False):
+        for where, pixels in zip(
+            here, [nine, *(part.reshape(7, 7) for part in four)], strict=False
+        ):
             where.imshow(pixels, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
             where.set_axis_off()
         for x, y, colour in ((0, 7, GREEN), (7, 0, PINK)):
-            here[0].add_patch(Rectangle((x - 0.5, y - 0.5), 7, 7, fill=False, edgecolor=colour, linewidth=2.5))
-        here[0].add_patch(Rectangle((6.5, 6.5), 7, 7, fill=False, edgecolor="white", linestyle="--"))
+            here[0].add_patch(
+                Rectangle((x - 0.5, y - 0.5), 7, 7, fill=False, edgecolor=colour, linewidth=2.5)
+            )
+        here[0].add_patch(
+            Rectangle((6.5, 6.5), 7, 7, fill=False, edgecolor="white", linestyle="--")
+        )
         for head in range(weights.shape[1]):
             heat(here[5 + head], weights[row, head].reshape(3, 3), "", 0, 1, digits=1)
         for where, name in zip(here, ["nine patches", *names], strict=True):
@@ -60,7 +68,9 @@ def flow(attention: nn.Module, seq_length: int) -> Figure:
 
     def label(x: float, name: str, shape: tuple[int, ...]) -> None:
         axes.text(x, 6.95, name, ha="center", va="bottom", fontsize=10)
-        axes.text(x, -0.15, str(tuple(shape)), ha="center", va="top", fontsize=9, family="monospace")
+        axes.text(
+            x, -0.15, str(tuple(shape)), ha="center", va="top", fontsize=9, family="monospace"
+        )
 
     box(0, 1.5, 1.1, 3.6, "every\ntoken\nwhole")
     label(0.55, "input", (1, seq_length, width))
@@ -69,7 +79,14 @@ def flow(attention: nn.Module, seq_length: int) -> Figure:
     band = 6.6 / (3 * heads)  # bands from top to bottom, as the rows of the matrix are
     for i in range(3 * heads):
         which, head = divmod(i, heads)
-        box(1.8, 6.6 - (i + 1) * band, 1.6, band, f"$W_{'QKV'[which]}$, head {head}", COLOURS[head % 4])
+        box(
+            1.8,
+            6.6 - (i + 1) * band,
+            1.6,
+            band,
+            f"$W_{'QKV'[which]}$, head {head}",
+            COLOURS[head % 4],
+        )
     label(2.6, "in_proj_weight", (rows, width))
 
     lane = 6.6 / heads
@@ -105,7 +122,8 @@ def flow(attention: nn.Module, seq_length: int) -> Figure:
 
 
 def origins(right: Tensor, wrong: Tensor) -> Figure:
-    """Which token each number of each head came from; (num_heads, seq_length, head_dim) of token numbers both."""
+    """Which token each number of each head came from; (num_heads, seq_length, head_dim) of token
+    numbers both."""
     heads = right.shape[0]
     drawn, axes = figure(1, 2 * heads, width=2.6 * 2 * heads, height=3.2)
     for i, (name, cut) in enumerate((("cut and swap", right), ("one reshape", wrong))):
@@ -117,12 +135,15 @@ def origins(right: Tensor, wrong: Tensor) -> Figure:
     return drawn
 
 
-def four_things(image: Tensor, scores: Tensor, weights: Tensor, head_outputs: Tensor, layer_output: Tensor) -> Figure:
+def four_things(
+    image: Tensor, scores: Tensor, weights: Tensor, head_outputs: Tensor, layer_output: Tensor
+) -> Figure:
     """Score, weight, head output and layer output of one picture, a row for each head.
 
     Args:
         image: uint8, (1, h, w).
-        scores, weights: the class token's row without its own column, as maps, (num_heads, n_h, n_w).
+        scores, weights: the class token's row without its own column, as maps, (num_heads, n_h,
+            n_w).
         head_outputs: (num_heads, seq_length, head_dim).
         layer_output: (seq_length, hidden_dim).
     """
@@ -133,7 +154,9 @@ def four_things(image: Tensor, scores: Tensor, weights: Tensor, head_outputs: Te
         picture(drawn.add_subplot(grid[:, 0]), image, "the digit")
         limit = float(head_outputs.abs().max())
         for head in range(heads):
-            for column, (maps, name, low) in enumerate(((scores, "1 score", None), (weights, "2 weight", 0)), 1):
+            for column, (maps, name, low) in enumerate(
+                ((scores, "1 score", None), (weights, "2 weight", 0)), 1
+            ):
                 here = drawn.add_subplot(grid[head, column])
                 heat(here, maps[head], f"{name}, head {head}", low)
                 drawn.colorbar(here.images[0], ax=here, shrink=0.75)
@@ -148,18 +171,27 @@ def four_things(image: Tensor, scores: Tensor, weights: Tensor, head_outputs: Te
 
 
 def contributions(parts: Tensor, bias: Tensor, output: Tensor) -> Figure:
-    """One token's layer output as a sum of strips: (num_heads, hidden_dim), (hidden_dim,) and (hidden_dim,)."""
-    rows = [(f"head {i}", part) for i, part in enumerate(parts)] + [("bias", bias), ("sum =\nlayer output", output)]
+    """One token's layer output as a sum of strips: (num_heads, hidden_dim), (hidden_dim,) and
+    (hidden_dim,)."""
+    rows = [(f"head {i}", part) for i, part in enumerate(parts)] + [
+        ("bias", bias),
+        ("sum =\nlayer output", output),
+    ]
     drawn, axes = figure(len(rows), 1, width=9, height=0.62 * len(rows) + 0.6)
     limit = float(torch.cat([row for _, row in rows]).abs().max())
     for here, (name, row) in zip(axes, rows, strict=True):
         _signed(here, row[None], "", limit)
         here.set_ylabel(name, rotation=0, ha="right", va="center")
-    axes[-1].set_xlabel(f"the {len(bias)} numbers of the class token: orange is positive, purple negative, white zero")
+    axes[-1].set_xlabel(
+        f"the {len(bias)} numbers of the class token: orange is positive, purple negative, white"
+        " zero"
+    )
     return drawn
 
 
-def wrong_and_right(image: Tensor, wrong: Tensor, right: Tensor, blank: list[tuple[int, int]]) -> Figure:
+def wrong_and_right(
+    image: Tensor, wrong: Tensor, right: Tensor, blank: list[tuple[int, int]]
+) -> Figure:
     """The wrong picture of each head above the right one; two blank patches are framed, A and B.
 
     Args:
@@ -175,7 +207,9 @@ def wrong_and_right(image: Tensor, wrong: Tensor, right: Tensor, blank: list[tup
         picture(here, image, "the digit")
         _frame(here, blank, patch)
         for head in range(heads):
-            for row, (title, maps) in enumerate(((f'WRONG: "head {head}"', wrong), (f"right: head {head}", right))):
+            for row, (title, maps) in enumerate(
+                ((f'WRONG: "head {head}"', wrong), (f"right: head {head}", right))
+            ):
                 here = drawn.add_subplot(grid[row, head + 1])
                 heat(here, maps[head], title)
                 _frame(here, blank, 1)
@@ -194,7 +228,9 @@ def left_minus_above(image: Tensor, weights: Tensor, difference: Tensor) -> Figu
     picture(axes[0], image, "the digit")
     for head in range(2):
         heat(axes[1 + head], weights[head].reshape(7, 7), f"weights of head {head}", 0, 1)
-        axes[1 + head].add_patch(Rectangle((2.5, 2.5), 1, 1, fill=False, edgecolor="white", linestyle="--"))
+        axes[1 + head].add_patch(
+            Rectangle((2.5, 2.5), 1, 1, fill=False, edgecolor="white", linestyle="--")
+        )
     pixels = difference.reshape(7, 7, 4, 4).transpose(1, 2).reshape(28, 28)
     _signed(axes[3], pixels, "left minus above", float(pixels.abs().max()))
     axes[3].set_aspect("equal")
@@ -205,17 +241,23 @@ def broken_layers() -> dict[str, type[nn.Module]]:
     """Three layers with a bug in each: the sealed ones of "Three bugs"."""
     from .multi_head_attention import EXERCISE
 
-    bugs = {"A": "merge the heads with one", "B": "divide by √embed_dim", "C": "split into heads with one"}
     return {
-        name: next(mutant for mutant, does in EXERCISE.mutants if does.startswith(start))
-        for name, start in bugs.items()
+        "A": EXERCISE.mutant("merged_by_reshape"),
+        "B": EXERCISE.mutant("divided_by_d_model"),
+        "C": EXERCISE.mutant("split_by_reshape"),
     }
 
 
 def _signed(axes: Axes, values: Tensor, title: str, limit: float) -> None:
-    """A matrix with signs: purple negative, white zero, orange positive, told apart by colour-blind readers."""
+    """A matrix with signs: purple negative, white zero, orange positive, told apart by colour-blind
+    readers."""
     axes.imshow(
-        values.detach().cpu().float(), cmap="PuOr_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
+        values.detach().cpu().float(),
+        cmap="PuOr_r",
+        vmin=-limit,
+        vmax=limit,
+        aspect="auto",
+        interpolation="nearest",
     )
     axes.set_title(title)
     axes.set_xticks([])
@@ -228,7 +270,11 @@ def _frame(axes: Axes, places: list[tuple[int, int]], size: int) -> None:
     edge = [withStroke(linewidth=4, foreground="black")]
     for letter, (row, column) in zip("AB", places, strict=True):
         corner = (column * size - 0.5, row * size - 0.5)
-        axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor="white", linewidth=2, path_effects=edge))
+        axes.add_patch(
+            Rectangle(
+                corner, size, size, fill=False, edgecolor="white", linewidth=2, path_effects=edge
+            )
+        )
         beside = (column + (-0.7 if column > 1 else 1.7)) * size - 0.5
         axes.text(
             beside,

@@ -6,7 +6,7 @@ from typing import Any
 import torch  # noqa: F401 (an edit uses it)
 from torch import Tensor, nn
 
-from ..checking import Exercise, gradients, random, randomise
+from ..checking import Exercise, Slip, gradients, random, randomise
 
 
 def my_head_contribution(
@@ -45,45 +45,106 @@ HEAD, END = "head_output = weights[:, head] @ values[:, head]", "return head_out
 LAYER = "out_proj((weights @ values).transpose(1, 2).flatten(2))"
 
 SLIPS = (
-    ({END: f"return {LAYER}[..., start : start + head_dim]"},
-     "cut a slice out of the layer output: after the output projection every number is a mixture of all heads. "
-     "Project this head's output alone"),
-    ({END: f"output = {LAYER}\n    mask = torch.zeros(output.shape[-1])\n"
-           "    mask[start : start + head_dim] = 1\n    return output * mask"},
-     "keep a slice of the layer output and set the rest to zero: after the output projection every number is a "
-     "mixture of all heads. Project this head's output alone"),
-    ({COLUMNS: "out_proj.weight[start : start + head_dim]", END: "return head_output @ columns"},
-     "take rows of out_proj.weight in place of columns: a linear layer computes x Wᵀ, so its columns belong to the "
-     "numbers that come in"),
-    ({END: "return head_output @ columns.T + out_proj.bias"},
-     "add the bias too: it is added once for the whole layer and belongs to no head"),
-    ({END: "return head_output @ columns.T + out_proj.bias / weights.shape[1]"},
-     "give each head a share of the bias: it belongs to no head"),
-    ({END: f"return {LAYER} / weights.shape[1]"},
-     "divide the layer output by the number of heads: heads do not add equal shares"),
-    ({START: f"head = (head - 1) % weights.shape[1]\n    {START}"}, "count the heads from 1: head 0 is the first"),
-    ({START: f"head = 0\n    {START}"}, "always take head 0: take the head whose number is given, `head`"),
-    ({START: "start = 0"},
-     "use the first head_dim columns of the projection for every head: head h owns the columns from h * head_dim on"),
-    ({HEAD: "head_output = values[:, head]"},
-     "leave out the weights: the head output is weights[:, head] @ values[:, head], what the head gathers"),
-    ({HEAD: "head_output = weights[:, head].mT @ values[:, head]"},
-     "transpose the weights: a row belongs to one query, so it is weights[:, head] @ values[:, head]"),
-    ({HEAD: "head_output = weights.mean(dim=1) @ values[:, head]"},
-     "average the weights over the heads: this head gathers with its own, weights[:, head]"),
-    ({COLUMNS: "out_proj.weight[:, head :: weights.shape[1]]"},
-     "take every num_heads-th column of the projection: the heads stand side by side, so head h owns the head_dim "
-     "columns from h * head_dim on"),
-    ({END: "return head_output"},
-     "stop at the head output: it must still go through this head's columns of the output projection"),
-    *((edit, "take rows of out_proj.weight, or its columns without .T: nn.Linear computes x Wᵀ, so what comes in meets "
-       "the columns, and they are transposed")
-      for edit in ({END: "return head_output @ columns"}, {COLUMNS: "out_proj.weight[start : start + head_dim]"})),
-    ({START: "start = head * 32", COLUMNS: "out_proj.weight[:, start : start + 32]"},
-     "write 32 for head_dim: heads have other sizes, too. Take values.shape[-1]"),
-    ({END: "return out_proj(head_output)"},
-     "send the output of one head through the whole out_proj, which takes those of all heads side by side"),
-)  # fmt: skip
+    Slip(
+        {END: f"return {LAYER}[..., start : start + head_dim]"},
+        "cut a slice out of the layer output",
+        "After the output projection every number is a mixture of all heads. Project this head's"
+        " output alone",
+    ),
+    Slip(
+        {
+            END: (
+                f"output = {LAYER}\n    mask = torch.zeros(output.shape[-1])\n"
+                "    mask[start : start + head_dim] = 1\n    return output * mask"
+            )
+        },
+        "keep a slice of the layer output and set the rest to zero",
+        "After the output projection every number is a mixture of all heads. Project this head's"
+        " output alone",
+    ),
+    Slip(
+        {COLUMNS: "out_proj.weight[start : start + head_dim]", END: "return head_output @ columns"},
+        "take rows of out_proj.weight in place of columns",
+        "A linear layer computes x Wᵀ, so its columns belong to the numbers that come in",
+    ),
+    Slip(
+        {END: "return head_output @ columns.T + out_proj.bias"},
+        "add the bias too",
+        "It is added once for the whole layer and belongs to no head",
+    ),
+    Slip(
+        {END: "return head_output @ columns.T + out_proj.bias / weights.shape[1]"},
+        "give each head a share of the bias",
+        "It belongs to no head",
+    ),
+    Slip(
+        {END: f"return {LAYER} / weights.shape[1]"},
+        "divide the layer output by the number of heads",
+        "Heads do not add equal shares",
+    ),
+    Slip(
+        {START: f"head = (head - 1) % weights.shape[1]\n    {START}"},
+        "count the heads from 1",
+        "Head 0 is the first",
+    ),
+    Slip(
+        {START: f"head = 0\n    {START}"},
+        "always take head 0",
+        "Take the head whose number is given, `head`",
+    ),
+    Slip(
+        {START: "start = 0"},
+        "use the first head_dim columns of the projection for every head",
+        "Head h owns the columns from h * head_dim on",
+    ),
+    Slip(
+        {HEAD: "head_output = values[:, head]"},
+        "leave out the weights",
+        "The head output is weights[:, head] @ values[:, head], what the head gathers",
+    ),
+    Slip(
+        {HEAD: "head_output = weights[:, head].mT @ values[:, head]"},
+        "transpose the weights",
+        "A row belongs to one query, so it is weights[:, head] @ values[:, head]",
+    ),
+    Slip(
+        {HEAD: "head_output = weights.mean(dim=1) @ values[:, head]"},
+        "average the weights over the heads",
+        "This head gathers with its own, weights[:, head]",
+    ),
+    Slip(
+        {COLUMNS: "out_proj.weight[:, head :: weights.shape[1]]"},
+        "take every num_heads-th column of the projection",
+        "The heads stand side by side, so head h owns the head_dim columns from h * head_dim on",
+    ),
+    Slip(
+        {END: "return head_output"},
+        "stop at the head output",
+        "It must still go through this head's columns of the output projection",
+    ),
+    *(
+        Slip(
+            edit,
+            "take rows of out_proj.weight, or its columns without .T",
+            "nn.Linear computes x Wᵀ, so what comes in meets the columns, and they are transposed",
+        )
+        for edit in (
+            {END: "return head_output @ columns"},
+            {COLUMNS: "out_proj.weight[start : start + head_dim]"},
+        )
+    ),
+    Slip(
+        {START: "start = head * 32", COLUMNS: "out_proj.weight[:, start : start + 32]"},
+        "write 32 for head_dim",
+        "Heads have other sizes, too. Take values.shape[-1]",
+    ),
+    Slip(
+        {END: "return out_proj(head_output)"},
+        "send the output of one head through the whole out_proj, which takes those of all heads"
+        " side by side",
+        "",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_head_contribution,
@@ -91,16 +152,28 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Set the numbers of all other heads to zero before the projection: which entries of the matrix still matter?",
-        "The head output is weights[:, head] @ values[:, head], (n, seq_length, head_dim). Its block is "
-        "out_proj.weight[:, head * head_dim : (head + 1) * head_dim], (hidden_dim, head_dim). Leave out the bias.",
+        (
+            "Set the numbers of all other heads to zero before the projection: which entries of the"
+            " matrix still matter?"
+        ),
+        (
+            "The head output is weights[:, head] @ values[:, head], (n, seq_length, head_dim). Its"
+            " block is out_proj.weight[:, head * head_dim : (head + 1) * head_dim], (hidden_dim,"
+            " head_dim). Leave out the bias."
+        ),
     ),
     same=(
-        {HEAD: "projected = values[:, head] @ columns.T", END: "return weights[:, head] @ projected"},
+        {
+            HEAD: "projected = values[:, head] @ columns.T",
+            END: "return weights[:, head] @ projected",
+        },
         {HEAD: "heads = weights @ values\n    head_output = heads[:, head]"},
         {
             HEAD: "alone = torch.zeros_like(values)\n    alone[:, head] = values[:, head]",
-            END: "return nn.functional.linear((weights @ alone).transpose(1, 2).flatten(2), out_proj.weight)",
+            END: (
+                "return nn.functional.linear((weights @ alone).transpose(1, 2).flatten(2),"
+                " out_proj.weight)"
+            ),
         },
     ),
 )

@@ -1,4 +1,5 @@
-"""Exercise: write the numbers of a layer of two heads by hand, so that each token gets its left minus its upper one."""
+"""Exercise: write the numbers of a layer of two heads by hand, so that each token gets its left
+minus its upper one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from torch import nn
 
 from mnist_vit.model import MultiHeadAttention
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_left_minus_above(layer: nn.Module, grid: int) -> None:
@@ -28,11 +29,15 @@ def my_left_minus_above(layer: nn.Module, grid: int) -> None:
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.zero_()
-        w_q, w_k, w_v = layer.in_proj_weight.chunk(3)  # views: what is written here is written there
+        w_q, w_k, w_v = layer.in_proj_weight.chunk(
+            3
+        )  # views: what is written here is written there
         for head, (wanted, sign) in enumerate([(left, 1), (above, -1)]):
             rows = slice(head * places, (head + 1) * places)
             w_k[rows, places:] = one  # "I stand here"
-            w_q[rows, places:] = 1000 * F.one_hot(wanted, places).T.float()  # "I look for whoever stands there"
+            w_q[rows, places:] = (
+                1000 * F.one_hot(wanted, places).T.float()
+            )  # "I look for whoever stands there"
             w_v[rows, :places] = one  # the content, as it is
             layer.out_proj.weight[:places, rows] = sign * one
 
@@ -42,7 +47,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         layer = randomise(MultiHeadAttention(2 * grid**2, 2), seed=3)
         returned = answer(layer, grid)
         if isinstance(returned, nn.Module) and returned is not layer:
-            raise Mistake("a new layer came back. Fill the layer that is given, in place; nothing is returned.")
+            raise Mistake(
+                "a new layer came back. Fill the layer that is given, in place; nothing is"
+                " returned."
+            )
         places = grid * grid
         content = random(2, places, places, seed=grid)
         x = torch.cat([content, torch.eye(places).expand(2, -1, -1)], dim=-1)
@@ -52,49 +60,104 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"place in the output{of}", output[..., places:]
 
 
-LEFT, ABOVE = "torch.where(place % grid > 0, place - 1, place)", "torch.where(place >= grid, place - grid, place)"
+LEFT, ABOVE = (
+    "torch.where(place % grid > 0, place - 1, place)",
+    "torch.where(place >= grid, place - grid, place)",
+)
 CLEAR = "parameter.zero_()"
 KEYS, VALUES = "w_k[rows, places:] = one", "w_v[rows, :places] = one"
 QUERIES = "1000 * F.one_hot(wanted, places).T.float()"
 OUT, HEADS = "layer.out_proj.weight[:places, rows] = sign * one", "[(left, 1), (above, -1)]"
 
 SLIPS = (
-    ({HEADS: "[(left, -1), (above, 1)]"}, "give the upper one minus the left one: the left one counts positive"),
-    ({HEADS: "[(left, 1), (above, 1)]"},
-     "add the two: one head counts negative. That is the business of out_proj, since no weight can be below zero"),
-    ({HEADS: "[(left, 0.5), (above, -0.5)]"}, "give half of the difference"),
-    ({LEFT: "torch.where(place % grid < grid - 1, place + 1, place)",
-      ABOVE: "torch.where(place < places - grid, place + grid, place)"},
-     "look right and down: the place to the left is one less, the place above is `grid` less"),
-    ({QUERIES: "1000 * F.one_hot(wanted, places).float()"},
-     "fill W_Q the wrong way round: a linear layer computes x Wᵀ, so the column of W_Q that belongs to a place holds "
-     "what a token in that place looks for"),
-    ({LEFT: "(place - 1) % places", ABOVE: "(place - grid) % places"},
-     "let the picture go on at its other side: a token at the edge takes itself"),
-    ({LEFT: "(place - 1).clamp(min=0)"},
-     "let the first token of a row look at the last one of the row above: at the left edge a token takes itself"),
-    ({QUERIES: "F.one_hot(wanted, places).T.float()"},
-     "leave the scores small: with a difference of 1 / √head_dim between scores, softmax spreads the weights over all "
-     "tokens. Make the queries large"),
-    ({VALUES: "w_v[rows, places:] = one"}, "hand over the place of a token in place of its content: see W_V"),
-    ({CLEAR: "pass"},
-     "leave the old numbers wherever you write none: the layer is given to you full of random ones, so set all "
-     "parameters to zero first"),
-    ({CLEAR: "parameter.zero_() if parameter.dim() > 1 else None"},
-     "leave the old biases: the layer is given to you full of random numbers, in its biases, too"),
-    ({CLEAR: "parameter.zero_() if parameter is not layer.in_proj_bias else None"},
-     "leave the old in_proj_bias: the layer is given to you full of random numbers, so set all of them to zero first"),
-    ({CLEAR: "parameter.zero_() if parameter is not layer.out_proj.bias else None"},
-     "leave the old bias of out_proj: the layer is given to you full of random numbers, in its biases, too"),
-    ({CLEAR: "parameter.zero_() if parameter is not layer.out_proj.weight else None"},
-     "leave random numbers in out_proj.weight: its lower half makes the place, which must be zero in the output"),
-    ({QUERIES: "1000 * F.one_hot(wanted, places).T.float() * (wanted != place)"},
-     "let tokens at the edge look for nobody, so that they look at all alike: where there is no such neighbour, a "
-     "token takes itself"),
-    ({"places = grid * grid": "places = 9"}, "write the size of one grid into it: others come, too. Take grid * grid"),
-    ({OUT: "layer.out_proj.weight[rows, :places] = sign * one"},
-     "write out_proj.weight the wrong way round: its rows make the output, and its columns take what the heads give"),
-)  # fmt: skip
+    Slip(
+        {HEADS: "[(left, -1), (above, 1)]"},
+        "give the upper one minus the left one",
+        "The left one counts positive",
+    ),
+    Slip(
+        {HEADS: "[(left, 1), (above, 1)]"},
+        "add the two",
+        "One head counts negative. That is the business of out_proj, since no weight can be below"
+        " zero",
+    ),
+    Slip({HEADS: "[(left, 0.5), (above, -0.5)]"}, "give half of the difference", ""),
+    Slip(
+        {
+            LEFT: "torch.where(place % grid < grid - 1, place + 1, place)",
+            ABOVE: "torch.where(place < places - grid, place + grid, place)",
+        },
+        "look right and down",
+        "The place to the left is one less, the place above is `grid` less",
+    ),
+    Slip(
+        {QUERIES: "1000 * F.one_hot(wanted, places).float()"},
+        "fill W_Q the wrong way round",
+        "A linear layer computes x Wᵀ, so the column of W_Q that belongs to a place holds what a"
+        " token in that place looks for",
+    ),
+    Slip(
+        {LEFT: "(place - 1) % places", ABOVE: "(place - grid) % places"},
+        "let the picture go on at its other side",
+        "A token at the edge takes itself",
+    ),
+    Slip(
+        {LEFT: "(place - 1).clamp(min=0)"},
+        "let the first token of a row look at the last one of the row above",
+        "At the left edge a token takes itself",
+    ),
+    Slip(
+        {QUERIES: "F.one_hot(wanted, places).T.float()"},
+        "leave the scores small",
+        "With a difference of 1 / √head_dim between scores, softmax spreads the weights over all"
+        " tokens. Make the queries large",
+    ),
+    Slip(
+        {VALUES: "w_v[rows, places:] = one"},
+        "hand over the place of a token in place of its content",
+        "See W_V",
+    ),
+    Slip(
+        {CLEAR: "pass"},
+        "leave the old numbers wherever you write none",
+        "The layer is given to you full of random ones, so set all parameters to zero first",
+    ),
+    Slip(
+        {CLEAR: "parameter.zero_() if parameter.dim() > 1 else None"},
+        "leave the old biases",
+        "The layer is given to you full of random numbers, in its biases, too",
+    ),
+    Slip(
+        {CLEAR: "parameter.zero_() if parameter is not layer.in_proj_bias else None"},
+        "leave the old in_proj_bias",
+        "The layer is given to you full of random numbers, so set all of them to zero first",
+    ),
+    Slip(
+        {CLEAR: "parameter.zero_() if parameter is not layer.out_proj.bias else None"},
+        "leave the old bias of out_proj",
+        "The layer is given to you full of random numbers, in its biases, too",
+    ),
+    Slip(
+        {CLEAR: "parameter.zero_() if parameter is not layer.out_proj.weight else None"},
+        "leave random numbers in out_proj.weight",
+        "Its lower half makes the place, which must be zero in the output",
+    ),
+    Slip(
+        {QUERIES: "1000 * F.one_hot(wanted, places).T.float() * (wanted != place)"},
+        "let tokens at the edge look for nobody, so that they look at all alike",
+        "Where there is no such neighbour, a token takes itself",
+    ),
+    Slip(
+        {"places = grid * grid": "places = 9"},
+        "write the size of one grid into it",
+        "Others come, too. Take grid * grid",
+    ),
+    Slip(
+        {OUT: "layer.out_proj.weight[rows, :places] = sign * one"},
+        "write out_proj.weight the wrong way round",
+        "Its rows make the output, and its columns take what the heads give",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_left_minus_above,
@@ -102,17 +165,29 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Begin with one head that copies the left one. Its score must be large for one key and small for all others, "
-        "whatever the contents are. So which half of a token makes queries and keys, and which half values?",
-        "Keys: the one-hot place itself. Query of a token in place i: a large number times the one-hot of place i - 1; "
-        "so column i of W_Q (its place half) is that one-hot. Values: the content. The second head does the same with "
-        "i - grid. Signs belong into out_proj.weight, whose first rows make the content of the output.",
+        (
+            "Begin with one head that copies the left one. Its score must be large for one key and"
+            " small for all others, whatever the contents are. So which half of a token makes"
+            " queries and keys, and which half values?"
+        ),
+        (
+            "Keys: the one-hot place itself. Query of a token in place i: a large number times the"
+            " one-hot of place i - 1; so column i of W_Q (its place half) is that one-hot. Values:"
+            " the content. The second head does the same with i - grid. Signs belong into"
+            " out_proj.weight, whose first rows make the content of the output."
+        ),
     ),
     same=(
-        {QUERIES: "10 * F.one_hot(wanted, places).T.float()", KEYS: "w_k[rows, places:] = 100 * one"},
+        {
+            QUERIES: "10 * F.one_hot(wanted, places).T.float()",
+            KEYS: "w_k[rows, places:] = 100 * one",
+        },
         {HEADS: "[(above, -1), (left, 1)]"},
-        {HEADS: "[(left, 1), (above, 1)]", VALUES: "w_v[rows, :places] = sign * (1 - 2 * head) * one",
-         OUT: "layer.out_proj.weight[:places, rows] = one"},
+        {
+            HEADS: "[(left, 1), (above, 1)]",
+            VALUES: "w_v[rows, :places] = sign * (1 - 2 * head) * one",
+            OUT: "layer.out_proj.weight[:places, rows] = one",
+        },
     ),
     tolerance=1e-4,
-)  # fmt: skip
+)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..checking import (
     Exercise,
     Mistake,
+    Slip,
     copy_weights,
     describe,
     gradients,
@@ -76,10 +77,15 @@ class MyMultiHeadAttention(nn.Module):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(answer, nn.Module):
         raise Mistake(
-            "give the class itself, without making an object of it: the check makes its own, of its own size."
+            "give the class itself, without making an object of it: the check makes its own, of its"
+            " own size."
         )
     module = make(answer, 12, 3)
-    start = {name: tensor.clone() for name, tensor in module.state_dict().items()} if _is_module(module) else {}
+    start = (
+        {name: tensor.clone() for name, tensor in module.state_dict().items()}
+        if _is_module(module)
+        else {}
+    )
     copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
     x = random(2, 5, 12, seed=4).requires_grad_()
     out, weights = _pair(module(x, x, x))
@@ -103,7 +109,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
-    """One token, values 1 and no output projection: a head gives its one weight, 0 or 2 where dropout is 0.5."""
+    """One token, values 1 and no output projection: a head gives its one weight, 0 or 2 where
+    dropout is 0.5."""
     module = make(answer, 12, 3, dropout=0.5)
     made = MyMultiHeadAttention(12, 3)
     with torch.no_grad():
@@ -114,9 +121,14 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
     x = random(2000, 1, 12, seed=10)
     for mode in (True, False):
         heads = _pair(module.train(mode)(x, x, x))[0].reshape(-1, 4).mean(dim=1)
-        shares = torch.stack([(heads - value).abs().lt(1e-5).float().mean() for value in (0.0, 1.0, 2.0)])
+        shares = torch.stack(
+            [(heads - value).abs().lt(1e-5).float().mean() for value in (0.0, 1.0, 2.0)]
+        )
         name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
-        yield f"{name}: the shares of weights that are 0, as they were, doubled", shares.round(decimals=1)
+        yield (
+            f"{name}: the shares of weights that are 0, as they were, doubled",
+            shares.round(decimals=1),
+        )
 
 
 def _is_module(module: Any) -> bool:
@@ -128,114 +140,257 @@ def _pair(found: Any) -> tuple[Any, Any]:
     if isinstance(found, tuple | list) and len(found) == 2:
         return found[0], found[1]
     raise Mistake(
-        "forward must return a pair, (output, weights), since the encoder block takes it apart with "
-        f"`x, _ = self.self_attention(...)`. What came back is {describe(found)}".rstrip(".?")
+        "forward must return a pair, (output, weights), since the encoder block takes it apart"
+        f" with `x, _ = self.self_attention(...)`. What came back is {describe(found)}".rstrip(".?")
         + "."
     )
 
 
-QUERY, KEY, VALUE = "F.linear(query, w_q, b_q)", "F.linear(key, w_k, b_k)", "F.linear(value, w_v, b_v)"
+QUERY, KEY, VALUE = (
+    "F.linear(query, w_q, b_q)",
+    "F.linear(key, w_k, b_k)",
+    "F.linear(value, w_v, b_v)",
+)
 ROWS, BIASES = "self.in_proj_weight.chunk(3)", "self.in_proj_bias.chunk(3)"
-SHAPE, SPLIT = "(n, seq_length, self.num_heads, self.head_dim)", "part.reshape(shape).transpose(1, 2)"
-SCORES, SCALE, SOFTMAX = "scores = q @ k.transpose(-2, -1)", "scores / self.head_dim**0.5", "scores.softmax(dim=-1)"
+SHAPE, SPLIT = (
+    "(n, seq_length, self.num_heads, self.head_dim)",
+    "part.reshape(shape).transpose(1, 2)",
+)
+SCORES, SCALE, SOFTMAX = (
+    "scores = q @ k.transpose(-2, -1)",
+    "scores / self.head_dim**0.5",
+    "scores.softmax(dim=-1)",
+)
 DROPOUT, GATHER = "F.dropout(weights, self.dropout, self.training)", "x = weights @ v"
-MERGE, PROJECT = "x.transpose(1, 2).reshape(n, seq_length, self.embed_dim)", "output = self.out_proj(x)"
+MERGE, PROJECT = (
+    "x.transpose(1, 2).reshape(n, seq_length, self.embed_dim)",
+    "output = self.out_proj(x)",
+)
 NONE, MEAN = "return output, None", "weights.mean(dim=1) if average_attn_weights else weights"
-DEALT = {SHAPE: "(n, seq_length, self.head_dim, self.num_heads)", SPLIT: "part.reshape(shape).permute(0, 3, 1, 2)"}
+DEALT = {
+    SHAPE: "(n, seq_length, self.head_dim, self.num_heads)",
+    SPLIT: "part.reshape(shape).permute(0, 3, 1, 2)",
+}
 WRONG_ORDERS = ("k, q, v", "v, q, k", "k, v, q", "v, k, q")
 
 
 def _order(order: str) -> dict[str, str]:
     """The edit that takes the three parts in another order."""
-    weights, biases = (", ".join(f"{letter}_{part}" for part in order.split(", ")) for letter in "wb")
-    return {f"w_q, w_k, w_v = {ROWS}": f"{weights} = {ROWS}", f"b_q, b_k, b_v = {BIASES}": f"{biases} = {BIASES}"}
+    weights, biases = (
+        ", ".join(f"{letter}_{part}" for part in order.split(", ")) for letter in "wb"
+    )
+    return {
+        f"w_q, w_k, w_v = {ROWS}": f"{weights} = {ROWS}",
+        f"b_q, b_k, b_v = {BIASES}": f"{biases} = {BIASES}",
+    }
 
 
 SLIPS = (
-    ({SCALE: "scores / self.embed_dim**0.5"},
-     "divide by √embed_dim instead of √head_dim: a score is a sum of head_dim products, since each head has only "
-     "head_dim numbers of a token"),
-    ({SCALE: "scores"}, "do not divide the scores at all: divide them by √head_dim before the softmax"),
-    ({SCALE: "scores / self.head_dim"}, "divide by head_dim instead of its square root"),
-    ({SPLIT: "part.reshape(n, self.num_heads, seq_length, self.head_dim)"},
-     "split into heads with one `reshape` and no `transpose`: cut the last dimension first, then swap dimensions 1 "
-     "and 2"),
-    ({MERGE: "x.reshape(n, seq_length, self.embed_dim)"},
-     "merge the heads with one `reshape` and no `transpose`: swap heads and tokens back before the reshape"),
-    ({MERGE: "x.transpose(1, 2).view(n, seq_length, self.embed_dim)"},
-     "merge with `view` after `transpose`: the numbers no longer lie in the order in which they are read, and `view` "
-     "moves none. `reshape` does"),
-    ({SOFTMAX: "scores.softmax(dim=-2)"},
-     "take the softmax over the queries (dim=-2): each row, one query, must sum to 1 over its keys, so dim=-1"),
-    ({SOFTMAX: "scores.softmax(dim=1)"},
-     "take the softmax over the heads (dim=1): the heads know nothing of each other, so dim=-1, over the keys"),
-    ({SOFTMAX: "scores"}, "use the scores as weights, without a softmax over the keys"),
-    ({KEY: "F.linear(key, w_q, b_q)", VALUE: "F.linear(value, w_q, b_q)"},
-     "make queries, keys and values all with W_Q, the first third of in_proj_weight: keys need the second third, "
-     "values the last"),
-    ({KEY: "F.linear(key, w_q, b_q)"}, "make the keys with W_Q too: they need the second third of in_proj_weight"),
-    (_order("q, v, k"), "swap keys and values: after the rows of W_Q come those of W_K, and W_V is last"),
-    *((_order(order), f"take the three parts of in_proj_weight as {order}: the rows of W_Q come first, then W_K, then "
-       "W_V") for order in WRONG_ORDERS),
-    ({GATHER: "x = weights @ k"}, "gather the keys in place of the values: the head output is weights @ v"),
-    ({ROWS: "self.in_proj_weight.unflatten(0, (self.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)",
-      BIASES: "self.in_proj_bias.unflatten(0, (self.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)"},
-     "cut the rows of in_proj_weight by head first and by q, k, v second: it holds W_Q of all heads, then W_K of "
-     "all heads, then W_V of all heads"),
-    (DEALT,
-     "deal the numbers out one by one when you split, every num_heads-th to the same head: a head owns head_dim "
-     "numbers that stand side by side, so cut into (num_heads, head_dim)"),
-    (DEALT | {MERGE: "x.permute(0, 2, 3, 1).reshape(n, seq_length, self.embed_dim)"},
-     "deal the numbers out one by one, every num_heads-th to the same head, when you split and when you merge: a head "
-     "owns head_dim numbers that stand side by side"),
-    ({MERGE: "x.permute(0, 2, 3, 1).reshape(n, seq_length, self.embed_dim)"},
-     "merge the heads number by number, one of each head in turn: in each token the heads stand side by side, all "
-     "numbers of head 0 first"),
-    ({QUERY: "F.linear(query, w_q)", KEY: "F.linear(key, w_k)", VALUE: "F.linear(value, w_v)"},
-     "leave out in_proj_bias"),
-    ({PROJECT: "output = x"}, "leave out out_proj at the end: without it no head's numbers ever meet another's"),
-    ({PROJECT: "output = F.linear(x, self.out_proj.weight)"},
-     "leave out the bias of out_proj: call `self.out_proj(x)`, which multiplies and adds it"),
-    ({PROJECT: "output = x @ self.out_proj.weight + self.out_proj.bias"},
-     "multiply by out_proj.weight without transposing it: call `self.out_proj(x)`"),
-    ({SPLIT: "part[:, None]", SCALE: "scores / self.embed_dim**0.5"},
-     "use one head as wide as the token: split into num_heads heads first"),
-    ({SPLIT: "part[:, None]"},
-     "use one head as wide as the token, and divide by √head_dim: split into num_heads heads first"),
-    ({KEY: "F.linear(query, w_k, b_k)", VALUE: "F.linear(query, w_v, b_v)"},
-     "make keys and values from query as well: in self-attention the three are one tensor, but keys are made from "
-     "key, and values from value"),
-    ({MEAN: "None"}, "never give the weights back: they are the second of the pair, and None only if need_weights is "
-     "False"),
-    ({NONE: f"return output, {MEAN}"},
-     "give the weights back although need_weights is False: None is expected then"),
-    ({NONE: "return output, weights", MEAN: "weights"},
-     "give each head's weights back whatever is asked for: average_attn_weights=True asks for their mean over the "
-     "heads, need_weights=False for None"),
-    ({MEAN: "weights"},
-     "ignore average_attn_weights: if it is True, which is its default, give the mean of the weights over the heads"),
-    ({MEAN: "weights.mean(dim=1)"},
-     "ignore average_attn_weights: if it is False, give each head's own weights. Attention maps need them"),
-    ({DROPOUT: "weights"},
-     "leave out dropout, or drop scores before the softmax: `F.dropout(weights, self.dropout, self.training)` sets "
-     "some weights to zero in train mode"),
-    ({SCALE: "F.dropout(scores / self.head_dim**0.5, self.dropout, self.training)", DROPOUT: "weights"},
-     "leave out dropout, or drop scores before the softmax: `F.dropout(weights, self.dropout, self.training)` sets "
-     "some weights to zero in train mode"),
-    ({DROPOUT: "F.dropout(weights, self.dropout)"},
-     "drop weights in eval mode too: give F.dropout `self.training` as its third argument"),
-    ({DROPOUT: "weights", MERGE: f"F.dropout({MERGE}, self.dropout, self.training)"},
-     "apply dropout to the heads' outputs: here it sets attention weights to zero, before they meet the values"),
-    ({MERGE: "x.flatten(2)"},
-     "merge the heads without `transpose`: swap heads and tokens back first, so that the last two dimensions are those "
-     "of one token"),
-    ({PROJECT: "output = F.dropout(self.out_proj(x), self.dropout, self.training)"},
-     "apply dropout to the layer output, too: here it sets attention weights to zero, and nothing else"),
-    ({QUERY: "query @ w_q + b_q", KEY: "key @ w_k + b_k", VALUE: "value @ w_v + b_v"},
-     "multiply by the parts of in_proj_weight without transposing them: F.linear(query, w_q, b_q) does it"),
-    ({MEAN: "weights.sum(dim=1) if average_attn_weights else weights"},
-     "give the sum of the heads' weights: it is their mean that is asked for"),
-)  # fmt: skip
+    Slip(
+        {SCALE: "scores / self.embed_dim**0.5"},
+        "divide by √embed_dim instead of √head_dim",
+        "A score is a sum of head_dim products, since each head has only head_dim numbers of a"
+        " token",
+        name="divided_by_d_model",
+    ),
+    Slip(
+        {SCALE: "scores"},
+        "do not divide the scores at all",
+        "Divide them by √head_dim before the softmax",
+    ),
+    Slip({SCALE: "scores / self.head_dim"}, "divide by head_dim instead of its square root", ""),
+    Slip(
+        {SPLIT: "part.reshape(n, self.num_heads, seq_length, self.head_dim)"},
+        "split into heads with one `reshape` and no `transpose`",
+        "Cut the last dimension first, then swap dimensions 1 and 2",
+        name="split_by_reshape",
+    ),
+    Slip(
+        {MERGE: "x.reshape(n, seq_length, self.embed_dim)"},
+        "merge the heads with one `reshape` and no `transpose`",
+        "Swap heads and tokens back before the reshape",
+        name="merged_by_reshape",
+    ),
+    Slip(
+        {MERGE: "x.transpose(1, 2).view(n, seq_length, self.embed_dim)"},
+        "merge with `view` after `transpose`",
+        "The numbers no longer lie in the order in which they are read, and `view` moves none."
+        " `reshape` does",
+    ),
+    Slip(
+        {SOFTMAX: "scores.softmax(dim=-2)"},
+        "take the softmax over the queries (dim=-2)",
+        "Each row, one query, must sum to 1 over its keys, so dim=-1",
+    ),
+    Slip(
+        {SOFTMAX: "scores.softmax(dim=1)"},
+        "take the softmax over the heads (dim=1)",
+        "The heads know nothing of each other, so dim=-1, over the keys",
+    ),
+    Slip({SOFTMAX: "scores"}, "use the scores as weights, without a softmax over the keys", ""),
+    Slip(
+        {KEY: "F.linear(key, w_q, b_q)", VALUE: "F.linear(value, w_q, b_q)"},
+        "make queries, keys and values all with W_Q, the first third of in_proj_weight",
+        "Keys need the second third, values the last",
+    ),
+    Slip(
+        {KEY: "F.linear(key, w_q, b_q)"},
+        "make the keys with W_Q too",
+        "They need the second third of in_proj_weight",
+    ),
+    Slip(
+        _order("q, v, k"),
+        "swap keys and values",
+        "After the rows of W_Q come those of W_K, and W_V is last",
+    ),
+    *(
+        Slip(
+            _order(order),
+            f"take the three parts of in_proj_weight as {order}",
+            "The rows of W_Q come first, then W_K, then W_V",
+        )
+        for order in WRONG_ORDERS
+    ),
+    Slip(
+        {GATHER: "x = weights @ k"},
+        "gather the keys in place of the values",
+        "The head output is weights @ v",
+    ),
+    Slip(
+        {
+            ROWS: (
+                "self.in_proj_weight.unflatten(0, (self.num_heads, 3, -1)).transpose(0,"
+                " 1).flatten(1, 2)"
+            ),
+            BIASES: (
+                "self.in_proj_bias.unflatten(0, (self.num_heads, 3, -1)).transpose(0,"
+                " 1).flatten(1, 2)"
+            ),
+        },
+        "cut the rows of in_proj_weight by head first and by q, k, v second",
+        "It holds W_Q of all heads, then W_K of all heads, then W_V of all heads",
+    ),
+    Slip(
+        DEALT,
+        "deal the numbers out one by one when you split, every num_heads-th to the same head",
+        "A head owns head_dim numbers that stand side by side, so cut into (num_heads, head_dim)",
+    ),
+    Slip(
+        DEALT | {MERGE: "x.permute(0, 2, 3, 1).reshape(n, seq_length, self.embed_dim)"},
+        "deal the numbers out one by one, every num_heads-th to the same head, when you split and"
+        " when you merge",
+        "A head owns head_dim numbers that stand side by side",
+    ),
+    Slip(
+        {MERGE: "x.permute(0, 2, 3, 1).reshape(n, seq_length, self.embed_dim)"},
+        "merge the heads number by number, one of each head in turn",
+        "In each token the heads stand side by side, all numbers of head 0 first",
+    ),
+    Slip(
+        {QUERY: "F.linear(query, w_q)", KEY: "F.linear(key, w_k)", VALUE: "F.linear(value, w_v)"},
+        "leave out in_proj_bias",
+        "",
+    ),
+    Slip(
+        {PROJECT: "output = x"},
+        "leave out out_proj at the end",
+        "Without it no head's numbers ever meet another's",
+    ),
+    Slip(
+        {PROJECT: "output = F.linear(x, self.out_proj.weight)"},
+        "leave out the bias of out_proj",
+        "Call `self.out_proj(x)`, which multiplies and adds it",
+    ),
+    Slip(
+        {PROJECT: "output = x @ self.out_proj.weight + self.out_proj.bias"},
+        "multiply by out_proj.weight without transposing it",
+        "Call `self.out_proj(x)`",
+    ),
+    Slip(
+        {SPLIT: "part[:, None]", SCALE: "scores / self.embed_dim**0.5"},
+        "use one head as wide as the token",
+        "Split into num_heads heads first",
+    ),
+    Slip(
+        {SPLIT: "part[:, None]"},
+        "use one head as wide as the token, and divide by √head_dim",
+        "Split into num_heads heads first",
+    ),
+    Slip(
+        {KEY: "F.linear(query, w_k, b_k)", VALUE: "F.linear(query, w_v, b_v)"},
+        "make keys and values from query as well",
+        "In self-attention the three are one tensor, but keys are made from key, and values from"
+        " value",
+    ),
+    Slip(
+        {MEAN: "None"},
+        "never give the weights back",
+        "They are the second of the pair, and None only if need_weights is False",
+    ),
+    Slip(
+        {NONE: f"return output, {MEAN}"},
+        "give the weights back although need_weights is False",
+        "None is expected then",
+    ),
+    Slip(
+        {NONE: "return output, weights", MEAN: "weights"},
+        "give each head's weights back whatever is asked for",
+        "average_attn_weights=True asks for their mean over the heads, need_weights=False for None",
+    ),
+    Slip(
+        {MEAN: "weights"},
+        "ignore average_attn_weights",
+        "If it is True, which is its default, give the mean of the weights over the heads",
+    ),
+    Slip(
+        {MEAN: "weights.mean(dim=1)"},
+        "ignore average_attn_weights",
+        "If it is False, give each head's own weights. Attention maps need them",
+    ),
+    Slip(
+        {DROPOUT: "weights"},
+        "leave out dropout, or drop scores before the softmax",
+        "`F.dropout(weights, self.dropout, self.training)` sets some weights to zero in train mode",
+    ),
+    Slip(
+        {
+            SCALE: "F.dropout(scores / self.head_dim**0.5, self.dropout, self.training)",
+            DROPOUT: "weights",
+        },
+        "leave out dropout, or drop scores before the softmax",
+        "`F.dropout(weights, self.dropout, self.training)` sets some weights to zero in train mode",
+    ),
+    Slip(
+        {DROPOUT: "F.dropout(weights, self.dropout)"},
+        "drop weights in eval mode too",
+        "Give F.dropout `self.training` as its third argument",
+    ),
+    Slip(
+        {DROPOUT: "weights", MERGE: f"F.dropout({MERGE}, self.dropout, self.training)"},
+        "apply dropout to the heads' outputs",
+        "Here it sets attention weights to zero, before they meet the values",
+    ),
+    Slip(
+        {MERGE: "x.flatten(2)"},
+        "merge the heads without `transpose`",
+        "Swap heads and tokens back first, so that the last two dimensions are those of one token",
+    ),
+    Slip(
+        {PROJECT: "output = F.dropout(self.out_proj(x), self.dropout, self.training)"},
+        "apply dropout to the layer output, too",
+        "Here it sets attention weights to zero, and nothing else",
+    ),
+    Slip(
+        {QUERY: "query @ w_q + b_q", KEY: "key @ w_k + b_k", VALUE: "value @ w_v + b_v"},
+        "multiply by the parts of in_proj_weight without transposing them",
+        "F.linear(query, w_q, b_q) does it",
+    ),
+    Slip(
+        {MEAN: "weights.sum(dim=1) if average_attn_weights else weights"},
+        "give the sum of the heads' weights",
+        "It is their mean that is asked for",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=MyMultiHeadAttention,
@@ -243,11 +398,16 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Four steps: a linear map each makes q, k and v; split each into heads; notebook 02's attention in every head "
-        "at once; bring the heads back side by side and project.",
-        "`self.in_proj_weight.chunk(3)` gives W_Q, W_K and W_V, and F.linear(query, w_q, b_q) multiplies and adds. "
-        "After my_split_heads each is (n, num_heads, seq_length, head_dim), and `@` works on the last two dimensions "
-        "for every head. Divide the scores by self.head_dim**0.5. Bringing the heads back is splitting backwards.",
+        (
+            "Four steps: a linear map each makes q, k and v; split each into heads; notebook 02's"
+            " attention in every head at once; bring the heads back side by side and project."
+        ),
+        (
+            "`self.in_proj_weight.chunk(3)` gives W_Q, W_K and W_V, and F.linear(query, w_q, b_q)"
+            " multiplies and adds. After my_split_heads each is (n, num_heads, seq_length,"
+            " head_dim), and `@` works on the last two dimensions for every head. Divide the scores"
+            " by self.head_dim**0.5. Bringing the heads back is splitting backwards."
+        ),
     ),
     same=(
         {SCORES: "scores = (q / self.head_dim**0.5) @ k.transpose(-2, -1)", SCALE: "scores"},

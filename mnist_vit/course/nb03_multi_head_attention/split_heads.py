@@ -6,14 +6,15 @@ from typing import Any
 import torch  # noqa: F401 (an edit uses it)
 from torch import Tensor
 
-from ..checking import Exercise, gradients, random
+from ..checking import Exercise, Slip, gradients, random
 
 
 def my_split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(n, seq_length, hidden_dim) -> (n, num_heads, seq_length, head_dim)."""
     n, seq_length, hidden_dim = x.shape
     head_dim = hidden_dim // num_heads
-    # Cut only the last dimension, so that no number leaves its token; then let heads and tokens change places.
+    # Cut only the last dimension, so that no number leaves its token; then let heads and tokens
+    # change places.
     x = x.reshape(n, seq_length, num_heads, head_dim)
     return x.transpose(1, 2)
 
@@ -29,23 +30,47 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 CUT, SWAP = "x.reshape(n, seq_length, num_heads, head_dim)", "return x.transpose(1, 2)"
 
 SLIPS = (
-    ({CUT: "x.reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
-     "go to (n, num_heads, seq_length, head_dim) in one `view` or `reshape`: a head then gets all numbers of a few "
-     "tokens. Cut the last dimension first, then swap two dimensions with `transpose`"),
-    ({SWAP: "return x"},
-     "cut the last dimension and stop there: the heads must come before the tokens, so swap dimensions 1 and 2"),
-    ({SWAP: "return x.transpose(2, 3)"},
-     "swap dimensions 2 and 3, heads and numbers: the heads must come before the tokens, so swap dimensions 1 and 2"),
-    ({SWAP: "return x.transpose(1, 2).reshape(n, seq_length, hidden_dim)"},
-     "reshape once more at the end: heads stay apart, (n, num_heads, seq_length, head_dim)"),
-    ({CUT: "x.reshape(n, seq_length, head_dim, num_heads)", SWAP: "return x.permute(0, 3, 1, 2)"},
-     "deal the numbers out one by one, every num_heads-th to the same head: a head owns head_dim numbers that stand "
-     "side by side, so cut into (num_heads, head_dim), not (head_dim, num_heads)"),
-    ({CUT: "x.transpose(1, 2).reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
-     "swap tokens and numbers before the cut: cut the last dimension first, then swap dimensions 1 and 2"),
-    ({SWAP: "return x.transpose(1, 2)[:, :1].expand(-1, num_heads, -1, -1)"},
-     "give every head the first head_dim numbers: head h owns h * head_dim to (h + 1) * head_dim"),
-)  # fmt: skip
+    Slip(
+        {CUT: "x.reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
+        "go to (n, num_heads, seq_length, head_dim) in one `view` or `reshape`",
+        "A head then gets all numbers of a few tokens. Cut the last dimension first, then swap two"
+        " dimensions with `transpose`",
+    ),
+    Slip(
+        {SWAP: "return x"},
+        "cut the last dimension and stop there",
+        "The heads must come before the tokens, so swap dimensions 1 and 2",
+    ),
+    Slip(
+        {SWAP: "return x.transpose(2, 3)"},
+        "swap dimensions 2 and 3, heads and numbers",
+        "The heads must come before the tokens, so swap dimensions 1 and 2",
+    ),
+    Slip(
+        {SWAP: "return x.transpose(1, 2).reshape(n, seq_length, hidden_dim)"},
+        "reshape once more at the end",
+        "Heads stay apart, (n, num_heads, seq_length, head_dim)",
+    ),
+    Slip(
+        {
+            CUT: "x.reshape(n, seq_length, head_dim, num_heads)",
+            SWAP: "return x.permute(0, 3, 1, 2)",
+        },
+        "deal the numbers out one by one, every num_heads-th to the same head",
+        "A head owns head_dim numbers that stand side by side, so cut into (num_heads, head_dim),"
+        " not (head_dim, num_heads)",
+    ),
+    Slip(
+        {CUT: "x.transpose(1, 2).reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
+        "swap tokens and numbers before the cut",
+        "Cut the last dimension first, then swap dimensions 1 and 2",
+    ),
+    Slip(
+        {SWAP: "return x.transpose(1, 2)[:, :1].expand(-1, num_heads, -1, -1)"},
+        "give every head the first head_dim numbers",
+        "Head h owns h * head_dim to (h + 1) * head_dim",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_split_heads,
@@ -53,9 +78,14 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "Which numbers of a token belong to head 0? Cut the last dimension in two, so that an index can say it.",
-        "Two steps: `reshape` to (n, seq_length, num_heads, head_dim), where head_dim is hidden_dim // num_heads; then "
-        "let heads and tokens change places.",
+        (
+            "Which numbers of a token belong to head 0? Cut the last dimension in two, so that an"
+            " index can say it."
+        ),
+        (
+            "Two steps: `reshape` to (n, seq_length, num_heads, head_dim), where head_dim is"
+            " hidden_dim // num_heads; then let heads and tokens change places."
+        ),
     ),
     same=({CUT: "x.split(head_dim, dim=-1)", SWAP: "return torch.stack(x, dim=1)"},),
 )

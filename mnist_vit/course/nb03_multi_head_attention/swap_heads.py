@@ -8,7 +8,7 @@ from torch import nn
 
 from mnist_vit.model import MultiHeadAttention
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_swap_heads(layer: nn.Module, order: list[int]) -> None:
@@ -32,7 +32,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         layer = randomise(MultiHeadAttention(width, len(order)), seed=3)
         returned = answer(layer, list(order))
         if isinstance(returned, nn.Module) and returned is not layer:
-            raise Mistake("a new layer came back. Change the layer that is given, in place; nothing is returned.")
+            raise Mistake(
+                "a new layer came back. Change the layer that is given, in place; nothing is"
+                " returned."
+            )
         x = random(2, 5, width, seed=4)
         output, weights = layer(x, x, x, average_attn_weights=False)
         yield f"weights{what}", weights.detach()
@@ -46,42 +49,107 @@ BIAS = "layer.in_proj_bias.copy_(layer.in_proj_bias[thirds])"
 OUT = "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows])"
 
 SLIPS = (
-    ({OUT: "pass"},
-     "leave out_proj as it is: it still takes the old head 0 from where the new one stands now"),
-    ({OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])"},
-     "move rows of out_proj.weight in place of columns: its rows make the numbers of the layer output, which belong "
-     "to no head"),
-    ({OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])\n"
-           "        layer.out_proj.bias.copy_(layer.out_proj.bias[rows])"},
-     "move rows and bias of out_proj in place of columns: they make the numbers of the layer output, which belong to "
-     "no head"),
-    ({OUT: f"{OUT}\n        layer.out_proj.bias.copy_(layer.out_proj.bias[rows])"},
-     "move the bias of out_proj, too: it is added after the heads are mixed, and belongs to none"),
-    ({OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows.argsort()])"},
-     "move the columns of out_proj.weight the other way round: new columns i are old columns order[i], as the rows "
-     "are"),
-    ({ROWS: f"{ROWS}.argsort()"},
-     "move the heads the other way round: new head i must be old head order[i], and yours puts old head i in the place "
-     "order[i]"),
-    ({BIAS: "pass"}, "forget in_proj_bias: each of its numbers belongs to a row of in_proj_weight"),
-    ({THIRDS: "[rows, rows + layer.embed_dim, torch.arange(2 * layer.embed_dim, 3 * layer.embed_dim)]"},
-     "move queries and keys, and leave the values where they are: a head is all three"),
-    *(({THIRDS: "[rows, torch.arange(layer.embed_dim, 3 * layer.embed_dim)]", **edit},
-       f"move the rows of W_Q alone{words}: a head has rows in W_K and W_V, too")
-      for edit, words in (({}, ""), ({BIAS: "pass"}, ", and not its bias"))),
-    ({WEIGHT: "for i, old in enumerate(thirds):\n            layer.in_proj_weight[i] = layer.in_proj_weight[old]",
-      BIAS: "for i, old in enumerate(thirds):\n            layer.in_proj_bias[i] = layer.in_proj_bias[old]",
-      OUT: "for i, old in enumerate(rows):\n            layer.out_proj.weight[:, i] = layer.out_proj.weight[:, old]"},
-     "write over heads that are still to be read: take a copy of everything first, with clone()"),
-    ({ROWS: "torch.arange(layer.embed_dim).reshape(-1, layer.num_heads)[:, order].flatten()"},
-     "take every num_heads-th row for a head: the head_dim rows of a head stand side by side"),
-    ({WEIGHT: "pass", BIAS: "pass"}, "move the columns of out_proj alone: the heads themselves have not moved"),
-    ({THIRDS: "[torch.tensor(order), torch.arange(layer.num_heads, 3 * layer.embed_dim)]", BIAS: "pass", OUT: "pass"},
-     "move num_heads single rows: a head owns head_dim rows in each third of in_proj_weight"),
-    ({THIRDS: "torch.arange(3 * layer.embed_dim).reshape(layer.num_heads, -1)[order]"},
-     "cut in_proj_weight into num_heads blocks: it holds W_Q of all heads, then W_K, then W_V, and a head owns rows in "
-     "each of the three"),
-)  # fmt: skip
+    Slip(
+        {OUT: "pass"},
+        "leave out_proj as it is",
+        "It still takes the old head 0 from where the new one stands now",
+    ),
+    Slip(
+        {OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])"},
+        "move rows of out_proj.weight in place of columns",
+        "Its rows make the numbers of the layer output, which belong to no head",
+    ),
+    Slip(
+        {
+            OUT: (
+                "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])\n"
+                "        layer.out_proj.bias.copy_(layer.out_proj.bias[rows])"
+            )
+        },
+        "move rows and bias of out_proj in place of columns",
+        "They make the numbers of the layer output, which belong to no head",
+    ),
+    Slip(
+        {OUT: f"{OUT}\n        layer.out_proj.bias.copy_(layer.out_proj.bias[rows])"},
+        "move the bias of out_proj, too",
+        "It is added after the heads are mixed, and belongs to none",
+    ),
+    Slip(
+        {OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows.argsort()])"},
+        "move the columns of out_proj.weight the other way round",
+        "New columns i are old columns order[i], as the rows are",
+    ),
+    Slip(
+        {ROWS: f"{ROWS}.argsort()"},
+        "move the heads the other way round",
+        "New head i must be old head order[i], and yours puts old head i in the place order[i]",
+    ),
+    Slip(
+        {BIAS: "pass"},
+        "forget in_proj_bias",
+        "Each of its numbers belongs to a row of in_proj_weight",
+    ),
+    Slip(
+        {
+            THIRDS: (
+                "[rows, rows + layer.embed_dim, torch.arange(2 * layer.embed_dim, 3 *"
+                " layer.embed_dim)]"
+            )
+        },
+        "move queries and keys, and leave the values where they are",
+        "A head is all three",
+    ),
+    *(
+        Slip(
+            {THIRDS: "[rows, torch.arange(layer.embed_dim, 3 * layer.embed_dim)]", **edit},
+            f"move the rows of W_Q alone{words}",
+            "A head has rows in W_K and W_V, too",
+        )
+        for edit, words in (({}, ""), ({BIAS: "pass"}, ", and not its bias"))
+    ),
+    Slip(
+        {
+            WEIGHT: (
+                "for i, old in enumerate(thirds):\n            layer.in_proj_weight[i] ="
+                " layer.in_proj_weight[old]"
+            ),
+            BIAS: (
+                "for i, old in enumerate(thirds):\n            layer.in_proj_bias[i] ="
+                " layer.in_proj_bias[old]"
+            ),
+            OUT: (
+                "for i, old in enumerate(rows):\n            layer.out_proj.weight[:, i] ="
+                " layer.out_proj.weight[:, old]"
+            ),
+        },
+        "write over heads that are still to be read",
+        "Take a copy of everything first, with clone()",
+    ),
+    Slip(
+        {ROWS: "torch.arange(layer.embed_dim).reshape(-1, layer.num_heads)[:, order].flatten()"},
+        "take every num_heads-th row for a head",
+        "The head_dim rows of a head stand side by side",
+    ),
+    Slip(
+        {WEIGHT: "pass", BIAS: "pass"},
+        "move the columns of out_proj alone",
+        "The heads themselves have not moved",
+    ),
+    Slip(
+        {
+            THIRDS: "[torch.tensor(order), torch.arange(layer.num_heads, 3 * layer.embed_dim)]",
+            BIAS: "pass",
+            OUT: "pass",
+        },
+        "move num_heads single rows",
+        "A head owns head_dim rows in each third of in_proj_weight",
+    ),
+    Slip(
+        {THIRDS: "torch.arange(3 * layer.embed_dim).reshape(layer.num_heads, -1)[order]"},
+        "cut in_proj_weight into num_heads blocks",
+        "It holds W_Q of all heads, then W_K, then W_V, and a head owns rows in each of the three",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_swap_heads,
@@ -89,15 +157,23 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Where in the layer are numbers that belong to one head alone? Go along the coloured lanes of the figure "
-        "above: there are two matrices and one bias.",
-        "Make a list of row numbers: those of head order[0], then of head order[1] and so on. Indexing a matrix with "
-        "such a list makes a copy in the new order. In in_proj_weight and in_proj_bias do it within each third; "
-        "out_proj.weight takes the heads with its columns. Write with .copy_ under torch.no_grad().",
+        (
+            "Where in the layer are numbers that belong to one head alone? Go along the coloured"
+            " lanes of the figure above: there are two matrices and one bias."
+        ),
+        (
+            "Make a list of row numbers: those of head order[0], then of head order[1] and so on."
+            " Indexing a matrix with such a list makes a copy in the new order. In in_proj_weight"
+            " and in_proj_bias do it within each third; out_proj.weight takes the heads with its"
+            " columns. Write with .copy_ under torch.no_grad()."
+        ),
     ),
     same=(
         {
-            ROWS: "torch.cat([torch.arange(layer.embed_dim).chunk(layer.num_heads)[head] for head in order])",
+            ROWS: (
+                "torch.cat([torch.arange(layer.embed_dim).chunk(layer.num_heads)[head] for head in"
+                " order])"
+            ),
             OUT: "layer.out_proj.weight.data = layer.out_proj.weight.data[:, rows]",
         },
     ),

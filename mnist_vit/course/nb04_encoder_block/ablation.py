@@ -1,4 +1,5 @@
-"""Exercise: the blocks for an experiment, one without norms and one without residual connections."""
+"""Exercise: the blocks for an experiment, one without norms and one without residual
+connections."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -9,7 +10,7 @@ from torch import nn
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Exercise, Mistake, gradients, random, randomise
+from ..checking import Exercise, Mistake, Slip, gradients, random, randomise
 
 
 def my_ablation(block):
@@ -24,12 +25,18 @@ def my_ablation(block):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Both blocks with the same weights (those that they have), in eval mode, then with every number dropped."""
-    kinds = answer(type("EncoderBlock", (EncoderBlock,), {}))  # whoever changes it spoils no other check
+    """Both blocks with the same weights (those that they have), in eval mode, then with every
+    number dropped."""
+    kinds = answer(
+        type("EncoderBlock", (EncoderBlock,), {})
+    )  # whoever changes it spoils no other check
     if not isinstance(kinds, tuple | list) or len(kinds) != 2 or not all(map(callable, kinds)):
         raise Mistake("two classes are needed: return without_norm, without_residual.")
     if any(isinstance(kind, nn.Module) for kind in kinds):
-        raise Mistake("these are blocks already. Return what makes them, called like the class that was given.")
+        raise Mistake(
+            "these are blocks already. Return what makes them, called like the class that was"
+            " given."
+        )
     weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).state_dict()
     for kind, what in zip(kinds, ("without norms", "without residual connections"), strict=True):
         torch.default_generator.manual_seed(0)
@@ -37,13 +44,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(module, nn.Module):
             raise Mistake(f"what should make the block {what} makes something else.")
         if any(isinstance(getattr(module, name, None), int) for name in ("ln_1", "ln_2")):
-            raise Mistake("norm_layer is called with a width and makes a norm: give it nn.Identity, not nn.Identity().")
+            raise Mistake(
+                "norm_layer is called with a width and makes a norm: give it nn.Identity, not"
+                " nn.Identity()."
+            )
         own = module.state_dict()
         if unknown := own.keys() - weights.keys():
-            raise Mistake(f"the block {what} has parameters that the whole block has not: {min(unknown)}.")
+            raise Mistake(
+                f"the block {what} has parameters that the whole block has not: {min(unknown)}."
+            )
         module.load_state_dict({name: weights[name] for name in own})
         module.eval()
-        for part in module.mlp.modules() if isinstance(getattr(module, "mlp", None), nn.Module) else ():
+        for part in (
+            module.mlp.modules() if isinstance(getattr(module, "mlp", None), nn.Module) else ()
+        ):
             if isinstance(part, nn.Dropout):
                 part.p = 0.0  # else nothing were left to compare
         x = random(2, 5, 6).requires_grad_()
@@ -53,37 +67,89 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"output {what}, in train mode with dropout 1", module.train()(x.detach())
 
 
-NORM, RETURN = "partial(block, norm_layer=nn.Identity)", "return partial(block, norm_layer=nn.Identity), NoResidual"
+NORM, RETURN = (
+    "partial(block, norm_layer=nn.Identity)",
+    "return partial(block, norm_layer=nn.Identity), NoResidual",
+)
 READ, DROP, END = "x = self.ln_1(input)", "x = self.dropout(x)", "return self.mlp(self.ln_2(x))"
 
 SLIPS = (
-    ({RETURN: f"return NoResidual, {NORM}"},
-     "return the two the other way round: first the block without norms, then the one without residual connections"),
-    ({NORM: "block"}, "leave the norms in the first block as they are: both must be gone"),
-    *(({RETURN: f"class Half(block):\n        def __init__(self, *args):\n            super().__init__(*args)\n"
-                f"            self.{name} = nn.Identity()\n\n    return Half, NoResidual"},
-       "take out one of the two norms only: both ln_1 and ln_2 must be gone") for name in ("ln_1", "ln_2")),
-    ({NORM: "partial(block, norm_layer=partial(nn.LayerNorm, elementwise_affine=False))"},
-     "take weight and bias out of the norms: they still normalise. nn.Identity does nothing"),
-    ({NORM: "partial(block, norm_layer=None)"},
-     "give None for the norm: norm_layer is called to make one, so give it nn.Identity, which makes one that does "
-     "nothing"),
-    ({NORM: "partial(NoResidual, norm_layer=nn.Identity)"},
-     "take the residual connections out of the first block too: take away one thing at a time"),
-    ({READ: "x = input", END: "return self.mlp(x)"},
-     "take the norms out of the second block too: take away one thing at a time"),
-    ({END: "return self.mlp(x)"}, "lose ln_2 with the residual connections: take away one thing at a time"),
-    ({DROP: f"{DROP} + input"},
-     "take out only the second residual connection: z is still added to what the attention gives"),
-    ({END: "return x + self.mlp(self.ln_2(x))"},
-     "take out only the first residual connection: z' is still added to what the MLP gives"),
-    ({RETURN: "class NoNorm(block):\n        def forward(self, input):\n"
-      "            x = self.self_attention(input, input, input)[0] + input\n            return x + self.mlp(x)\n\n"
-      "    return NoNorm, NoResidual"},
-     "lose the dropout with the norms: take away one thing at a time"),
-    ({"x, _ = self": "x = self"}, "take the pair that attention returns for a tensor: x, _ = self.self_attention(…)"),
-    ({DROP: ""}, "lose the dropout with the residual connection: take away one thing at a time"),
-)  # fmt: skip
+    Slip(
+        {RETURN: f"return NoResidual, {NORM}"},
+        "return the two the other way round",
+        "First the block without norms, then the one without residual connections",
+    ),
+    Slip({NORM: "block"}, "leave the norms in the first block as they are", "Both must be gone"),
+    *(
+        Slip(
+            {
+                RETURN: (
+                    "class Half(block):\n        def __init__(self, *args):\n           "
+                    f" super().__init__(*args)\n            self.{name} = nn.Identity()\n\n   "
+                    " return Half, NoResidual"
+                )
+            },
+            "take out one of the two norms only",
+            "Both ln_1 and ln_2 must be gone",
+        )
+        for name in ("ln_1", "ln_2")
+    ),
+    Slip(
+        {NORM: "partial(block, norm_layer=partial(nn.LayerNorm, elementwise_affine=False))"},
+        "take weight and bias out of the norms",
+        "They still normalise. nn.Identity does nothing",
+    ),
+    Slip(
+        {NORM: "partial(block, norm_layer=None)"},
+        "give None for the norm",
+        "norm_layer is called to make one, so give it nn.Identity, which makes one that does"
+        " nothing",
+    ),
+    Slip(
+        {NORM: "partial(NoResidual, norm_layer=nn.Identity)"},
+        "take the residual connections out of the first block too",
+        "Take away one thing at a time",
+    ),
+    Slip(
+        {READ: "x = input", END: "return self.mlp(x)"},
+        "take the norms out of the second block too",
+        "Take away one thing at a time",
+    ),
+    Slip(
+        {END: "return self.mlp(x)"},
+        "lose ln_2 with the residual connections",
+        "Take away one thing at a time",
+    ),
+    Slip(
+        {DROP: f"{DROP} + input"},
+        "take out only the second residual connection",
+        "z is still added to what the attention gives",
+    ),
+    Slip(
+        {END: "return x + self.mlp(self.ln_2(x))"},
+        "take out only the first residual connection",
+        "z' is still added to what the MLP gives",
+    ),
+    Slip(
+        {
+            RETURN: (
+                "class NoNorm(block):\n        def forward(self, input):\n            x ="
+                " self.self_attention(input, input, input)[0] + input\n            return x +"
+                " self.mlp(x)\n\n    return NoNorm, NoResidual"
+            )
+        },
+        "lose the dropout with the norms",
+        "Take away one thing at a time",
+    ),
+    Slip(
+        {"x, _ = self": "x = self"},
+        "take the pair that attention returns for a tensor",
+        "x, _ = self.self_attention(…)",
+    ),
+    Slip(
+        {DROP: ""}, "lose the dropout with the residual connection", "Take away one thing at a time"
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_ablation,
@@ -91,9 +157,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "For one of the two you need not write a block: look at the last argument of __init__, and at nn.Identity. "
-        "For the other, a subclass with a forward of its own.",
-        "functools.partial(block, norm_layer=nn.Identity) is called like block and makes blocks whose norms do "
-        "nothing. `class NoResidual(block):` keeps __init__; its forward is yours without the two additions.",
+        (
+            "For one of the two you need not write a block: look at the last argument of __init__,"
+            " and at nn.Identity. For the other, a subclass with a forward of its own."
+        ),
+        (
+            "functools.partial(block, norm_layer=nn.Identity) is called like block and makes blocks"
+            " whose norms do nothing. `class NoResidual(block):` keeps __init__; its forward is"
+            " yours without the two additions."
+        ),
     ),
 )

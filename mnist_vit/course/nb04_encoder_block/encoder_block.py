@@ -11,7 +11,17 @@ from mnist_vit.model import EncoderBlock
 from mnist_vit.model import MLPBlock as MyMLPBlock
 from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
 
-from ..checking import Exercise, Mistake, copy_weights, gradients, make, parameter_gradients, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    copy_weights,
+    gradients,
+    make,
+    parameter_gradients,
+    random,
+    randomise,
+)
 
 
 class MyEncoderBlock(nn.Module):
@@ -32,7 +42,8 @@ class MyEncoderBlock(nn.Module):
         self.mlp = MyMLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input):
-        # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added to.
+        # Talk: the branch reads normalised tokens, but the tokens as they came are what it is added
+        # to.
         x = self.ln_1(input)
         x, _ = self.self_attention(x, x, x, need_weights=False)
         x = self.dropout(x)
@@ -44,9 +55,11 @@ class MyEncoderBlock(nn.Module):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Eval mode; train mode with every number of the attention's branch dropped and none of the MLP's; other norms.
+    """Eval mode; train mode with every number of the attention's branch dropped and none of the
+    MLP's; other norms.
 
-    With probability 1 dropout is no game of chance: an answer that leaves it out, or puts it elsewhere, shows.
+    With probability 1 dropout is no game of chance: an answer that leaves it out, or puts it
+    elsewhere, shows.
     """
     weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0))
     module = make(answer, 2, 6, 10, 1.0, 0.0)
@@ -62,23 +75,30 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     given = before.clone()
     yield "output in train mode with dropout 1", _passed(module.train(), given)
     if not torch.equal(given, before):
-        raise Mistake("the block writes over the tokens it was given: input += … changes them for everybody else, too.")
+        raise Mistake(
+            "the block writes over the tokens it was given: input += … changes them for everybody"
+            " else, too."
+        )
     yield from gradients(output, x=x)
     yield from parameter_gradients(output, module)
     plain = make(answer, 2, 6, 10, 0.0, 1.0, nn.Identity)
     plain.load_state_dict({name: weights.state_dict()[name] for name in plain.state_dict()})
-    yield "output in train mode with attention dropout 1", _passed(plain.double().train(), before.clone())
+    yield (
+        "output in train mode with attention dropout 1",
+        _passed(plain.double().train(), before.clone()),
+    )
 
 
 def _passed(module: nn.Module, x: Tensor) -> Any:
-    """What the block gives; torch's words for a pair in a tensor's place are turned into the likely reason."""
+    """What the block gives; torch's words for a pair in a tensor's place are turned into the likely
+    reason."""
     try:
         return module(x)
     except (TypeError, AttributeError) as error:
         if any(words in str(error) for words in ("not tuple", "to tuple", "'tuple'")):
             raise Mistake(
-                "a pair stands where a tensor is needed. nn.MultiheadAttention returns a pair, its output and the "
-                "weights: take the first, x, _ = self.self_attention(…)."
+                "a pair stands where a tensor is needed. nn.MultiheadAttention returns a pair, its"
+                " output and the weights: take the first, x, _ = self.self_attention(…)."
             ) from None
         raise
 
@@ -90,44 +110,107 @@ TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
 DROP, ADD, THINK, END = "x = self.dropout(x)", "x = x + input", "y = self.mlp(y)", "return x + y"
 
 SLIPS = (
-    ({LN_1: "x = input", ADD: "x = self.ln_1(x + input)", LN_2: "y = x", END: "return self.ln_2(x + y)"},
-     "normalise after adding (post-norm, as in 2017): normalise what goes into a branch, and add without a norm"),
-    ({LN_1: "x = input", ADD: "x = self.ln_1(x) + input", LN_2: "y = x", END: "return x + self.ln_2(y)"},
-     "normalise what comes out of a branch: LN belongs before the attention and before the MLP"),
-    ({ADD: ""}, "do not add the block's input to what the attention gives (equation 2: + z)"),
-    ({END: "return y"}, "do not add z' to what the MLP gives (equation 3: + z')"),
-    ({ADD: "", END: "return y"}, "leave out both residual connections: each branch is added to what came in"),
-    ({ADD: "x = x + self.ln_1(input)"},
-     "add the normalised tokens ln_1(z) to the attention: keep z under its own name, and add that"),
-    ({LN_2: "x = y = self.ln_2(x)"},
-     "add the normalised tokens ln_2(z') to the MLP: keep z' under its own name, and add that"),
-    ({ADD: "x = x + self.ln_1(input)", LN_2: "x = y = self.ln_2(x)"},
-     "add normalised tokens in both places: keep z and z' under their own names, and add those"),
-    ({END: "return input + y"},
-     "add the block's input z in both places, so that the attention only reaches the MLP: at the end add z'"),
-    ({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places: the MLP has its own norm, ln_2"),
-    ({LN_1: "x = input"}, "leave out ln_1: the attention takes LN(z)"),
-    ({LN_2: "y = x"}, "leave out ln_2: the MLP takes LN(z')"),
-    ({LN_1: "x = input", LN_2: "y = x"}, "leave out both norms: the attention takes LN(z), the MLP takes LN(z')"),
-    ({TALK: "x, _ = self.self_attention(x, input, input, need_weights=False)"},
-     "normalise the query only: query, key and value are all three LN(z)"),
-    ({LN_2: "y = self.ln_2(input)"},
-     "run attention and MLP side by side on z: the MLP takes what the attention has already changed, z'"),
-    ({LN_1: "x = z = input + self.mlp(self.ln_2(input))\n        x = self.ln_1(x)", ADD: "return x + z"},
-     "run the MLP before the attention: first talk, then think"),
-    ({DROP: ""}, "forget self.dropout: it comes after the attention, before z is added"),
-    ({DROP: "", ADD: "x = self.dropout(x + input)"},
-     "drop numbers of the sum, and with them the input: dropout comes before z is added"),
-    ({LN_1: "x = self.dropout(self.ln_1(input))", DROP: ""},
-     "drop numbers on the way into the attention: dropout comes after it, before z is added"),
-    ({END: "return x + self.dropout(y)"},
-     "apply self.dropout to the MLP's output too: MLPBlock has its own dropout inside already"),
-    ({DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
-     "drop numbers in eval mode too: call self.dropout, which knows the mode, not F.dropout without training="),
-    ({ATTENTION: TORCHS.replace(", batch_first=True", "")},
-     "leave out batch_first=True: then nn.MultiheadAttention takes the pictures for tokens, and tokens of different "
-     "pictures talk to each other"),
-)  # fmt: skip
+    Slip(
+        {
+            LN_1: "x = input",
+            ADD: "x = self.ln_1(x + input)",
+            LN_2: "y = x",
+            END: "return self.ln_2(x + y)",
+        },
+        "normalise after adding (post-norm, as in 2017)",
+        "Normalise what goes into a branch, and add without a norm",
+    ),
+    Slip(
+        {
+            LN_1: "x = input",
+            ADD: "x = self.ln_1(x) + input",
+            LN_2: "y = x",
+            END: "return x + self.ln_2(y)",
+        },
+        "normalise what comes out of a branch",
+        "LN belongs before the attention and before the MLP",
+    ),
+    Slip({ADD: ""}, "do not add the block's input to what the attention gives (equation 2", "+ z)"),
+    Slip({END: "return y"}, "do not add z' to what the MLP gives (equation 3", "+ z')"),
+    Slip(
+        {ADD: "", END: "return y"},
+        "leave out both residual connections",
+        "Each branch is added to what came in",
+    ),
+    Slip(
+        {ADD: "x = x + self.ln_1(input)"},
+        "add the normalised tokens ln_1(z) to the attention",
+        "Keep z under its own name, and add that",
+    ),
+    Slip(
+        {LN_2: "x = y = self.ln_2(x)"},
+        "add the normalised tokens ln_2(z') to the MLP",
+        "Keep z' under its own name, and add that",
+    ),
+    Slip(
+        {ADD: "x = x + self.ln_1(input)", LN_2: "x = y = self.ln_2(x)"},
+        "add normalised tokens in both places",
+        "Keep z and z' under their own names, and add those",
+    ),
+    Slip(
+        {END: "return input + y"},
+        "add the block's input z in both places, so that the attention only reaches the MLP",
+        "At the end add z'",
+    ),
+    Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm, ln_2"),
+    Slip({LN_1: "x = input"}, "leave out ln_1", "The attention takes LN(z)"),
+    Slip({LN_2: "y = x"}, "leave out ln_2", "The MLP takes LN(z')"),
+    Slip(
+        {LN_1: "x = input", LN_2: "y = x"},
+        "leave out both norms",
+        "The attention takes LN(z), the MLP takes LN(z')",
+    ),
+    Slip(
+        {TALK: "x, _ = self.self_attention(x, input, input, need_weights=False)"},
+        "normalise the query only",
+        "Query, key and value are all three LN(z)",
+    ),
+    Slip(
+        {LN_2: "y = self.ln_2(input)"},
+        "run attention and MLP side by side on z",
+        "The MLP takes what the attention has already changed, z'",
+    ),
+    Slip(
+        {
+            LN_1: "x = z = input + self.mlp(self.ln_2(input))\n        x = self.ln_1(x)",
+            ADD: "return x + z",
+        },
+        "run the MLP before the attention",
+        "First talk, then think",
+    ),
+    Slip({DROP: ""}, "forget self.dropout", "It comes after the attention, before z is added"),
+    Slip(
+        {DROP: "", ADD: "x = self.dropout(x + input)"},
+        "drop numbers of the sum, and with them the input",
+        "Dropout comes before z is added",
+    ),
+    Slip(
+        {LN_1: "x = self.dropout(self.ln_1(input))", DROP: ""},
+        "drop numbers on the way into the attention",
+        "Dropout comes after it, before z is added",
+    ),
+    Slip(
+        {END: "return x + self.dropout(y)"},
+        "apply self.dropout to the MLP's output too",
+        "MLPBlock has its own dropout inside already",
+    ),
+    Slip(
+        {DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
+        "drop numbers in eval mode too",
+        "Call self.dropout, which knows the mode, not F.dropout without training=",
+    ),
+    Slip(
+        {ATTENTION: TORCHS.replace(", batch_first=True", "")},
+        "leave out batch_first=True",
+        "Then nn.MultiheadAttention takes the pictures for tokens, and tokens of different pictures"
+        " talk to each other",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=MyEncoderBlock,
@@ -135,9 +218,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Two halves, each: keep what came in, normalise it, send it through the part, add what you kept.",
-        "First half: x = self.ln_1(input), then self.self_attention(x, x, x, need_weights=False), which gives a pair; "
-        "take its first, apply self.dropout, add input. The second half is alike, with ln_2 and mlp.",
+        (
+            "Two halves, each: keep what came in, normalise it, send it through the part, add what"
+            " you kept."
+        ),
+        (
+            "First half: x = self.ln_1(input), then self.self_attention(x, x, x,"
+            " need_weights=False), which gives a pair; take its first, apply self.dropout, add"
+            " input. The second half is alike, with ln_2 and mlp."
+        ),
     ),
     same=({ATTENTION: TORCHS}, {", need_weights=False": ""}, {ADD: "x += input"}),
     tolerance=1e-8,

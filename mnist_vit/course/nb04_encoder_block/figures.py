@@ -1,4 +1,5 @@
-"""Figures of notebook 04: a block and its two branches, layer norm step by step, what breaks without the two."""
+"""Figures of notebook 04: a block and its two branches, layer norm step by step, what breaks
+without the two."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +13,8 @@ from ..drawing import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, YELLOW, figure
 
 
 def diagram(part: nn.Module, tokens: Tensor) -> None:
-    """An encoder block as it is: the stream below, the two branches above; shapes are read while the tokens pass."""
+    """An encoder block as it is: the stream below, the two branches above; shapes are read while
+    the tokens pass."""
     shapes: dict[str, tuple[int, ...]] = {}
     handles = []
     for name, child in part.named_children():
@@ -31,25 +33,46 @@ def diagram(part: nn.Module, tokens: Tensor) -> None:
             handle.remove()
 
     _, (axes,) = figure(width=11, height=3.5)
-    colours = {"ln_1": YELLOW, "self_attention": SKY, "dropout": "lightgrey", "ln_2": YELLOW, "mlp": ORANGE}
+    colours = {
+        "ln_1": YELLOW,
+        "self_attention": SKY,
+        "dropout": "lightgrey",
+        "ln_2": YELLOW,
+        "mlp": ORANGE,
+    }
     places = {"ln_1": 2.0, "self_attention": 4.3, "dropout": 6.6, "ln_2": 10.2, "mlp": 12.5}
     for name, middle in places.items():
         child = getattr(part, name)
-        box = FancyBboxPatch((middle - 0.85, 1.4), 1.7, 0.7, boxstyle="round,pad=0.06", facecolor=colours[name])
+        box = FancyBboxPatch(
+            (middle - 0.85, 1.4), 1.7, 0.7, boxstyle="round,pad=0.06", facecolor=colours[name]
+        )
         axes.add_patch(box)
         axes.text(middle, 1.75, name, ha="center", va="center")
-        axes.text(middle, 1.17, str(shapes[name]), ha="center", va="center", fontsize=9, family="monospace")
+        axes.text(
+            middle,
+            1.17,
+            str(shapes[name]),
+            ha="center",
+            va="center",
+            fontsize=9,
+            family="monospace",
+        )
         count = sum(parameter.numel() for parameter in child.parameters())
         note = f"{count:,} parameters" if count else "no parameters"
         axes.text(middle, 2.32, note, ha="center", va="center", fontsize=8.5)
-    for names, start, plus in ((("ln_1", "self_attention", "dropout"), 0.6, 8.1), (("ln_2", "mlp"), 8.8, 14.0)):
+    for names, start, plus in (
+        (("ln_1", "self_attention", "dropout"), 0.6, 8.1),
+        (("ln_2", "mlp"), 8.8, 14.0),
+    ):
         _arrow(axes, (start, 0), (start, 1.75), head=False)
         _arrow(axes, (start, 1.75), (places[names[0]] - 0.92, 1.75))
         for left, right in pairwise(names):
             _arrow(axes, (places[left] + 0.92, 1.75), (places[right] - 0.92, 1.75))
         _arrow(axes, (places[names[-1]] + 0.92, 1.75), (plus, 1.75), head=False)
         _arrow(axes, (plus, 1.75), (plus, 0.24))
-        axes.plot(plus, 0, "o", markersize=17, markerfacecolor="white", markeredgecolor=BLUE, zorder=4)
+        axes.plot(
+            plus, 0, "o", markersize=17, markerfacecolor="white", markeredgecolor=BLUE, zorder=4
+        )
         axes.text(plus, -0.02, "+", ha="center", va="center", fontsize=14, zorder=5)
         axes.plot(start, 0, "o", markersize=6, color=BLUE, zorder=4)
     axes.plot([-0.5, 15.2], [0, 0], color=BLUE, linewidth=3)
@@ -61,8 +84,12 @@ def diagram(part: nn.Module, tokens: Tensor) -> None:
     ):
         side = "left" if x < 0 else "right" if x > 15 else "center"
         axes.text(x, -0.5, f"{name}\n{shape}", ha=side, va="center", fontsize=9, family="monospace")
-    axes.text(4.3, 2.8, "branch 1: tokens talk to each other", ha="center", fontsize=10, weight="bold")
-    axes.text(11.4, 2.8, "branch 2: each token thinks for itself", ha="center", fontsize=10, weight="bold")
+    axes.text(
+        4.3, 2.8, "branch 1: tokens talk to each other", ha="center", fontsize=10, weight="bold"
+    )
+    axes.text(
+        11.4, 2.8, "branch 2: each token thinks for itself", ha="center", fontsize=10, weight="bold"
+    )
     axes.text(4.3, 0.17, "residual connection", ha="center", color=BLUE, fontsize=9)
     axes.text(11.4, 0.17, "residual connection", ha="center", color=BLUE, fontsize=9)
     axes.set_xlim(-0.7, 15.9)
@@ -84,15 +111,30 @@ def norm_steps(token: Tensor) -> None:
         places = range(len(values))
         axes.bar(places, values.tolist(), color=colour, edgecolor=BLACK)
         for place, value in zip(places, values.tolist(), strict=True):
-            place_of_text = {"y": value + 0.3, "va": "bottom"} if value >= 0 else {"y": value - 0.3, "va": "top"}
+            place_of_text = (
+                {"y": value + 0.3, "va": "bottom"}
+                if value >= 0
+                else {"y": value - 0.3, "va": "top"}
+            )
             paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            axes.text(place, s=f"{value:.1f}", ha="center", fontsize=9, bbox=paper, zorder=3, **place_of_text)
+            axes.text(
+                place,
+                s=f"{value:.1f}",
+                ha="center",
+                fontsize=9,
+                bbox=paper,
+                zorder=3,
+                **place_of_text,
+            )
         axes.axhline(0, color=BLACK, linewidth=0.8)
         axes.axhline(values.mean().item(), color=RED, linestyle="--", linewidth=1.5)
         axes.set_ylim(-4.5, 8.5)
         axes.set_xticks(list(places))
         axes.set_xlabel("place in the token")
-        axes.set_title(f"{title}\nmean {values.mean():.1f}, variance {values.var(correction=0):.1f}", fontsize=10)
+        axes.set_title(
+            f"{title}\nmean {values.mean():.1f}, variance {values.var(correction=0):.1f}",
+            fontsize=10,
+        )
     panels[0].text(4.5, -3.2, "dashed: the mean", ha="right", color=RED, fontsize=9)
 
 
@@ -110,9 +152,12 @@ LOOKS = ((BLACK, "D", "-."), (PINK, "^", "--"), (GREEN, "s", ":"), (BLUE, "o", "
 
 
 def symptoms(means: dict[str, Sequence[float]], gradients: dict[str, Sequence[float]]) -> None:
-    """Left the mean likeness of two tokens after each block, right the gradient that each block gets; a line a kind."""
+    """Left the mean likeness of two tokens after each block, right the gradient that each block
+    gets; a line a kind."""
     _, (left, right) = figure(1, 2, width=11, height=3.6)
-    looks = dict(zip(means, LOOKS[-len(means) :] if len(means) > 2 else (LOOKS[0], LOOKS[-1]), strict=True))
+    looks = dict(
+        zip(means, LOOKS[-len(means) :] if len(means) > 2 else (LOOKS[0], LOOKS[-1]), strict=True)
+    )
     for name, (colour, marker, line) in looks.items():
         look = {"marker": marker, "linestyle": line, "color": colour, "label": name}
         left.plot(range(len(means[name])), means[name], **look)
@@ -128,14 +173,19 @@ def symptoms(means: dict[str, Sequence[float]], gradients: dict[str, Sequence[fl
 
 
 def learning_rates(measured: dict[str, dict[float, Sequence[float]]]) -> None:
-    """Accuracy in percent at each learning rate, a dot a seed and a line through the means; one colour a kind."""
+    """Accuracy in percent at each learning rate, a dot a seed and a line through the means; one
+    colour a kind."""
     _, (axes,) = figure(width=6.5, height=3.2)
-    for (name, runs), (colour, marker, line) in zip(measured.items(), (LOOKS[-1], LOOKS[2]), strict=True):
+    for (name, runs), (colour, marker, line) in zip(
+        measured.items(), (LOOKS[-1], LOOKS[2]), strict=True
+    ):
         rates = sorted(runs)
         axes.semilogx(rates, [sum(runs[r]) / len(runs[r]) for r in rates], line, color=colour)
         for rate in rates:
             label = name if rate == rates[0] else None
-            axes.plot([rate] * len(runs[rate]), runs[rate], marker, color=colour, alpha=0.7, label=label)
+            axes.plot(
+                [rate] * len(runs[rate]), runs[rate], marker, color=colour, alpha=0.7, label=label
+            )
     rates = sorted({rate for runs in measured.values() for rate in runs})
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
@@ -153,5 +203,11 @@ def _arrow(
     colour: str = BLACK,
     width: float = 1.2,
 ) -> None:
-    style = {"arrowstyle": "->" if head else "-", "color": colour, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
+    style = {
+        "arrowstyle": "->" if head else "-",
+        "color": colour,
+        "linewidth": width,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
     axes.annotate("", end, start, arrowprops=style)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_find_bugs():
@@ -61,22 +61,56 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 A, B, C, D = '"a": 5', '"b": 3', '"c": 1', '"d": 4'
 
 SLIPS = (
-    ({A: '"a": 6'},
-     "say that block a drops numbers in eval mode: in eval mode it gives the same twice. Look at it in train mode, "
-     "dropout=1.0: what is left of the tokens?"),
-    ({A: '"a": 2'}, "say that block a adds z at the end: in eval mode it is right whatever its weights are"),
-    *(({C: f'"c": {number}'},
-       f"say that block c {does}: then it would differ from ours at the start, too. What differs only once the weights "
-       "have moved?")
-      for number, does in ((2, "adds z at the end"), (7, "has another eps"), (8, "adds normalised tokens"))),
-    ({A: '"a": 8'}, "say that block a adds normalised tokens: in eval mode it is right whatever its weights are"),
-    ({A: '"a": 8', B: '"b": 8', C: '"c": 8', D: '"d": 8'}, "leave the numbers of the example: test each block"),
-    ({B: '"b": 4', D: '"d": 3'}, "take b and d for each other: which of them changes the tokens that it is given?"),
-    ({D: '"d": 3'}, "say that block d changes the tokens that it is given: compare them before and after"),
-    ({B: '"b": 4'},
-     "say that block b lets pictures hear of each other: give it two pictures, and change each in turn. The other one "
-     "comes out as before"),
-)  # fmt: skip
+    Slip(
+        {A: '"a": 6'},
+        "say that block a drops numbers in eval mode",
+        "In eval mode it gives the same twice. Look at it in train mode, dropout=1.0: what is left"
+        " of the tokens?",
+    ),
+    Slip(
+        {A: '"a": 2'},
+        "say that block a adds z at the end",
+        "In eval mode it is right whatever its weights are",
+    ),
+    *(
+        Slip(
+            {C: f'"c": {number}'},
+            f"say that block c {does}",
+            "Then it would differ from ours at the start, too. What differs only once the weights"
+            " have moved?",
+        )
+        for number, does in (
+            (2, "adds z at the end"),
+            (7, "has another eps"),
+            (8, "adds normalised tokens"),
+        )
+    ),
+    Slip(
+        {A: '"a": 8'},
+        "say that block a adds normalised tokens",
+        "In eval mode it is right whatever its weights are",
+    ),
+    Slip(
+        {A: '"a": 8', B: '"b": 8', C: '"c": 8', D: '"d": 8'},
+        "leave the numbers of the example",
+        "Test each block",
+    ),
+    Slip(
+        {B: '"b": 4', D: '"d": 3'},
+        "take b and d for each other",
+        "Which of them changes the tokens that it is given?",
+    ),
+    Slip(
+        {D: '"d": 3'},
+        "say that block d changes the tokens that it is given",
+        "Compare them before and after",
+    ),
+    Slip(
+        {B: '"b": 4'},
+        "say that block b lets pictures hear of each other",
+        "Give it two pictures, and change each in turn. The other one comes out as before",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_find_bugs,
@@ -84,10 +118,14 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "The first test used fresh blocks, one picture, eval mode, and looked at the output alone. Change one of the "
-        "four at a time.",
-        "Move all weights, the same in both blocks. Or take train mode and dropout=1.0. Or give two pictures, and "
-        "change each in turn: does the output of the *other* one change? Or keep a clone of the tokens and compare "
-        "it with them after the call.",
+        (
+            "The first test used fresh blocks, one picture, eval mode, and looked at the output"
+            " alone. Change one of the four at a time."
+        ),
+        (
+            "Move all weights, the same in both blocks. Or take train mode and dropout=1.0. Or give"
+            " two pictures, and change each in turn: does the output of the *other* one change? Or"
+            " keep a clone of the tokens and compare it with them after the call."
+        ),
     ),
 )

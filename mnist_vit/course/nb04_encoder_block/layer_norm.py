@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_layer_norm(x, weight, bias, eps):
@@ -23,14 +23,20 @@ def my_layer_norm(x, weight, bias, eps):
 class NoLayerNorm(TorchFunctionMode):
     """Refuses the functions that do the whole exercise; ``nn.LayerNorm`` calls the first."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if function in (F.layer_norm, torch.layer_norm, torch.native_layer_norm):
-            raise Mistake("nn.LayerNorm and F.layer_norm are the exercise in one call. Write it from the formula.")
+            raise Mistake(
+                "nn.LayerNorm and F.layer_norm are the exercise in one call. Write it from the"
+                " formula."
+            )
         return function(*args, **(kwargs or {}))
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Tokens whose variance goes from a hundred times eps down to eps, in float64; then a large eps."""
+    """Tokens whose variance goes from a hundred times eps down to eps, in float64; then a large
+    eps."""
     sizes = torch.tensor([1.0, 1e-1, 1e-2, 3e-3, 1e-3], dtype=torch.float64)
     for eps in (1e-6, 0.25):
         x = (random(2, 5, 3, seed=4, dtype=torch.float64) * sizes[:, None] + 0.5).requires_grad_()
@@ -42,8 +48,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield from gradients(output, x=x, weight=weight, bias=bias)
 
 
-MEAN, CENTRE, VARIANCE = "x.mean(dim=-1, keepdim=True)", "x - mean", "centred.square().mean(dim=-1, keepdim=True)"
-DIVIDE, ROOT, END = "centred / (variance + eps).sqrt()", "(variance + eps).sqrt()", "normalised * weight + bias"
+MEAN, CENTRE, VARIANCE = (
+    "x.mean(dim=-1, keepdim=True)",
+    "x - mean",
+    "centred.square().mean(dim=-1, keepdim=True)",
+)
+DIVIDE, ROOT, END = (
+    "centred / (variance + eps).sqrt()",
+    "(variance + eps).sqrt()",
+    "normalised * weight + bias",
+)
 
 
 def _over(axes: str) -> dict[str, str]:
@@ -51,38 +65,81 @@ def _over(axes: str) -> dict[str, str]:
 
 
 SLIPS = (
-    ({ROOT: "(x.std(dim=-1, keepdim=True) + eps)"},
-     "divide by x.std() + eps, the norm of the Annotated Transformer: PyTorch's std() divides the squares by one less "
-     "than their number, and eps belongs inside the root"),
-    ({MEAN: "x.mean(dim=-1)"},
-     "forget keepdim=True: without it mean or variance has the shape (n, seq_length), and PyTorch lines its last axis "
-     "up with the numbers of a token"),
-    ({ROOT: "(variance.sqrt() + eps)"}, "add eps outside the root: it is the root of (variance + eps)"),
-    ({VARIANCE: "x.var(dim=-1, keepdim=True)"},
-     "divide the squares by one less than the number of values (the unbiased variance, PyTorch's usual one): divide "
-     "by their number, correction=0"),
-    ({VARIANCE: "centred.square().sum(dim=-1, keepdim=True)"},
-     "take the sum of the squares: the variance is their mean"),
-    ({ROOT: "(variance + 1e-5).sqrt()"}, "use eps 1e-5, PyTorch's usual one, instead of the eps that is given"),
-    ({ROOT: "(variance + 1e-6).sqrt()"}, "write 1e-6 into the formula: use the argument eps"),
-    ({ROOT: "variance.sqrt()"}, "forget eps: add it to the variance, inside the root"),
-    (_over("1"), "normalise over the tokens (dim=1): each token is normalised alone, over its own numbers, dim=-1"),
-    (_over("0"), "normalise over the batch (dim=0): each token is normalised alone, over its own numbers, dim=-1"),
-    (_over("(1, 2)"),
-     "take one mean and one variance for all tokens of a picture: each token has its own, dim=-1 only"),
-    (_over("(0, 1, 2)"),
-     "take one mean and one variance for the whole tensor: each token has its own, dim=-1, keepdim=True"),
-    ({END: "normalised"}, "stop before weight and bias: multiply by weight, then add bias"),
-    ({END: "normalised + bias"}, "forget weight: multiply by it before adding bias"),
-    ({END: "normalised * weight"}, "forget bias: add it at the end"),
-    ({END: "(normalised + bias) * weight"}, "add bias before multiplying by weight: weight first, then bias"),
-    ({ROOT: "(variance + eps)"}, "divide by the variance: divide by its root"),
-    ({CENTRE: "x"}, "leave the mean in (that is RMSNorm): subtract it first"),
-    ({DIVIDE: "x / (variance + eps).sqrt()"}, "divide x itself: subtract the mean first"),
-    ({DIVIDE: "centred"}, "only subtract the mean: divide by the root of (variance + eps) too"),
-    ({MEAN: f"{MEAN}.detach()", VARIANCE: f"{VARIANCE}.detach()"},
-     "cut mean and variance off from the gradient (detach, item or no_grad): they depend on x as well"),
-)  # fmt: skip
+    Slip(
+        {ROOT: "(x.std(dim=-1, keepdim=True) + eps)"},
+        "divide by x.std() + eps, the norm of the Annotated Transformer",
+        "PyTorch's std() divides the squares by one less than their number, and eps belongs inside"
+        " the root",
+    ),
+    Slip(
+        {MEAN: "x.mean(dim=-1)"},
+        "forget keepdim=True",
+        "Without it mean or variance has the shape (n, seq_length), and PyTorch lines its last axis"
+        " up with the numbers of a token",
+    ),
+    Slip(
+        {ROOT: "(variance.sqrt() + eps)"},
+        "add eps outside the root",
+        "It is the root of (variance + eps)",
+    ),
+    Slip(
+        {VARIANCE: "x.var(dim=-1, keepdim=True)"},
+        "divide the squares by one less than the number of values (the unbiased variance, PyTorch's"
+        " usual one)",
+        "Divide by their number, correction=0",
+    ),
+    Slip(
+        {VARIANCE: "centred.square().sum(dim=-1, keepdim=True)"},
+        "take the sum of the squares",
+        "The variance is their mean",
+    ),
+    Slip(
+        {ROOT: "(variance + 1e-5).sqrt()"},
+        "use eps 1e-5, PyTorch's usual one, instead of the eps that is given",
+        "",
+    ),
+    Slip({ROOT: "(variance + 1e-6).sqrt()"}, "write 1e-6 into the formula", "Use the argument eps"),
+    Slip({ROOT: "variance.sqrt()"}, "forget eps", "Add it to the variance, inside the root"),
+    Slip(
+        _over("1"),
+        "normalise over the tokens (dim=1)",
+        "Each token is normalised alone, over its own numbers, dim=-1",
+    ),
+    Slip(
+        _over("0"),
+        "normalise over the batch (dim=0)",
+        "Each token is normalised alone, over its own numbers, dim=-1",
+    ),
+    Slip(
+        _over("(1, 2)"),
+        "take one mean and one variance for all tokens of a picture",
+        "Each token has its own, dim=-1 only",
+    ),
+    Slip(
+        _over("(0, 1, 2)"),
+        "take one mean and one variance for the whole tensor",
+        "Each token has its own, dim=-1, keepdim=True",
+    ),
+    Slip({END: "normalised"}, "stop before weight and bias", "Multiply by weight, then add bias"),
+    Slip({END: "normalised + bias"}, "forget weight", "Multiply by it before adding bias"),
+    Slip({END: "normalised * weight"}, "forget bias", "Add it at the end"),
+    Slip(
+        {END: "(normalised + bias) * weight"},
+        "add bias before multiplying by weight",
+        "Weight first, then bias",
+    ),
+    Slip({ROOT: "(variance + eps)"}, "divide by the variance", "Divide by its root"),
+    Slip({CENTRE: "x"}, "leave the mean in (that is RMSNorm)", "Subtract it first"),
+    Slip({DIVIDE: "x / (variance + eps).sqrt()"}, "divide x itself", "Subtract the mean first"),
+    Slip(
+        {DIVIDE: "centred"}, "only subtract the mean", "Divide by the root of (variance + eps) too"
+    ),
+    Slip(
+        {MEAN: f"{MEAN}.detach()", VARIANCE: f"{VARIANCE}.detach()"},
+        "cut mean and variance off from the gradient (detach, item or no_grad)",
+        "They depend on x as well",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_layer_norm,
@@ -90,9 +147,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Each token is normalised over its own numbers, the last axis: mean, variance, divide, weight and bias.",
-        "x.mean(-1, keepdim=True) keeps the axis, so that subtracting works. The variance is the mean of the squares "
-        "of what is left, and eps goes inside the root. At the end multiply by weight, then add bias.",
+        (
+            "Each token is normalised over its own numbers, the last axis: mean, variance, divide,"
+            " weight and bias."
+        ),
+        (
+            "x.mean(-1, keepdim=True) keeps the axis, so that subtracting works. The variance is"
+            " the mean of the squares of what is left, and eps goes inside the root. At the end"
+            " multiply by weight, then add bias."
+        ),
     ),
     same=(
         {VARIANCE: "x.square().mean(dim=-1, keepdim=True) - mean.square()"},

@@ -8,7 +8,7 @@ from torch import nn
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_silence(part):
@@ -29,42 +29,88 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if not tensor.isfinite().all():
             raise Mistake(f"{name} holds nan or infinite numbers.")
     if not all(parameter.requires_grad for parameter in silent.parameters()):
-        raise Mistake("some parameters are frozen now (requires_grad is False): the block must be able to learn again.")
+        raise Mistake(
+            "some parameters are frozen now (requires_grad is False): the block must be able to"
+            " learn again."
+        )
     x = random(2, 5, 6)
     output = silent(x)
     yield "output", output
-    changed = [name for name, tensor in before.items() if name not in after or not torch.equal(after[name], tensor)]
+    changed = [
+        name
+        for name, tensor in before.items()
+        if name not in after or not torch.equal(after[name], tensor)
+    ]
     if torch.allclose(output, x, atol=1e-5) and len(changed) > 4:
         raise Mistake(
-            f"the block does nothing, as it should, but {len(changed)} tensors changed; four are enough: weight and "
-            "bias of the *last* layer of each branch."
+            f"the block does nothing, as it should, but {len(changed)} tensors changed; four are"
+            " enough: weight and bias of the *last* layer of each branch."
         )
-    yield "the set of changed tensors", ", ".join(sorted(changed))  # tells slips apart whose outputs are the same
+    yield (
+        "the set of changed tensors",
+        ", ".join(sorted(changed)),
+    )  # tells slips apart whose outputs are the same
 
 
-LAYERS, WEIGHT, BIAS = "(part.self_attention.out_proj, part.mlp[3])", "layer.weight.zero_()", "layer.bias.zero_()"
-IN_PROJ = "\n        part.self_attention.in_proj_weight.zero_()\n        part.self_attention.in_proj_bias.zero_()"
+LAYERS, WEIGHT, BIAS = (
+    "(part.self_attention.out_proj, part.mlp[3])",
+    "layer.weight.zero_()",
+    "layer.bias.zero_()",
+)
+IN_PROJ = (
+    "\n        part.self_attention.in_proj_weight.zero_()\n       "
+    " part.self_attention.in_proj_bias.zero_()"
+)
 
 SLIPS = (
-    ({BIAS: ""},
-     "leave the biases of the last layers as they are: they are still added to every token, whatever stands before "
-     "them. In each branch the last layer's weight and bias must both be zero"),
-    ({WEIGHT: ""}, "set only the biases of the last layers to zero: their weights still pass something on"),
-    ({LAYERS: "(part.self_attention.out_proj,)"}, "silence the attention only: the MLP still adds to every token"),
-    ({LAYERS: "(part.mlp[3],)"}, "silence the MLP only: the attention still adds to every token"),
-    ({LAYERS: "(part.self_attention.out_proj, part.mlp[0])"},
-     "silence mlp[0], the first layer of the MLP: the bias of its last layer, mlp[3], is still added to every token"),
-    ({LAYERS: "(part.mlp[3],)", BIAS: BIAS + IN_PROJ},
-     "silence in_proj, the first layer of the attention: the bias of its last layer, out_proj, is still added to every "
-     "token"),
-    ({LAYERS: "(part.mlp[0],)", BIAS: BIAS + IN_PROJ},
-     "silence the first layer of each branch, in_proj and mlp[0]: the biases of the last layers are still added. In "
-     "each branch the last layer's weight and bias must both be zero"),
-    ({LAYERS: "(part.ln_1, part.ln_2)"},
-     "set both norms to zero: the layers after them still add their biases. Silence the last layer of each branch"),
-    ({LAYERS: "(part.ln_1, part.ln_2)", BIAS: ""},
-     "set the weights of both norms to zero: their biases still go through. Silence the last layer of each branch"),
-)  # fmt: skip
+    Slip(
+        {BIAS: ""},
+        "leave the biases of the last layers as they are",
+        "They are still added to every token, whatever stands before them. In each branch the last"
+        " layer's weight and bias must both be zero",
+    ),
+    Slip(
+        {WEIGHT: ""},
+        "set only the biases of the last layers to zero",
+        "Their weights still pass something on",
+    ),
+    Slip(
+        {LAYERS: "(part.self_attention.out_proj,)"},
+        "silence the attention only",
+        "The MLP still adds to every token",
+    ),
+    Slip(
+        {LAYERS: "(part.mlp[3],)"},
+        "silence the MLP only",
+        "The attention still adds to every token",
+    ),
+    Slip(
+        {LAYERS: "(part.self_attention.out_proj, part.mlp[0])"},
+        "silence mlp[0], the first layer of the MLP",
+        "The bias of its last layer, mlp[3], is still added to every token",
+    ),
+    Slip(
+        {LAYERS: "(part.mlp[3],)", BIAS: BIAS + IN_PROJ},
+        "silence in_proj, the first layer of the attention",
+        "The bias of its last layer, out_proj, is still added to every token",
+    ),
+    Slip(
+        {LAYERS: "(part.mlp[0],)", BIAS: BIAS + IN_PROJ},
+        "silence the first layer of each branch, in_proj and mlp[0]",
+        "The biases of the last layers are still added. In each branch the last layer's weight and"
+        " bias must both be zero",
+    ),
+    Slip(
+        {LAYERS: "(part.ln_1, part.ln_2)"},
+        "set both norms to zero",
+        "The layers after them still add their biases. Silence the last layer of each branch",
+    ),
+    Slip(
+        {LAYERS: "(part.ln_1, part.ln_2)", BIAS: ""},
+        "set the weights of both norms to zero",
+        "Their biases still go through. Silence the last layer of each branch",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_silence,
@@ -72,8 +118,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "z' = MSA(LN(z)) + z. What must MSA give so that z' is z? And which layer of the attention speaks last?",
-        "The last layer of the attention is self_attention.out_proj, the last one of the MLP is mlp[3]. Each has a "
-        "weight and a bias; under `with torch.no_grad():` a tensor can be set to zero in place, with zero_().",
+        (
+            "z' = MSA(LN(z)) + z. What must MSA give so that z' is z? And which layer of the"
+            " attention speaks last?"
+        ),
+        (
+            "The last layer of the attention is self_attention.out_proj, the last one of the MLP is"
+            " mlp[3]. Each has a weight and a bias; under `with torch.no_grad():` a tensor can be"
+            " set to zero in place, with zero_()."
+        ),
     ),
 )

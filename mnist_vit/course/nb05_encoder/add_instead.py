@@ -1,4 +1,5 @@
-"""Exercise: a linear layer that reads a patch and its place side by side, turned into one layer and an addition."""
+"""Exercise: a linear layer that reads a patch and its place side by side, turned into one layer and
+an addition."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_add_instead(joined, seq_length):
-    """A layer on [patch, place] -> a layer on the patch alone, and what to add to its output at each place."""
+    """A layer on [patch, place] -> a layer on the patch alone, and what to add to its output at
+    each place."""
     patch_dim = joined.in_features - seq_length
     linear = nn.Linear(patch_dim, joined.out_features)
     with torch.no_grad():
@@ -29,17 +31,31 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if pair is None or pair is ...:
             yield "the pair", None
             return
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], nn.Module):
-            raise Mistake("a pair is needed, a linear layer and a tensor: return linear, positions.")
+        if (
+            not isinstance(pair, tuple | list)
+            or len(pair) != 2
+            or not isinstance(pair[0], nn.Module)
+        ):
+            raise Mistake(
+                "a pair is needed, a linear layer and a tensor: return linear, positions."
+            )
         linear, positions = pair
         if getattr(linear, "in_features", patch_dim) != patch_dim:
-            raise Mistake(f"the layer must take a patch alone, {patch_dim} numbers, and takes {linear.in_features}.")
+            raise Mistake(
+                f"the layer must take a patch alone, {patch_dim} numbers, and takes"
+                f" {linear.in_features}."
+            )
         shape = tuple(getattr(positions, "shape", ()))
         if shape not in ((seq_length, hidden_dim), (1, seq_length, hidden_dim)):
             turned = ": transpose them" if shape == (hidden_dim, seq_length) else ""
-            raise Mistake(f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}{turned}.")
+            raise Mistake(
+                f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}{turned}."
+            )
         total = linear(random(2, seq_length, patch_dim)) + positions
-        yield f"linear(patches) + positions for {seq_length} patches of {patch_dim} numbers", total.detach()
+        yield (
+            f"linear(patches) + positions for {seq_length} patches of {patch_dim} numbers",
+            total.detach(),
+        )
         yield "weight of the joined layer afterwards", joined.weight.detach()
 
 
@@ -47,18 +63,37 @@ PATCH = "joined.weight[:, :patch_dim]"
 PLACE, BIAS = "joined.weight[:, patch_dim:].T.detach()", "linear.bias.copy_(joined.bias)"
 
 SLIPS = (
-    ({BIAS: "linear.bias.zero_()"}, "lose the bias: it is added once, at every place, so give it to the layer"),
-    ({PLACE: "(joined.weight[:, patch_dim:].T + joined.bias).detach()"},
-     "add the bias twice: it is in the layer already, so leave it out of the positions"),
-    ({PATCH: "joined.weight[:, seq_length:]", PLACE: "joined.weight[:, :seq_length].T.detach()"},
-     "take the first columns for the places: the patch comes first in [patch, place], so the places' columns are the "
-     "last"),
-    ({PLACE: "joined.weight[:, patch_dim:].reshape(seq_length, -1).detach()"},
-     "reshape the places' columns: column i belongs to place i, so transpose them"),
-    ({PLACE: "joined.weight[:, patch_dim:].T.flip(0).detach()"}, "count the places from the end"),
-    ({PLACE: "joined.weight[:, patch_dim:].T.detach() * 0"}, "return zeros for positions: a one-hot place picks "
-     "something out of the weight"),
-)  # fmt: skip
+    Slip(
+        {BIAS: "linear.bias.zero_()"},
+        "lose the bias",
+        "It is added once, at every place, so give it to the layer",
+    ),
+    Slip(
+        {PLACE: "(joined.weight[:, patch_dim:].T + joined.bias).detach()"},
+        "add the bias twice",
+        "It is in the layer already, so leave it out of the positions",
+    ),
+    Slip(
+        {PATCH: "joined.weight[:, seq_length:]", PLACE: "joined.weight[:, :seq_length].T.detach()"},
+        "take the first columns for the places",
+        "The patch comes first in [patch, place], so the places' columns are the last",
+    ),
+    Slip(
+        {PLACE: "joined.weight[:, patch_dim:].reshape(seq_length, -1).detach()"},
+        "reshape the places' columns",
+        "Column i belongs to place i, so transpose them",
+    ),
+    Slip(
+        {PLACE: "joined.weight[:, patch_dim:].T.flip(0).detach()"},
+        "count the places from the end",
+        "",
+    ),
+    Slip(
+        {PLACE: "joined.weight[:, patch_dim:].T.detach() * 0"},
+        "return zeros for positions",
+        "A one-hot place picks something out of the weight",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_add_instead,
@@ -66,12 +101,27 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Write out one number of the output: a weighted sum of the patch_dim numbers of the patch and of the "
-        "seq_length numbers of the place, of which one is 1 and the others are 0. What is left of the second sum?",
-        "weight is (hidden_dim, patch_dim + seq_length). Its first patch_dim columns meet the patch; of the others "
-        "place i picks column i. Copy the first into a new nn.Linear, with the bias, and transpose the rest.",
+        (
+            "Write out one number of the output: a weighted sum of the patch_dim numbers of the"
+            " patch and of the seq_length numbers of the place, of which one is 1 and the others"
+            " are 0. What is left of the second sum?"
+        ),
+        (
+            "weight is (hidden_dim, patch_dim + seq_length). Its first patch_dim columns meet the"
+            " patch; of the others place i picks column i. Copy the first into a new nn.Linear,"
+            " with the bias, and transpose the rest."
+        ),
     ),
-    same=({BIAS: "linear.bias.zero_()", PLACE: "(joined.weight[:, patch_dim:].T + joined.bias).detach()"},
-          {PLACE: "joined(torch.cat([torch.zeros(seq_length, patch_dim), torch.eye(seq_length)], dim=1)).detach() "
-                  "- joined.bias.detach()"},),
-)  # fmt: skip
+    same=(
+        {
+            BIAS: "linear.bias.zero_()",
+            PLACE: "(joined.weight[:, patch_dim:].T + joined.bias).detach()",
+        },
+        {
+            PLACE: (
+                "joined(torch.cat([torch.zeros(seq_length, patch_dim), torch.eye(seq_length)],"
+                " dim=1)).detach() - joined.bias.detach()"
+            )
+        },
+    ),
+)

@@ -11,7 +11,17 @@ from torch import nn
 from mnist_vit.model import Encoder
 from mnist_vit.model import EncoderBlock as MyEncoderBlock
 
-from ..checking import Exercise, Mistake, copy_weights, gradients, make, parameter_gradients, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    copy_weights,
+    gradients,
+    make,
+    parameter_gradients,
+    random,
+    randomise,
+)
 
 
 class MyEncoder(nn.Module):
@@ -50,7 +60,8 @@ SIZES = (5, 3, 2, 8, 12)  # seq_length, num_layers, num_heads, hidden_dim, mlp_d
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Values and gradients in eval mode, then what each kind of dropout does in train mode, with p = 1: no chance."""
+    """Values and gradients in eval mode, then what each kind of dropout does in train mode, with p
+    = 1: no chance."""
     module = make(answer, *SIZES, 1.0, 0.0)
     tokens = random(2, 5, 8, dtype=torch.float64).requires_grad_()
     if isinstance(module, nn.Module):
@@ -62,7 +73,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in eval mode", output
     yield from gradients(output, input=tokens, pos_embedding=module.pos_embedding)
     # the others, two dozen of them, in one row: the sentence of success stays short
-    others = [value for what, value in parameter_gradients(output, module) if not what.endswith("pos_embedding")]
+    others = [
+        value
+        for what, value in parameter_gradients(output, module)
+        if not what.endswith("pos_embedding")
+    ]
     flat = [value.flatten() for value in others if value is not None]
     yield "gradient of all other parameters", torch.cat(flat) if len(flat) == len(others) else None
 
@@ -83,9 +98,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def _blocks_of_their_own(module: nn.Module) -> None:
     """Raise where two blocks are one object."""
     blocks = list(getattr(module, "layers", nn.Module()).children())
-    if 0 < len(blocks) == SIZES[1] - 2:  # children() tells an object that stands in several places only once
-        raise Mistake("all places of self.layers hold the same block: make a new one in each round of the loop, so "
-                      "that each has parameters of its own.")  # fmt: skip
+    # children() tells an object that stands in several places only once
+    if 0 < len(blocks) == SIZES[1] - 2:
+        raise Mistake(
+            "all places of self.layers hold the same block: make a new one in each round of the"
+            " loop, so that each has parameters of its own."
+        )
 
 
 OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
@@ -99,66 +117,162 @@ def _each(line: str, blocks: str = "self.layers") -> str:
 
 
 SLIPS = (
-    ({ADD: "x = input"}, "leave the position embedding out: equation 1 adds it to the tokens before anything else"),
-    ({ADD: "x = input", DROP: "x = self.dropout(x) + self.pos_embedding"},
-     "add the position embedding after the dropout: add it first, so that positions are dropped as well"),
-    ({BLOCKS: "x = self.layers[0](x)\n        " + _each("x = block(x + self.pos_embedding)", "self.layers[1:]")},
-     "add the position embedding again before every block: equation 1 adds it once, before the first"),
-    ({BLOCKS: _each("x = block(x + self.pos_embedding)")},
-     "add the position embedding before every block, and so twice before the first: equation 1 adds it once"),
-    ({ADD: "x = input", NORM: "return self.ln(x + self.pos_embedding)"},
-     "add the position embedding after the blocks: then no block knows a place. Equation 1 comes first"),
-    ({NORM: "return x"}, "leave out the last norm: equation 4 is self.ln, after all blocks"),
-    ({NORM: "return self.ln(self.ln(x))"}, "apply self.ln twice: equation 4 applies it once, after all blocks"),
-    ({BLOCKS: "x = self.layers(self.ln(x))", NORM: "return x"},
-     "apply self.ln before the blocks: each block normalises its own input, and self.ln comes last"),
-    ({BLOCKS: "x = self.layers(self.ln(x))"},
-     "apply self.ln before the blocks and once more after them: each block normalises its own input, and self.ln comes "
-     "once, last"),
-    ({BLOCKS: _each("x = self.ln(block(x))"), NORM: "return x"},
-     "apply self.ln after every block: it comes once, after the last; each block has norms of its own"),
-    ({BLOCKS: _each("x = self.ln(block(x))")},
-     "apply self.ln after every block and then once more: it comes once, after the last block"),
-    ({NORM: "return self.ln(x)[:, 0]"},
-     "return the class token alone: the paper keeps token 0 only here, in equation 4, the encoder returns all "
-     "tokens"),
-    ({NORM: "return self.ln(x)[:, 1:]"}, "drop the class token: the encoder returns all tokens"),
-    ({BLOCKS: _each("x = x + block(x)")},
-     "add what goes into a block to what it gives: the residual connections are inside the block"),
-    ({BLOCKS: _each("y = block(x)"), NORM: "return self.ln(y)"},
-     "give every block the same tokens, so that only the last block counts: each block takes what the one before gave, "
-     "x = block(x)"),
-    ({BLOCKS: _each("block(x)")}, "throw away what the blocks give: x = block(x) hands it on"),
-    ({BLOCKS: _each("x = block(x)", "reversed(list(self.layers))")},
-     "run the blocks from the last to the first: encoder_layer_0 goes first"),
-    ({BLOCKS: _each("x = self.layers[0](x)")},
-     "run the first block again and again: the blocks have the same form, but parameters of their own"),
-    ({BLOCKS: "x = self.layers[0](x)"},
-     "run the first block only: the tokens go through all of self.layers, and a return belongs behind the loop"),
-    ({ADD: "x = torch.cat([input[:, :1], input[:, 1:] + self.pos_embedding[:, 1:]], dim=1)"},
-     "add positions to the patches only: the class token has a position too, the first"),
-    ({OPTIONS: "options = 0.0, attention_dropout, norm_layer"},
-     "build the blocks without dropout: hand it on to each of them"),
-    ({ADD: "x = input + self.dropout(self.pos_embedding)", DROP: ""},
-     "drop the position embedding alone: self.dropout comes after the addition, and drops numbers of the sum"),
-    ({DROP: ""}, "leave out self.dropout: it stands between the addition and the first block"),
-    ({DROP: "", NORM: "return self.ln(self.dropout(x))"},
-     "apply self.dropout after the blocks: it stands between the addition and the first block"),
-    ({DROP: "", NORM: "return self.dropout(self.ln(x))"},
-     "apply self.dropout at the very end: it stands between the addition and the first block"),
-    ({DROP: "", BLOCKS: _each("x = block(self.dropout(x))")},
-     "apply self.dropout before every block: it stands once, between the addition and the first block"),
-    ({DROP: "x = F.dropout(x, self.dropout.p)"},
-     "drop in eval mode too: self.dropout(x) knows the mode, F.dropout(x, p) does not"),
-    ({OPTIONS: "options = attention_dropout, dropout, norm_layer"},
-     "give the blocks dropout and attention_dropout in the wrong order: a block takes dropout first"),
-    ({OPTIONS: "", GIVEN: "mlp_dim, 0.0, 0.0"},
-     "keep dropout, attention_dropout and norm_layer from the blocks: hand them on"),
-    ({OPTIONS: "options = dropout, 0.0"}, "keep attention_dropout and norm_layer from the blocks: hand both on"),
-    ({OPTIONS: "options = dropout, 0.0, norm_layer"},
-     "keep attention_dropout from the blocks: hand it on, after dropout"),
-    ({OPTIONS: "options = dropout, attention_dropout"}, "keep norm_layer from the blocks: hand it on, last"),
-)  # fmt: skip
+    Slip(
+        {ADD: "x = input"},
+        "leave the position embedding out",
+        "Equation 1 adds it to the tokens before anything else",
+    ),
+    Slip(
+        {ADD: "x = input", DROP: "x = self.dropout(x) + self.pos_embedding"},
+        "add the position embedding after the dropout",
+        "Add it first, so that positions are dropped as well",
+    ),
+    Slip(
+        {
+            BLOCKS: (
+                "x = self.layers[0](x)\n        "
+                + _each("x = block(x + self.pos_embedding)", "self.layers[1:]")
+            )
+        },
+        "add the position embedding again before every block",
+        "Equation 1 adds it once, before the first",
+    ),
+    Slip(
+        {BLOCKS: _each("x = block(x + self.pos_embedding)")},
+        "add the position embedding before every block, and so twice before the first",
+        "Equation 1 adds it once",
+    ),
+    Slip(
+        {ADD: "x = input", NORM: "return self.ln(x + self.pos_embedding)"},
+        "add the position embedding after the blocks",
+        "Then no block knows a place. Equation 1 comes first",
+    ),
+    Slip({NORM: "return x"}, "leave out the last norm", "Equation 4 is self.ln, after all blocks"),
+    Slip(
+        {NORM: "return self.ln(self.ln(x))"},
+        "apply self.ln twice",
+        "Equation 4 applies it once, after all blocks",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers(self.ln(x))", NORM: "return x"},
+        "apply self.ln before the blocks",
+        "Each block normalises its own input, and self.ln comes last",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers(self.ln(x))"},
+        "apply self.ln before the blocks and once more after them",
+        "Each block normalises its own input, and self.ln comes once, last",
+    ),
+    Slip(
+        {BLOCKS: _each("x = self.ln(block(x))"), NORM: "return x"},
+        "apply self.ln after every block",
+        "It comes once, after the last; each block has norms of its own",
+    ),
+    Slip(
+        {BLOCKS: _each("x = self.ln(block(x))")},
+        "apply self.ln after every block and then once more",
+        "It comes once, after the last block",
+    ),
+    Slip(
+        {NORM: "return self.ln(x)[:, 0]"},
+        "return the class token alone",
+        "The paper keeps token 0 only here, in equation 4, the encoder returns all tokens",
+    ),
+    Slip(
+        {NORM: "return self.ln(x)[:, 1:]"}, "drop the class token", "The encoder returns all tokens"
+    ),
+    Slip(
+        {BLOCKS: _each("x = x + block(x)")},
+        "add what goes into a block to what it gives",
+        "The residual connections are inside the block",
+    ),
+    Slip(
+        {BLOCKS: _each("y = block(x)"), NORM: "return self.ln(y)"},
+        "give every block the same tokens, so that only the last block counts",
+        "Each block takes what the one before gave, x = block(x)",
+    ),
+    Slip(
+        {BLOCKS: _each("block(x)")}, "throw away what the blocks give", "x = block(x) hands it on"
+    ),
+    Slip(
+        {BLOCKS: _each("x = block(x)", "reversed(list(self.layers))")},
+        "run the blocks from the last to the first",
+        "encoder_layer_0 goes first",
+    ),
+    Slip(
+        {BLOCKS: _each("x = self.layers[0](x)")},
+        "run the first block again and again",
+        "The blocks have the same form, but parameters of their own",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers[0](x)"},
+        "run the first block only",
+        "The tokens go through all of self.layers, and a return belongs behind the loop",
+    ),
+    Slip(
+        {ADD: "x = torch.cat([input[:, :1], input[:, 1:] + self.pos_embedding[:, 1:]], dim=1)"},
+        "add positions to the patches only",
+        "The class token has a position too, the first",
+    ),
+    Slip(
+        {OPTIONS: "options = 0.0, attention_dropout, norm_layer"},
+        "build the blocks without dropout",
+        "Hand it on to each of them",
+    ),
+    Slip(
+        {ADD: "x = input + self.dropout(self.pos_embedding)", DROP: ""},
+        "drop the position embedding alone",
+        "self.dropout comes after the addition, and drops numbers of the sum",
+    ),
+    Slip(
+        {DROP: ""}, "leave out self.dropout", "It stands between the addition and the first block"
+    ),
+    Slip(
+        {DROP: "", NORM: "return self.ln(self.dropout(x))"},
+        "apply self.dropout after the blocks",
+        "It stands between the addition and the first block",
+    ),
+    Slip(
+        {DROP: "", NORM: "return self.dropout(self.ln(x))"},
+        "apply self.dropout at the very end",
+        "It stands between the addition and the first block",
+    ),
+    Slip(
+        {DROP: "", BLOCKS: _each("x = block(self.dropout(x))")},
+        "apply self.dropout before every block",
+        "It stands once, between the addition and the first block",
+    ),
+    Slip(
+        {DROP: "x = F.dropout(x, self.dropout.p)"},
+        "drop in eval mode too",
+        "self.dropout(x) knows the mode, F.dropout(x, p) does not",
+    ),
+    Slip(
+        {OPTIONS: "options = attention_dropout, dropout, norm_layer"},
+        "give the blocks dropout and attention_dropout in the wrong order",
+        "A block takes dropout first",
+    ),
+    Slip(
+        {OPTIONS: "", GIVEN: "mlp_dim, 0.0, 0.0"},
+        "keep dropout, attention_dropout and norm_layer from the blocks",
+        "Hand them on",
+    ),
+    Slip(
+        {OPTIONS: "options = dropout, 0.0"},
+        "keep attention_dropout and norm_layer from the blocks",
+        "Hand both on",
+    ),
+    Slip(
+        {OPTIONS: "options = dropout, 0.0, norm_layer"},
+        "keep attention_dropout from the blocks",
+        "Hand it on, after dropout",
+    ),
+    Slip(
+        {OPTIONS: "options = dropout, attention_dropout"},
+        "keep norm_layer from the blocks",
+        "Hand it on, last",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=MyEncoder,
@@ -166,11 +280,16 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "In __init__ a loop makes one block a round and adds it to self.layers under its name. forward has four steps "
-        "in one order: add, drop, run the blocks, normalise.",
-        'self.layers.add_module(f"encoder_layer_{i}", MyEncoderBlock(…)) with all five sizes and norm_layer. In '
-        "forward pos_embedding, (1, seq_length, hidden_dim), is spread over the n pictures by the plus sign, and "
-        "self.layers, an nn.Sequential, can be called like a function.",
+        (
+            "In __init__ a loop makes one block a round and adds it to self.layers under its name."
+            " forward has four steps in one order: add, drop, run the blocks, normalise."
+        ),
+        (
+            'self.layers.add_module(f"encoder_layer_{i}", MyEncoderBlock(…)) with all five sizes'
+            " and norm_layer. In forward pos_embedding, (1, seq_length, hidden_dim), is spread over"
+            " the n pictures by the plus sign, and self.layers, an nn.Sequential, can be called"
+            " like a function."
+        ),
     ),
     same=({BLOCKS: _each("x = block(x)")},),
 )

@@ -16,30 +16,46 @@ from ..drawing import BLUE, GREEN, RED, SKY, STYLE, figure, heat, picture
 
 
 def shuffle(images: Tensor, order: Tensor, patch_size: int) -> Tensor:
-    """Pictures, (n, 1, h, w), with their patches in another order: place i gets patch ``order[i]``."""
-    patches = F.unfold(images.float(), patch_size, stride=patch_size)  # (n, pixels of a patch, patches)
-    return F.fold(patches[..., order], images.shape[-2:], patch_size, stride=patch_size).to(images.dtype)
+    """Pictures, (n, 1, h, w), with their patches in another order: place i gets patch
+    ``order[i]``."""
+    patches = F.unfold(
+        images.float(), patch_size, stride=patch_size
+    )  # (n, pixels of a patch, patches)
+    return F.fold(patches[..., order], images.shape[-2:], patch_size, stride=patch_size).to(
+        images.dtype
+    )
 
 
 def shuffled(image: Tensor, order: Tensor, patch_size: int) -> None:
     """A picture, (1, h, w), and the same with its patches in another order."""
     _, axes = figure(1, 2, width=6, height=3)
     mixed = shuffle(image[None], order, patch_size)[0]
-    for axis, shown, title in zip(axes, (image, mixed), ("as it is", "patches shuffled"), strict=True):
+    for axis, shown, title in zip(
+        axes, (image, mixed), ("as it is", "patches shuffled"), strict=True
+    ):
         picture(axis, shown, title)
-        for edge in range(patch_size, image.shape[-1], patch_size):  # thin lines between the patches
+        for edge in range(
+            patch_size, image.shape[-1], patch_size
+        ):  # thin lines between the patches
             axis.axhline(edge - 0.5, color=SKY, linewidth=0.5)
             axis.axvline(edge - 0.5, color=SKY, linewidth=0.5)
 
 
 def depth(spread: Sequence[float], after_norm: float) -> None:
-    """How large the numbers of the tokens are before the blocks, after each block, and after the last norm."""
+    """How large the numbers of the tokens are before the blocks, after each block, and after the
+    last norm."""
     last = len(spread) - 1
     _, (axes,) = figure(width=7, height=3)
     axes.plot(range(last + 1), spread, "o-", color=BLUE)
     axes.plot([last, last + 1], [spread[-1], after_norm], "--", color=GREEN)
     axes.plot(last + 1, after_norm, "s", color=GREEN, markersize=8)
-    axes.annotate("the last norm", (last + 1, after_norm), (last - 0.1, after_norm - 0.33), color=GREEN, ha="center")
+    axes.annotate(
+        "the last norm",
+        (last + 1, after_norm),
+        (last - 0.1, after_norm - 0.33),
+        color=GREEN,
+        ha="center",
+    )
     axes.text(last * 0.45, spread[last // 2] + 0.22, "after each block", color=BLUE, ha="right")
     axes.set_xticks(range(last + 2), ["start", *(str(i) for i in range(1, last + 1)), "ln"])
     axes.set_ylim(0, max(spread) * 1.15)
@@ -48,8 +64,11 @@ def depth(spread: Sequence[float], after_norm: float) -> None:
 
 
 def stored_runs(variants: dict[str, str]) -> str:
-    """What the trainings of notebook 12 reached: a line for each of these, the range of its three seeds in percent."""
-    found = json.loads((shipped("notebooks") / "results" / "ablations.json").read_text(encoding="utf-8"))["runs"]
+    """What the trainings of notebook 12 reached: a line for each of these, the range of its three
+    seeds in percent."""
+    found = json.loads(
+        (shipped("notebooks") / "results" / "ablations.json").read_text(encoding="utf-8")
+    )["runs"]
     lines = []
     for name, title in variants.items():
         reached = [100 * run["accuracy"] for run in found if run["variant"] == name]
@@ -59,7 +78,9 @@ def stored_runs(variants: dict[str, str]) -> str:
 
 def apart(grid: int) -> Tensor:
     """How far apart the places of a grid are, in patches: (grid * grid, grid * grid)."""
-    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()  # row and column of each
+    place = torch.cartesian_prod(
+        torch.arange(grid), torch.arange(grid)
+    ).float()  # row and column of each
     return torch.cdist(place, place)
 
 
@@ -70,7 +91,8 @@ def border(grid: int) -> Tensor:
 
 
 def likeness(similarities: dict[str, Tensor], grid: int) -> str:
-    """A table of mean cosine similarities: of neighbours, of patches 3 apart, and of patches of the border.
+    """A table of mean cosine similarities: of neighbours, of patches 3 apart, and of patches of the
+    border.
 
     Args:
         similarities: (grid * grid, grid * grid) each, by name.
@@ -80,13 +102,16 @@ def likeness(similarities: dict[str, Tensor], grid: int) -> str:
     both, one = edge[:, None] & edge & (distance > 0), edge[:, None] & ~edge
     lines = ["mean cosine      neighbours  3 apart  border-border  border-inside"]
     for name, values in similarities.items():
-        near, far, on, off = (values[pairs].mean() for pairs in (distance == 1, distance == 3, both, one))
+        near, far, on, off = (
+            values[pairs].mean() for pairs in (distance == 1, distance == 3, both, one)
+        )
         lines.append(f"{name:<15}  {near:z10.2f}  {far:z7.2f}  {on:z13.2f}  {off:z13.2f}")
     return "\n".join(lines)
 
 
 def position_maps(similarity: Tensor) -> None:
-    """One little map for each patch, laid out as the patches are: how much its position is like all the others.
+    """One little map for each patch, laid out as the patches are: how much its position is like all
+    the others.
 
     Args:
         similarity: (patches, patches), cosine similarities, of a square grid.
@@ -99,7 +124,9 @@ def position_maps(similarity: Tensor) -> None:
         row, column = divmod(place, grid)
         canvas[row * step : row * step + grid, column * step : column * step + grid] = one
     drawn, (axes,) = figure(width=6.6, height=5.6)
-    image = axes.imshow(canvas, cmap="viridis", vmin=float(similarity.min()), vmax=1, interpolation="nearest")
+    image = axes.imshow(
+        canvas, cmap="viridis", vmin=float(similarity.min()), vmax=1, interpolation="nearest"
+    )
     middles = [place * step + (grid - 1) / 2 for place in range(grid)]
     axes.set_xticks(middles, [str(place) for place in range(grid)])
     axes.set_yticks(middles, [str(place) for place in range(grid)])
@@ -123,11 +150,14 @@ def resized(before: Tensor, after: Tensor, channel: int) -> None:
     for axis, values in zip(axes, maps, strict=True):
         rows, columns = values.shape
         heat(axis, values, f"{rows} × {columns} patches", low, high)
-    drawn.colorbar(axes[1].images[0], ax=axes, shrink=0.8, label=f"number {channel} of the position")
+    drawn.colorbar(
+        axes[1].images[0], ax=axes, shrink=0.8, label=f"number {channel} of the position"
+    )
 
 
 def blank_maps(image: Tensor, maps: Sequence[tuple[str, Tensor]], queries: Sequence[int]) -> None:
-    """Where some patches look, one row of maps for each model, beside the picture with those patches framed.
+    """Where some patches look, one row of maps for each model, beside the picture with those
+    patches framed.
 
     Args:
         image: (1, h, w).
@@ -135,7 +165,9 @@ def blank_maps(image: Tensor, maps: Sequence[tuple[str, Tensor]], queries: Seque
         queries: positions of the patches, counted from 0 without the class token.
     """
     grid = maps[0][1].shape[-1]
-    drawn, axes = figure(len(maps), 1 + len(queries), width=2.7 * (1 + len(queries)), height=2.6 * len(maps))
+    drawn, axes = figure(
+        len(maps), 1 + len(queries), width=2.7 * (1 + len(queries)), height=2.6 * len(maps)
+    )
     for row, (name, values) in enumerate(maps):
         first, *others = axes[row * (1 + len(queries)) : (row + 1) * (1 + len(queries))]
         picture(first, image, name)
@@ -143,7 +175,13 @@ def blank_maps(image: Tensor, maps: Sequence[tuple[str, Tensor]], queries: Seque
             _frame(first, query, grid, image.shape[-1] / grid)
         for axis, query, one in zip(others, queries, values, strict=True):
             place = divmod(query, grid)
-            heat(axis, one, f"from row {place[0]}, column {place[1]}", 0, max(float(v.max()) for _, v in maps))
+            heat(
+                axis,
+                one,
+                f"from row {place[0]}, column {place[1]}",
+                0,
+                max(float(v.max()) for _, v in maps),
+            )
             _frame(axis, query, grid, 1)
     drawn.colorbar(axes[-1].images[0], ax=axes, shrink=0.6, label="attention weight")
 
@@ -157,4 +195,6 @@ def _frame(axes: Axes, place: int, grid: int, size: float) -> None:
     row, column = divmod(place, grid)
     with plt.rc_context(STYLE):
         corner = (column * size - 0.5, row * size - 0.5)
-        axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor=RED, linewidth=2.5, clip_on=False))
+        axes.add_patch(
+            Rectangle(corner, size, size, fill=False, edgecolor=RED, linewidth=2.5, clip_on=False)
+        )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..checking import Exercise, gradients, random
+from ..checking import Exercise, Slip, gradients, random
 
 
 def my_resize_positions(pos_embedding, grid):
@@ -36,34 +36,82 @@ SIZE, KIND = "size=(grid, grid), ", 'mode="bicubic", align_corners=True'
 PARTS, JOIN = "[class_token, patches]", "torch.cat([class_token, patches], dim=1)"
 
 SLIPS = (
-    ({CUT: "patches = pos_embedding", IN: "patches.permute(0, 2, 1)", SIZE: "size=1 + grid * grid, ",
-      KIND: 'mode="linear", align_corners=True', JOIN: "patches"},
-     "stretch the whole sequence like one line, class token and all: set the class token apart, and give the "
-     "patches back their rows and columns"),
-    ({IN: "patches.permute(0, 2, 1)", SIZE: "size=grid * grid, ", KIND: 'mode="linear", align_corners=True'},
-     "stretch the patches like one long line: give them back their rows and columns first"),
-    ({PARTS: "[torch.zeros_like(class_token), patches]"},
-     "lose the class token's position (zeros stand there): carry it over unchanged"),
-    ({JOIN: "patches"},
-     "return the patches' positions only: the class token's position, set apart before, must be joined in front of "
-     "them again"),
-    ({PARTS: "[patches, class_token]"}, "put the class token's position at the end: it stays at the front"),
-    ({IN: "patches.reshape(1, d, g, g)", OUT: "maps.reshape(1, grid * grid, d)"},
-     "only reshape, both before and after: hidden_dim must move in front of the grid by permute, and back"),
-    ({IN: "patches.reshape(1, d, g, g)"},
-     "reshape without permute before the interpolation: first (1, g * g, d) -> (1, d, g * g)"),
-    ({OUT: "maps.reshape(1, grid * grid, d)"},
-     "reshape without permute after the interpolation: last (1, d, grid * grid) -> (1, grid * grid, d)"),
-    ({IN: f"{IN}.transpose(2, 3)"}, "swap rows and columns of the grid: the patches are counted row by row"),
-    ({KIND: 'mode="bicubic"'},
-     "interpolate with align_corners=False, or without saying it: True keeps the corner patches as they are"),
-    ({KIND: 'mode="bilinear", align_corners=True'},
-     'interpolate with mode="bilinear": torchvision uses mode="bicubic"'),
-    ({KIND: 'mode="bilinear"'},
-     'interpolate with mode="bilinear" and align_corners=False: use mode="bicubic" and align_corners=True'),
-    ({KIND: 'mode="nearest"'},
-     'interpolate with mode="nearest", the default: that copies patches; use mode="bicubic"'),
-)  # fmt: skip
+    Slip(
+        {
+            CUT: "patches = pos_embedding",
+            IN: "patches.permute(0, 2, 1)",
+            SIZE: "size=1 + grid * grid, ",
+            KIND: 'mode="linear", align_corners=True',
+            JOIN: "patches",
+        },
+        "stretch the whole sequence like one line, class token and all",
+        "Set the class token apart, and give the patches back their rows and columns",
+    ),
+    Slip(
+        {
+            IN: "patches.permute(0, 2, 1)",
+            SIZE: "size=grid * grid, ",
+            KIND: 'mode="linear", align_corners=True',
+        },
+        "stretch the patches like one long line",
+        "Give them back their rows and columns first",
+    ),
+    Slip(
+        {PARTS: "[torch.zeros_like(class_token), patches]"},
+        "lose the class token's position (zeros stand there)",
+        "Carry it over unchanged",
+    ),
+    Slip(
+        {JOIN: "patches"},
+        "return the patches' positions only",
+        "The class token's position, set apart before, must be joined in front of them again",
+    ),
+    Slip(
+        {PARTS: "[patches, class_token]"},
+        "put the class token's position at the end",
+        "It stays at the front",
+    ),
+    Slip(
+        {IN: "patches.reshape(1, d, g, g)", OUT: "maps.reshape(1, grid * grid, d)"},
+        "only reshape, both before and after",
+        "hidden_dim must move in front of the grid by permute, and back",
+    ),
+    Slip(
+        {IN: "patches.reshape(1, d, g, g)"},
+        "reshape without permute before the interpolation",
+        "First (1, g * g, d) -> (1, d, g * g)",
+    ),
+    Slip(
+        {OUT: "maps.reshape(1, grid * grid, d)"},
+        "reshape without permute after the interpolation",
+        "Last (1, d, grid * grid) -> (1, grid * grid, d)",
+    ),
+    Slip(
+        {IN: f"{IN}.transpose(2, 3)"},
+        "swap rows and columns of the grid",
+        "The patches are counted row by row",
+    ),
+    Slip(
+        {KIND: 'mode="bicubic"'},
+        "interpolate with align_corners=False, or without saying it",
+        "True keeps the corner patches as they are",
+    ),
+    Slip(
+        {KIND: 'mode="bilinear", align_corners=True'},
+        'interpolate with mode="bilinear"',
+        'torchvision uses mode="bicubic"',
+    ),
+    Slip(
+        {KIND: 'mode="bilinear"'},
+        'interpolate with mode="bilinear" and align_corners=False',
+        'Use mode="bicubic" and align_corners=True',
+    ),
+    Slip(
+        {KIND: 'mode="nearest"'},
+        'interpolate with mode="nearest", the default',
+        'That copies patches; use mode="bicubic"',
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_resize_positions,
@@ -71,9 +119,15 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "F.interpolate wants pictures, (1, channels, height, width). What are the channels here, what the height?",
-        "Three moves: set the class token's row apart; (1, g * g, d) -> (1, d, g * g) -> (1, d, g, g), "
-        'interpolate with mode="bicubic" and align_corners=True, and the same way back; join. math.isqrt gives g.',
+        (
+            "F.interpolate wants pictures, (1, channels, height, width). What are the channels"
+            " here, what the height?"
+        ),
+        (
+            "Three moves: set the class token's row apart; (1, g * g, d) -> (1, d, g * g) -> (1,"
+            ' d, g, g), interpolate with mode="bicubic" and align_corners=True, and the same way'
+            " back; join. math.isqrt gives g."
+        ),
     ),
     same=(
         {

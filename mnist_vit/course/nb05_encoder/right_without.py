@@ -8,7 +8,7 @@ from torch import nn  # noqa: F401 (an edit uses it)
 
 from mnist_vit.model import VisionTransformer
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_right_without(model, parameter, images, labels):
@@ -22,9 +22,13 @@ def my_right_without(model, parameter, images, labels):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Two parameters one after the other: what is not put back after the first shows in the second."""
+    """Two parameters one after the other: what is not put back after the first shows in the
+    second."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
-    images, before = random(60, 1, 8, 8), {name: p.detach().clone() for name, p in model.named_parameters()}
+    images, before = (
+        random(60, 1, 8, 8),
+        {name: p.detach().clone() for name, p in model.named_parameters()},
+    )
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 3  # right before: 40 of 60
     for name in ("encoder.pos_embedding", "class_token"):
@@ -33,10 +37,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"images right without {name}", count
         yield f"{name} afterwards", parameter.detach().clone()
         if not all(parameter.requires_grad for parameter in model.parameters()):
-            raise Mistake("some parameters are frozen now (requires_grad is False), so the model would not learn any "
-                          "more: leave requires_grad as it was. torch.no_grad() is enough.")  # fmt: skip
+            raise Mistake(
+                "some parameters are frozen now (requires_grad is False), so the model would not"
+                " learn any more: leave requires_grad as it was. torch.no_grad() is enough."
+            )
     now = dict(model.named_parameters())
-    yield "the other parameters afterwards", torch.cat([now[name].detach().flatten() for name in before])
+    yield (
+        "the other parameters afterwards",
+        torch.cat([now[name].detach().flatten() for name in before]),
+    )
     yield "model in train mode afterwards", model.training
 
 
@@ -44,34 +53,70 @@ ZERO, BACK = "parameter.zero_()", "parameter.copy_(kept)"
 COUNT = "(model(images).argmax(dim=1) == labels).sum().item()"
 
 SLIPS = (
-    ({ZERO: ""},
-     "count with the parameter as it is. parameter = torch.zeros(…) only gives the name to another tensor, and the "
-     "model keeps its own: write into that, parameter.zero_()"),
-    ({BACK: ""},
-     "leave the parameter at zero: write back what was there, parameter.copy_(kept). parameter = kept only gives the "
-     "name to another tensor; and kept must be a copy, made by clone(): the tensor itself, or its .detach(), becomes "
-     "zero with it"),
-    ({ZERO: "for one in model.parameters():\n            one.zero_()"},
-     "set all parameters to zero: only the one that is given is to be"),
-    ({COUNT: "(model(images).argmax(dim=1) == labels).float().mean().item()"},
-     "return the share: the number of images is asked for, .sum() of the comparison"),
-    ({COUNT: "100 * (model(images).argmax(dim=1) == labels).float().mean().item()"},
-     "return percent: the number of images is asked for, .sum() of the comparison"),
-    ({COUNT: "(model(images).argmax(dim=1) != labels).sum().item()"},
-     "count the images that are wrong: compare with == and not with !="),
-    ({ZERO: "parameter[:, 1:] = 0"}, "keep row 0 of the parameter: all of it is to be zero"),
-    ({ZERO: "", BACK: "parameter.zero_()"},
-     "count with a model whose parameter is as it was, such as a copy, and leave the one given at zero: the model that "
-     "counts is the one in which the parameter is zero"),
-    ({"return right": "return (model(images).argmax(dim=1) == labels).sum().item() - right"},
-     "return how many images are lost: return how many are still right"),
-    ({ZERO: "model.encoder.pos_embedding.zero_()", BACK: "model.encoder.pos_embedding.copy_(kept)"},
-     "zero the position embedding, whichever parameter is given: zero `parameter`"),
-    ({COUNT: "(model(images).argmax(dim=0) == labels).sum().item()"},
-     "take argmax over the pictures: the classes are along the last axis, argmax(dim=1)"),
-    ({COUNT: "(model.train()(images).argmax(dim=1) == labels).sum().item()"},
-     "switch the model to train mode: a model is judged in eval mode, as it was given"),
-)  # fmt: skip
+    Slip(
+        {ZERO: ""},
+        "count with the parameter as it is",
+        "Parameter = torch.zeros(…) only gives the name to another tensor, and the model keeps its"
+        " own: write into that, parameter.zero_()",
+    ),
+    Slip(
+        {BACK: ""},
+        "leave the parameter at zero",
+        "Write back what was there, parameter.copy_(kept). parameter = kept only gives the name to"
+        " another tensor; and kept must be a copy, made by clone(): the tensor itself, or its"
+        " .detach(), becomes zero with it",
+    ),
+    Slip(
+        {ZERO: "for one in model.parameters():\n            one.zero_()"},
+        "set all parameters to zero",
+        "Only the one that is given is to be",
+    ),
+    Slip(
+        {COUNT: "(model(images).argmax(dim=1) == labels).float().mean().item()"},
+        "return the share",
+        "The number of images is asked for, .sum() of the comparison",
+    ),
+    Slip(
+        {COUNT: "100 * (model(images).argmax(dim=1) == labels).float().mean().item()"},
+        "return percent",
+        "The number of images is asked for, .sum() of the comparison",
+    ),
+    Slip(
+        {COUNT: "(model(images).argmax(dim=1) != labels).sum().item()"},
+        "count the images that are wrong",
+        "Compare with == and not with !=",
+    ),
+    Slip({ZERO: "parameter[:, 1:] = 0"}, "keep row 0 of the parameter", "All of it is to be zero"),
+    Slip(
+        {ZERO: "", BACK: "parameter.zero_()"},
+        "count with a model whose parameter is as it was, such as a copy, and leave the one given"
+        " at zero",
+        "The model that counts is the one in which the parameter is zero",
+    ),
+    Slip(
+        {"return right": "return (model(images).argmax(dim=1) == labels).sum().item() - right"},
+        "return how many images are lost",
+        "Return how many are still right",
+    ),
+    Slip(
+        {
+            ZERO: "model.encoder.pos_embedding.zero_()",
+            BACK: "model.encoder.pos_embedding.copy_(kept)",
+        },
+        "zero the position embedding, whichever parameter is given",
+        "Zero `parameter`",
+    ),
+    Slip(
+        {COUNT: "(model(images).argmax(dim=0) == labels).sum().item()"},
+        "take argmax over the pictures",
+        "The classes are along the last axis, argmax(dim=1)",
+    ),
+    Slip(
+        {COUNT: "(model.train()(images).argmax(dim=1) == labels).sum().item()"},
+        "switch the model to train mode",
+        "A model is judged in eval mode, as it was given",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_right_without,
@@ -79,10 +124,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Four steps: keep a copy of the numbers, write zeros into the tensor that the model has, count, write the copy "
-        "back. Which of them must not be seen by autograd?",
-        "parameter.detach().clone() makes a copy. Under with torch.no_grad(): parameter.zero_() and "
-        "parameter.copy_(…) write into the model's own tensor.",
+        (
+            "Four steps: keep a copy of the numbers, write zeros into the tensor that the model"
+            " has, count, write the copy back. Which of them must not be seen by autograd?"
+        ),
+        (
+            "parameter.detach().clone() makes a copy. Under with torch.no_grad(): parameter.zero_()"
+            " and parameter.copy_(…) write into the model's own tensor."
+        ),
     ),
     same=({ZERO: "nn.init.zeros_(parameter)"}, {ZERO: "parameter.mul_(0)"}),
 )

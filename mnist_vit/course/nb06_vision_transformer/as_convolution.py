@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_as_convolution(linear, channels, patch_size):
-    """An nn.Linear for patches of channels * patch_size**2 numbers -> an nn.Conv2d for whole pictures."""
+    """An nn.Linear for patches of channels * patch_size**2 numbers -> an nn.Conv2d for whole
+    pictures."""
     convolution = nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size)
     with torch.no_grad():
         # (hidden_dim, c * p * p) -> (hidden_dim, c, p, p): a patch's pixels lie in this order
@@ -34,40 +35,88 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         shape = (convolution.in_channels, convolution.out_channels, convolution.kernel_size)
         if shape != (channels, width, (p, p)):
             raise Mistake(
-                f"the convolution goes from {shape[0]} to {shape[1]} channels with windows of {shape[2]}; here it must "
-                f"go from {channels} channels to {width} numbers a patch, with windows of {(p, p)}."
+                f"the convolution goes from {shape[0]} to {shape[1]} channels with windows of"
+                f" {shape[2]}; here it must go from {channels} channels to {width} numbers a patch,"
+                f" with windows of {(p, p)}."
             )
         output = convolution(random(3, channels, h, w, seed=4))
         yield f"output for patches of {p}x{p} from {channels} channel{'s' * (channels > 1)}", output
-        yield "weight of the linear layer after the call", linear.state_dict()["weight"] - before["weight"]
+        yield (
+            "weight of the linear layer after the call",
+            linear.state_dict()["weight"] - before["weight"],
+        )
 
 
 MAKE = "nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size)"
-WEIGHT, BIAS = "linear.weight.reshape(-1, channels, patch_size, patch_size)", "convolution.bias.copy_(linear.bias)"
+WEIGHT, BIAS = (
+    "linear.weight.reshape(-1, channels, patch_size, patch_size)",
+    "convolution.bias.copy_(linear.bias)",
+)
 
 SLIPS = (
-    ({MAKE: "nn.Conv2d(channels, linear.out_features, patch_size)"},
-     "leave the stride at 1: the windows then overlap. Patches do not: the stride is the size of the window"),
-    ({BIAS: "convolution.bias.zero_()"}, "leave out the linear layer's bias: copy it too"),
-    ({MAKE: "nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size, bias=False)", BIAS: ""},
-     "leave out the linear layer's bias: copy it too"),
-    ({WEIGHT: "linear.weight.reshape(-1, patch_size, patch_size, channels).permute(0, 3, 1, 2)"},
-     "expect the channels of a pixel side by side. In a patch all pixels of the first channel come first: "
-     "(hidden_dim, c, p, p)"),
-    ({WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).transpose(2, 3)"},
-     "turn every window: columns before rows. A patch's pixels come row by row"),
-    ({WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).flip(2, 3)"},
-     "flip the windows, as convolutions in mathematics do. torch's convolution does not flip"),
-    ({BIAS: "pass"}, "leave the convolution's bias as it was made: copy the linear layer's into it"),
-    ({f"convolution.weight.copy_(weight)\n        {BIAS}": "pass"},
-     "leave the convolution as it was made: copy the linear layer's weight and bias into it"),
-    ({MAKE: "nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size, padding=patch_size // 2)"},
-     "add padding: the windows then begin outside the picture, and patches do not"),
-    ({"convolution.weight.copy_(weight)": "convolution.weight = linear.weight"},
-     "give the convolution the linear layer's weight in its old shape: a convolution's is (hidden_dim, c, p, p)"),
-    ({WEIGHT: "linear.weight.T.reshape(-1, channels, patch_size, patch_size)"},
-     "transpose the linear layer's weight first: its rows are what makes one number each, and so are a convolution's"),
-)  # fmt: skip
+    Slip(
+        {MAKE: "nn.Conv2d(channels, linear.out_features, patch_size)"},
+        "leave the stride at 1",
+        "The windows then overlap. Patches do not: the stride is the size of the window",
+    ),
+    Slip({BIAS: "convolution.bias.zero_()"}, "leave out the linear layer's bias", "Copy it too"),
+    Slip(
+        {
+            MAKE: (
+                "nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size,"
+                " bias=False)"
+            ),
+            BIAS: "",
+        },
+        "leave out the linear layer's bias",
+        "Copy it too",
+    ),
+    Slip(
+        {WEIGHT: "linear.weight.reshape(-1, patch_size, patch_size, channels).permute(0, 3, 1, 2)"},
+        "expect the channels of a pixel side by side",
+        "In a patch all pixels of the first channel come first: (hidden_dim, c, p, p)",
+    ),
+    Slip(
+        {WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).transpose(2, 3)"},
+        "turn every window",
+        "Columns before rows. A patch's pixels come row by row",
+    ),
+    Slip(
+        {WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).flip(2, 3)"},
+        "flip the windows, as convolutions in mathematics do",
+        "torch's convolution does not flip",
+    ),
+    Slip(
+        {BIAS: "pass"},
+        "leave the convolution's bias as it was made",
+        "Copy the linear layer's into it",
+    ),
+    Slip(
+        {f"convolution.weight.copy_(weight)\n        {BIAS}": "pass"},
+        "leave the convolution as it was made",
+        "Copy the linear layer's weight and bias into it",
+    ),
+    Slip(
+        {
+            MAKE: (
+                "nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size,"
+                " padding=patch_size // 2)"
+            )
+        },
+        "add padding",
+        "The windows then begin outside the picture, and patches do not",
+    ),
+    Slip(
+        {"convolution.weight.copy_(weight)": "convolution.weight = linear.weight"},
+        "give the convolution the linear layer's weight in its old shape",
+        "A convolution's is (hidden_dim, c, p, p)",
+    ),
+    Slip(
+        {WEIGHT: "linear.weight.T.reshape(-1, channels, patch_size, patch_size)"},
+        "transpose the linear layer's weight first",
+        "Its rows are what makes one number each, and so are a convolution's",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_as_convolution,
@@ -75,11 +124,16 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Both multiply the same pixels by the same numbers and add them up. How many numbers has the linear layer for "
-        "one output, and which shape has a convolution's weight for one output channel?",
-        "Make an nn.Conv2d whose windows do not overlap, then copy weight and bias into it under torch.no_grad(). One "
-        "row of the linear layer's weight holds the pixels in the order that my_patchify gives them: channel, row, "
-        "column.",
+        (
+            "Both multiply the same pixels by the same numbers and add them up. How many numbers"
+            " has the linear layer for one output, and which shape has a convolution's weight for"
+            " one output channel?"
+        ),
+        (
+            "Make an nn.Conv2d whose windows do not overlap, then copy weight and bias into it"
+            " under torch.no_grad(). One row of the linear layer's weight holds the pixels in the"
+            " order that my_patchify gives them: channel, row, column."
+        ),
     ),
     same=(
         {WEIGHT: "linear.weight.unflatten(1, (channels, patch_size, patch_size))"},

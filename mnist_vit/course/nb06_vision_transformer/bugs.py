@@ -1,4 +1,5 @@
-"""Seven silent bugs, each an edit of ``mnist_vit/model.py``: wrong Vision Transformers that all train.
+"""Seven silent bugs, each an edit of ``mnist_vit/model.py``: wrong Vision Transformers that all
+train.
 
 ``benchmarks/bugs.py`` trains them; notebook 06 hunts them.
 """
@@ -26,7 +27,9 @@ BUGS: dict[str, tuple[str, str]] = {  # what stands in the source, and what a sl
     "positions_forgotten": ("input = input + self.pos_embedding", ""),
 }
 FROM_SCRATCH = (
-    "nn.MultiheadAttention(hidden_dim, num_heads, dropout=attention_dropout, batch_first=True)",
+    "nn.MultiheadAttention(\n"
+    "            hidden_dim, num_heads, dropout=attention_dropout, batch_first=True\n"
+    "        )",
     "MultiHeadAttention(hidden_dim, num_heads, attention_dropout)",
 )
 
@@ -41,7 +44,10 @@ def edited(*edits: tuple[str, str]) -> types.ModuleType:
     source = Path(mnist_vit.model.__file__).read_text(encoding="utf-8")
     for old, new in edits:
         if old and source.count(old) != 1:
-            raise ValueError(f"mnist_vit/model.py holds {source.count(old)} times, not once: {old}. Mend the edit")
+            raise ValueError(
+                f"mnist_vit/model.py holds {source.count(old)} times, not once: {old}. Mend the"
+                " edit"
+            )
         source = source.replace(old, new) if old else source
     module = types.ModuleType("mnist_vit.edited")
     module.__package__ = "mnist_vit"
@@ -55,10 +61,12 @@ def broken(name: str, *sizes: int, **options) -> nn.Module:
 
 
 def outputs(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
-    """What every part of a model gives for these images, by the part's name, in the order in which they are done.
+    """What every part of a model gives for these images, by the part's name, in the order in which
+    they are done.
 
-    Of a layer that returns several things, as attention does, the first one. What is inside attention and MLP, which
-    learners build in their own ways, is left out, and so is the list of the blocks, which not everybody calls.
+    Of a layer that returns several things, as attention does, the first one. What is inside
+    attention and MLP, which learners build in their own ways, is left out, and so is the list of
+    the blocks, which not everybody calls.
     """
     seen: dict[str, Tensor] = {}
 
@@ -67,7 +75,9 @@ def outputs(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
 
     left_out = re.compile(r"(.*\.)?(self_attention|mlp)\..*|encoder\.layers|")
     parts = {name: part for name, part in model.named_modules() if not left_out.fullmatch(name)}
-    hooks = [part.register_forward_hook(functools.partial(keep, name)) for name, part in parts.items()]
+    hooks = [
+        part.register_forward_hook(functools.partial(keep, name)) for name, part in parts.items()
+    ]
     try:
         model(images)
     finally:

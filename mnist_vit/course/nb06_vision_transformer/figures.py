@@ -1,4 +1,5 @@
-"""Figures of notebook 06: a picture cut into patches, the whole model on one picture, and a windmill to try it on."""
+"""Figures of notebook 06: a picture cut into patches, the whole model on one picture, and a
+windmill to try it on."""
 
 import math
 from typing import Any
@@ -25,7 +26,9 @@ def windmill(size: int = 512) -> Image.Image:
 
     for row in range(s):  # the sky is darker above
         t = row / s
-        draw.line([(0, row), (s, row)], fill=(int(90 + 130 * t), int(160 + 75 * t), int(230 + 20 * t)))
+        draw.line(
+            [(0, row), (s, row)], fill=(int(90 + 130 * t), int(160 + 75 * t), int(230 + 20 * t))
+        )
     draw.ellipse(points((0.74, 0.07), (0.90, 0.23)), fill=(255, 214, 70))
     for x, y, r in (
         (0.12, 0.18, 0.05),
@@ -43,8 +46,12 @@ def windmill(size: int = 512) -> Image.Image:
             draw.ellipse(points((x - 0.008, y - 0.008), (x + 0.008, y + 0.008)), fill=colour)
 
     # the tower, with its lit and its shaded side, a cap, a door and two windows
-    draw.polygon(points((0.43, 0.42), (0.57, 0.42), (0.63, 0.86), (0.37, 0.86)), fill=(232, 220, 195))
-    draw.polygon(points((0.52, 0.42), (0.57, 0.42), (0.63, 0.86), (0.54, 0.86)), fill=(200, 185, 160))
+    draw.polygon(
+        points((0.43, 0.42), (0.57, 0.42), (0.63, 0.86), (0.37, 0.86)), fill=(232, 220, 195)
+    )
+    draw.polygon(
+        points((0.52, 0.42), (0.57, 0.42), (0.63, 0.86), (0.54, 0.86)), fill=(200, 185, 160)
+    )
     draw.pieslice(points((0.42, 0.32), (0.58, 0.52)), 180, 360, fill=(150, 70, 50))
     draw.rectangle(points((0.465, 0.74), (0.535, 0.86)), fill=(105, 65, 40))
     for y in (0.52, 0.63):
@@ -57,12 +64,20 @@ def windmill(size: int = 512) -> Image.Image:
         along, across = (math.cos(angle), math.sin(angle)), (-math.sin(angle), math.cos(angle))
 
         def at(far: float, wide: float, along=along, across=across) -> tuple[float, float]:
-            return hub[0] + far * along[0] + wide * across[0], hub[1] + far * along[1] + wide * across[1]
+            return (
+                hub[0] + far * along[0] + wide * across[0],
+                hub[1] + far * along[1] + wide * across[1],
+            )
 
-        draw.polygon(points(at(0.08, 0.01), at(0.33, 0.01), at(0.33, 0.075), at(0.08, 0.055)), fill=(250, 245, 232))
+        draw.polygon(
+            points(at(0.08, 0.01), at(0.33, 0.01), at(0.33, 0.075), at(0.08, 0.055)),
+            fill=(250, 245, 232),
+        )
         for j in range(6):
             far = 0.08 + 0.05 * j
-            draw.line(points(at(far, 0), at(far, 0.055 + 0.004 * j)), fill=(115, 75, 45), width=s // 170)
+            draw.line(
+                points(at(far, 0), at(far, 0.055 + 0.004 * j)), fill=(115, 75, 45), width=s // 170
+            )
         draw.line(points(at(0.08, 0.055), at(0.33, 0.075)), fill=(115, 75, 45), width=s // 170)
         draw.line(points(hub, at(0.34, 0)), fill=(90, 55, 35), width=s // 75)
     draw.ellipse(points((0.478, 0.368), (0.522, 0.412)), fill=(80, 50, 35))
@@ -85,7 +100,15 @@ def patch_sets(sets: dict[str, Tensor], patch_size: int) -> Figure:
         low, high = float(patches.min()), float(patches.max())
         for i, patch in enumerate(patches):
             row, column = divmod(i, grid)
-            _place(axes, patch.view(patch_size, patch_size), 1.15 * column, -1.15 * row, 1, 1, (low, high))
+            _place(
+                axes,
+                patch.view(patch_size, patch_size),
+                1.15 * column,
+                -1.15 * row,
+                1,
+                1,
+                (low, high),
+            )
         axes.set_xlim(-0.1, 1.15 * grid - 0.05)
         axes.set_ylim(-1.15 * (grid - 1) - 0.1, 1.1)
         axes.set_facecolor("0.85")
@@ -100,14 +123,17 @@ def patch_sets(sets: dict[str, Tensor], patch_size: int) -> Figure:
 
 @torch.no_grad()
 def whole_model(model: nn.Module, image: Tensor) -> Figure:
-    """One grey picture, normalised, (1, 1, h, w), on its way through the model: every number drawn is the model's own.
+    """One grey picture, normalised, (1, 1, h, w), on its way through the model: every number drawn
+    is the model's own.
 
     Shapes are read off the tensors as they pass, by hooks that are taken away again.
     """
     seen: dict[str, Any] = {}
     watched = {"conv_proj": model.conv_proj, "encoder": model.encoder, "heads": model.heads}
     handles = [
-        module.register_forward_hook(lambda _, args, output, name=name: seen.update({name: (args[0], output)}))
+        module.register_forward_hook(
+            lambda _, args, output, name=name: seen.update({name: (args[0], output)})
+        )
         for name, module in watched.items()
     ]
     try:
@@ -136,7 +162,9 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
         axes.text(x + 0.25, 9.55, str(i), ha="center", fontsize=9)
     axes.add_patch(Rectangle((left[0], 8.9), 0.5, 0.5, facecolor=ORANGE, edgecolor="black"))
     axes.text(left[0] + 0.25, 9.15, "class", ha="center", va="center", fontsize=7)
-    axes.text(left[0], 10.1, f"{count} tokens: the class token, then {count - 1} patches", fontsize=10)
+    axes.text(
+        left[0], 10.1, f"{count} tokens: the class token, then {count - 1} patches", fontsize=10
+    )
     _arrow(axes, (2.95, 9.15), (3.8, 9.15))
 
     # the tokens as numbers, the encoder, the tokens after it
@@ -146,14 +174,45 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
             _place(axes, values[0, i][:, None], x, y, 0.5, 1.6, (-spread, spread), "viridis")
         axes.text(3.75, y + 0.8, f"{name}\n{tuple(values.shape)}", ha="right", va="center")
         axes.add_patch(Rectangle((left[0], y), 0.5, 1.6, fill=False, edgecolor=ORANGE, lw=2))
-    axes.text((left[1] + right) / 2, 7.95, "conv_proj: the same linear layer for all patches", ha="center", va="center")
+    axes.text(
+        (left[1] + right) / 2,
+        7.95,
+        "conv_proj: the same linear layer for all patches",
+        ha="center",
+        va="center",
+    )
     for x in (left[0], left[1], left[-1]):
         _arrow(axes, (x + 0.25, 8.75), (x + 0.25, 7.3))
     blocks = len(model.encoder.layers)
-    _box(axes, left[0], 4.1, right - left[0], 0.9, f"encoder: + position embedding, {blocks} blocks, norm", SKY)
-    axes.add_patch(Rectangle((left[1] - 0.06, 1.82), right - left[1] + 0.12, 1.76, color="white", alpha=0.65, zorder=3))
+    _box(
+        axes,
+        left[0],
+        4.1,
+        right - left[0],
+        0.9,
+        f"encoder: + position embedding, {blocks} blocks, norm",
+        SKY,
+    )
+    axes.add_patch(
+        Rectangle(
+            (left[1] - 0.06, 1.82),
+            right - left[1] + 0.12,
+            1.76,
+            color="white",
+            alpha=0.65,
+            zorder=3,
+        )
+    )
     label = {"facecolor": "white", "edgecolor": "none"}
-    axes.text((left[1] + right) / 2, 2.7, "not used by the class head", ha="center", va="center", zorder=4, bbox=label)
+    axes.text(
+        (left[1] + right) / 2,
+        2.7,
+        "not used by the class head",
+        ha="center",
+        va="center",
+        zorder=4,
+        bbox=label,
+    )
     for x in (left[0] + 0.25, right - 0.25):
         _arrow(axes, (x, 5.5), (x, 5.1))
         _arrow(axes, (x, 4.0), (x, 3.6))
@@ -165,15 +224,20 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
     _arrow(axes, (left[0] + 2.35, 0.72), (left[0] + 3.1, 0.72))
     low = min(0.0, float(logits.min()))
     span = max(max(0.0, float(logits.max())) - low, 1e-9)
-    zero = 0.2 - 1.15 * low / span  # positive logits stand on this line, negative ones hang below it
+    # positive logits stand on this line, negative ones hang below it
+    zero = 0.2 - 1.15 * low / span
     axes.plot([left[0] + 3.3, left[0] + 7.6], [zero, zero], color="black", lw=0.8)
     axes.text(left[0] + 3.25, zero, "0", ha="right", va="center", fontsize=9)
     for i, value in enumerate(logits[0].tolist()):
         x, height = left[0] + 3.4 + 0.42 * i, 1.15 * value / span
         best = i == int(logits.argmax())
         colour = BLUE if best else "0.75"
-        axes.add_patch(Rectangle((x, zero), 0.32, height, facecolor=colour, edgecolor="black", lw=0.5))
-        axes.text(x + 0.16, -0.2, str(i), ha="center", fontweight="bold" if best else "normal", fontsize=9)
+        axes.add_patch(
+            Rectangle((x, zero), 0.32, height, facecolor=colour, edgecolor="black", lw=0.5)
+        )
+        axes.text(
+            x + 0.16, -0.2, str(i), ha="center", fontweight="bold" if best else "normal", fontsize=9
+        )
     axes.text(left[0] + 7.9, 0.72, f"logits\n{tuple(logits.shape)}", va="center")
     axes.set_xlim(-0.2, right + 0.3)
     axes.set_ylim(-0.4, 10.6)
@@ -182,7 +246,8 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
 
 
 def filters(weight: Tensor) -> Figure:
-    """The windows of a convolution, (windows, 1, p, p): each on a scale of its own, zero in the middle."""
+    """The windows of a convolution, (windows, 1, p, p): each on a scale of its own, zero in the
+    middle."""
     drawn, (axes,) = figure(width=8.6, height=2.5)
     for i, window in enumerate(weight[:, 0]):
         row, column = divmod(i, 22)
@@ -196,7 +261,8 @@ def filters(weight: Tensor) -> Figure:
 
 
 def seeds(runs: dict[str, list[float]]) -> Figure:
-    """Accuracies in percent of several runs of several models, a row of dots each, with the mean as a line."""
+    """Accuracies in percent of several runs of several models, a row of dots each, with the mean as
+    a line."""
     drawn, (axes,) = figure(width=7.5, height=0.34 * len(runs) + 0.9)
     for i, accuracies in enumerate(runs.values()):
         axes.plot(accuracies, [i] * len(accuracies), "o", color=BLUE, alpha=0.6)
@@ -216,13 +282,26 @@ def _cut(axes: Axes, height: int, width: int, p: int) -> None:
 
 
 def _place(
-    axes: Axes, values: Tensor, x: float, y: float, w: float, h: float, limits: tuple[float, float], cmap: str = "gray"
+    axes: Axes,
+    values: Tensor,
+    x: float,
+    y: float,
+    w: float,
+    h: float,
+    limits: tuple[float, float],
+    cmap: str = "gray",
 ) -> None:
     """A matrix as a little picture with its lower left corner at (x, y)."""
     low, high = limits
     extent = (x, x + w, y, y + h)
     axes.imshow(
-        values.detach().cpu(), cmap=cmap, vmin=low, vmax=high, extent=extent, interpolation="nearest", aspect="auto"
+        values.detach().cpu(),
+        cmap=cmap,
+        vmin=low,
+        vmax=high,
+        extent=extent,
+        interpolation="nearest",
+        aspect="auto",
     )
 
 
@@ -231,5 +310,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 
 
 def _box(axes: Axes, x: float, y: float, w: float, h: float, text: str, colour: str) -> None:
-    axes.add_patch(FancyBboxPatch((x, y), w, h, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45))
+    axes.add_patch(
+        FancyBboxPatch((x, y), w, h, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45)
+    )
     axes.text(x + w / 2, y + h / 2, text, ha="center", va="center")

@@ -8,11 +8,12 @@ import torch
 from mnist_vit import VisionTransformer
 from mnist_vit.course.nb06_vision_transformer.bugs import broken, outputs
 
-from ..checking import Exercise, Mistake, describe, random, randomise
+from ..checking import Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_first_difference(right, suspect, images):
-    """The name of the first part of ``suspect`` whose output is not that of ``right``; None if all are equal."""
+    """The name of the first part of ``suspect`` whose output is not that of ``right``; None if all
+    are equal."""
     suspect.load_state_dict(right.state_dict())
     right.eval()
     suspect.eval()
@@ -23,7 +24,12 @@ def my_first_difference(right, suspect, images):
     return None
 
 
-SIZES: dict[str, Any] = {"num_classes": 5, "in_channels": 2, "dropout": 0.3, "attention_dropout": 0.3}
+SIZES: dict[str, Any] = {
+    "num_classes": 5,
+    "in_channels": 2,
+    "dropout": 0.3,
+    "attention_dropout": 0.3,
+}
 
 
 def models(bug: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
@@ -34,9 +40,13 @@ def models(bug: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Module, t
 
 
 def larger_models(bug: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
-    """The same of the sizes of the course's model with patches of 7: start values and a little noise."""
+    """The same of the sizes of the course's model with patches of 7: start values and a little
+    noise."""
     options: dict[str, Any] = {"num_classes": 10, "in_channels": 1}
-    right, suspect = VisionTransformer(28, 7, 2, 2, 64, 256, **options), broken(bug, 28, 7, 2, 2, 64, 256, **options)
+    right, suspect = (
+        VisionTransformer(28, 7, 2, 2, 64, 256, **options),
+        broken(bug, 28, 7, 2, 2, 64, 256, **options),
+    )
     with torch.no_grad():
         for number, parameter in enumerate(right.parameters()):
             parameter.add_(0.1 * random(*parameter.shape, seed=seed + number))
@@ -44,39 +54,80 @@ def larger_models(bug: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Mo
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    bugs = ("softmax_over_queries", "positions_forgotten", "right", "gelu_on_the_logits", "heads_split_by_reshape")
+    bugs = (
+        "softmax_over_queries",
+        "positions_forgotten",
+        "right",
+        "gelu_on_the_logits",
+        "heads_split_by_reshape",
+    )
     suspects = [models(bug, seed=number) for number, bug in enumerate(bugs)]
-    suspects += [larger_models(bug) for bug in ("right", "positions_forgotten", "divided_by_d_model")]
+    suspects += [
+        larger_models(bug) for bug in ("right", "positions_forgotten", "divided_by_d_model")
+    ]
     for number, (right, suspect, images) in enumerate(suspects):
         before = {name: tensor.clone() for name, tensor in right.state_dict().items()}
         found = answer(right, suspect, images)
-        if any(not torch.equal(before[name], tensor) for name, tensor in right.state_dict().items()):
-            raise Mistake("the right model's weights were changed: give its weights to the suspect, not the other way.")
+        if any(
+            not torch.equal(before[name], tensor) for name, tensor in right.state_dict().items()
+        ):
+            raise Mistake(
+                "the right model's weights were changed: give its weights to the suspect, not the"
+                " other way."
+            )
         if found == "None" or (found is not None and not isinstance(found, str)):
-            raise Mistake(f"a part's name is needed, or None if all parts agree, and this is {describe(found)}.")
+            raise Mistake(
+                "a part's name is needed, or None if all parts agree, and this is"
+                f" {describe(found)}."
+            )
         yield f"the first part that differs in suspect {number + 1}", str(found)
 
 
 LOAD, SEARCH = "suspect.load_state_dict(right.state_dict())", "for name in a:"
-TEST, EVAL = "if not torch.allclose(a[name], b[name], atol=1e-4):", "right.eval()\n    suspect.eval()"
+TEST, EVAL = (
+    "if not torch.allclose(a[name], b[name], atol=1e-4):",
+    "right.eval()\n    suspect.eval()",
+)
 
 SLIPS = (
-    ({LOAD: ""},
-     "name the first part of every suspect: the two hold different weights, or the comparison is turned round. Load "
-     "the right model's weights into the suspect first, and return the first part that is *not* close"),
-    ({EVAL: ""},
-     "leave both models in training mode: dropout is random, so even two right models differ. Call eval() on both"),
-    ({SEARCH: "for name in reversed(a):"},
-     "return the last part that differs. Everything after the bug differs, too: the first one tells where it is"),
-    ({TEST: "if a[name].shape != b[name].shape:"},
-     "find no difference in any model. All of these bugs keep every shape, so compare values; and say None only when "
-     "all parts were compared, behind the loop"),
-    ({"return None": "return [][0]"}, "expect a difference in every model: return None where all parts agree"),
-    ({TEST: "if not torch.equal(a[name], b[name]):"},
-     "ask for equality to the last bit: a right layer that adds in another order differs by rounding. Allow 1e-4"),
-    ({TEST: "if not torch.allclose(a[name], b[name], atol=0.5):"},
-     "forgive so much that the first difference passes for none: positions are small numbers. Allow 1e-4"),
-)  # fmt: skip
+    Slip(
+        {LOAD: ""},
+        "name the first part of every suspect",
+        "The two hold different weights, or the comparison is turned round. Load the right model's"
+        " weights into the suspect first, and return the first part that is *not* close",
+    ),
+    Slip(
+        {EVAL: ""},
+        "leave both models in training mode",
+        "Dropout is random, so even two right models differ. Call eval() on both",
+    ),
+    Slip(
+        {SEARCH: "for name in reversed(a):"},
+        "return the last part that differs",
+        "Everything after the bug differs, too: the first one tells where it is",
+    ),
+    Slip(
+        {TEST: "if a[name].shape != b[name].shape:"},
+        "find no difference in any model",
+        "All of these bugs keep every shape, so compare values; and say None only when all parts"
+        " were compared, behind the loop",
+    ),
+    Slip(
+        {"return None": "return [][0]"},
+        "expect a difference in every model",
+        "Return None where all parts agree",
+    ),
+    Slip(
+        {TEST: "if not torch.equal(a[name], b[name]):"},
+        "ask for equality to the last bit",
+        "A right layer that adds in another order differs by rounding. Allow 1e-4",
+    ),
+    Slip(
+        {TEST: "if not torch.allclose(a[name], b[name], atol=0.5):"},
+        "forgive so much that the first difference passes for none",
+        "Positions are small numbers. Allow 1e-4",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_first_difference,
@@ -84,10 +135,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Two models can only be compared if they hold the same weights and nothing in them is random.",
-        "suspect.load_state_dict(right.state_dict()), eval() on both, then `outputs` of both: two dicts with the same "
-        "names in the same order. Walk through one of them and return the first name whose tensors differ by more than "
-        "rounding.",
+        (
+            "Two models can only be compared if they hold the same weights and nothing in them is"
+            " random."
+        ),
+        (
+            "suspect.load_state_dict(right.state_dict()), eval() on both, then `outputs` of both:"
+            " two dicts with the same names in the same order. Walk through one of them and return"
+            " the first name whose tensors differ by more than rounding."
+        ),
     ),
     same=({TEST: "if (a[name] - b[name]).abs().max() > 1e-3:"},),
 )

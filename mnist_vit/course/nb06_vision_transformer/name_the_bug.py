@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Mistake, describe
+from ..checking import Exercise, Mistake, Slip, describe
 from .bugs import BUGS
 from .first_difference import larger_models, models, my_first_difference
 
@@ -36,18 +36,33 @@ def my_name_the_bug(right, suspect, images):
     return "not_divided" if factor.mean() > 1 else "divided_by_d_model"
 
 
-ORDER = ("softmax_over_queries", "right", "not_divided", "positions_forgotten", "heads_merged_by_reshape",
-         "gelu_on_the_logits", "divided_by_d_model", "heads_split_by_reshape")  # fmt: skip
+ORDER = (
+    "softmax_over_queries",
+    "right",
+    "not_divided",
+    "positions_forgotten",
+    "heads_merged_by_reshape",
+    "gelu_on_the_logits",
+    "divided_by_d_model",
+    "heads_split_by_reshape",
+)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Ends at the first wrong name: what the later models are called may be another mistake's."""
-    for number, bug in enumerate((*ORDER, "not_divided", "heads_split_by_reshape", "divided_by_d_model")):
+    for number, bug in enumerate(
+        (*ORDER, "not_divided", "heads_split_by_reshape", "divided_by_d_model")
+    ):
         name = answer(*(models if number < len(ORDER) else larger_models)(bug, seed=number))
         if name is not None and name not in BUGS:
-            raise Mistake(f"for suspect {number + 1} a name in BUGS is needed, {', '.join(BUGS)}, and this is "
-                          f"{describe(name)}.")  # fmt: skip
-        yield f'the bug of a model with "{bug}"' if bug != "right" else "the bug of a right model", name
+            raise Mistake(
+                f"for suspect {number + 1} a name in BUGS is needed, {', '.join(BUGS)}, and this is"
+                f" {describe(name)}."
+            )
+        yield (
+            f'the bug of a model with "{bug}"' if bug != "right" else "the bug of a right model",
+            name,
+        )
         if name != bug:
             return
 
@@ -56,35 +71,72 @@ SAME = "same = torch.allclose(right(images), suspect(images), atol=1e-4)"
 FIRST = "my_first_difference(right, suspect, images)"
 GOOD, BAD = (f"{which}(x, x, x, average_attn_weights=False)" for which in ("good", "bad"))
 PLACE, ROWS = 'if "self_attention" not in first:', "if (v.sum(dim=-1) - 1).abs().max() > 1e-3:"
-EQUAL, ONE = "if torch.allclose(w, v, atol=1e-4):", "if (factor / factor.mean() - 1).abs().max() > 1e-2:"
+EQUAL, ONE = (
+    "if torch.allclose(w, v, atol=1e-4):",
+    "if (factor / factor.mean() - 1).abs().max() > 1e-2:",
+)
 
 SLIPS = (
-    ({SAME: "same = True"},
-     "call a model right when all its parts agree. One bug lies after the last part: compare the logits, too"),
-    ({PLACE: "if False:"},
-     "look for every bug inside the attention. Where the first part that differs stands before it, the tokens were "
-     "already wrong when they came in"),
-    ({EQUAL: "if False:"},
-     "do not ask whether the weights are right. Where they are, and the layer's output is wrong, the heads were "
-     "merged wrongly"),
-    ({ONE: "if False:"},
-     "take every other change of the weights for a wrong scale. A wrong scale multiplies all scores by one factor; "
-     "heads split wrongly have no such factor"),
-    ({"if factor.mean() > 1": "if factor.mean() < 1"},
-     'swap "not_divided" and "divided_by_d_model". Without the division scores are too large: the factor is above 1'),
-    ({f'{EQUAL}\n        return "heads_merged_by_reshape"': f'{EQUAL}\n        return "heads_split_by_reshape"',
-      f'{ONE}\n        return "heads_split_by_reshape"': f'{ONE}\n        return "heads_merged_by_reshape"'},
-     "take split and merge for each other. Heads split wrongly have wrong weights; a wrong merge comes after them"),
-    ({f"first = {FIRST}": 'return "right"'}, "call every suspect right: ask my_first_difference where it begins to "
-     "differ"),
-    ({GOOD: "good(x, x, x)", BAD: "bad(x, x, x)"},
-     "look at weights averaged over the heads. average_attn_weights=False gives each head's own"),
-    ({ROWS: "if False:"},
-     "do not ask whether rows of weights, one query over all keys, sum to 1 along dim=-1. After a softmax over the "
-     "queries they do not"),
-    ({SAME: "same = False"},
-     'call a right model "gelu_on_the_logits". Where all parts agree, compare the logits: a right model has the same'),
-)  # fmt: skip
+    Slip(
+        {SAME: "same = True"},
+        "call a model right when all its parts agree",
+        "One bug lies after the last part: compare the logits, too",
+    ),
+    Slip(
+        {PLACE: "if False:"},
+        "look for every bug inside the attention",
+        "Where the first part that differs stands before it, the tokens were already wrong when"
+        " they came in",
+    ),
+    Slip(
+        {EQUAL: "if False:"},
+        "do not ask whether the weights are right",
+        "Where they are, and the layer's output is wrong, the heads were merged wrongly",
+    ),
+    Slip(
+        {ONE: "if False:"},
+        "take every other change of the weights for a wrong scale",
+        "A wrong scale multiplies all scores by one factor; heads split wrongly have no such"
+        " factor",
+    ),
+    Slip(
+        {"if factor.mean() > 1": "if factor.mean() < 1"},
+        'swap "not_divided" and "divided_by_d_model"',
+        "Without the division scores are too large: the factor is above 1",
+    ),
+    Slip(
+        {
+            f'{EQUAL}\n        return "heads_merged_by_reshape"': (
+                f'{EQUAL}\n        return "heads_split_by_reshape"'
+            ),
+            f'{ONE}\n        return "heads_split_by_reshape"': (
+                f'{ONE}\n        return "heads_merged_by_reshape"'
+            ),
+        },
+        "take split and merge for each other",
+        "Heads split wrongly have wrong weights; a wrong merge comes after them",
+    ),
+    Slip(
+        {f"first = {FIRST}": 'return "right"'},
+        "call every suspect right",
+        "Ask my_first_difference where it begins to differ",
+    ),
+    Slip(
+        {GOOD: "good(x, x, x)", BAD: "bad(x, x, x)"},
+        "look at weights averaged over the heads",
+        "average_attn_weights=False gives each head's own",
+    ),
+    Slip(
+        {ROWS: "if False:"},
+        "do not ask whether rows of weights, one query over all keys, sum to 1 along dim=-1",
+        "After a softmax over the queries they do not",
+    ),
+    Slip(
+        {SAME: "same = False"},
+        'call a right model "gelu_on_the_logits"',
+        "Where all parts agree, compare the logits: a right model has the same",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_name_the_bug,
@@ -92,10 +144,16 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "First find out where. Two of the bugs are not inside the attention layer. For the others, send the same "
-        "tokens through both layers and look at the weights: do rows sum to 1? Are they the right ones?",
-        "ln(w[0] / w[1]) of two weights in a row is the difference of their scores, whatever the softmax divided by. "
-        "Divide the suspect's by the right one's: a wrong scale gives the same factor everywhere, above or below 1. "
-        "If the weights agree, the merge is wrong; if there is no single factor, the split is.",
+        (
+            "First find out where. Two of the bugs are not inside the attention layer. For the"
+            " others, send the same tokens through both layers and look at the weights: do rows sum"
+            " to 1? Are they the right ones?"
+        ),
+        (
+            "ln(w[0] / w[1]) of two weights in a row is the difference of their scores, whatever"
+            " the softmax divided by. Divide the suspect's by the right one's: a wrong scale gives"
+            " the same factor everywhere, above or below 1. If the weights agree, the merge is"
+            " wrong; if there is no single factor, the split is."
+        ),
     ),
 )

@@ -1,4 +1,5 @@
-"""Exercise: cut pictures into patches, in the order in which the convolution's weight wants their pixels."""
+"""Exercise: cut pictures into patches, in the order in which the convolution's weight wants their
+pixels."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_patchify(images, p):
@@ -22,9 +23,13 @@ def my_patchify(images, p):
 class NoUnfold(TorchFunctionMode):
     """Refuses the function that does the whole exercise, however it was imported."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if function is F.unfold:
-            raise Mistake("F.unfold is the exercise in one call. Write it with reshape and permute.")
+            raise Mistake(
+                "F.unfold is the exercise in one call. Write it with reshape and permute."
+            )
         return function(*args, **(kwargs or {}))
 
 
@@ -42,37 +47,69 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 SIZES, SPLIT = "n, c, h, w = images.shape", "x = images.reshape(n, c, h // p, p, w // p, p)"
-ORDER, END = "x = x.permute(0, 2, 4, 1, 3, 5)", "return x.reshape(n, (h // p) * (w // p), c * p * p)"
+ORDER, END = (
+    "x = x.permute(0, 2, 4, 1, 3, 5)",
+    "return x.reshape(n, (h // p) * (w // p), c * p * p)",
+)
 
 SLIPS = (
-    ({ORDER: ""},
-     "reshape without permute: a patch is then a run of pixels along the rows, across the whole picture. Split h "
-     "and w into two axes each, and permute before the last reshape"),
-    ({SIZES: "n, c, w, h = images.shape"},
-     "swap height and width: pictures are (n, c, h, w), height before width, so rows before columns"),
-    ({ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)"},
-     "permute to (n, patch row, row inside, c, patch column, column inside). The two axes that say which patch come "
-     "first, patch row and patch column; then the three that say where in it: c, row inside, column inside"),
-    ({ORDER: "x = x.permute(0, 4, 2, 1, 3, 5)"},
-     "count the patches down the columns: patch 1 is then below patch 0. Put the axis of patch rows before the axis "
-     "of patch columns, so that patch 1 is to the right of patch 0"),
-    ({ORDER: "x = x.permute(0, 2, 4, 3, 5, 1)"},
-     "put the channels last inside a patch. The convolution's weight is (hidden_dim, c, p, p): all pixels of the "
-     "first channel come first"),
-    ({ORDER: "x = x.permute(0, 2, 4, 1, 5, 3)"},
-     "transpose the pixels inside each patch: columns before rows. Inside a patch the row comes first, then the "
-     "column"),
-    ({ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"},
-     "leave the channel axis in front of the patch axes: each patch then holds pixels of one channel from several "
-     "places. Put the channel after the patch row and the patch column"),
-    ({END: "return x.reshape(n, (h // p) * (h // p), c * p * p)"},
-     "count the patches as if the picture were square: there are h // p rows of patches and w // p columns"),
-    ({SPLIT: "x = images.reshape(n, c, h // p, p, h // p, p)"},
-     "split w as if the picture were square: its pieces are w // p, and those of h are h // p"),
-    ({END: "return x.view(n, (h // p) * (w // p), c * p * p)"},
-     "use view after permute: the numbers no longer lie in the order in which they are read, and view moves none. "
-     "reshape does"),
-)  # fmt: skip
+    Slip(
+        {ORDER: ""},
+        "reshape without permute",
+        "A patch is then a run of pixels along the rows, across the whole picture. Split h and w"
+        " into two axes each, and permute before the last reshape",
+    ),
+    Slip(
+        {SIZES: "n, c, w, h = images.shape"},
+        "swap height and width",
+        "Pictures are (n, c, h, w), height before width, so rows before columns",
+    ),
+    Slip(
+        {ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)"},
+        "permute to (n, patch row, row inside, c, patch column, column inside)",
+        "The two axes that say which patch come first, patch row and patch column; then the three"
+        " that say where in it: c, row inside, column inside",
+    ),
+    Slip(
+        {ORDER: "x = x.permute(0, 4, 2, 1, 3, 5)"},
+        "count the patches down the columns",
+        "Patch 1 is then below patch 0. Put the axis of patch rows before the axis of patch"
+        " columns, so that patch 1 is to the right of patch 0",
+    ),
+    Slip(
+        {ORDER: "x = x.permute(0, 2, 4, 3, 5, 1)"},
+        "put the channels last inside a patch",
+        "The convolution's weight is (hidden_dim, c, p, p): all pixels of the first channel come"
+        " first",
+    ),
+    Slip(
+        {ORDER: "x = x.permute(0, 2, 4, 1, 5, 3)"},
+        "transpose the pixels inside each patch",
+        "Columns before rows. Inside a patch the row comes first, then the column",
+    ),
+    Slip(
+        {ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"},
+        "leave the channel axis in front of the patch axes",
+        "Each patch then holds pixels of one channel from several places. Put the channel after the"
+        " patch row and the patch column",
+    ),
+    Slip(
+        {END: "return x.reshape(n, (h // p) * (h // p), c * p * p)"},
+        "count the patches as if the picture were square",
+        "There are h // p rows of patches and w // p columns",
+    ),
+    Slip(
+        {SPLIT: "x = images.reshape(n, c, h // p, p, h // p, p)"},
+        "split w as if the picture were square",
+        "Its pieces are w // p, and those of h are h // p",
+    ),
+    Slip(
+        {END: "return x.view(n, (h // p) * (w // p), c * p * p)"},
+        "use view after permute",
+        "The numbers no longer lie in the order in which they are read, and view moves none."
+        " reshape does",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_patchify,
@@ -80,14 +117,22 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "A patch is p rows and p columns, so split h into (h // p, p) and w into (w // p, p). How many axes are there "
-        "then, and which of them say which patch, which say where in the patch?",
-        "After images.reshape(n, c, h // p, p, w // p, p) the axes are: image, channel, patch row, row in the patch, "
-        "patch column, column in the patch. Permute them to: image, patch row, patch column, channel, row, column. "
-        "Then one more reshape.",
+        (
+            "A patch is p rows and p columns, so split h into (h // p, p) and w into (w // p, p)."
+            " How many axes are there then, and which of them say which patch, which say where in"
+            " the patch?"
+        ),
+        (
+            "After images.reshape(n, c, h // p, p, w // p, p) the axes are: image, channel, patch"
+            " row, row in the patch, patch column, column in the patch. Permute them to: image,"
+            " patch row, patch column, channel, row, column. Then one more reshape."
+        ),
     ),
     same=(
-        {SPLIT: "x = images.unfold(2, p, p).unfold(3, p, p)", ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)"},
+        {
+            SPLIT: "x = images.unfold(2, p, p).unfold(3, p, p)",
+            ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)",
+        },
         {
             SPLIT: "x = images.permute(0, 2, 3, 1).reshape(n, h // p, p, w // p, p, c)",
             ORDER: "x = x.permute(0, 1, 3, 5, 2, 4)",

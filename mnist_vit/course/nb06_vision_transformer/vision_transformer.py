@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mnist_vit.model import Encoder as MyEncoder
 from mnist_vit.model import VisionTransformer
 
-from ..checking import Exercise, Mistake, copy_weights, gradients, make, random, randomise
+from ..checking import Exercise, Mistake, Slip, copy_weights, gradients, make, random, randomise
 
 
 class MyVisionTransformer(nn.Module):
@@ -76,7 +76,11 @@ class MyVisionTransformer(nn.Module):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """9 patches but 8 numbers a token, 3 images, 2 channels: no size can be taken for another."""
     for representation_size in (None, 6):
-        options: dict[str, Any] = {"num_classes": 5, "representation_size": representation_size, "in_channels": 2}
+        options: dict[str, Any] = {
+            "num_classes": 5,
+            "representation_size": representation_size,
+            "in_channels": 2,
+        }
         weights = randomise(VisionTransformer(12, 4, 2, 2, 8, 16, **options), seed=6)
         module = _built(answer, options)
         copy_weights(weights, module)
@@ -99,7 +103,8 @@ def _built(answer: Any, options: dict[str, Any]) -> Any:
         for name in options:
             if f"unexpected keyword argument '{name}'" in str(error):
                 raise Mistake(
-                    f"__init__ must take {name}, as the stub's does: keep the arguments of the stub."
+                    f"__init__ must take {name}, as the stub's does: keep the arguments of the"
+                    " stub."
                 ) from error
         raise
 
@@ -109,21 +114,25 @@ def _logits(module: nn.Module, images: Tensor) -> Any:
         return module(images)
     except RuntimeError as error:
         first = str(error)
-        if "Sizes of tensors must match" in first and ("size 1 but got size 3" in first or "got size 1 " in first):
+        if "Sizes of tensors must match" in first and (
+            "size 1 but got size 3" in first or "got size 1 " in first
+        ):
             raise Mistake(
                 "torch.cat needs a class token for each picture, and there is one for all of them. "
                 "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
             ) from error
         if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
             raise Mistake(
-                "the class token has 8 numbers, and the tokens beside it have 9: that is the number of patches. "
-                "After flatten(2) the numbers of a token are axis 1: transpose(1, 2) makes them the last one."
+                "the class token has 8 numbers, and the tokens beside it have 9: that is the number"
+                " of patches. After flatten(2) the numbers of a token are axis 1: transpose(1, 2)"
+                " makes them the last one."
             ) from error
         raise
 
 
 def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> Tensor | None:
-    """The gradients of all parameters of a part, one after the other by name; None where none flows."""
+    """The gradients of all parameters of a part, one after the other by name; None where none
+    flows."""
     named = {name: p for name, p in sorted(module.named_parameters()) if name.split(".")[0] == part}
     found = [gradient for _, gradient in gradients(logits, **named)]
     flat = [gradient.flatten() for gradient in found if gradient is not None]
@@ -131,51 +140,118 @@ def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> Tensor | Non
 
 
 FLAT, SWAP = "x = x.flatten(2)", "x = x.transpose(1, 2)"
-TOKEN, JOIN = "token = self.class_token.expand(x.shape[0], -1, -1)", "x = torch.cat([token, x], dim=1)"
+TOKEN, JOIN = (
+    "token = self.class_token.expand(x.shape[0], -1, -1)",
+    "x = torch.cat([token, x], dim=1)",
+)
 ENCODE, READ, END = "x = self.encoder(x)", "x = x[:, 0]", "return self.heads(x)"
 LAST = {JOIN: "x = torch.cat([x, token], dim=1)"}
 
 SLIPS = (
-    ({**LAST, READ: "x = x[:, -1]"},
-     "put the class token last and take it from there. Each token then gets another token's position embedding. Put "
-     "the class token first: torch.cat([class_token, x], dim=1)"),
-    (LAST, "put the class token last and take token 0, which is then a patch. Put the class token first"),
-    ({READ: "x = x[:, -1]"}, "take the last token. The class token comes first: x[:, 0]"),
-    ({READ: "x = x[:, 1]"}, "take token 1, the first patch. The class token is token 0: x[:, 0]"),
-    ({READ: ""},
-     "send all tokens to the heads, which gives logits for each token. Only the class token goes there: x[:, 0]"),
-    ({READ: "x = x.mean(dim=1)"}, "take the mean over all tokens. Only the class token goes to the heads: x[:, 0]"),
-    ({READ: "x = x[:, 1:].mean(dim=1)"},
-     "take the mean over the patches. Only the class token goes to the heads: x[:, 0]"),
-    ({FLAT: "x = x.reshape(x.shape[0], -1, x.shape[1])", SWAP: ""},
-     "reshape to (n, patches, hidden_dim) without permute. A token then mixes one number of many patches. Flatten "
-     "the last two axes first, then swap the last two: flatten(2).transpose(1, 2)"),
-    ({FLAT: "x = x.transpose(2, 3).flatten(2)"},
-     "count the patches down the columns. Keep the order (row, column) when you flatten the patch axes"),
-    ({TOKEN: "token = torch.zeros(x.shape[0], 1, x.shape[2])"},
-     "put zeros in front and not self.class_token. It starts at zero, but it is a parameter: it is learned"),
-    ({ENCODE: "x = self.encoder.ln(self.encoder.layers(x))"},
-     "apply the encoder's blocks and its norm yourself, without the position embedding. Call self.encoder(x): it "
-     "adds it"),
-    ({ENCODE: "x = self.encoder(x + self.encoder.pos_embedding)"},
-     "add the position embedding before you call the encoder. The encoder adds it itself, so it is there twice"),
-    ({ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)"},
-     "leave out the encoder's last norm. Call self.encoder(x): it does all of its steps"),
-    ({ENCODE: "x = self.encoder.layers(x)"},
-     "apply only the encoder's blocks, without position embedding and last norm. Call self.encoder(x)"),
-    ({ENCODE: "x = self.encoder.ln(self.encoder(x))"},
-     "normalise once more after the encoder. The encoder ends with its norm already"),
-    ({END: "return self.heads(x).softmax(dim=-1)"},
-     "apply softmax at the end. The model gives logits; the loss makes probabilities of them"),
-    ({END: "return self.heads(x).log_softmax(dim=-1)"},
-     "apply log_softmax at the end. The model gives logits; the loss makes probabilities of them"),
-    ({JOIN: ""}, "leave out the class token: the encoder has a position for it, one more than there are patches"),
-    ({END: "return self.heads.head(x)"},
-     "call the last layer of the heads alone: with a representation_size there are others before it. Call self.heads"),
-    ({READ: "x = x[0]"}, "take picture 0: axis 0 counts the pictures, axis 1 the tokens. The class token is x[:, 0]"),
-    ({END: "return self.heads(x).argmax(dim=-1)"},
-     "give the number of the largest logit. The model gives the logits themselves: the loss needs them"),
-)  # fmt: skip
+    Slip(
+        {**LAST, READ: "x = x[:, -1]"},
+        "put the class token last and take it from there",
+        "Each token then gets another token's position embedding. Put the class token first:"
+        " torch.cat([class_token, x], dim=1)",
+    ),
+    Slip(
+        LAST,
+        "put the class token last and take token 0, which is then a patch",
+        "Put the class token first",
+    ),
+    Slip({READ: "x = x[:, -1]"}, "take the last token", "The class token comes first: x[:, 0]"),
+    Slip(
+        {READ: "x = x[:, 1]"},
+        "take token 1, the first patch",
+        "The class token is token 0: x[:, 0]",
+    ),
+    Slip(
+        {READ: ""},
+        "send all tokens to the heads, which gives logits for each token",
+        "Only the class token goes there: x[:, 0]",
+    ),
+    Slip(
+        {READ: "x = x.mean(dim=1)"},
+        "take the mean over all tokens",
+        "Only the class token goes to the heads: x[:, 0]",
+    ),
+    Slip(
+        {READ: "x = x[:, 1:].mean(dim=1)"},
+        "take the mean over the patches",
+        "Only the class token goes to the heads: x[:, 0]",
+    ),
+    Slip(
+        {FLAT: "x = x.reshape(x.shape[0], -1, x.shape[1])", SWAP: ""},
+        "reshape to (n, patches, hidden_dim) without permute",
+        "A token then mixes one number of many patches. Flatten the last two axes first, then swap"
+        " the last two: flatten(2).transpose(1, 2)",
+    ),
+    Slip(
+        {FLAT: "x = x.transpose(2, 3).flatten(2)"},
+        "count the patches down the columns",
+        "Keep the order (row, column) when you flatten the patch axes",
+    ),
+    Slip(
+        {TOKEN: "token = torch.zeros(x.shape[0], 1, x.shape[2])"},
+        "put zeros in front and not self.class_token",
+        "It starts at zero, but it is a parameter: it is learned",
+    ),
+    Slip(
+        {ENCODE: "x = self.encoder.ln(self.encoder.layers(x))"},
+        "apply the encoder's blocks and its norm yourself, without the position embedding",
+        "Call self.encoder(x): it adds it",
+    ),
+    Slip(
+        {ENCODE: "x = self.encoder(x + self.encoder.pos_embedding)"},
+        "add the position embedding before you call the encoder",
+        "The encoder adds it itself, so it is there twice",
+    ),
+    Slip(
+        {ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)"},
+        "leave out the encoder's last norm",
+        "Call self.encoder(x): it does all of its steps",
+    ),
+    Slip(
+        {ENCODE: "x = self.encoder.layers(x)"},
+        "apply only the encoder's blocks, without position embedding and last norm",
+        "Call self.encoder(x)",
+    ),
+    Slip(
+        {ENCODE: "x = self.encoder.ln(self.encoder(x))"},
+        "normalise once more after the encoder",
+        "The encoder ends with its norm already",
+    ),
+    Slip(
+        {END: "return self.heads(x).softmax(dim=-1)"},
+        "apply softmax at the end",
+        "The model gives logits; the loss makes probabilities of them",
+    ),
+    Slip(
+        {END: "return self.heads(x).log_softmax(dim=-1)"},
+        "apply log_softmax at the end",
+        "The model gives logits; the loss makes probabilities of them",
+    ),
+    Slip(
+        {JOIN: ""},
+        "leave out the class token",
+        "The encoder has a position for it, one more than there are patches",
+    ),
+    Slip(
+        {END: "return self.heads.head(x)"},
+        "call the last layer of the heads alone",
+        "With a representation_size there are others before it. Call self.heads",
+    ),
+    Slip(
+        {READ: "x = x[0]"},
+        "take picture 0",
+        "Axis 0 counts the pictures, axis 1 the tokens. The class token is x[:, 0]",
+    ),
+    Slip(
+        {END: "return self.heads(x).argmax(dim=-1)"},
+        "give the number of the largest logit",
+        "The model gives the logits themselves: the loss needs them",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=MyVisionTransformer,
@@ -183,12 +259,17 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Five steps: conv_proj, make a sequence of it, the class token in front, encoder, heads on the class token. "
-        "Write down the shape after each; conv_proj gives (n, hidden_dim, n_h, n_w), the encoder wants "
-        "(n, seq_length, hidden_dim).",
-        "From (n, hidden_dim, n_h, n_w) to a sequence: flatten the last two axes, then swap the last two. The class "
-        "token is (1, 1, hidden_dim): expand it to the n images, then torch.cat along dim=1, class token first. "
-        "The encoder adds the position embedding itself. The heads take token 0 of what it gives.",
+        (
+            "Five steps: conv_proj, make a sequence of it, the class token in front, encoder, heads"
+            " on the class token. Write down the shape after each; conv_proj gives (n, hidden_dim,"
+            " n_h, n_w), the encoder wants (n, seq_length, hidden_dim)."
+        ),
+        (
+            "From (n, hidden_dim, n_h, n_w) to a sequence: flatten the last two axes, then swap the"
+            " last two. The class token is (1, 1, hidden_dim): expand it to the n images, then"
+            " torch.cat along dim=1, class token first. The encoder adds the position embedding"
+            " itself. The heads take token 0 of what it gives."
+        ),
     ),
     same=(
         {
@@ -196,7 +277,10 @@ EXERCISE = Exercise(
             SWAP: "x = x.flatten(1, 2)",
             TOKEN: "token = self.class_token.repeat(len(x), 1, 1)",
         },
-        {ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)", READ: "x = self.encoder.ln(x[:, 0])"},
+        {
+            ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)",
+            READ: "x = self.encoder.ln(x[:, 0])",
+        },
         {READ: "", END: "return self.heads(x)[:, 0]"},
     ),
     tolerance=1e-5,  # the encoder may hold attention from scratch

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
@@ -34,7 +34,9 @@ def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
         if isinstance(value, Tensor) and value.dim() == 0:
             value = value.item()
         if not isinstance(value, Real) or isinstance(value, bool):
-            raise Mistake(f"step {step}: a number is needed, and this is of type {type(value).__name__}.")
+            raise Mistake(
+                f"step {step}: a number is needed, and this is of type {type(value).__name__}."
+            )
         values.append(float(value))
     return torch.tensor(values, dtype=torch.float64)
 
@@ -44,35 +46,81 @@ ANGLE = f"math.pi * {BEHIND}"
 FALL = f"0.5 * (1 + math.cos({ANGLE}))"
 
 SLIPS = (
-    ({RISE: "1.0"}, "leave out the warm-up: in the first steps the share rises to 1, it does not begin there"),
-    ({CASE: "step < 0", BEHIND: "step / steps"},
-     "let the cosine fall from step 0, without a warm-up: first the straight line up, then the cosine"),
-    ({RISE: "step / warmup"},
-     "start at 0, so that the first step changes nothing: step 0 has the share 1 / warmup, so count step + 1"),
-    ({CASE: "step <= warmup"},
-     "let the line go on to step == warmup, where it is above 1: there the fall begins, so step < warmup"),
-    ({RISE: "step / (warmup - 1)"},
-     "start at 0 and divide by warmup - 1: the first step then changes nothing. Its share is 1 / warmup"),
-    ({RISE: "(step + 1) / (warmup + 1)"}, "divide by warmup + 1: the last step of the warm-up has the share 1"),
-    ({BEHIND: "step / steps"},
-     "count the cosine from step 0: the share jumps down after the warm-up. It falls from the end of the warm-up "
-     "on: step - warmup, out of steps - warmup"),
-    ({BEHIND: "(step - warmup) / steps"},
-     "divide by steps, so that the share never reaches 0: the fall has only steps - warmup steps"),
-    ({BEHIND: "(step - warmup + 1) / (steps - warmup)"},
-     "begin the fall one step too early, off by one: at step == warmup the cosine is still at its top"),
-    ({BEHIND: "(step - warmup) / (steps - warmup - 1)"},
-     "divide by steps - warmup - 1: 0 comes a step too early. It comes at step == steps"),
-    ({ANGLE: f"180 * {BEHIND}"}, "give the cosine degrees: it wants radians"),
-    ({FALL: f"1 - {BEHIND}"}, "fall in a straight line: half a cosine is wanted"),
-    ({FALL: f"math.cos(math.pi / 2 * {BEHIND})"},
-     "use a quarter of the wave: half of it, from 1 to -1, brought to 1 … 0 by adding 1 and halving"),
-    ({FALL: f"1 + math.cos({ANGLE})"}, "forget to halve: the fall begins at 2"),
-    ({FALL: f"math.cos({ANGLE})"}, "fall from 1 to -1: a learning rate below 0 goes uphill. Add 1 and halve"),
-    ({ANGLE: f"2 * {ANGLE}"}, "use a whole wave: the share comes back up to 1. Half a wave ends at 0"),
-    ({FALL: f"max(0.1, {FALL})"},
-     "stop at a tenth, so that the share never reaches 0: let the cosine go on to its end"),
-)  # fmt: skip
+    Slip(
+        {RISE: "1.0"},
+        "leave out the warm-up",
+        "In the first steps the share rises to 1, it does not begin there",
+    ),
+    Slip(
+        {CASE: "step < 0", BEHIND: "step / steps"},
+        "let the cosine fall from step 0, without a warm-up",
+        "First the straight line up, then the cosine",
+    ),
+    Slip(
+        {RISE: "step / warmup"},
+        "start at 0, so that the first step changes nothing",
+        "Step 0 has the share 1 / warmup, so count step + 1",
+    ),
+    Slip(
+        {CASE: "step <= warmup"},
+        "let the line go on to step == warmup, where it is above 1",
+        "There the fall begins, so step < warmup",
+    ),
+    Slip(
+        {RISE: "step / (warmup - 1)"},
+        "start at 0 and divide by warmup - 1",
+        "The first step then changes nothing. Its share is 1 / warmup",
+    ),
+    Slip(
+        {RISE: "(step + 1) / (warmup + 1)"},
+        "divide by warmup + 1",
+        "The last step of the warm-up has the share 1",
+    ),
+    Slip(
+        {BEHIND: "step / steps"},
+        "count the cosine from step 0",
+        "The share jumps down after the warm-up. It falls from the end of the warm-up on: step -"
+        " warmup, out of steps - warmup",
+    ),
+    Slip(
+        {BEHIND: "(step - warmup) / steps"},
+        "divide by steps, so that the share never reaches 0",
+        "The fall has only steps - warmup steps",
+    ),
+    Slip(
+        {BEHIND: "(step - warmup + 1) / (steps - warmup)"},
+        "begin the fall one step too early, off by one",
+        "At step == warmup the cosine is still at its top",
+    ),
+    Slip(
+        {BEHIND: "(step - warmup) / (steps - warmup - 1)"},
+        "divide by steps - warmup - 1",
+        "0 comes a step too early. It comes at step == steps",
+    ),
+    Slip({ANGLE: f"180 * {BEHIND}"}, "give the cosine degrees", "It wants radians"),
+    Slip({FALL: f"1 - {BEHIND}"}, "fall in a straight line", "Half a cosine is wanted"),
+    Slip(
+        {FALL: f"math.cos(math.pi / 2 * {BEHIND})"},
+        "use a quarter of the wave",
+        "Half of it, from 1 to -1, brought to 1 … 0 by adding 1 and halving",
+    ),
+    Slip({FALL: f"1 + math.cos({ANGLE})"}, "forget to halve", "The fall begins at 2"),
+    Slip(
+        {FALL: f"math.cos({ANGLE})"},
+        "fall from 1 to -1",
+        "A learning rate below 0 goes uphill. Add 1 and halve",
+    ),
+    Slip(
+        {ANGLE: f"2 * {ANGLE}"},
+        "use a whole wave",
+        "The share comes back up to 1. Half a wave ends at 0",
+    ),
+    Slip(
+        {FALL: f"max(0.1, {FALL})"},
+        "stop at a tenth, so that the share never reaches 0",
+        "Let the cosine go on to its end",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_cosine_schedule,
@@ -80,11 +128,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Two cases: step < warmup is a straight line, the rest half a cosine. What are the shares at step 0, at step "
-        "warmup - 1, at step warmup, at step steps?",
-        "The line is (step + 1) / warmup. In the fall, how much of it is behind you: step - warmup out of "
-        "steps - warmup. math.cos goes from 1 to -1 as its angle goes from 0 to math.pi; adding 1 and halving brings "
-        "that to 1 … 0.",
+        (
+            "Two cases: step < warmup is a straight line, the rest half a cosine. What are the"
+            " shares at step 0, at step warmup - 1, at step warmup, at step steps?"
+        ),
+        (
+            "The line is (step + 1) / warmup. In the fall, how much of it is behind you: step -"
+            " warmup out of steps - warmup. math.cos goes from 1 to -1 as its angle goes from 0 to"
+            " math.pi; adding 1 and halving brings that to 1 … 0."
+        ),
     ),
     same=(
         {FALL: f"math.cos(math.pi / 2 * {BEHIND}) ** 2"},

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Mistake, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 from ..watching import Watch
 
 
@@ -24,53 +24,106 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "loss of 5 pictures, 4 classes", loss
     yield from gradients(loss, logits=logits)
     yield "loss of logits that are all 0", answer(torch.zeros(3, 10), torch.tensor([7, 0, 7]))
-    far = torch.tensor([[0.0, 300.0, -50.0], [2.0, 1.0, 0.0]])  # softmax alone gives 0 here, and ln 0 is -inf
+    far = torch.tensor(
+        [[0.0, 300.0, -50.0], [2.0, 1.0, 0.0]]
+    )  # softmax alone gives 0 here, and ln 0 is -inf
     yield "loss where a wrong logit is 300 larger", answer(far, torch.tensor([0, 2]))
-    plain = logits.detach().clone()  # may be changed in place: torch forbids it where gradients are wanted
+    plain = (
+        logits.detach().clone()
+    )  # may be changed in place: torch forbids it where gradients are wanted
     answer(plain, labels)
     yield "logits after the call", plain
     yield "labels after the call", labels
     with Watch("cross_entropy") as ready, Watch("nll_loss") as half:
         answer(plain, labels)
     if ready.seen or half.seen:
-        raise Mistake("right, but the loss is what you are to write yourself, from the logits: log_softmax, and then?")
+        raise Mistake(
+            "right, but the loss is what you are to write yourself, from the logits: log_softmax,"
+            " and then?"
+        )
 
 
-SOFTMAX, PICK, MEAN = "logits.log_softmax(dim=-1)", "log_probabilities[rows, labels]", "-picked.mean()"
+SOFTMAX, PICK, MEAN = (
+    "logits.log_softmax(dim=-1)",
+    "log_probabilities[rows, labels]",
+    "-picked.mean()",
+)
 
 SLIPS = (
-    ({MEAN: "-picked.sum()"}, "add up over the pictures. The loss is their mean"),
-    ({MEAN: "-picked.sum() / logits.numel()"},
-     "take the mean over pictures and classes. Divide by the number of pictures alone"),
-    ({MEAN: "-picked.sum() / logits.shape[1]"}, "divide by the number of classes. Divide by the number of pictures"),
-    ({PICK: "log_probabilities[:, labels]"},
-     "write [:, labels], which takes the columns of all labels from every picture. Each picture has one label: "
-     "[torch.arange(len(labels)), labels], or gather"),
-    ({MEAN: "picked.mean()"}, "leave out the minus: logarithms of probabilities are negative"),
-    ({SOFTMAX: "logits.softmax(dim=-1).log_softmax(dim=-1)"},
-     "take the softmax twice, as happens when probabilities are given to F.cross_entropy. Logits go in"),
-    ({SOFTMAX: "logits.softmax(dim=-1).log2()"}, "take log2. ln is torch.log"),
-    ({SOFTMAX: "logits.softmax(dim=-1).log10()"}, "take log10. ln is torch.log"),
-    ({PICK: "log_probabilities.amax(dim=-1)"},
-     "take the largest probability of each picture. The one of its label counts, also where another is larger"),
-    ({MEAN: "-picked.exp().mean().log()"},
-     "take the logarithm of the mean. First the logarithm of each probability, then the mean"),
-    ({SOFTMAX: "logits.log_softmax(dim=0)"},
-     "take the softmax over the pictures. The classes of one picture share out 1: dim=-1"),
-    ({SOFTMAX: "logits"}, "leave out the softmax. Logits must become probabilities before the logarithm"),
-    ({MEAN: "(1 - picked.exp()).mean()"},
-     "take 1 minus the probability. The loss is minus its logarithm, which punishes being sure and wrong"),
-    ({SOFTMAX: "logits.softmax(dim=-1)"},
-     "forget the logarithm. The loss is minus the mean of ln p, not of p"),
-    ({PICK: "log_probabilities[rows, labels - 1]"},
-     "take the class before the label, off by one: class 0 is column 0"),
-    ({PICK: "log_probabilities[rows, (labels + 1) % logits.shape[1]]"},
-     "take the class after the label, off by one: class 0 is column 0"),
-    ({SOFTMAX: "logits.softmax(dim=-1).log()"},
-     "take softmax first and the logarithm then. That is the formula, but a probability below 1e-45 is rounded to 0, "
-     "and ln 0 is minus infinity: log_softmax does both in one, without that"),
-    ({MEAN: "-picked"}, "leave out the last step, the mean: one number for the whole batch"),
-)  # fmt: skip
+    Slip({MEAN: "-picked.sum()"}, "add up over the pictures", "The loss is their mean"),
+    Slip(
+        {MEAN: "-picked.sum() / logits.numel()"},
+        "take the mean over pictures and classes",
+        "Divide by the number of pictures alone",
+    ),
+    Slip(
+        {MEAN: "-picked.sum() / logits.shape[1]"},
+        "divide by the number of classes",
+        "Divide by the number of pictures",
+    ),
+    Slip(
+        {PICK: "log_probabilities[:, labels]"},
+        "write [:, labels], which takes the columns of all labels from every picture",
+        "Each picture has one label: [torch.arange(len(labels)), labels], or gather",
+    ),
+    Slip(
+        {MEAN: "picked.mean()"}, "leave out the minus", "Logarithms of probabilities are negative"
+    ),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1).log_softmax(dim=-1)"},
+        "take the softmax twice, as happens when probabilities are given to F.cross_entropy",
+        "Logits go in",
+    ),
+    Slip({SOFTMAX: "logits.softmax(dim=-1).log2()"}, "take log2", "Ln is torch.log"),
+    Slip({SOFTMAX: "logits.softmax(dim=-1).log10()"}, "take log10", "Ln is torch.log"),
+    Slip(
+        {PICK: "log_probabilities.amax(dim=-1)"},
+        "take the largest probability of each picture",
+        "The one of its label counts, also where another is larger",
+    ),
+    Slip(
+        {MEAN: "-picked.exp().mean().log()"},
+        "take the logarithm of the mean",
+        "First the logarithm of each probability, then the mean",
+    ),
+    Slip(
+        {SOFTMAX: "logits.log_softmax(dim=0)"},
+        "take the softmax over the pictures",
+        "The classes of one picture share out 1: dim=-1",
+    ),
+    Slip(
+        {SOFTMAX: "logits"},
+        "leave out the softmax",
+        "Logits must become probabilities before the logarithm",
+    ),
+    Slip(
+        {MEAN: "(1 - picked.exp()).mean()"},
+        "take 1 minus the probability",
+        "The loss is minus its logarithm, which punishes being sure and wrong",
+    ),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1)"},
+        "forget the logarithm",
+        "The loss is minus the mean of ln p, not of p",
+    ),
+    Slip(
+        {PICK: "log_probabilities[rows, labels - 1]"},
+        "take the class before the label, off by one",
+        "Class 0 is column 0",
+    ),
+    Slip(
+        {PICK: "log_probabilities[rows, (labels + 1) % logits.shape[1]]"},
+        "take the class after the label, off by one",
+        "Class 0 is column 0",
+    ),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1).log()"},
+        "take softmax first and the logarithm then",
+        "That is the formula, but a probability below 1e-45 is rounded to 0, and ln 0 is minus"
+        " infinity: log_softmax does both in one, without that",
+    ),
+    Slip({MEAN: "-picked"}, "leave out the last step, the mean", "One number for the whole batch"),
+)
 
 EXERCISE = Exercise(
     answer=my_cross_entropy,
@@ -78,9 +131,15 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "Three steps: probabilities of each picture, the one of its label, minus the mean of the logarithms.",
-        "logits.log_softmax(dim=-1) gives ln of all probabilities. From row i take the number in column labels[i]: "
-        "indexing with two tensors, torch.arange(len(labels)) and labels, takes one number of each row.",
+        (
+            "Three steps: probabilities of each picture, the one of its label, minus the mean of"
+            " the logarithms."
+        ),
+        (
+            "logits.log_softmax(dim=-1) gives ln of all probabilities. From row i take the number"
+            " in column labels[i]: indexing with two tensors, torch.arange(len(labels)) and labels,"
+            " takes one number of each row."
+        ),
     ),
     same=(
         {PICK: "log_probabilities.gather(1, labels[:, None])"},

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_diagnose() -> dict[str, str]:
     """The illness of each curve, by its letter."""
     return {
-        "A": "other normalisation",  # the training is healthy, what is measured is wrong, always in the same way
+        # the training is healthy, what is measured is wrong, always in the same way
+        "A": "other normalisation",
         "B": "shuffled labels",  # learns a little by heart, and nothing that helps elsewhere
         "C": "no zero_grad",  # learns, and then runs along old gradients
         "D": "no eval",  # the same weights give three answers
@@ -18,19 +19,30 @@ def my_diagnose() -> dict[str, str]:
 
 HIDDEN = my_diagnose()  # the notebook makes its curves by it
 WOULD = {
-    "no zero_grad": "Without zero_grad every step follows the sum of all gradients so far: the training loss falls at "
-    "first and then climbs again and wanders",
-    "no eval": "Without eval dropout goes on while measuring, so three measurements of the same weights differ",
-    "other normalisation": "With another normalisation at test time the training goes well, and the validation is far "
-    "below it from the first epoch on",
-    "shuffled labels": "With shuffled labels there is nothing to learn but the labels by heart: no better than chance "
-    "on other digits",
+    "no zero_grad": (
+        "Without zero_grad every step follows the sum of all gradients so far: the training loss"
+        " falls at first and then climbs again and wanders"
+    ),
+    "no eval": (
+        "Without eval dropout goes on while measuring, so three measurements of the same weights"
+        " differ"
+    ),
+    "other normalisation": (
+        "With another normalisation at test time the training goes well, and the validation is far "
+        "below it from the first epoch on"
+    ),
+    "shuffled labels": (
+        "With shuffled labels there is nothing to learn but the labels by heart: no better than"
+        " chance on other digits"
+    ),
 }
 SEEN = {
     "no zero_grad": "the training loss is lower after the first epochs than at the end",
     "no eval": "the training loss falls, and the dots of one epoch lie apart",
-    "other normalisation": "the training goes well, the dots of one epoch lie on one another, and they are far below "
-    "the line",
+    "other normalisation": (
+        "the training goes well, the dots of one epoch lie on one another, and they are far below "
+        "the line"
+    ),
     "shuffled labels": "the training loss hardly falls, and the dots stay near 10 %",
 }
 
@@ -41,33 +53,44 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "curve A", None
     if not isinstance(named, dict):
         kind = type(named).__name__
-        raise Mistake(f'a dict from letters to names is needed, {{"A": …, "B": …}}, and this is a {kind}.')
+        raise Mistake(
+            f'a dict from letters to names is needed, {{"A": …, "B": …}}, and this is a {kind}.'
+        )
     for letter in HIDDEN:
         name = named.get(letter)
         if not isinstance(name, str):
             raise Mistake(f"curve {letter} has no name yet: each of {', '.join(HIDDEN)} gets one.")
         if name not in WOULD:
-            raise Mistake(f"curve {letter} has a name that is none of the four: {', '.join(WOULD)}.")
+            raise Mistake(
+                f"curve {letter} has a name that is none of the four: {', '.join(WOULD)}."
+            )
         yield f"curve {letter}", name
-        if name != HIDDEN[letter]:  # one thing at a time: whatever the later curves are called, this one is told
+        # one thing at a time: whatever the later curves are called, this one is told
+        if name != HIDDEN[letter]:
             return
 
 
-def _called(letter: str, name: str) -> tuple[dict[str, str], str]:
-    told = f'call curve {letter} "{name}". {WOULD[name]}. In curve {letter} {SEEN[HIDDEN[letter]]}'
-    return ({f'"{letter}": "{HIDDEN[letter]}"': f'"{letter}": "{name}"'}, told)
+def _called(letter: str, name: str) -> Slip:
+    edit = {f'"{letter}": "{HIDDEN[letter]}"': f'"{letter}": "{name}"'}
+    instead = f"{WOULD[name]}. In curve {letter} {SEEN[HIDDEN[letter]]}"
+    return Slip(edit, f'call curve {letter} "{name}"', instead)
 
 
 EXERCISE = Exercise(
     answer=my_diagnose,
     compare=compare,
     stars=2,
-    slips=tuple(_called(letter, name) for letter in HIDDEN for name in WOULD if name != HIDDEN[letter]),
+    slips=tuple(
+        _called(letter, name) for letter in HIDDEN for name in WOULD if name != HIDDEN[letter]
+    ),
     hints=(
         "Look at the training lines first: which two runs do not learn their own training digits?",
-        "Of those two, one gets better for a while and then worse, as steps along old gradients would make it; the "
-        "other never gets far from 10 %, as if its labels meant nothing. Of the two that do learn, look at the dots: "
-        "do the three of an epoch agree? If not, dropout is still on; if so, and they are far below the line, the "
-        "pictures are not what the model was trained on.",
+        (
+            "Of those two, one gets better for a while and then worse, as steps along old gradients"
+            " would make it; the other never gets far from 10 %, as if its labels meant nothing. Of"
+            " the two that do learn, look at the dots: do the three of an epoch agree? If not,"
+            " dropout is still on; if so, and they are far below the line, the pictures are not"
+            " what the model was trained on."
+        ),
     ),
 )

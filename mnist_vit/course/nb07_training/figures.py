@@ -1,4 +1,5 @@
-"""Figures of notebook 07: one step, curves, a weight and its average, singular values, runs that are ill."""
+"""Figures of notebook 07: one step, curves, a weight and its average, singular values, runs that
+are ill."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,7 +18,8 @@ Row = dict[str, Any]
 
 
 def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """What happens in one step of training, as a ring of boxes; sizes are read off as the step is run.
+    """What happens in one step of training, as a ring of boxes; sizes are read off as the step is
+    run.
 
     The model's parameters stay as they are; their gradients are put back to None.
     """
@@ -25,7 +27,9 @@ def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     loss = F.cross_entropy(logits, labels)
     loss.backward()
     numbers = sum(parameter.numel() for parameter in model.parameters())
-    slopes = sum(parameter.grad.numel() for parameter in model.parameters() if parameter.grad is not None)
+    slopes = sum(
+        parameter.grad.numel() for parameter in model.parameters() if parameter.grad is not None
+    )
     model.zero_grad()
     places = [  # (column, row, name, what is written under it, colour)
         (0, 1, "batch", str(tuple(images.shape)), SKY),
@@ -40,7 +44,11 @@ def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     _, (axes,) = figure(width=9.5, height=3.4)
     for column, row, name, note, colour in places:
         x, y = 2.3 * column, 1.5 * row
-        axes.add_patch(FancyBboxPatch((x, y), 1.4, 0.55, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45))
+        axes.add_patch(
+            FancyBboxPatch(
+                (x, y), 1.4, 0.55, boxstyle="round,pad=0.05", facecolor=colour, alpha=0.45
+            )
+        )
         axes.text(x + 0.7, y + 0.275, name, ha="center", va="center")
         axes.text(x + 0.7, y - 0.26, note, ha="center", va="center", fontsize=9, family="monospace")
     for (column, row, *_), (to, to_row, *_) in pairwise(places):
@@ -59,7 +67,8 @@ def one_step(model: nn.Module, images: Tensor, labels: Tensor) -> None:
 
 
 def curves(runs: dict[str, Sequence[Row]]) -> None:
-    """Loss and mistakes by epoch; dotted on the training digits as they pass, solid on other digits.
+    """Loss and mistakes by epoch; dotted on the training digits as they pass, solid on other
+    digits.
 
     Pale thin lines: the runs are made anew on every machine and come out a little different.
     """
@@ -67,7 +76,9 @@ def curves(runs: dict[str, Sequence[Row]]) -> None:
     for (name, history), colour in zip(runs.items(), (BLUE, ORANGE, GREEN), strict=False):
         epoch = [row["epoch"] for row in history]
         losses.plot(epoch, [row["loss"] for row in history], ":", color=colour, lw=1.2, alpha=0.8)
-        losses.plot(epoch, [row["validation_loss"] for row in history], color=colour, lw=1.2, alpha=0.8)
+        losses.plot(
+            epoch, [row["validation_loss"] for row in history], color=colour, lw=1.2, alpha=0.8
+        )
         wrong = [100 * (1 - row["validation_accuracy"]) for row in history]
         mistakes.plot(epoch, wrong, color=colour, label=name, lw=1.2, alpha=0.8)
     losses.set(title="loss in nats", ylim=(0, 2.5))
@@ -94,12 +105,20 @@ def followed(weight: Sequence[float], average: Sequence[float]) -> None:
 
 
 def singular_values(values: dict[str, Tensor]) -> None:
-    """Singular values by name, largest first, each set drawn as shares of its largest, on a log scale."""
+    """Singular values by name, largest first, each set drawn as shares of its largest, on a log
+    scale."""
     _, (axes,) = figure(width=8, height=3.2)
-    for (name, sizes), colour, mark in zip(values.items(), (BLACK, BLUE, ORANGE), "osD", strict=False):
+    for (name, sizes), colour, mark in zip(
+        values.items(), (BLACK, BLUE, ORANGE), "osD", strict=False
+    ):
         shares = (sizes / sizes.max()).tolist()
         axes.plot(range(1, len(shares) + 1), shares, mark, color=colour, ms=3.5, label=name)
-    axes.set(xlabel="direction, the strongest first", ylabel="size (strongest = 1)", yscale="log", ylim=(1e-3, 1.5))
+    axes.set(
+        xlabel="direction, the strongest first",
+        ylabel="size (strongest = 1)",
+        yscale="log",
+        ylim=(1e-3, 1.5),
+    )
     axes.grid(color="0.92")
     axes.legend(frameon=False)
 
@@ -114,20 +133,25 @@ def shares(values: Sequence[float], warmup: int) -> None:
 
 
 def unnamed(runs: dict[str, Sequence[Row]]) -> None:
-    """Loss and accuracy of small runs, one column each; the dots are measurements on digits not trained on.
+    """Loss and accuracy of small runs, one column each; the dots are measurements on digits not
+    trained on.
 
     Args:
-        runs: for each letter the rows of its epochs: loss and accuracy on the training digits, and ``measured``, the
-            accuracies that were measured one after the other.
+        runs: for each letter the rows of its epochs: loss and accuracy on the training digits, and
+            ``measured``, the accuracies that were measured one after the other.
     """
     drawn, axes = figure(2, len(runs), width=2.5 * len(runs), height=5.4)
     for column, (name, rows) in enumerate(runs.items()):
         above, below = axes[column], axes[column + len(runs)]
         epoch = range(1, len(rows) + 1)
         above.plot(epoch, [row["loss"] for row in rows], color=BLUE, linewidth=1.1, alpha=0.8)
-        chance = above.axhline(torch.tensor(10.0).log().item(), color=BLACK, linestyle=":", linewidth=0.8)
+        chance = above.axhline(
+            torch.tensor(10.0).log().item(), color=BLACK, linestyle=":", linewidth=0.8
+        )
         above.set(title=name, ylim=(0, 3))
-        (line,) = below.plot(epoch, [100 * row["accuracy"] for row in rows], color=BLUE, linewidth=1.1, alpha=0.8)
+        (line,) = below.plot(
+            epoch, [100 * row["accuracy"] for row in rows], color=BLUE, linewidth=1.1, alpha=0.8
+        )
         for mark in range(len(rows[0]["measured"])):
             dots = [100 * row["measured"][mark] for row in rows]
             (dot,) = below.plot(epoch, dots, ".", color=ORANGE, markersize=4, alpha=0.6)
@@ -139,8 +163,14 @@ def unnamed(runs: dict[str, Sequence[Row]]) -> None:
                 part.set_yticklabels([])
     axes[0].set_ylabel("training loss")
     axes[len(runs)].set_ylabel("accuracy in percent")
-    names = {line: "training digits", dot: "other digits, measured three times", chance: "loss of a guess, ln 10"}
-    drawn.legend(list(names), list(names.values()), loc="outside lower center", ncols=3, frameon=False)
+    names = {
+        line: "training digits",
+        dot: "other digits, measured three times",
+        chance: "loss of a guess, ln 10",
+    }
+    drawn.legend(
+        list(names), list(names.values()), loc="outside lower center", ncols=3, frameon=False
+    )
 
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:

@@ -13,11 +13,12 @@ from mnist_vit.course.nb07_training.weight_average import my_weight_average as w
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.training import accuracy_and_loss, make_optimizer
 
-from ..checking import Exercise, Mistake, describe, random, randomise
+from ..checking import Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_training_loop(model, loader, other, epochs, learning_rate, average, weight_decay):
-    """Train in place; at the end the model holds the averaged weights. Returns one dict for each epoch."""
+    """Train in place; at the end the model holds the averaged weights. Returns one dict for each
+    epoch."""
     steps = epochs * len(loader)
     warmup = round(0.15 * steps)
     optimizer = make_optimizer(model, learning_rate, weight_decay)
@@ -47,76 +48,177 @@ KEYS = ("epoch", "loss", "validation_loss", "validation_accuracy")
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for epochs, average in ((3, 0.7), (2, 0.9)):
-        model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.GELU(), nn.Dropout(0.3), nn.Linear(8, 3))
+        model = nn.Sequential(
+            nn.Flatten(), nn.Linear(16, 8), nn.GELU(), nn.Dropout(0.3), nn.Linear(8, 3)
+        )
         randomise(model).double().eval()  # as a model is that was used before
         pixels = (40 * random(100, 1, 4, 4, seed=5) + 128).clamp(0, 255).to(torch.uint8)
         labels = pixels.flatten(1).float()[:, :3].argmax(dim=1)
         data = ImageData(pixels, labels, ("a", "b", "c"), "noise", (0.5,), (0.2,))
-        learn, unseen = data.select(torch.arange(43), "43"), data.select(torch.arange(43, 100), "57")
-        loader = Loader(learn, 8, shuffle=True, dtype=torch.float64)  # 5 batches, 3 pictures left over
-        history = answer(model, loader, Loader(unseen, 57, dtype=torch.float64), epochs, 0.1, average, 0.1)
+        learn, unseen = (
+            data.select(torch.arange(43), "43"),
+            data.select(torch.arange(43, 100), "57"),
+        )
+        loader = Loader(
+            learn, 8, shuffle=True, dtype=torch.float64
+        )  # 5 batches, 3 pictures left over
+        history = answer(
+            model, loader, Loader(unseen, 57, dtype=torch.float64), epochs, 0.1, average, 0.1
+        )
         if history is None or history is ...:
             yield "history", history
             return
         if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
-            raise Mistake(f"a list of dicts is needed, one for each epoch, and this is {describe(history)}.")
+            raise Mistake(
+                f"a list of dicts is needed, one for each epoch, and this is {describe(history)}."
+            )
         if missing := [key for key in KEYS if not all(key in row for row in history)]:
             raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; there is no {missing[0]}.")
         for key in KEYS:
             if odd := [row[key] for row in history if isinstance(row[key], str | bool)]:
-                raise Mistake(f'"{key}" of an epoch must be a number, and this is {describe(odd[0])}.')
-            yield f"{key} of each of {epochs} epochs", torch.tensor([float(row[key]) for row in history])
-        yield f"weights at the end of {epochs} epochs", nn.utils.parameters_to_vector(model.parameters())
+                raise Mistake(
+                    f'"{key}" of an epoch must be a number, and this is {describe(odd[0])}.'
+                )
+            yield (
+                f"{key} of each of {epochs} epochs",
+                torch.tensor([float(row[key]) for row in history]),
+            )
+        yield (
+            f"weights at the end of {epochs} epochs",
+            nn.utils.parameters_to_vector(model.parameters()),
+        )
 
 
 RATE = 'group["lr"] = learning_rate * cosine_schedule(step, steps, warmup)'
-AVERAGE, COUNT = "weight_average(averaged, model, average if step > 0 else 0.0)", "            step += 1\n"
+AVERAGE, COUNT = (
+    "weight_average(averaged, model, average if step > 0 else 0.0)",
+    "            step += 1\n",
+)
 SEED, ORDER, TRAIN = "torch.manual_seed(epoch)", "loader.set_epoch(epoch)", "model.train()"
-MEASURE, END = "accuracy, loss = accuracy_and_loss(averaged, other)", "model.load_state_dict(averaged.state_dict())"
+MEASURE, END = (
+    "accuracy, loss = accuracy_and_loss(averaged, other)",
+    "model.load_state_dict(averaged.state_dict())",
+)
 LOSS, KEEP, EPOCH = '"loss": sum(losses) / len(losses)', "losses = []", '"epoch": epoch + 1'
 
 SLIPS = (
-    ({RATE: "pass"},
-     "leave the learning rate as it is: before each step it is set to learning_rate times its share"),
-    ({RATE: 'group["lr"] = cosine_schedule(step, steps, warmup)'},
-     "use the share as the learning rate itself: it is a share of learning_rate"),
-    ({RATE: 'group["lr"] *= cosine_schedule(step, steps, warmup)'},
-     "multiply the learning rate of the step before by the share: it is learning_rate, the largest one, times the "
-     "share"),
-    ({RATE: 'group["lr"] = learning_rate * cosine_schedule(step + 1, steps, warmup)'},
-     "count steps from 1 in the schedule: the first one is step 0"),
-    ({RATE: 'group["lr"] = learning_rate * cosine_schedule(epoch, epochs, max(1, warmup // len(loader)))'},
-     "change the learning rate from epoch to epoch only. The schedule counts steps, one for each batch"),
-    ({COUNT: "            step += 1\n        step = 0\n"},
-     "begin to count anew in each epoch, so that each has its own warm-up: steps count from 0 to epochs * len(loader)"),
-    ({AVERAGE: "weight_average(averaged, model, average)"},
-     "let the average begin with the start values. It begins as the weights after step 0: there its share is 0"),
-    ({AVERAGE: "pass", MEASURE: "weight_average(averaged, model, average if epoch else 0.0)\n"
-      "        accuracy, loss = accuracy_and_loss(averaged, other)"},
-     "update the average once in an epoch: it follows after each step"),
-    ({AVERAGE: "pass"}, "never update the average: what is measured and kept are the start values"),
-    ({MEASURE: "accuracy, loss = accuracy_and_loss(model, other)"},
-     "measure the model that is trained. The averaged one is measured, and kept at the end"),
-    ({END: ""}, "leave out the last line: at the end the model takes over the averaged weights"),
-    ({MEASURE: "accuracy, loss = accuracy_and_loss(averaged, loader)"},
-     "measure on the pictures that were trained on. `other` holds others"),
-    ({TRAIN: "pass"},
-     "leave out model.train(): a model that comes in eval mode is then trained without its dropout"),
-    ({SEED: "pass"},
-     "leave out torch.manual_seed(epoch): dropout then draws other numbers each time you run it"),
-    ({ORDER: "pass"}, "leave out loader.set_epoch(epoch): all epochs then have the pictures in the same order"),
-    ({SEED: "pass", ORDER: "pass"},
-     "leave out both torch.manual_seed(epoch) and loader.set_epoch(epoch)"),
-    ({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches. Their mean is wanted"),
-    ({LOSS: '"loss": losses[-1]'}, "give the loss of the last batch. The mean of all batches is wanted"),
-    ({KEEP: "losses = [] if epoch == 0 else losses"},
-     "go on collecting losses: each epoch has a mean of its own, so begin with an empty list"),
-    ({EPOCH: '"epoch": epoch'}, "count epochs from 0. In the history the first one is 1"),
-    ({MEASURE: "loss, accuracy = accuracy_and_loss(averaged, other)"},
-     "take accuracy and loss for each other: accuracy_and_loss returns the accuracy first"),
-    ({TRAIN: "model.train()\n        optimizer = make_optimizer(model, learning_rate, weight_decay)"},
-     "make a new optimizer in each epoch: it forgets what it remembers of earlier gradients"),
-)  # fmt: skip
+    Slip(
+        {RATE: "pass"},
+        "leave the learning rate as it is",
+        "Before each step it is set to learning_rate times its share",
+    ),
+    Slip(
+        {RATE: 'group["lr"] = cosine_schedule(step, steps, warmup)'},
+        "use the share as the learning rate itself",
+        "It is a share of learning_rate",
+    ),
+    Slip(
+        {RATE: 'group["lr"] *= cosine_schedule(step, steps, warmup)'},
+        "multiply the learning rate of the step before by the share",
+        "It is learning_rate, the largest one, times the share",
+    ),
+    Slip(
+        {RATE: 'group["lr"] = learning_rate * cosine_schedule(step + 1, steps, warmup)'},
+        "count steps from 1 in the schedule",
+        "The first one is step 0",
+    ),
+    Slip(
+        {
+            RATE: (
+                'group["lr"] = learning_rate * cosine_schedule(epoch, epochs, max(1, warmup //'
+                " len(loader)))"
+            )
+        },
+        "change the learning rate from epoch to epoch only",
+        "The schedule counts steps, one for each batch",
+    ),
+    Slip(
+        {COUNT: "            step += 1\n        step = 0\n"},
+        "begin to count anew in each epoch, so that each has its own warm-up",
+        "Steps count from 0 to epochs * len(loader)",
+    ),
+    Slip(
+        {AVERAGE: "weight_average(averaged, model, average)"},
+        "let the average begin with the start values",
+        "It begins as the weights after step 0: there its share is 0",
+    ),
+    Slip(
+        {
+            AVERAGE: "pass",
+            MEASURE: (
+                "weight_average(averaged, model, average if epoch else 0.0)\n"
+                "        accuracy, loss = accuracy_and_loss(averaged, other)"
+            ),
+        },
+        "update the average once in an epoch",
+        "It follows after each step",
+    ),
+    Slip(
+        {AVERAGE: "pass"},
+        "never update the average",
+        "What is measured and kept are the start values",
+    ),
+    Slip(
+        {MEASURE: "accuracy, loss = accuracy_and_loss(model, other)"},
+        "measure the model that is trained",
+        "The averaged one is measured, and kept at the end",
+    ),
+    Slip(
+        {END: ""}, "leave out the last line", "At the end the model takes over the averaged weights"
+    ),
+    Slip(
+        {MEASURE: "accuracy, loss = accuracy_and_loss(averaged, loader)"},
+        "measure on the pictures that were trained on",
+        "`other` holds others",
+    ),
+    Slip(
+        {TRAIN: "pass"},
+        "leave out model.train()",
+        "A model that comes in eval mode is then trained without its dropout",
+    ),
+    Slip(
+        {SEED: "pass"},
+        "leave out torch.manual_seed(epoch)",
+        "Dropout then draws other numbers each time you run it",
+    ),
+    Slip(
+        {ORDER: "pass"},
+        "leave out loader.set_epoch(epoch)",
+        "All epochs then have the pictures in the same order",
+    ),
+    Slip(
+        {SEED: "pass", ORDER: "pass"},
+        "leave out both torch.manual_seed(epoch) and loader.set_epoch(epoch)",
+        "",
+    ),
+    Slip({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches", "Their mean is wanted"),
+    Slip(
+        {LOSS: '"loss": losses[-1]'},
+        "give the loss of the last batch",
+        "The mean of all batches is wanted",
+    ),
+    Slip(
+        {KEEP: "losses = [] if epoch == 0 else losses"},
+        "go on collecting losses",
+        "Each epoch has a mean of its own, so begin with an empty list",
+    ),
+    Slip({EPOCH: '"epoch": epoch'}, "count epochs from 0", "In the history the first one is 1"),
+    Slip(
+        {MEASURE: "loss, accuracy = accuracy_and_loss(averaged, other)"},
+        "take accuracy and loss for each other",
+        "accuracy_and_loss returns the accuracy first",
+    ),
+    Slip(
+        {
+            TRAIN: (
+                "model.train()\n        optimizer = make_optimizer(model, learning_rate,"
+                " weight_decay)"
+            )
+        },
+        "make a new optimizer in each epoch",
+        "It forgets what it remembers of earlier gradients",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_training_loop,
@@ -124,18 +226,25 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Two loops, one in the other: epochs, and the batches of each. Which lines belong to a step, which to an "
-        "epoch, which to neither? Count the steps through all epochs.",
-        'A step: set group["lr"] in optimizer.param_groups to learning_rate * cosine_schedule(step, steps, warmup), '
-        "training_step, weight_average (with the share 0 at step 0), step += 1. An epoch: before its batches the two "
-        "seeds and model.train(); behind them accuracy_and_loss(averaged, other) and a row for the history. At the "
-        "very end: model.load_state_dict(averaged.state_dict()).",
+        (
+            "Two loops, one in the other: epochs, and the batches of each. Which lines belong to a"
+            " step, which to an epoch, which to neither? Count the steps through all epochs."
+        ),
+        (
+            'A step: set group["lr"] in optimizer.param_groups to learning_rate *'
+            " cosine_schedule(step, steps, warmup), training_step, weight_average (with the share 0"
+            " at step 0), step += 1. An epoch: before its batches the two seeds and model.train();"
+            " behind them accuracy_and_loss(averaged, other) and a row for the history. At the very"
+            " end: model.load_state_dict(averaged.state_dict())."
+        ),
     ),
     same=(
         {
             RATE: "pass",
-            "step, history = 0, []": "step, history = 0, []\n"
-            "    follow = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: cosine_schedule(i, steps, warmup))",
+            "step, history = 0, []": (
+                "step, history = 0, []\n    follow = torch.optim.lr_scheduler.LambdaLR(optimizer,"
+                " lambda i: cosine_schedule(i, steps, warmup))"
+            ),
             COUNT: "            step += 1\n            follow.step()\n",
         },
         {TRAIN: "model.train()\n        averaged.train()"},

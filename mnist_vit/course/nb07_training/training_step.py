@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..checking import Exercise, Mistake, describe, random, randomise
+from ..checking import Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_training_step(model, optimizer, images, labels):
-    """One step on one batch, in place; returns the loss of the batch, measured before the weights change."""
+    """One step on one batch, in place; returns the loss of the batch, measured before the weights
+    change."""
     loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
     loss.backward()
@@ -23,7 +24,9 @@ def my_training_step(model, optimizer, images, labels):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # with SGD a step is as long as its gradient: whether it is clipped can be seen
     for name, make, rate in (("SGD", torch.optim.SGD, 0.5), ("AdamW", torch.optim.AdamW, 1e-2)):
-        model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.GELU(), nn.Linear(6, 4))).double()
+        model = randomise(
+            nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.GELU(), nn.Linear(6, 4))
+        ).double()
         optimizer: Any = make(model.parameters(), lr=rate)
         for step in range(3):
             images = (4.0, 0.1, 4.0)[step] * random(5, 1, 3, 4, seed=step, dtype=torch.float64)
@@ -35,42 +38,101 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 raise Mistake(f"the loss of the batch is one number, and this is {describe(loss)}.")
             if isinstance(loss, tuple | list):
                 raise Mistake("the loss alone is to be returned, one number.")
-            yield f"loss of step {step + 1} with {name}", loss.item() if isinstance(loss, torch.Tensor) else loss
-            yield f"weights after step {step + 1} with {name}", nn.utils.parameters_to_vector(model.parameters())
+            yield (
+                f"loss of step {step + 1} with {name}",
+                loss.item() if isinstance(loss, torch.Tensor) else loss,
+            )
+            yield (
+                f"weights after step {step + 1} with {name}",
+                nn.utils.parameters_to_vector(model.parameters()),
+            )
 
 
 LOSS = "loss = F.cross_entropy(model(images), labels)\n"
 ZERO, BACK = "optimizer.zero_grad()\n", "loss.backward()\n"
-CLIP, STEP, END = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "optimizer.step()\n", "return loss.item()"
+CLIP, STEP, END = (
+    "nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n",
+    "optimizer.step()\n",
+    "return loss.item()",
+)
 
 SLIPS = (
-    ({ZERO: "\n"},
-     "leave out zero_grad(): backward() adds to the gradients that are there, so each step also follows all those "
-     "before it"),
-    ({STEP: "\n"},
-     "change no weight: either backward() or optimizer.step() is missing, or the gradients are set to zero between "
-     "the two"),
-    ({ZERO: "\n", STEP: "\n", BACK: "optimizer.step()\n    optimizer.zero_grad()\n    loss.backward()\n"},
-     "call step() before backward(): it then follows the gradient of the batch before"),
-    ({CLIP: "\n"},
-     "leave out the clipping, or clip where it does nothing: before backward() or after step(). It comes between "
-     "backward() and step()"),
-    ({CLIP: "nn.utils.clip_grad_value_(model.parameters(), 1.0)\n"},
-     "clip each number of the gradient. It is the length of all gradients together that may be 1 at most: "
-     "clip_grad_norm_"),
-    ({CLIP: "for parameter in model.parameters():\n        nn.utils.clip_grad_norm_(parameter, 1.0)\n"},
-     "clip each tensor for itself. All gradients together are one arrow, of the length 1 at most"),
-    ({CLIP: "for parameter in model.parameters():\n        parameter.grad /= total_norm(model)\n"},
-     "make every gradient 1 long, short ones too. Clipping shortens those that are longer, and leaves the others"),
-    ({"return loss.item()": "return F.cross_entropy(model(images), labels).item()"},
-     "return the loss after the step. The one from which the gradients came is wanted"),
-    ({"F.cross_entropy(model(images), labels)": "F.cross_entropy(model(images).softmax(dim=-1), labels)"},
-     "give probabilities to F.cross_entropy, which takes the softmax itself: logits go in"),
-    ({"model(images), labels)": "model(images), labels, reduction='sum')"},
-     "add up the loss over the batch. It is the mean over the batch"),
-    ({"return loss.item()": "return loss.item() * len(labels)"},
-     "return the loss times the size of the batch. The mean over the batch is wanted"),
-)  # fmt: skip
+    Slip(
+        {ZERO: "\n"},
+        "leave out zero_grad()",
+        "backward() adds to the gradients that are there, so each step also follows all those"
+        " before it",
+    ),
+    Slip(
+        {STEP: "\n"},
+        "change no weight",
+        "Either backward() or optimizer.step() is missing, or the gradients are set to zero between"
+        " the two",
+    ),
+    Slip(
+        {
+            ZERO: "\n",
+            STEP: "\n",
+            BACK: "optimizer.step()\n    optimizer.zero_grad()\n    loss.backward()\n",
+        },
+        "call step() before backward()",
+        "It then follows the gradient of the batch before",
+    ),
+    Slip(
+        {CLIP: "\n"},
+        "leave out the clipping, or clip where it does nothing",
+        "Before backward() or after step(). It comes between backward() and step()",
+    ),
+    Slip(
+        {CLIP: "nn.utils.clip_grad_value_(model.parameters(), 1.0)\n"},
+        "clip each number of the gradient",
+        "It is the length of all gradients together that may be 1 at most: clip_grad_norm_",
+    ),
+    Slip(
+        {
+            CLIP: (
+                "for parameter in model.parameters():\n        nn.utils.clip_grad_norm_(parameter,"
+                " 1.0)\n"
+            )
+        },
+        "clip each tensor for itself",
+        "All gradients together are one arrow, of the length 1 at most",
+    ),
+    Slip(
+        {
+            CLIP: (
+                "for parameter in model.parameters():\n        parameter.grad /="
+                " total_norm(model)\n"
+            )
+        },
+        "make every gradient 1 long, short ones too",
+        "Clipping shortens those that are longer, and leaves the others",
+    ),
+    Slip(
+        {"return loss.item()": "return F.cross_entropy(model(images), labels).item()"},
+        "return the loss after the step",
+        "The one from which the gradients came is wanted",
+    ),
+    Slip(
+        {
+            "F.cross_entropy(model(images), labels)": (
+                "F.cross_entropy(model(images).softmax(dim=-1), labels)"
+            )
+        },
+        "give probabilities to F.cross_entropy, which takes the softmax itself",
+        "Logits go in",
+    ),
+    Slip(
+        {"model(images), labels)": "model(images), labels, reduction='sum')"},
+        "add up the loss over the batch",
+        "It is the mean over the batch",
+    ),
+    Slip(
+        {"return loss.item()": "return loss.item() * len(labels)"},
+        "return the loss times the size of the batch",
+        "The mean over the batch is wanted",
+    ),
+)
 
 
 def total_norm(model: nn.Module) -> torch.Tensor:
@@ -84,14 +146,21 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "backward() does not replace the gradients, it adds to them. What must therefore happen before it, and what "
-        "can only happen after it?",
-        "Loss; optimizer.zero_grad(); backward(); nn.utils.clip_grad_norm_(model.parameters(), 1.0); optimizer.step(). "
-        "Return the loss of the first line, as a number: loss.item().",
+        (
+            "backward() does not replace the gradients, it adds to them. What must therefore happen"
+            " before it, and what can only happen after it?"
+        ),
+        (
+            "Loss; optimizer.zero_grad(); backward(); nn.utils.clip_grad_norm_(model.parameters(),"
+            " 1.0); optimizer.step(). Return the loss of the first line, as a number: loss.item()."
+        ),
     ),
     same=(
         {ZERO: "\n", STEP: "optimizer.step()\n    optimizer.zero_grad()\n"},
-        {ZERO: "model.zero_grad()\n", LOSS: "loss = nn.CrossEntropyLoss()(model(images), labels)\n"},
+        {
+            ZERO: "model.zero_grad()\n",
+            LOSS: "loss = nn.CrossEntropyLoss()(model(images), labels)\n",
+        },
         {END: "return loss.detach()"},
     ),
 )

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checking import Exercise, randomise
+from ..checking import Exercise, Slip, randomise
 
 
 def my_weight_average(averaged, model, average):
-    """Change the weights of averaged, in place: they keep the share average, the rest comes from model."""
+    """Change the weights of averaged, in place: they keep the share average, the rest comes from
+    model."""
     with torch.no_grad():
         for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
             old.lerp_(new, 1 - average)
@@ -23,7 +24,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         averaged = copy.deepcopy(randomise(model, seed=7))
         for step in range(3):
             answer(averaged, randomise(model, seed=step), average)
-            yield f"averaged weights after {step + 1} updates, average {average}", _weights(averaged)
+            yield (
+                f"averaged weights after {step + 1} updates, average {average}",
+                _weights(averaged),
+            )
             yield f"the model's own weights after update {step + 1}", _weights(model)
     answer(averaged, randomise(model, seed=9), 0.0)
     yield "averaged weights with average 0", _weights(averaged)
@@ -37,27 +41,53 @@ def _weights(model: nn.Module) -> Tensor:
     return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
 
 
-LINE, PAIRS = "old.lerp_(new, 1 - average)", "zip(averaged.parameters(), model.parameters(), strict=True)"
+LINE, PAIRS = (
+    "old.lerp_(new, 1 - average)",
+    "zip(averaged.parameters(), model.parameters(), strict=True)",
+)
 
 SLIPS = (
-    ({LINE: "old.lerp_(new, average)"},
-     "swap the two shares: the average keeps the large one, the new weights get 1 - average"),
-    ({LINE: "old = average * old + (1 - average) * new"},
-     "change nothing in averaged. Did you work on a copy? Or write `old = …`, which only gives the name old to "
-     "another tensor? Write into the parameter, with old.copy_(…), for instance"),
-    ({LINE: "new.lerp_(old, average)"},
-     "change the model that is trained. It is averaged that changes; the model stays as it is"),
-    ({LINE: "old.copy_(new)"}, "copy the new weights: the older ones keep the share average"),
-    ({LINE: "old.lerp_(new, 0.5)"}, "take the middle of both, whatever average is"),
-    ({LINE: "old.add_(new, alpha=1 - average)"},
-     "add to the old weights without making them smaller: they keep only the share average"),
-    ({LINE: "old.mul_(average)"}, "shrink the old weights and leave out the new ones"),
-    ({LINE: "old.data = average * old.data + (1 - average) * new.data\n            new.data = old.data"},
-     "change both models. Only averaged changes; the model that is trained stays as it is"),
-    ({PAIRS: f"list({PAIRS})[:-1]"}, "leave out the last parameter"),
-    ({LINE: "old.data = new.data if average == 0 else old.data.lerp(new.data, 1 - average)"},
-     "let both models share one tensor: when the model moves on, so does its average. Copy the values"),
-)  # fmt: skip
+    Slip(
+        {LINE: "old.lerp_(new, average)"},
+        "swap the two shares",
+        "The average keeps the large one, the new weights get 1 - average",
+    ),
+    Slip(
+        {LINE: "old = average * old + (1 - average) * new"},
+        "change nothing in averaged",
+        "Did you work on a copy? Or write `old = …`, which only gives the name old to another"
+        " tensor? Write into the parameter, with old.copy_(…), for instance",
+    ),
+    Slip(
+        {LINE: "new.lerp_(old, average)"},
+        "change the model that is trained",
+        "It is averaged that changes; the model stays as it is",
+    ),
+    Slip({LINE: "old.copy_(new)"}, "copy the new weights", "The older ones keep the share average"),
+    Slip({LINE: "old.lerp_(new, 0.5)"}, "take the middle of both, whatever average is", ""),
+    Slip(
+        {LINE: "old.add_(new, alpha=1 - average)"},
+        "add to the old weights without making them smaller",
+        "They keep only the share average",
+    ),
+    Slip({LINE: "old.mul_(average)"}, "shrink the old weights and leave out the new ones", ""),
+    Slip(
+        {
+            LINE: (
+                "old.data = average * old.data + (1 - average) * new.data\n            new.data ="
+                " old.data"
+            )
+        },
+        "change both models",
+        "Only averaged changes; the model that is trained stays as it is",
+    ),
+    Slip({PAIRS: f"list({PAIRS})[:-1]"}, "leave out the last parameter", ""),
+    Slip(
+        {LINE: "old.data = new.data if average == 0 else old.data.lerp(new.data, 1 - average)"},
+        "let both models share one tensor",
+        "When the model moves on, so does its average. Copy the values",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_weight_average,
@@ -65,9 +95,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Both models have the same parameters in the same order: zip(averaged.parameters(), model.parameters()). What "
-        "becomes of each pair? And how do you change a parameter, not only a name?",
-        "Under torch.no_grad(), write into the first of each pair: old.copy_(average * old + (1 - average) * new).",
+        (
+            "Both models have the same parameters in the same order: zip(averaged.parameters(),"
+            " model.parameters()). What becomes of each pair? And how do you change a parameter,"
+            " not only a name?"
+        ),
+        (
+            "Under torch.no_grad(), write into the first of each pair: old.copy_(average * old + (1"
+            " - average) * new)."
+        ),
     ),
     same=(
         {LINE: "old.copy_(average * old + (1 - average) * new)"},

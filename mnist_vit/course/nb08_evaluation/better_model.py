@@ -10,7 +10,7 @@ from torch import Tensor
 from mnist_vit.course.nb08_evaluation.coin import my_coin as coin
 from mnist_vit.evaluation import wilson_interval  # noqa: F401, one slip takes it
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 VERDICTS = ("cannot tell", "first", "second")
 
@@ -32,13 +32,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "verdict", verdict
             return
         if not isinstance(verdict, str) or verdict not in VERDICTS:
-            raise Mistake('the answer must be one of the texts "first", "second" and "cannot tell".')
+            raise Mistake(
+                'the answer must be one of the texts "first", "second" and "cannot tell".'
+            )
         told.append(VERDICTS.index(verdict))
-    yield f"verdicts on {len(told)} pairs of models (0 cannot tell, 1 first, 2 second)", torch.tensor(told)
+    yield (
+        f"verdicts on {len(told)} pairs of models (0 cannot tell, 1 first, 2 second)",
+        torch.tensor(told),
+    )
 
 
 def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Labels and two models' predictions; where a coin and the bell curve disagree, the coin is right."""
+    """Labels and two models' predictions; where a coin and the bell curve disagree, the coin is
+    right."""
     for seed, (total, only_first, only_second, both_wrong) in enumerate(
         (
             (400, 41, 23, 20),  # the intervals overlap, and yet: first
@@ -64,11 +70,16 @@ def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         first, second = labels.clone(), labels.clone()
         places = torch.randperm(total, generator=generator)
         first[places[: only_second + both_wrong]] += 1
-        second[places[only_second : only_second + both_wrong + only_first]] += 1 if only_first == 0 else 2
+        second[places[only_second : only_second + both_wrong + only_first]] += (
+            1 if only_first == 0 else 2
+        )
         yield labels, first % 10, second % 10
 
 
-B, C = "int(((first == labels) & (second != labels)).sum())", "int(((first != labels) & (second == labels)).sum())"
+B, C = (
+    "int(((first == labels) & (second != labels)).sum())",
+    "int(((first != labels) & (second == labels)).sum())",
+)
 IF, END = "if coin(b, c) >= 0.05:", 'return "first" if b > c else "second"'
 
 
@@ -78,46 +89,85 @@ def border(far: str) -> dict[str, str]:
 
 
 SLIPS = (
-    (border("0"),
-     "name the one that classifies more images correctly, by however few. A few images more can be chance: ask the "
-     "coin"),
-    ({END: 'return "first" if b < c else "second"'},
-     "name the wrong one: you count mistakes as right answers, or have exchanged b and c. b counts the images that "
-     "only the first classifies correctly"),
-    ({B: "wilson_interval(int((first == labels).sum()), len(labels))",
-      C: "wilson_interval(int((second == labels).sum()), len(labels))", IF: "if b[0] <= c[1] and c[0] <= b[1]:"},
-     "ask whether the two intervals overlap. That throws away that the images are the same: most of them are easy "
-     "or hard for both models. Count the images on which exactly one is right"),
-    ({B: "float((first == labels).double().mean())", C: "float((second == labels).double().mean())",
-      **border("1.96 * math.sqrt((b * (1 - b) + c * (1 - c)) / len(labels))")},
-     "compare the two accuracies as if each model had had images of its own. Most images are easy or hard for both: "
-     "count those on which exactly one is right"),
-    (border("1.96 * math.sqrt(int((first != second).sum()))"),
-     "count every image on which the two predictions differ. Where both are wrong, neither wins: count the images "
-     "on which exactly one is right"),
-    (border("1.96 * math.sqrt(b + c)"),
-     "use the bell curve, 1.96 √(b + c). With few images it sees differences that a coin shows often: with four, in "
-     "one of eight cases"),
-    ({B: "int((first == labels).sum())", C: "int((second == labels).sum())"},
-     "count all images that a model classifies correctly as its b or c. Where both are right, neither wins: count "
-     "the images on which exactly one is right"),
-    ({IF: "if coin(b, c) >= 0.32:"},
-     "call a difference real that a fair coin shows in one of three cases: less than 5 % is asked for"),
-    ({IF: "if coin(b, c) >= 0.1:"},
-     "put the border at 10 %, or count one side of the coin alone. Either model may be the better one: 5 % of both "
-     "sides"),
-    ({IF: "if coin(b, c) >= 0.01:"}, "put the border at 1 %: 5 % is asked for"),
-    ({IF: "if coin(b, c) < 0.05:"},
-     "turn the question round: where the chance is *below* 5 %, the difference is taken for real"),
-    (border("1.96 * math.sqrt(len(labels))"),
-     "take the root of the number of all images. Only those count on which exactly one is right"),
-    (border("b + c"), 'answer "cannot tell" for every pair. Is the border too far out?'),
-    (border("0.01 * len(labels)"),
-     "ask for a whole percent more, whatever the counts are. How far b and c differ by chance depends on how "
-     "many they are: ask the coin"),
-    ({END: 'return "first" if b > c else "cannot tell"'},
-     "never name the second. If c is larger than b, and the coin says so, the second is better"),
-)  # fmt: skip
+    Slip(
+        border("0"),
+        "name the one that classifies more images correctly, by however few",
+        "A few images more can be chance: ask the coin",
+    ),
+    Slip(
+        {END: 'return "first" if b < c else "second"'},
+        "name the wrong one",
+        "You count mistakes as right answers, or have exchanged b and c. b counts the images that"
+        " only the first classifies correctly",
+    ),
+    Slip(
+        {
+            B: "wilson_interval(int((first == labels).sum()), len(labels))",
+            C: "wilson_interval(int((second == labels).sum()), len(labels))",
+            IF: "if b[0] <= c[1] and c[0] <= b[1]:",
+        },
+        "ask whether the two intervals overlap",
+        "That throws away that the images are the same: most of them are easy or hard for both"
+        " models. Count the images on which exactly one is right",
+    ),
+    Slip(
+        {
+            B: "float((first == labels).double().mean())",
+            C: "float((second == labels).double().mean())",
+            **border("1.96 * math.sqrt((b * (1 - b) + c * (1 - c)) / len(labels))"),
+        },
+        "compare the two accuracies as if each model had had images of its own",
+        "Most images are easy or hard for both: count those on which exactly one is right",
+    ),
+    Slip(
+        border("1.96 * math.sqrt(int((first != second).sum()))"),
+        "count every image on which the two predictions differ",
+        "Where both are wrong, neither wins: count the images on which exactly one is right",
+    ),
+    Slip(
+        border("1.96 * math.sqrt(b + c)"),
+        "use the bell curve, 1.96 √(b + c)",
+        "With few images it sees differences that a coin shows often: with four, in one of eight"
+        " cases",
+    ),
+    Slip(
+        {B: "int((first == labels).sum())", C: "int((second == labels).sum())"},
+        "count all images that a model classifies correctly as its b or c",
+        "Where both are right, neither wins: count the images on which exactly one is right",
+    ),
+    Slip(
+        {IF: "if coin(b, c) >= 0.32:"},
+        "call a difference real that a fair coin shows in one of three cases",
+        "Less than 5 % is asked for",
+    ),
+    Slip(
+        {IF: "if coin(b, c) >= 0.1:"},
+        "put the border at 10 %, or count one side of the coin alone",
+        "Either model may be the better one: 5 % of both sides",
+    ),
+    Slip({IF: "if coin(b, c) >= 0.01:"}, "put the border at 1 %", "5 % is asked for"),
+    Slip(
+        {IF: "if coin(b, c) < 0.05:"},
+        "turn the question round",
+        "Where the chance is *below* 5 %, the difference is taken for real",
+    ),
+    Slip(
+        border("1.96 * math.sqrt(len(labels))"),
+        "take the root of the number of all images",
+        "Only those count on which exactly one is right",
+    ),
+    Slip(border("b + c"), 'answer "cannot tell" for every pair', "Is the border too far out?"),
+    Slip(
+        border("0.01 * len(labels)"),
+        "ask for a whole percent more, whatever the counts are",
+        "How far b and c differ by chance depends on how many they are: ask the coin",
+    ),
+    Slip(
+        {END: 'return "first" if b > c else "cannot tell"'},
+        "never name the second",
+        "If c is larger than b, and the coin says so, the second is better",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_better_model,
@@ -125,10 +175,16 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Where both are right, or both are wrong, the image says nothing about which is better. What is left is like "
-        "tossing a coin: b heads, c tails. When is that too uneven for a fair coin?",
-        "b = images that only the first classifies correctly, (first == labels) & (second != labels); c = images that "
-        'only the second does. If coin(b, c) is 0.05 or more, answer "cannot tell".',
+        (
+            "Where both are right, or both are wrong, the image says nothing about which is better."
+            " What is left is like tossing a coin: b heads, c tails. When is that too uneven for a"
+            " fair coin?"
+        ),
+        (
+            "b = images that only the first classifies correctly, (first == labels) & (second !="
+            " labels); c = images that only the second does. If coin(b, c) is 0.05 or more, answer"
+            ' "cannot tell".'
+        ),
     ),
     same=(
         {B: "((first == labels) > (second == labels)).sum().item()"},

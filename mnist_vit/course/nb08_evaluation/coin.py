@@ -1,14 +1,16 @@
-"""Exercise: how often a fair coin falls as unevenly as this, or more so: the exact binomial test."""
+"""Exercise: how often a fair coin falls as unevenly as this, or more so: the exact binomial
+test."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise
+from ..checking import Exercise, Slip
 
 
 def my_coin(b, c):
-    """The chance that a fair coin, tossed b + c times, falls at least as unevenly as b to c, either way."""
+    """The chance that a fair coin, tossed b + c times, falls at least as unevenly as b to c, either
+    way."""
     n = b + c
     ways = 0
     for heads in range(n + 1):
@@ -17,7 +19,19 @@ def my_coin(b, c):
     return ways / 2**n
 
 
-CASES = ((3, 1), (4, 0), (0, 5), (2, 2), (0, 0), (9, 2), (30, 17), (7, 9), (212, 260), (0, 1), (400, 470))
+CASES = (
+    (3, 1),
+    (4, 0),
+    (0, 5),
+    (2, 2),
+    (0, 0),
+    (9, 2),
+    (30, 17),
+    (7, 9),
+    (212, 260),
+    (0, 1),
+    (400, 470),
+)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -25,33 +39,79 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"chance of {b} to {c}, or more uneven", answer(b, c)
 
 
-IF, ADD, END = "abs(heads - (n - heads)) >= abs(b - c)", "ways += math.comb(n, heads)", "return ways / 2**n"
+IF, ADD, END = (
+    "abs(heads - (n - heads)) >= abs(b - c)",
+    "ways += math.comb(n, heads)",
+    "return ways / 2**n",
+)
 
 SLIPS = (
-    ({IF: "heads == b"},
-     "take the chance of exactly this outcome. The more uneven ones count, too: each single outcome is rare"),
-    ({IF: "heads == b or heads == c"},
-     "take this outcome, either way, alone. All outcomes that are more uneven count, too"),
-    ({IF: "heads >= max(b, c)"},
-     "count one side only. A coin that falls as unevenly the other way would surprise you as much"),
-    ({IF: "heads >= b"}, "count the outcomes with at least b heads, whichever side is the larger one"),
-    ({IF: "abs(heads - (n - heads)) > abs(b - c)"},
-     "leave out the outcome itself: as uneven *or* more so"),
-    ({IF: "abs(heads - (n - heads)) <= abs(b - c)"},
-     "add up the outcomes that are *less* uneven, and this one"),
-    ({IF: "heads >= max(b, c)", END: "return 2 * ways / 2**n"},
-     "double one side, also where both sides are the same outcome: for b = c that is a chance above 1"),
-    ({IF: "heads >= max(b, c)", END: "return min(1.0, 2 * ways / 2**n) if b != c else 2 * math.comb(n, b) / 2**n"},
-     "count the middle outcome twice and nothing else where b = c: there every outcome is at least as uneven"),
-    ({ADD: "ways += 1", END: "return ways / (n + 1)"},
-     "treat all outcomes as equally likely. Of 4 tosses one way leads to 4 heads, and six ways lead to 2: math.comb"),
-    ({END: "return ways / 2 * n"}, "write 2 * n: each toss doubles the number of ways, 2**n"),
-    ({END: "return 1 - ways / 2**n"}, "return the chance of everything less uneven. The chance of the rest is wanted"),
-    ({END: "return ways"}, "return the number of ways. Divide it by how many there are in all, 2**n"),
-    ({END: "return 100 * ways / 2**n"}, "give percent: a share from 0 to 1 is wanted"),
-    ({"return ways / 2**n": "return math.erfc(abs(b - c) / math.sqrt(2 * max(n, 1)))"},
-     "take the bell curve. That is an approximation, and with few tosses a poor one: count the outcomes"),
-)  # fmt: skip
+    Slip(
+        {IF: "heads == b"},
+        "take the chance of exactly this outcome",
+        "The more uneven ones count, too: each single outcome is rare",
+    ),
+    Slip(
+        {IF: "heads == b or heads == c"},
+        "take this outcome, either way, alone",
+        "All outcomes that are more uneven count, too",
+    ),
+    Slip(
+        {IF: "heads >= max(b, c)"},
+        "count one side only",
+        "A coin that falls as unevenly the other way would surprise you as much",
+    ),
+    Slip(
+        {IF: "heads >= b"},
+        "count the outcomes with at least b heads, whichever side is the larger one",
+        "",
+    ),
+    Slip(
+        {IF: "abs(heads - (n - heads)) > abs(b - c)"},
+        "leave out the outcome itself",
+        "As uneven *or* more so",
+    ),
+    Slip(
+        {IF: "abs(heads - (n - heads)) <= abs(b - c)"},
+        "add up the outcomes that are *less* uneven, and this one",
+        "",
+    ),
+    Slip(
+        {IF: "heads >= max(b, c)", END: "return 2 * ways / 2**n"},
+        "double one side, also where both sides are the same outcome",
+        "For b = c that is a chance above 1",
+    ),
+    Slip(
+        {
+            IF: "heads >= max(b, c)",
+            END: "return min(1.0, 2 * ways / 2**n) if b != c else 2 * math.comb(n, b) / 2**n",
+        },
+        "count the middle outcome twice and nothing else where b = c",
+        "There every outcome is at least as uneven",
+    ),
+    Slip(
+        {ADD: "ways += 1", END: "return ways / (n + 1)"},
+        "treat all outcomes as equally likely",
+        "Of 4 tosses one way leads to 4 heads, and six ways lead to 2: math.comb",
+    ),
+    Slip({END: "return ways / 2 * n"}, "write 2 * n", "Each toss doubles the number of ways, 2**n"),
+    Slip(
+        {END: "return 1 - ways / 2**n"},
+        "return the chance of everything less uneven",
+        "The chance of the rest is wanted",
+    ),
+    Slip(
+        {END: "return ways"},
+        "return the number of ways",
+        "Divide it by how many there are in all, 2**n",
+    ),
+    Slip({END: "return 100 * ways / 2**n"}, "give percent", "A share from 0 to 1 is wanted"),
+    Slip(
+        {"return ways / 2**n": "return math.erfc(abs(b - c) / math.sqrt(2 * max(n, 1)))"},
+        "take the bell curve",
+        "That is an approximation, and with few tosses a poor one: count the outcomes",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_coin,
@@ -59,10 +119,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "With n tosses there are 2**n ways to fall, all equally likely. How many of them have a given number of heads? "
-        "And which numbers of heads are at least as uneven as b to c?",
-        "math.comb(n, heads) ways have that many heads. Go through heads = 0 … n, add up the ways where "
-        "abs(heads - (n - heads)) is at least abs(b - c), and divide by 2**n.",
+        (
+            "With n tosses there are 2**n ways to fall, all equally likely. How many of them have a"
+            " given number of heads? And which numbers of heads are at least as uneven as b to c?"
+        ),
+        (
+            "math.comb(n, heads) ways have that many heads. Go through heads = 0 … n, add up the"
+            " ways where abs(heads - (n - heads)) is at least abs(b - c), and divide by 2**n."
+        ),
     ),
     same=(
         {IF: "min(heads, n - heads) <= min(b, c)"},

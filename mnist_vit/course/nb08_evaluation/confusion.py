@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise
+from ..checking import Exercise, Slip
 
 
 def my_confusion(labels, predictions, num_classes):
@@ -17,65 +17,133 @@ def my_confusion(labels, predictions, num_classes):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    # class 3 has no images and is never named; one mistake happens twice; no two rows or columns are alike
+    # class 3 has no images and is never named; one mistake happens twice; no two rows or columns
+    # are alike
     labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
     predictions = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 0])
     yield "matrix of 10 images, 4 classes", answer(labels, predictions, 4)
     generator = torch.Generator().manual_seed(81)
     labels = torch.randint(6, (300,), generator=generator)
     slip = torch.rand(300, generator=generator) < 0.3
-    predictions = torch.where(slip, (labels + torch.randint(1, 4, (300,), generator=generator)) % 6, labels)
+    predictions = torch.where(
+        slip, (labels + torch.randint(1, 4, (300,), generator=generator)) % 6, labels
+    )
     yield "matrix of 300 images, 6 classes", answer(labels, predictions, 6)
     labels = 2 * (torch.arange(900) % 3 % 2)  # more in a cell than 8 bits can count, and no class 1
     yield "matrix of 900 images, 3 classes", answer(labels, 2 - labels, 3)
 
 
 START = "matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)"
-LOOP = "for truth, named in zip(labels.tolist(), predictions.tolist(), strict=True):\n        matrix[truth, named] += 1"
+LOOP = (
+    "for truth, named in zip(labels.tolist(), predictions.tolist(), strict=True):\n       "
+    " matrix[truth, named] += 1"
+)
 ADD, PLACE, END = "matrix[truth, named] += 1", "[truth, named]", "return matrix"
 
 SLIPS = (
-    ({PLACE: "[named, truth]"},
-     "make the prediction the row and the truth the column. It is the transposed matrix: the row is the truth"),
-    ({LOOP: "matrix[labels, predictions] += 1"},
-     "write matrix[labels, predictions] += 1 for all images at once. Each pair is then counted once, however often "
-     "it comes. Go through the images one by one, or use torch.bincount"),
-    ({ADD: "if truth == named:\n            matrix[truth, named] += 1"},
-     "count an image only when it was classified correctly. The mistakes are what the matrix is for: count every "
-     "image"),
-    ({ADD: "if truth != named:\n            matrix[truth, named] += 1"},
-     "count only the mistakes. The diagonal holds what was classified correctly: count every image"),
-    ({PLACE: "[truth, truth]"}, "put each image on the diagonal, by its truth alone. The column is the prediction"),
-    ({PLACE: "[named, named]"}, "put each image on the diagonal, by its prediction alone. The row is the truth"),
-    ({ADD: "matrix[truth, named] += 1\n        matrix[named, truth] += 1"},
-     "count each image twice, at [truth, prediction] and at [prediction, truth]. A 4 taken for a 9 is not a 9 taken "
-     "for a 4: count it once"),
-    ({PLACE: "[(truth + 1) % num_classes, (named + 1) % num_classes]"},
-     "shift rows and columns by one, as if classes were counted from 1. The first class is 0"),
-    ({PLACE: "[truth - 1, named - 1]"},
-     "take 1 from every class. The first class is 0 already, and -1 is the last row"),
-    ({PLACE: "[(truth + 1) % num_classes, named]"}, "shift the rows by one. The first class is row 0"),
-    ({PLACE: "[truth, (named + 1) % num_classes]"}, "shift the columns by one. The first class is column 0"),
-    ({"torch.zeros": "torch.ones"}, "start at 1. Before the first image every count is 0"),
-    ({END: "return matrix / matrix.sum(dim=1, keepdim=True).clamp(min=1)"},
-     "divide each row by its sum. Those are shares; the matrix holds counts, whole numbers"),
-    ({END: "return matrix / matrix.sum(dim=1, keepdim=True)"},
-     "divide each row by its sum, which is 0 for a class without images. Return the counts, undivided"),
-    ({END: "return matrix / matrix.sum(dim=0, keepdim=True).clamp(min=1)"},
-     "divide each column by its sum. Those are shares; the matrix holds counts, whole numbers"),
-    ({END: "return matrix / matrix.sum()"},
-     "divide by the number of images. Those are shares; the matrix holds counts, whole numbers"),
-    ({", dtype=torch.int64": ""}, "count in floats. torch.zeros makes floats if nothing is said: dtype=torch.int64"),
-    ({START: f"num_classes = int(torch.cat([labels, predictions]).max()) + 1\n    {START}"},
-     "make the matrix as large as the largest class that occurs. A class without images has a row, too: num_classes "
-     "rows and columns"),
-    ({END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},
-     "leave out the last class: range(num_classes - 1) ends one too early. The classes are range(num_classes)"),
-    ({END: "return matrix[:-1, :-1]"},
-     "have one row and one column too few: num_classes of each"),
-    ({END: "return matrix.flatten()"},
-     "leave out the last step: num_classes² counts in one row. Lay them out: .view(num_classes, num_classes)"),
-)  # fmt: skip
+    Slip(
+        {PLACE: "[named, truth]"},
+        "make the prediction the row and the truth the column",
+        "It is the transposed matrix: the row is the truth",
+    ),
+    Slip(
+        {LOOP: "matrix[labels, predictions] += 1"},
+        "write matrix[labels, predictions] += 1 for all images at once",
+        "Each pair is then counted once, however often it comes. Go through the images one by one,"
+        " or use torch.bincount",
+    ),
+    Slip(
+        {ADD: "if truth == named:\n            matrix[truth, named] += 1"},
+        "count an image only when it was classified correctly",
+        "The mistakes are what the matrix is for: count every image",
+    ),
+    Slip(
+        {ADD: "if truth != named:\n            matrix[truth, named] += 1"},
+        "count only the mistakes",
+        "The diagonal holds what was classified correctly: count every image",
+    ),
+    Slip(
+        {PLACE: "[truth, truth]"},
+        "put each image on the diagonal, by its truth alone",
+        "The column is the prediction",
+    ),
+    Slip(
+        {PLACE: "[named, named]"},
+        "put each image on the diagonal, by its prediction alone",
+        "The row is the truth",
+    ),
+    Slip(
+        {ADD: "matrix[truth, named] += 1\n        matrix[named, truth] += 1"},
+        "count each image twice, at [truth, prediction] and at [prediction, truth]",
+        "A 4 taken for a 9 is not a 9 taken for a 4: count it once",
+    ),
+    Slip(
+        {PLACE: "[(truth + 1) % num_classes, (named + 1) % num_classes]"},
+        "shift rows and columns by one, as if classes were counted from 1",
+        "The first class is 0",
+    ),
+    Slip(
+        {PLACE: "[truth - 1, named - 1]"},
+        "take 1 from every class",
+        "The first class is 0 already, and -1 is the last row",
+    ),
+    Slip(
+        {PLACE: "[(truth + 1) % num_classes, named]"},
+        "shift the rows by one",
+        "The first class is row 0",
+    ),
+    Slip(
+        {PLACE: "[truth, (named + 1) % num_classes]"},
+        "shift the columns by one",
+        "The first class is column 0",
+    ),
+    Slip({"torch.zeros": "torch.ones"}, "start at 1", "Before the first image every count is 0"),
+    Slip(
+        {END: "return matrix / matrix.sum(dim=1, keepdim=True).clamp(min=1)"},
+        "divide each row by its sum",
+        "Those are shares; the matrix holds counts, whole numbers",
+    ),
+    Slip(
+        {END: "return matrix / matrix.sum(dim=1, keepdim=True)"},
+        "divide each row by its sum, which is 0 for a class without images",
+        "Return the counts, undivided",
+    ),
+    Slip(
+        {END: "return matrix / matrix.sum(dim=0, keepdim=True).clamp(min=1)"},
+        "divide each column by its sum",
+        "Those are shares; the matrix holds counts, whole numbers",
+    ),
+    Slip(
+        {END: "return matrix / matrix.sum()"},
+        "divide by the number of images",
+        "Those are shares; the matrix holds counts, whole numbers",
+    ),
+    Slip(
+        {", dtype=torch.int64": ""},
+        "count in floats",
+        "torch.zeros makes floats if nothing is said: dtype=torch.int64",
+    ),
+    Slip(
+        {START: f"num_classes = int(torch.cat([labels, predictions]).max()) + 1\n    {START}"},
+        "make the matrix as large as the largest class that occurs",
+        "A class without images has a row, too: num_classes rows and columns",
+    ),
+    Slip(
+        {END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},
+        "leave out the last class",
+        "range(num_classes - 1) ends one too early. The classes are range(num_classes)",
+    ),
+    Slip(
+        {END: "return matrix[:-1, :-1]"},
+        "have one row and one column too few",
+        "num_classes of each",
+    ),
+    Slip(
+        {END: "return matrix.flatten()"},
+        "leave out the last step",
+        "num_classes² counts in one row. Lay them out: .view(num_classes, num_classes)",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_confusion,
@@ -83,13 +151,22 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Begin with zeros, num_classes rows and as many columns, whole numbers. What does one image with truth 2 and "
-        "prediction 0 change?",
-        "Go through the images with zip(labels.tolist(), predictions.tolist()), and add 1 at [truth, prediction]. "
-        "matrix[labels, predictions] += 1, all at once, counts each pair only once.",
+        (
+            "Begin with zeros, num_classes rows and as many columns, whole numbers. What does one"
+            " image with truth 2 and prediction 0 change?"
+        ),
+        (
+            "Go through the images with zip(labels.tolist(), predictions.tolist()), and add 1 at"
+            " [truth, prediction]. matrix[labels, predictions] += 1, all at once, counts each pair"
+            " only once."
+        ),
     ),
     same=(
-        {LOOP: "matrix.index_put_((labels, predictions), torch.ones_like(labels), accumulate=True)"},
+        {
+            LOOP: (
+                "matrix.index_put_((labels, predictions), torch.ones_like(labels), accumulate=True)"
+            )
+        },
         {
             START: "pairs = labels * num_classes + predictions",
             LOOP: "matrix = torch.bincount(pairs, minlength=num_classes**2)",

@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_enlarge(images, size):
-    """(n, 8, 8), 0 to 16 -> (n, 1, 28, 28), uint8: the digit enlarged to size x size, in the middle, black around."""
+    """(n, 8, 8), 0 to 16 -> (n, 1, 28, 28), uint8: the digit enlarged to size x size, in the
+    middle, black around."""
     grey = images[:, None] / 16
     large = F.interpolate(grey, size=(size, size), mode="bicubic")
     large = (255 * large.clamp(0, 1)).round().to(torch.uint8)
@@ -22,39 +23,78 @@ def my_enlarge(images, size):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     generator = torch.Generator().manual_seed(86)
     images = torch.randint(0, 17, (3, 8, 8), generator=generator).float()
-    images[0, 2:6, 2:6] = 16.0  # beside such an edge bicubic interpolation goes above white, and below black
+    images[0, 2:6, 2:6] = (
+        16.0  # beside such an edge bicubic interpolation goes above white, and below black
+    )
     images[1, :, :4] = 0.0
     for size in (20, 24, 28, 8):
         found = answer(images.clone(), size)
-        if isinstance(found, Tensor) and found.shape == (3, 1, 28, 28) and found.is_floating_point():
-            raise Mistake(f"MNIST's pixels are uint8, whole numbers from 0 to 255, and these are {found.dtype}.")
+        if (
+            isinstance(found, Tensor)
+            and found.shape == (3, 1, 28, 28)
+            and found.is_floating_point()
+        ):
+            raise Mistake(
+                "MNIST's pixels are uint8, whole numbers from 0 to 255, and these are"
+                f" {found.dtype}."
+            )
         if isinstance(found, Tensor) and found.dtype == torch.uint8:
             found = found.float()
         yield f"pictures enlarged to {size}", found
 
 
-GREY, LARGE = "grey = images[:, None] / 16", 'large = F.interpolate(grey, size=(size, size), mode="bicubic")'
-WHITE, PAD = "(255 * large.clamp(0, 1)).round().to(torch.uint8)", "F.pad(large, (border, border, border, border))"
+GREY, LARGE = (
+    "grey = images[:, None] / 16",
+    'large = F.interpolate(grey, size=(size, size), mode="bicubic")',
+)
+WHITE, PAD = (
+    "(255 * large.clamp(0, 1)).round().to(torch.uint8)",
+    "F.pad(large, (border, border, border, border))",
+)
 
 SLIPS = (
-    ({"large.clamp(0, 1)": "large"},
-     "leave out the clamp: bicubic interpolation goes a little below black and above white, and uint8 turns −1 into "
-     "255 and 256 into 0"),
-    ({WHITE: "(16 * images.new_tensor(16) * large.clamp(0, 1)).round().to(torch.uint8)"},
-     "multiply by 256 in all: white becomes 256, which uint8 turns into 0. White is 255"),
-    ({"255 * ": ""}, "leave out the factor 255: MNIST's white is 255, and 1 is nearly black"),
-    ({"255 * ": "16 * "}, "keep the numbers from 0 to 16: MNIST's white is 255"),
-    ({'mode="bicubic"': 'mode="bilinear"'}, "interpolate linearly: mode=\"bicubic\" is asked for"),
-    ({'mode="bicubic"': 'mode="nearest"'}, "repeat pixels, which gives squares: mode=\"bicubic\" is asked for"),
-    ({PAD: "F.pad(large, (0, 2 * border, 0, 2 * border))"},
-     "put the digit into the upper left corner. It belongs in the middle"),
-    ({PAD: "F.pad(large, (border, border))"},
-     "pad the columns alone: F.pad takes left, right, top, bottom"),
-    ({"255 * large": "255 - 255 * large"}, "turn black and white round: ink is bright in both"),
-    ({GREY: "grey = images.transpose(1, 2)[:, None] / 16"}, "exchange rows and columns"),
-    ({PAD: "large"}, "leave out the border: the picture must be 28 × 28 whatever size is"),
-    ({PAD: "F.pad(large, (border, border, border, border))[:, 0]"}, "leave out the channel: (n, 1, 28, 28)"),
-)  # fmt: skip
+    Slip(
+        {"large.clamp(0, 1)": "large"},
+        "leave out the clamp",
+        "Bicubic interpolation goes a little below black and above white, and uint8 turns −1 into"
+        " 255 and 256 into 0",
+    ),
+    Slip(
+        {WHITE: "(16 * images.new_tensor(16) * large.clamp(0, 1)).round().to(torch.uint8)"},
+        "multiply by 256 in all",
+        "White becomes 256, which uint8 turns into 0. White is 255",
+    ),
+    Slip({"255 * ": ""}, "leave out the factor 255", "MNIST's white is 255, and 1 is nearly black"),
+    Slip({"255 * ": "16 * "}, "keep the numbers from 0 to 16", "MNIST's white is 255"),
+    Slip(
+        {'mode="bicubic"': 'mode="bilinear"'}, "interpolate linearly", 'mode="bicubic" is asked for'
+    ),
+    Slip(
+        {'mode="bicubic"': 'mode="nearest"'},
+        "repeat pixels, which gives squares",
+        'mode="bicubic" is asked for',
+    ),
+    Slip(
+        {PAD: "F.pad(large, (0, 2 * border, 0, 2 * border))"},
+        "put the digit into the upper left corner",
+        "It belongs in the middle",
+    ),
+    Slip(
+        {PAD: "F.pad(large, (border, border))"},
+        "pad the columns alone",
+        "F.pad takes left, right, top, bottom",
+    ),
+    Slip(
+        {"255 * large": "255 - 255 * large"}, "turn black and white round", "Ink is bright in both"
+    ),
+    Slip({GREY: "grey = images.transpose(1, 2)[:, None] / 16"}, "exchange rows and columns", ""),
+    Slip({PAD: "large"}, "leave out the border", "The picture must be 28 × 28 whatever size is"),
+    Slip(
+        {PAD: "F.pad(large, (border, border, border, border))[:, 0]"},
+        "leave out the channel",
+        "(n, 1, 28, 28)",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_enlarge,
@@ -64,15 +104,29 @@ EXERCISE = Exercise(
     tolerance=0.005,  # of 255: rounded otherwise, a pixel differs by 1
     slips=SLIPS,
     hints=(
-        "Three things differ: how many pixels, where white lies (16 or 255), and what is around the digit. "
-        "F.interpolate wants (n, channels, h, w). What does interpolation do beside a sharp edge?",
-        'images[:, None] / 16, F.interpolate(…, size=(size, size), mode="bicubic"), clamp(0, 1), times 255, round, '
-        "to(torch.uint8), and F.pad with (28 - size) // 2 on all four sides.",
+        (
+            "Three things differ: how many pixels, where white lies (16 or 255), and what is around"
+            " the digit. F.interpolate wants (n, channels, h, w). What does interpolation do beside"
+            " a sharp edge?"
+        ),
+        (
+            'images[:, None] / 16, F.interpolate(…, size=(size, size), mode="bicubic"), clamp(0,'
+            " 1), times 255, round, to(torch.uint8), and F.pad with (28 - size) // 2 on all four"
+            " sides."
+        ),
     ),
     same=(
-        {GREY: "grey = images.unsqueeze(1) * 255 / 16", WHITE: "large.clamp(0, 255).round().to(torch.uint8)"},
-        {PAD: "torch.zeros(len(images), 1, 28, 28, dtype=torch.uint8).index_put_("
-         "(torch.arange(len(images))[:, None, None], torch.zeros(1, 1, 1, dtype=torch.int64), "
-         "torch.arange(border, border + size)[:, None], torch.arange(border, border + size)[None]), large[:, 0])"},
+        {
+            GREY: "grey = images.unsqueeze(1) * 255 / 16",
+            WHITE: "large.clamp(0, 255).round().to(torch.uint8)",
+        },
+        {
+            PAD: (
+                "torch.zeros(len(images), 1, 28, 28,"
+                " dtype=torch.uint8).index_put_((torch.arange(len(images))[:, None, None],"
+                " torch.zeros(1, 1, 1, dtype=torch.int64), torch.arange(border, border + size)[:,"
+                " None], torch.arange(border, border + size)[None]), large[:, 0])"
+            )
+        },
     ),
-)  # fmt: skip
+)

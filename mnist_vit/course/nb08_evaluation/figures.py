@@ -1,4 +1,5 @@
-"""Figures of notebook 08: confusion matrix, mistakes, reliability, intervals, false alarms, digits of other sources."""
+"""Figures of notebook 08: confusion matrix, mistakes, reliability, intervals, false alarms, digits
+of other sources."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from ..drawing import BLUE, ORANGE, RED, SKY, figure, picture
 
 
 def confusion(matrix: Tensor, classes: Sequence[str], title: str = "") -> Figure:
-    """A confusion matrix, (k, k), rows the truth: numbers in the cells, colours on a log scale, empty cells white."""
+    """A confusion matrix, (k, k), rows the truth: numbers in the cells, colours on a log scale,
+    empty cells white."""
     drawn, (axes,) = figure(width=7.4, height=6.2)
     shown = _cells(axes, matrix, classes, size=10)
     bar = drawn.colorbar(shown, ax=axes, shrink=0.8, label="images (log scale)")
@@ -29,8 +31,11 @@ def confusion(matrix: Tensor, classes: Sequence[str], title: str = "") -> Figure
     return drawn
 
 
-def mistakes(images: Tensor, labels: Tensor, probabilities: Tensor, classes: Sequence[str]) -> Figure:
-    """Pictures, uint8 (n, 1, h, w), under each the probabilities of what it was taken for and of the truth."""
+def mistakes(
+    images: Tensor, labels: Tensor, probabilities: Tensor, classes: Sequence[str]
+) -> Figure:
+    """Pictures, uint8 (n, 1, h, w), under each the probabilities of what it was taken for and of
+    the truth."""
     columns = 6
     rows = math.ceil(len(images) / columns)
     drawn, panels = figure(2 * rows, columns, width=11, height=2.75 * rows)
@@ -38,7 +43,9 @@ def mistakes(images: Tensor, labels: Tensor, probabilities: Tensor, classes: Seq
         axes.set_axis_off()
     grid = panels[0].get_gridspec()
     grid.set_height_ratios([3.2, 1] * rows)
-    for number, (image, label, values) in enumerate(zip(images, labels.tolist(), probabilities, strict=True)):
+    for number, (image, label, values) in enumerate(
+        zip(images, labels.tolist(), probabilities, strict=True)
+    ):
         row, column = divmod(number, columns)
         top, below = panels[2 * row * columns + column], panels[(2 * row + 1) * columns + column]
         named = int(values.argmax())
@@ -48,7 +55,9 @@ def mistakes(images: Tensor, labels: Tensor, probabilities: Tensor, classes: Seq
         for line, (chosen, colour, hatch) in enumerate(((named, RED, "//"), (label, BLUE, ""))):
             below.barh(line, 1, left=0.25, height=0.75, color="0.93")
             length = float(values[chosen])
-            below.barh(line, length, left=0.25, height=0.75, color=colour, hatch=hatch, edgecolor="white")
+            below.barh(
+                line, length, left=0.25, height=0.75, color=colour, hatch=hatch, edgecolor="white"
+            )
             below.text(0.15, line, classes[chosen], ha="center", va="center", fontsize=9)
             below.text(1.32, line, f"{values[chosen]:.3f}", va="center", fontsize=9)
     return drawn
@@ -59,7 +68,14 @@ def intervals(rows: dict[str, tuple[float, float, float]], title: str = "") -> F
     drawn, (axes,) = figure(width=9, height=0.55 + 0.42 * len(rows))
     for place, (share, low, high) in enumerate(rows.values()):
         colour, mark = ((BLUE, "o"), (ORANGE, "s"))[place % 2]
-        axes.plot([100 * low, 100 * high], [place, place], color=colour, lw=4, alpha=0.5, solid_capstyle="butt")
+        axes.plot(
+            [100 * low, 100 * high],
+            [place, place],
+            color=colour,
+            lw=4,
+            alpha=0.5,
+            solid_capstyle="butt",
+        )
         axes.plot(100 * share, place, mark, color=colour, ms=7)
         axes.text(100 * high + 0.02, place, f"{low:.2%} to {high:.2%}", va="center", fontsize=9)
     axes.set_yticks(range(len(rows)), list(rows))
@@ -72,16 +88,31 @@ def intervals(rows: dict[str, tuple[float, float, float]], title: str = "") -> F
 
 
 def reliability(bins: Sequence[tuple[int, float, float]]) -> Figure:
-    """Share right against mean confidence, (answers, confidence, share) a bin; bars are 95 % intervals."""
+    """Share right against mean confidence, (answers, confidence, share) a bin; bars are 95 %
+    intervals."""
     drawn, (axes,) = figure(width=5.6, height=4.4)
     axes.plot([0, 100], [0, 100], color="0.6", lw=1, ls="--", label="an honest model")
     filled = [one for one in bins if one[0]]
     for number, confidence, right in filled:
         low, high = wilson_interval(round(number * right), number)
-        axes.plot([100 * confidence] * 2, [100 * low, 100 * high], color=SKY, lw=4, solid_capstyle="butt")
-    axes.plot([100 * one[1] for one in filled], [100 * one[2] for one in filled], "o", color=BLUE, label="your model")
+        axes.plot(
+            [100 * confidence] * 2, [100 * low, 100 * high], color=SKY, lw=4, solid_capstyle="butt"
+        )
+    axes.plot(
+        [100 * one[1] for one in filled],
+        [100 * one[2] for one in filled],
+        "o",
+        color=BLUE,
+        label="your model",
+    )
     for number, confidence, right in filled:
-        axes.annotate(f"{number:,}", (100 * confidence, 100 * right), (6, -10), textcoords="offset points", fontsize=8)
+        axes.annotate(
+            f"{number:,}",
+            (100 * confidence, 100 * right),
+            (6, -10),
+            textcoords="offset points",
+            fontsize=8,
+        )
     axes.set(xlabel="mean confidence in %", ylabel="right in %", xlim=(30, 104), ylim=(0, 104))
     axes.set_title("how many answers stands beside each dot", fontsize=10)
     axes.legend(frameon=False, loc="lower right")
@@ -94,13 +125,18 @@ def false_alarms(tosses: Sequence[int], alarms: dict[str, Sequence[float]]) -> F
     for (name, percent), colour, mark in zip(alarms.items(), (ORANGE, BLUE), "so", strict=True):
         axes.plot(tosses, percent, mark, ls="-", color=colour, ms=3, lw=0.8, label=name)
     axes.axhline(5, color="black", lw=0.8, ls="--")
-    axes.set(xlabel="images on which exactly one model is right", ylabel="false alarms in %", ylim=(0, 14))
+    axes.set(
+        xlabel="images on which exactly one model is right",
+        ylabel="false alarms in %",
+        ylim=(0, 14),
+    )
     axes.legend(frameon=False)
     return drawn
 
 
 def sizes(sets: dict[str, Tensor], mnist: Tensor) -> Figure:
-    """A digit of MNIST, (1, 1, 28, 28), and the same digit of another source in several sizes, (n, 1, 28, 28)."""
+    """A digit of MNIST, (1, 1, 28, 28), and the same digit of another source in several sizes, (n,
+    1, 28, 28)."""
     drawn, axes = figure(1, len(sets) + 1, width=2.3 * (len(sets) + 1), height=2.6)
     picture(axes[0], mnist[0], "MNIST")
     for part, (name, images) in zip(axes[1:], sets.items(), strict=True):
@@ -109,8 +145,18 @@ def sizes(sets: dict[str, Tensor], mnist: Tensor) -> Figure:
 
 
 def photo() -> Image.Image:
-    """A drawn "photo" of a 5: grey paper, darker at the top, and a thick dark stroke; 900 x 700 pixels."""
-    stroke = [(735, 95), (545, 110), (515, 265), (560, 243), (610, 235), (665, 250), (710, 285), (735, 345)]
+    """A drawn "photo" of a 5: grey paper, darker at the top, and a thick dark stroke; 900 x 700
+    pixels."""
+    stroke = [
+        (735, 95),
+        (545, 110),
+        (515, 265),
+        (560, 243),
+        (610, 235),
+        (665, 250),
+        (710, 285),
+        (735, 345),
+    ]
     stroke += [(728, 400), (700, 445), (655, 478), (605, 490), (550, 480), (500, 455)]
     paper = Image.linear_gradient("L").resize((900, 700)).point(lambda grey: 185 + grey // 5)
     draw = ImageDraw.Draw(paper)
@@ -135,7 +181,8 @@ def steps(pictures: dict[str, Image.Image | Tensor]) -> Figure:
 
 
 def _cells(axes: Axes, matrix: Tensor, classes: Sequence[str], size: int = 9) -> AxesImage:
-    """The cells of a confusion matrix with their numbers and named axes; a log scale shows the few beside the many."""
+    """The cells of a confusion matrix with their numbers and named axes; a log scale shows the few
+    beside the many."""
     most = max(2.0, float(matrix.max()))
     values = matrix.double().where(matrix > 0, torch.nan)
     shown = axes.imshow(values, cmap="YlGnBu", norm=LogNorm(0.5, most), interpolation="nearest")
@@ -144,7 +191,15 @@ def _cells(axes: Axes, matrix: Tensor, classes: Sequence[str], size: int = 9) ->
             if count > 0:
                 dark = math.log(count / 0.5) > 0.55 * math.log(most / 0.5)
                 colour = "white" if dark else "black"
-                axes.text(column, row, f"{count:.0f}", ha="center", va="center", fontsize=size, color=colour)
+                axes.text(
+                    column,
+                    row,
+                    f"{count:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=size,
+                    color=colour,
+                )
     axes.set_xticks(range(len(classes)), classes)
     axes.set_yticks(range(len(classes)), classes)
     axes.set_xlabel("prediction")

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, describe, random
+from ..checking import Exercise, Mistake, Slip, describe, random
 
 
 def my_reliability(probabilities, labels, low, high):
-    """Of the answers with low < confidence <= high: how many, their mean confidence, the share that is right."""
+    """Of the answers with low < confidence <= high: how many, their mean confidence, the share that
+    is right."""
     confidence, predictions = probabilities.max(dim=1)
     chosen = (confidence > low) & (confidence <= high)
     right = (predictions == labels)[chosen]
@@ -24,7 +25,9 @@ NAMES = ("number of answers", "mean confidence", "share that is right")
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     sharp = 3 * random(400, 5, seed=84)
     probabilities = sharp.softmax(dim=1)
-    labels = torch.multinomial((0.6 * sharp).softmax(dim=1), 1, generator=torch.Generator().manual_seed(1))[:, 0]
+    labels = torch.multinomial(
+        (0.6 * sharp).softmax(dim=1), 1, generator=torch.Generator().manual_seed(1)
+    )[:, 0]
     probabilities[:20] = torch.eye(5)[torch.arange(20) % 5]  # sure without a rest
     probabilities[20:30] = torch.tensor([0.1, 0.5, 0.1, 0.2, 0.1])  # on a border
     for low, high in ((0.9, 1.0), (0.5, 0.7), (0.2, 0.5), (0.0, 1.0), (0.0, 0.1)):
@@ -33,41 +36,82 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "answer", found
             return
         if not isinstance(found, tuple | list) or len(found) != 3:
-            raise Mistake(f"three numbers are needed, {', '.join(NAMES)}, and this is {describe(found)}.")
+            raise Mistake(
+                f"three numbers are needed, {', '.join(NAMES)}, and this is {describe(found)}."
+            )
         for name, value in zip(NAMES, found, strict=True):
             value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-            plain = isinstance(value, int | float) and not isinstance(value, bool) and math.isnan(value)
+            plain = (
+                isinstance(value, int | float) and not isinstance(value, bool) and math.isnan(value)
+            )
             yield f"{name}, {low} to {high}", "nan" if plain else value
 
 
-MAX, CHOSEN = "confidence, predictions = probabilities.max(dim=1)", "chosen = (confidence > low) & (confidence <= high)"
+MAX, CHOSEN = (
+    "confidence, predictions = probabilities.max(dim=1)",
+    "chosen = (confidence > low) & (confidence <= high)",
+)
 RIGHT, END = "right = (predictions == labels)[chosen]", "float(confidence[chosen].mean())"
 
 SLIPS = (
-    ({MAX: "predictions = probabilities.argmax(dim=1)\n"
-      "    confidence = probabilities[torch.arange(len(labels)), labels]"},
-     "take the probability of the true class for the confidence. The model does not know it: its confidence is the "
-     "largest probability"),
-    ({RIGHT: "right = predictions == labels"},
-     "take the share of all answers that is right. Only those of this confidence count"),
-    ({END: "float(confidence.mean())"}, "take the mean confidence of all answers. Only those of this confidence count"),
-    ({END: "(low + high) / 2"},
-     "take the middle between low and high. Most answers of a bin lie near one end: their mean confidence is wanted"),
-    ({CHOSEN: "chosen = (confidence >= low) & (confidence < high)"},
-     "leave out answers with a confidence of exactly high. Softmax rounds to 1.0 where it is very sure, and those "
-     "would be lost: low < confidence <= high"),
-    ({CHOSEN: "chosen = (confidence >= low) & (confidence <= high)"},
-     "count the lower border, too: an answer on it would be in two bins. low < confidence <= high"),
-    ({CHOSEN: "chosen = (confidence > low) & (confidence < high)"},
-     "leave out both borders: low < confidence <= high"),
-    ({CHOSEN: "chosen = confidence > low"}, "forget high: low < confidence <= high"),
-    ({CHOSEN: "chosen = ((probabilities > low) & (probabilities <= high)).any(dim=1)"},
-     "choose an image where *any* class has such a probability. It is the largest one, the answer's, that counts"),
-    ({RIGHT: "right = ((predictions == labels) & chosen).float()"},
-     "divide by the number of all images. Divide by the number of those chosen"),
-    ({RIGHT: "right = (predictions != labels)[chosen]"},
-     "give the share that is wrong: the share that is right is wanted"),
-)  # fmt: skip
+    Slip(
+        {
+            MAX: (
+                "predictions = probabilities.argmax(dim=1)\n"
+                "    confidence = probabilities[torch.arange(len(labels)), labels]"
+            )
+        },
+        "take the probability of the true class for the confidence",
+        "The model does not know it: its confidence is the largest probability",
+    ),
+    Slip(
+        {RIGHT: "right = predictions == labels"},
+        "take the share of all answers that is right",
+        "Only those of this confidence count",
+    ),
+    Slip(
+        {END: "float(confidence.mean())"},
+        "take the mean confidence of all answers",
+        "Only those of this confidence count",
+    ),
+    Slip(
+        {END: "(low + high) / 2"},
+        "take the middle between low and high",
+        "Most answers of a bin lie near one end: their mean confidence is wanted",
+    ),
+    Slip(
+        {CHOSEN: "chosen = (confidence >= low) & (confidence < high)"},
+        "leave out answers with a confidence of exactly high",
+        "Softmax rounds to 1.0 where it is very sure, and those would be lost: low < confidence <="
+        " high",
+    ),
+    Slip(
+        {CHOSEN: "chosen = (confidence >= low) & (confidence <= high)"},
+        "count the lower border, too",
+        "An answer on it would be in two bins. low < confidence <= high",
+    ),
+    Slip(
+        {CHOSEN: "chosen = (confidence > low) & (confidence < high)"},
+        "leave out both borders",
+        "Low < confidence <= high",
+    ),
+    Slip({CHOSEN: "chosen = confidence > low"}, "forget high", "Low < confidence <= high"),
+    Slip(
+        {CHOSEN: "chosen = ((probabilities > low) & (probabilities <= high)).any(dim=1)"},
+        "choose an image where *any* class has such a probability",
+        "It is the largest one, the answer's, that counts",
+    ),
+    Slip(
+        {RIGHT: "right = ((predictions == labels) & chosen).float()"},
+        "divide by the number of all images",
+        "Divide by the number of those chosen",
+    ),
+    Slip(
+        {RIGHT: "right = (predictions != labels)[chosen]"},
+        "give the share that is wrong",
+        "The share that is right is wanted",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_reliability,
@@ -75,11 +119,16 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "The model's confidence is the probability of its own answer. Which images have one between low and high? Of "
-        "those, and of no others, two means are wanted.",
-        "confidence, predictions = probabilities.max(dim=1); chosen = (confidence > low) & (confidence <= high). Then "
-        "chosen.sum(), confidence[chosen].mean(), and the mean of (predictions == labels)[chosen].float(). Where "
-        "nothing is chosen these means are nan, and may be.",
+        (
+            "The model's confidence is the probability of its own answer. Which images have one"
+            " between low and high? Of those, and of no others, two means are wanted."
+        ),
+        (
+            "confidence, predictions = probabilities.max(dim=1); chosen = (confidence > low) &"
+            " (confidence <= high). Then chosen.sum(), confidence[chosen].mean(), and the mean of"
+            " (predictions == labels)[chosen].float(). Where nothing is chosen these means are nan,"
+            " and may be."
+        ),
     ),
     same=(
         {MAX: "confidence, predictions = probabilities.amax(dim=1), probabilities.argmax(dim=1)"},

@@ -1,4 +1,5 @@
-"""Exercise: mean attention distance (Dosovitskiy et al. 2020, figure 7), how far each head looks."""
+"""Exercise: mean attention distance (Dosovitskiy et al. 2020, figure 7), how far each head
+looks."""
 
 import math
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn  # noqa: F401, one slip takes nn
 
-from ..checking import Exercise, random
+from ..checking import Exercise, Slip, random
 
 
 def my_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
@@ -34,36 +35,86 @@ NORM = "patches = patches / patches.sum(dim=-1, keepdim=True)"
 LOOKED, END = "(patches * pixels).sum(dim=-1)", "return looked.mean(dim=(0, -1))"
 
 SLIPS = (
-    ({NORM: ""},
-     "leave the rows as they are after the class token is gone: they sum to less than 1 then, and the distance "
-     "comes out too short. Divide each row by its sum"),
-    ({PIXELS: f"nn.functional.pad({PIXELS}, (1, 0, 1, 0))", PATCHES: "weights", NORM: ""},
-     "keep the class token, at distance 0 from everything: it has no place in the picture. Leave out its row and "
-     "its column, and make the rest of each row sum to 1"),
-    ({PATCHES: "weights[..., :-1, :-1]"}, "leave out the last token in place of the class token, which is the first"),
-    ({PATCHES: "weights[..., :-1, :-1]", NORM: ""},
-     "leave out the last token in place of the class token, which is the first, and leave the rows as they are: "
-     "divide each by its sum"),
-    ({NORM: "patches = patches / patches.sum(dim=-2, keepdim=True)", LOOKED: "(patches * pixels).sum(dim=-2)"},
-     "mix up who looks and what is looked at: a row is the query, so sum over the last dimension"),
-    ({PIXELS: "torch.cdist(place, place)"}, "count in patches: one patch to the next is patch_size pixels"),
-    ({PIXELS: "torch.cdist(place, place) ** 2 * patch_size"}, "forget the square root of the distance"),
-    ({PIXELS: "(torch.cdist(place, place) * patch_size) ** 2"},
-     "forget the square root of the distance, so that the result is in square pixels"),
-    ({PIXELS: "torch.cdist(place, place, p=1) * patch_size"},
-     "add the steps down and the steps across: the straight line is the root of the sum of squares"),
-    ({"torch.cartesian_prod(number, number).float()": "torch.arange(grid * grid)",
-      PIXELS: "(place[:, None] - place).abs() * patch_size"},
-     "take how far apart the patches' numbers are: patch 3 may lie right below patch 0. Use row and column"),
-    ({END: "return looked[..., 0].mean(dim=0)"},
-     "take one row alone, that of the first patch: the mean is over all patches that ask"),
-    ({PATCHES: "weights[..., :1, 1:]"},
-     "take the class token's row for all patches: it has no place to measure from. The rows of the patches are "
-     "weights[..., 1:, 1:]"),
-    ({LOOKED: "(patches * pixels).mean(dim=-1)"},
-     "average over the keys: the weights are the average already, so sum over the last dimension"),
-    ({END: "return looked.sum(dim=-1).mean(dim=0)"}, "add up the distances of all query patches: take their mean"),
-)  # fmt: skip
+    Slip(
+        {NORM: ""},
+        "leave the rows as they are after the class token is gone",
+        "They sum to less than 1 then, and the distance comes out too short. Divide each row by"
+        " its sum",
+    ),
+    Slip(
+        {PIXELS: f"nn.functional.pad({PIXELS}, (1, 0, 1, 0))", PATCHES: "weights", NORM: ""},
+        "keep the class token, at distance 0 from everything",
+        "It has no place in the picture. Leave out its row and its column, and make the rest of"
+        " each row sum to 1",
+    ),
+    Slip(
+        {PATCHES: "weights[..., :-1, :-1]"},
+        "leave out the last token in place of the class token, which is the first",
+        "",
+    ),
+    Slip(
+        {PATCHES: "weights[..., :-1, :-1]", NORM: ""},
+        "leave out the last token in place of the class token, which is the first, and leave the"
+        " rows as they are",
+        "Divide each by its sum",
+    ),
+    Slip(
+        {
+            NORM: "patches = patches / patches.sum(dim=-2, keepdim=True)",
+            LOOKED: "(patches * pixels).sum(dim=-2)",
+        },
+        "mix up who looks and what is looked at",
+        "A row is the query, so sum over the last dimension",
+    ),
+    Slip(
+        {PIXELS: "torch.cdist(place, place)"},
+        "count in patches",
+        "One patch to the next is patch_size pixels",
+    ),
+    Slip(
+        {PIXELS: "torch.cdist(place, place) ** 2 * patch_size"},
+        "forget the square root of the distance",
+        "",
+    ),
+    Slip(
+        {PIXELS: "(torch.cdist(place, place) * patch_size) ** 2"},
+        "forget the square root of the distance, so that the result is in square pixels",
+        "",
+    ),
+    Slip(
+        {PIXELS: "torch.cdist(place, place, p=1) * patch_size"},
+        "add the steps down and the steps across",
+        "The straight line is the root of the sum of squares",
+    ),
+    Slip(
+        {
+            "torch.cartesian_prod(number, number).float()": "torch.arange(grid * grid)",
+            PIXELS: "(place[:, None] - place).abs() * patch_size",
+        },
+        "take how far apart the patches' numbers are",
+        "Patch 3 may lie right below patch 0. Use row and column",
+    ),
+    Slip(
+        {END: "return looked[..., 0].mean(dim=0)"},
+        "take one row alone, that of the first patch",
+        "The mean is over all patches that ask",
+    ),
+    Slip(
+        {PATCHES: "weights[..., :1, 1:]"},
+        "take the class token's row for all patches",
+        "It has no place to measure from. The rows of the patches are weights[..., 1:, 1:]",
+    ),
+    Slip(
+        {LOOKED: "(patches * pixels).mean(dim=-1)"},
+        "average over the keys",
+        "The weights are the average already, so sum over the last dimension",
+    ),
+    Slip(
+        {END: "return looked.sum(dim=-1).mean(dim=0)"},
+        "add up the distances of all query patches",
+        "Take their mean",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_attention_distance,
@@ -71,18 +122,29 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "First a table of distances: how many pixels lie between patch i and patch j? Each patch has a row and a "
-        "column (torch.cartesian_prod gives them all), and torch.cdist measures from each place to each other.",
-        "Drop row 0 and column 0, divide each row by its sum, multiply with the table, sum over the last dimension: "
-        "one distance for each query patch. Then the mean over pictures and query patches.",
+        (
+            "First a table of distances: how many pixels lie between patch i and patch j? Each"
+            " patch has a row and a column (torch.cartesian_prod gives them all), and torch.cdist"
+            " measures from each place to each other."
+        ),
+        (
+            "Drop row 0 and column 0, divide each row by its sum, multiply with the table, sum over"
+            " the last dimension: one distance for each query patch. Then the mean over pictures"
+            " and query patches."
+        ),
     ),
     same=(
         {
-            "cartesian_prod(number, number).float()": "cartesian_prod(number, number).float() * patch_size",
+            "cartesian_prod(number, number).float()": (
+                "cartesian_prod(number, number).float() * patch_size"
+            ),
             PIXELS: "(place[:, None] - place).pow(2).sum(dim=-1).sqrt()",
         },
         {NORM: "", LOOKED: "(patches * pixels).sum(dim=-1) / patches.sum(dim=-1)"},
-        {LOOKED: 'torch.einsum("nlhij,ij->nlhi", patches, pixels)', END: "return looked.mean(dim=-1).mean(dim=0)"},
+        {
+            LOOKED: 'torch.einsum("nlhij,ij->nlhi", patches, pixels)',
+            END: "return looked.mean(dim=-1).mean(dim=0)",
+        },
     ),
     tolerance=1e-5,
 )

@@ -1,4 +1,5 @@
-"""Figures of notebook 09: attention maps over a digit. Every map has a scale; what is compared shares one."""
+"""Figures of notebook 09: attention maps over a digit. Every map has a scale; what is compared
+shares one."""
 
 from collections.abc import Sequence
 
@@ -30,28 +31,50 @@ def row_to_map(image: Tensor, weights: Tensor) -> Figure:
         digit.axhline(place - 0.5, color=SKY, linewidth=0.4)
         digit.axvline(place - 0.5, color=SKY, linewidth=0.4)
     heat(matrix, weights, f"weights of one head, {len(weights)} × {len(weights)}")
-    matrix.images[0].set_norm(PowerNorm(0.5, 0, float(weights.max())))  # so that small ones can be seen too
+    matrix.images[0].set_norm(
+        PowerNorm(0.5, 0, float(weights.max()))
+    )  # so that small ones can be seen too
     scale(matrix)
     matrix.set_ylabel("query: who looks")
     matrix.set_xlabel("key: what is looked at")
     matrix.add_patch(
-        Rectangle((-2, -2), len(weights) + 3, 5, fill=False, edgecolor=RED, linewidth=2.5, clip_on=False, zorder=5)
+        Rectangle(
+            (-2, -2),
+            len(weights) + 3,
+            5,
+            fill=False,
+            edgecolor=RED,
+            linewidth=2.5,
+            clip_on=False,
+            zorder=5,
+        )
     )
     heat(row_map, weights[0, 1:].unflatten(0, (grid, grid)), "the class token's map", 0)
     over(row_map, image, grid)
     scale(row_map)
     link = ConnectionPatch(
-        (len(weights), -2), (grid * 0.2, -0.5), "data", "data", axesA=matrix, axesB=row_map,
-        arrowstyle="->", color=RED, linewidth=1.5, mutation_scale=14, shrinkA=0, shrinkB=0,
+        (len(weights), -2),
+        (grid * 0.2, -0.5),
+        "data",
+        "data",
+        axesA=matrix,
+        axesB=row_map,
+        arrowstyle="->",
+        color=RED,
+        linewidth=1.5,
+        mutation_scale=14,
+        shrinkA=0,
+        shrinkB=0,
         connectionstyle="arc3,rad=-0.35",
-    )  # fmt: skip
+    )
     link.set_annotation_clip(False)  # both ends lie outside their axes
     drawn.add_artist(link)
     return drawn
 
 
 def layers_and_heads(images: Tensor, maps: Tensor) -> Figure:
-    """The class token's map of every layer and head over each digit; the heads of a layer share one scale.
+    """The class token's map of every layer and head over each digit; the heads of a layer share one
+    scale.
 
     Args:
         images: uint8, (n, 1, h, w).
@@ -74,7 +97,8 @@ def layers_and_heads(images: Tensor, maps: Tensor) -> Figure:
 
 
 def queries(image: Tensor, maps: Tensor, places: Sequence[tuple[int, int]]) -> Figure:
-    """Where some patches look: a column for each, a row of maps for each layer and head, with one scale.
+    """Where some patches look: a column for each, a row of maps for each layer and head, with one
+    scale.
 
     Args:
         image: uint8, (1, h, w).
@@ -83,7 +107,9 @@ def queries(image: Tensor, maps: Tensor, places: Sequence[tuple[int, int]]) -> F
     """
     layers, heads, count, grid, _ = maps.shape
     patch = image.shape[-1] // grid
-    drawn, axes = figure(1 + layers * heads, count, width=2.1 * count + 0.9, height=2.0 * (1 + layers * heads) + 0.3)
+    drawn, axes = figure(
+        1 + layers * heads, count, width=2.1 * count + 0.9, height=2.0 * (1 + layers * heads) + 0.3
+    )
     for column, (letter, place) in enumerate(zip("ABCDEFG", places, strict=False)):
         picture(axes[column], image, f"{letter}: row {place[0]}, column {place[1]}")
         _frame(axes[column], place, patch)
@@ -123,7 +149,8 @@ def rolled_out(image: Tensor, maps: Tensor, total: Tensor) -> Figure:
 
 
 def two_facts(distance: Tensor, even: float, share: Tensor, chance: float) -> Figure:
-    """A bar for each head in two panels, and a dashed line for what heads without any preference would give.
+    """A bar for each head in two panels, and a dashed line for what heads without any preference
+    would give.
 
     Args:
         distance: mean attention distance in pixels, (num_layers, num_heads).
@@ -134,7 +161,13 @@ def two_facts(distance: Tensor, even: float, share: Tensor, chance: float) -> Fi
     drawn, axes = figure(1, 2, width=10, height=3.2)
     panels = (
         (distance, "{:.1f}", "mean attention distance in pixels", even, "even weights"),
-        (share, "{:.2f}", "share of the class token's attention on ink", chance, "share of patches with ink"),
+        (
+            share,
+            "{:.2f}",
+            "share of the class token's attention on ink",
+            chance,
+            "share of patches with ink",
+        ),
     )
     for here, (values, form, title, line, name) in zip(axes, panels, strict=True):
         layers, heads = values.shape
@@ -142,21 +175,32 @@ def two_facts(distance: Tensor, even: float, share: Tensor, chance: float) -> Fi
             here.bar(i, value, color=COLOURS[i // heads % len(COLOURS)], alpha=0.75, width=0.7)
             foot = 0.02 * float(values.max())
             here.text(i, foot, form.format(value), ha="center", va="bottom")
-        here.set_xticks(range(layers * heads), [f"layer {i // heads}\nhead {i % heads}" for i in range(layers * heads)])
+        here.set_xticks(
+            range(layers * heads),
+            [f"layer {i // heads}\nhead {i % heads}" for i in range(layers * heads)],
+        )
         here.set_title(title)
-        here.axhline(line, color=BLACK, linestyle="--", linewidth=1.2, label=f"{name}: {form.format(line)}")
+        here.axhline(
+            line, color=BLACK, linestyle="--", linewidth=1.2, label=f"{name}: {form.format(line)}"
+        )
         here.legend(loc="upper left", fontsize=9, framealpha=0.9)
         here.set_ylim(0, 1.35 * max(float(values.max()), line))
     return drawn
 
 
 def side_by_side(image: Tensor, maps: dict[str, Tensor], shared: bool = False) -> Figure:
-    """The digit and some maps of it by name, on one scale if they are ``shared``; else each on its own."""
+    """The digit and some maps of it by name, on one scale if they are ``shared``; else each on its
+    own."""
     drawn, axes = figure(1, 1 + len(maps), width=2.5 * (1 + len(maps)), height=2.5)
     picture(axes[0], image, "the digit")
-    low, high = min(0.0, *(float(m.min()) for m in maps.values())), max(float(m.max()) for m in maps.values())
+    low, high = (
+        min(0.0, *(float(m.min()) for m in maps.values())),
+        max(float(m.max()) for m in maps.values()),
+    )
     for here, (title, values) in zip(axes[1:], maps.items(), strict=True):
-        heat(here, values, title, *((low, high) if shared else (min(0.0, float(values.min())), None)))
+        heat(
+            here, values, title, *((low, high) if shared else (min(0.0, float(values.min())), None))
+        )
         over(here, image, values.shape[-1])
     for group in [axes[1:]] if shared else [[one] for one in axes[1:]]:
         scale(*group)
@@ -165,7 +209,9 @@ def side_by_side(image: Tensor, maps: dict[str, Tensor], shared: bool = False) -
 
 def scale(*axes: Axes) -> None:
     """One bar of colours for maps that share a scale."""
-    bar = axes[0].figure.colorbar(axes[-1].images[0], ax=list(axes), shrink=0.85, aspect=14, pad=0.02)
+    bar = axes[0].figure.colorbar(
+        axes[-1].images[0], ax=list(axes), shrink=0.85, aspect=14, pad=0.02
+    )
     bar.ax.tick_params(labelsize=8)
     bar.ax.locator_params(nbins=4)
     bar.outline.set_visible(False)
@@ -182,5 +228,14 @@ def _frame(axes: Axes, place: tuple[int, int], size: int) -> None:
     """A white frame on a black edge around one patch of ``size`` pixels."""
     corner = (place[1] * size - 0.5, place[0] * size - 0.5)
     axes.add_patch(
-        Rectangle(corner, size, size, fill=False, edgecolor="white", linewidth=1.8, path_effects=EDGE, zorder=5)
+        Rectangle(
+            corner,
+            size,
+            size,
+            fill=False,
+            edgecolor="white",
+            linewidth=1.8,
+            path_effects=EDGE,
+            zorder=5,
+        )
     )

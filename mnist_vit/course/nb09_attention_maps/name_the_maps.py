@@ -1,4 +1,5 @@
-"""Exercise: five functions that all promise the class token's maps, and what each of them really gives."""
+"""Exercise: five functions that all promise the class token's maps, and what each of them really
+gives."""
 
 import copy
 import math
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from mnist_vit.attention import attention_weights, to_maps
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_name_the_maps():
@@ -45,10 +46,13 @@ def _slices(model: nn.Module, images: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _first_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], int, Tensor]:
-    """Queries, keys and values of the heads of layer 0, (n, num_heads, seq_length, head_dim); the layer's output."""
+    """Queries, keys and values of the heads of layer 0, (n, num_heads, seq_length, head_dim); the
+    layer's output."""
     layer, kept = model.encoder.layers[0].self_attention, []
     handle = layer.register_forward_hook(
-        lambda module, args, kwargs, output: kept.extend([args[0] if args else kwargs["query"], output[0]]),
+        lambda module, args, kwargs, output: kept.extend(
+            [args[0] if args else kwargs["query"], output[0]]
+        ),
         with_kwargs=True,
     )
     try:
@@ -56,7 +60,11 @@ def _first_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], int, T
     finally:
         handle.remove()
     parts = F.linear(kept[0], layer.in_proj_weight, layer.in_proj_bias).chunk(3, dim=-1)
-    return [x.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2) for x in parts], layer.num_heads, kept[1]
+    return (
+        [x.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2) for x in parts],
+        layer.num_heads,
+        kept[1],
+    )
 
 
 MAPS = {"a": _looked_at, "b": _nowhere, "c": _right, "d": _over_queries, "e": _slices}
@@ -75,26 +83,49 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 A, B, C, D, E = '"a": 5', '"b": 2', '"c": 1', '"d": 8', '"e": 4'
 
 SLIPS = (
-    ({A: '"a": 1'},
-     "say that function a is right: compare it with your own recording, number by number. What do its maps sum to?"),
-    ({B: '"b": 1'},
-     "say that function b is right: compare two blank patches of one of its maps. Can a model that knows where they "
-     "lie give them the very same weight?"),
-    ({A: '"a": 8'},
-     "say that function a takes the softmax over the queries: then the weights of one key, over all queries, would "
-     "sum to 1. Take a column of your own recording and compare"),
-    ({D: '"d": 5'},
-     "say that function d takes a column: take that column of your own recording and compare the numbers"),
-    ({D: '"d": 6'},
-     "say that function d takes the other layer: take the class token's row of that layer from your own recording "
-     "and compare the numbers"),
-    ({D: '"d": 3'},
-     "say that function d averages the heads: then the maps of both heads would be the same"),
-    ({E: '"e": 3'},
-     "say that function e averages the heads: then the maps of both would be the same. Can a weight be negative?"),
-    ({E: '"e": 8'},
-     "say that function e takes the softmax over the queries: a softmax gives no negative numbers"),
-)  # fmt: skip
+    Slip(
+        {A: '"a": 1'},
+        "say that function a is right",
+        "Compare it with your own recording, number by number. What do its maps sum to?",
+    ),
+    Slip(
+        {B: '"b": 1'},
+        "say that function b is right",
+        "Compare two blank patches of one of its maps. Can a model that knows where they lie give"
+        " them the very same weight?",
+    ),
+    Slip(
+        {A: '"a": 8'},
+        "say that function a takes the softmax over the queries",
+        "Then the weights of one key, over all queries, would sum to 1. Take a column of your own"
+        " recording and compare",
+    ),
+    Slip(
+        {D: '"d": 5'},
+        "say that function d takes a column",
+        "Take that column of your own recording and compare the numbers",
+    ),
+    Slip(
+        {D: '"d": 6'},
+        "say that function d takes the other layer",
+        "Take the class token's row of that layer from your own recording and compare the numbers",
+    ),
+    Slip(
+        {D: '"d": 3'},
+        "say that function d averages the heads",
+        "Then the maps of both heads would be the same",
+    ),
+    Slip(
+        {E: '"e": 3'},
+        "say that function e averages the heads",
+        "Then the maps of both would be the same. Can a weight be negative?",
+    ),
+    Slip(
+        {E: '"e": 8'},
+        "say that function e takes the softmax over the queries",
+        "A softmax gives no negative numbers",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_name_the_maps,
@@ -102,11 +133,16 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "You have your own recording of layer 0, and it is right. Which of the five gives the same numbers as its row "
-        "0? For the others: what must be true of weights in one row? What can be read off the recording besides?",
-        "Weights are never negative. A row sums to 1 with its number 0. Heads that are averaged are all the same. The "
-        "column, kept[0][:, :, 1:, 0], and the other layer are in the recording. Two blank patches get different "
-        "weights if the model knows where they are. For the softmax over the queries compute the scores again, as "
-        "weights_of does.",
+        (
+            "You have your own recording of layer 0, and it is right. Which of the five gives the"
+            " same numbers as its row 0? For the others: what must be true of weights in one row?"
+            " What can be read off the recording besides?"
+        ),
+        (
+            "Weights are never negative. A row sums to 1 with its number 0. Heads that are averaged"
+            " are all the same. The column, kept[0][:, :, 1:, 0], and the other layer are in the"
+            " recording. Two blank patches get different weights if the model knows where they are."
+            " For the softmax over the queries compute the scores again, as weights_of does."
+        ),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checking import Exercise, random
+from ..checking import Exercise, Slip, random
 
 
 def my_query_map(weights: Tensor, row: int, column: int) -> Tensor:
@@ -21,34 +21,81 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     weights = (3 * random(2, 3, 17, 17, seed=93)).softmax(dim=-1)
     yield "maps of 3 heads, 4 × 4 patches, query in row 1, column 2", answer(weights, 1, 2)
     yield "query in row 3, column 3", answer(weights, 3, 3)
-    yield "3 × 3 patches, query in row 0, column 0", answer((3 * random(1, 1, 10, 10, seed=94)).softmax(dim=-1), 0, 0)
+    yield (
+        "3 × 3 patches, query in row 0, column 0",
+        answer((3 * random(1, 1, 10, 10, seed=94)).softmax(dim=-1), 0, 0),
+    )
 
 
-QUERY, ROW, FOLD = "1 + row * grid + column", "weights[:, :, query, 1:]", "return looked_at.unflatten(-1, (grid, grid))"
+QUERY, ROW, FOLD = (
+    "1 + row * grid + column",
+    "weights[:, :, query, 1:]",
+    "return looked_at.unflatten(-1, (grid, grid))",
+)
 
 SLIPS = (
-    ({ROW: "weights[:, :, 1:, query]"},
-     "take a column in place of a row: that is who looks at this patch. A row belongs to the token that asks"),
-    ({QUERY: "row * grid + column"},
-     "forget that token 0 is the class token: every patch has a number one higher than its place in the picture"),
-    ({QUERY: "1 + column * grid + row"}, "number the patches by columns: they are numbered row by row"),
-    ({ROW: "weights[:, :, query, :-1]"},
-     "keep the weight on the class token and leave out the last patch: every patch lands one place too far. Leave "
-     "out number 0"),
-    ({QUERY: "row * grid + column", ROW: "weights[:, :, query, :-1]"},
-     "treat token 0 as the first patch, as query and as key: token 0 is the class token"),
-    ({QUERY: "row * grid + column", ROW: "weights[:, :, 1:, 1:][:, :, query - 1]"},
-     "take the class token out and still count it: without it, patch (row, column) has number row · grid + column"),
-    ({FOLD: "return looked_at.unflatten(-1, (grid, grid)).transpose(-2, -1)"},
-     "fold the patches by columns: they were numbered row by row, so no transpose is needed"),
-    ({ROW: "weights[:, :, 0, 1:]"}, "take the class token's row, whatever patch was asked for"),
-    ({FOLD: "return (looked_at / looked_at.sum(dim=-1, keepdim=True)).unflatten(-1, (grid, grid))"},
-     "make the map sum to 1 again: leave the weights as the model had them; what is missing from 1 is the weight on "
-     "the class token"),
-    ({ROW: "weights.mean(dim=1)[:, query, 1:]"},
-     "average over the heads: each head looks elsewhere, so keep them apart"),
-    ({FOLD: "return looked_at"}, "stop before the row is folded: put the patches back into their square"),
-)  # fmt: skip
+    Slip(
+        {ROW: "weights[:, :, 1:, query]"},
+        "take a column in place of a row",
+        "That is who looks at this patch. A row belongs to the token that asks",
+    ),
+    Slip(
+        {QUERY: "row * grid + column"},
+        "forget that token 0 is the class token",
+        "Every patch has a number one higher than its place in the picture",
+    ),
+    Slip(
+        {QUERY: "1 + column * grid + row"},
+        "number the patches by columns",
+        "They are numbered row by row",
+    ),
+    Slip(
+        {ROW: "weights[:, :, query, :-1]"},
+        "keep the weight on the class token and leave out the last patch",
+        "Every patch lands one place too far. Leave out number 0",
+    ),
+    Slip(
+        {QUERY: "row * grid + column", ROW: "weights[:, :, query, :-1]"},
+        "treat token 0 as the first patch, as query and as key",
+        "Token 0 is the class token",
+    ),
+    Slip(
+        {QUERY: "row * grid + column", ROW: "weights[:, :, 1:, 1:][:, :, query - 1]"},
+        "take the class token out and still count it",
+        "Without it, patch (row, column) has number row · grid + column",
+    ),
+    Slip(
+        {FOLD: "return looked_at.unflatten(-1, (grid, grid)).transpose(-2, -1)"},
+        "fold the patches by columns",
+        "They were numbered row by row, so no transpose is needed",
+    ),
+    Slip(
+        {ROW: "weights[:, :, 0, 1:]"},
+        "take the class token's row, whatever patch was asked for",
+        "",
+    ),
+    Slip(
+        {
+            FOLD: (
+                "return (looked_at / looked_at.sum(dim=-1, keepdim=True)).unflatten(-1, (grid,"
+                " grid))"
+            )
+        },
+        "make the map sum to 1 again",
+        "Leave the weights as the model had them; what is missing from 1 is the weight on the class"
+        " token",
+    ),
+    Slip(
+        {ROW: "weights.mean(dim=1)[:, query, 1:]"},
+        "average over the heads",
+        "Each head looks elsewhere, so keep them apart",
+    ),
+    Slip(
+        {FOLD: "return looked_at"},
+        "stop before the row is folded",
+        "Put the patches back into their square",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_query_map,
@@ -56,13 +103,21 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "weights[n, head, query, key]: which token is the patch in that row and column, if token 0 is the class token? "
-        "And which of the numbers in its row is no patch?",
-        "The grid has math.isqrt(weights.shape[-1] - 1) patches on a side, so the query is token 1 + row · grid + "
-        "column. Of its row drop number 0, and fold the rest into a square with unflatten or reshape.",
+        (
+            "weights[n, head, query, key]: which token is the patch in that row and column, if"
+            " token 0 is the class token? And which of the numbers in its row is no patch?"
+        ),
+        (
+            "The grid has math.isqrt(weights.shape[-1] - 1) patches on a side, so the query is"
+            " token 1 + row · grid + column. Of its row drop number 0, and fold the rest into a"
+            " square with unflatten or reshape."
+        ),
     ),
     same=(
-        {ROW: "weights[..., 1:][:, :, query]", FOLD: "return looked_at.reshape(*looked_at.shape[:2], grid, grid)"},
+        {
+            ROW: "weights[..., 1:][:, :, query]",
+            FOLD: "return looked_at.reshape(*looked_at.shape[:2], grid, grid)",
+        },
         {QUERY: "row * grid + column", ROW: "weights[:, :, 1:, 1:][:, :, query]"},
     ),
 )

@@ -1,4 +1,5 @@
-"""Exercise: a context manager that records the attention weights of any model and leaves no trace."""
+"""Exercise: a context manager that records the attention weights of any model and leaves no
+trace."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 @contextmanager
@@ -65,9 +66,14 @@ class _Scratch(nn.Module):
 
 def _traces(model: nn.Module) -> str:
     """Hooks on any module, and forwards that were replaced."""
-    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
+    hooks = sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
+    )
     hooks += len(getattr(torch.nn.modules.module, "_global_forward_hooks", ()))
-    return f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced forwards"
+    return (
+        f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced"
+        " forwards"
+    )
 
 
 class _Recording:
@@ -75,21 +81,27 @@ class _Recording:
 
     def __init__(self, answer: Any, model: nn.Module) -> None:
         self.manager = answer(model)
-        if not (hasattr(type(self.manager), "__enter__") and hasattr(type(self.manager), "__exit__")):
+        if not (
+            hasattr(type(self.manager), "__enter__") and hasattr(type(self.manager), "__exit__")
+        ):
             raise Mistake(
-                "`with my_record(model) as kept:` does not work: what comes back is no context manager. Put "
-                "@contextmanager above a function that yields, or write a class with __enter__ and __exit__."
+                "`with my_record(model) as kept:` does not work: what comes back is no context"
+                " manager. Put @contextmanager above a function that yields, or write a class with"
+                " __enter__ and __exit__."
             )
 
     def __enter__(self) -> list[Tensor]:
         kept = self.manager.__enter__()
         problem = None
         if not isinstance(kept, list):
-            problem = f"what is yielded must be the list that the weights are put into, not a {type(kept).__name__}."
+            problem = (
+                "what is yielded must be the list that the weights are put into, not a"
+                f" {type(kept).__name__}."
+            )
         elif kept:
             problem = (
-                "the list is not empty when the block begins. Begin each recording with a list of its own, made inside "
-                "the function: no global and no default argument."
+                "the list is not empty when the block begins. Begin each recording with a list of"
+                " its own, made inside the function: no global and no default argument."
             )
         if problem is not None:
             self.manager.__exit__(None, None, None)
@@ -103,7 +115,9 @@ class _Recording:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not callable(answer):
         raise Mistake("give the function itself: check.record(my_record).")
-    model = randomise(models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3))  # torchvision's, as it is
+    model = randomise(
+        models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3)
+    )  # torchvision's, as it is
     model.train()
     images = random(2, 3, 12, 12, seed=91)
     plain = model(images)
@@ -114,21 +128,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
     if inside and not kept:
         raise Mistake(
-            "the list is empty once the block has ended, though it was filled inside: the weights are looked at "
-            "later, so remove the hooks at the end and leave the list alone."
+            "the list is empty once the block has ended, though it was filled inside: the weights"
+            " are looked at later, so remove the hooks at the end and leave the list alone."
         )
     if not kept:
         raise Mistake(
-            "the list is empty after a forward pass: no hook ran, or the weights went into another list. Hook every "
-            "module in model.modules() that has an in_proj_weight, and put weights into the list that is yielded with "
-            "append: kept = kept + [...] makes a new one."
+            "the list is empty after a forward pass: no hook ran, or the weights went into another"
+            " list. Hook every module in model.modules() that has an in_proj_weight, and put"
+            " weights into the list that is yielded with append: kept = kept + [...] makes a new"
+            " one."
         )
     yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)
     yield "weights of layer 1", kept[1]
     yield "weights of layer 2", kept[2]
     yield "what is left behind", _traces(model)
-    yield "whether the model is still in train mode", all(module.training for module in model.modules())
+    yield (
+        "whether the model is still in train mode",
+        all(module.training for module in model.modules()),
+    )
 
     with _Recording(answer, model) as again:
         model(images)
@@ -153,7 +171,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     scratch = randomise(_Scratch())
     with _Recording(answer, scratch) as kept:
         scratch(images)
-    yield "weights of a layer that was written from scratch, as yours in notebook 03", kept[0] if kept else None
+    yield (
+        "weights of a layer that was written from scratch, as yours in notebook 03",
+        kept[0] if kept else None,
+    )
     yield "number of tensors kept of it", len(kept)
 
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
@@ -171,7 +192,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 PRE_HOOK = "handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))"
 HOOK = "handles.append(module.register_forward_hook(keep))"
-LAYERS, ALL_HEADS, WEIGHTS = "for module in model.modules():", ', "average_attn_weights": False', "output[1]"
+LAYERS, ALL_HEADS, WEIGHTS = (
+    "for module in model.modules():",
+    ', "average_attn_weights": False',
+    "output[1]",
+)
 ATTENTION_LAYERS = '[m for m in model.modules() if hasattr(m, "in_proj_weight")]'
 FOUND = 'if hasattr(module, "in_proj_weight"):'
 KEEP = """def keep(module, args, output):
@@ -184,61 +209,116 @@ LATER = f"""try:
         {REMOVE}"""
 # No hooks: another forward for as long as the block lasts. How it is put back is left to choose.
 REPLACE = {
-    KEEP: """def replaced(forward):
+    KEEP: (
+        """def replaced(forward):
         def recording(*args, **kwargs):
-            output = forward(*args, **kwargs | {"need_weights": True, "average_attn_weights": False})
+            kwargs |= {"need_weights": True, "average_attn_weights": False}
+            output = forward(*args, **kwargs)
             kept.append(output[1])
             return output
 
-        return recording""",
+        return recording"""
+    ),
     PRE_HOOK: "handles.append((module, module.forward))",
     HOOK: "module.forward = replaced(module.forward)",
 }
 
 SLIPS = (
-    ({PRE_HOOK: ""},
-     "keep the second output without asking for it: the model calls its layers with need_weights=False, so None "
-     "comes back. A pre-hook with with_kwargs=True can change that"),
-    ({ALL_HEADS: ""},
-     "ask for need_weights=True and no more: torch then gives the mean over the heads. Ask for "
-     "average_attn_weights=False too"),
-    ({WEIGHTS: "output[0]"},
-     "keep the first of the two outputs: that is the layer output. The weights are the second"),
-    ({WEIGHTS: "output[1][:, :, 0]"},
-     "keep the class token's row only: keep all rows, so that any patch can be asked later"),
-    ({WEIGHTS: "output[1].mean(dim=0)"}, "average over the pictures: each has weights of its own"),
-    ({LAYERS: f"for module in {ATTENTION_LAYERS}[-1:]:"},
-     "hook the last layer only: every attention layer in model.modules() needs its hooks"),
-    ({LAYERS: f"for module in {ATTENTION_LAYERS}[:1]:"},
-     "hook the first layer only: go through all of model.modules()"),
-    ({FOUND: "if isinstance(module, nn.MultiheadAttention):"},
-     "hook torch's nn.MultiheadAttention alone: a layer written from scratch is none. What both have is an "
-     "in_proj_weight"),
-    ({WEIGHTS: "output[1].mean(dim=1, keepdim=True)"},
-     "average over the heads: each head looks elsewhere, so keep them apart"),
-    ({REMOVE: "pass"}, "never remove the hooks: keep what register_forward_hook returns, and call its remove()"),
-    ({PRE_HOOK: "module.register_forward_pre_hook(ask_for_weights, with_kwargs=True)"},
-     "remove the forward hooks and leave the pre-hooks: from then on every layer makes weights for nobody. Remove "
-     "both kinds"),
-    ({REMOVE: "for module in model.modules():\n            module._forward_hooks.clear()\n"
-              "            module._forward_pre_hooks.clear()"},
-     "take away all hooks of the layers, somebody else's too: keep what register_forward_hook returns, and call its "
-     "remove()"),
-    ({"kwargs | {": "{"},
-     "give the layer two keywords in place of those that it was called with, so that its mask is lost: keep them, "
-     "kwargs | {…}"),
-    ({**REPLACE, "handle.remove()": "handle[0].forward = handle[1]"},
-     "put the old forward back as an attribute of the layer, where it hides the class's for ever: take yours away "
-     "with del layer.forward, or use hooks"),
-    ({LATER: "yield kept\n    for handle in handles:\n        handle.remove()"},
-     "remove the hooks after the yield without `finally`: an exception in the block jumps over that line. Write "
-     "try: yield … finally: …"),
-    ({"finally:": "except Exception:\n        pass\n    finally:"},
-     "swallow the exception of the block: the hooks must go, and the exception must get out. Use `finally`, without "
-     "`except` or `return`"),
-    ({"kept, handles = [], []": "kept, handles = [], []\n    model.eval()"},
-     "switch the model to eval mode and leave it there: whoever records may be training. Leave the mode alone"),
-)  # fmt: skip
+    Slip(
+        {PRE_HOOK: ""},
+        "keep the second output without asking for it",
+        "The model calls its layers with need_weights=False, so None comes back. A pre-hook with"
+        " with_kwargs=True can change that",
+    ),
+    Slip(
+        {ALL_HEADS: ""},
+        "ask for need_weights=True and no more",
+        "Torch then gives the mean over the heads. Ask for average_attn_weights=False too",
+    ),
+    Slip(
+        {WEIGHTS: "output[0]"},
+        "keep the first of the two outputs",
+        "That is the layer output. The weights are the second",
+    ),
+    Slip(
+        {WEIGHTS: "output[1][:, :, 0]"},
+        "keep the class token's row only",
+        "Keep all rows, so that any patch can be asked later",
+    ),
+    Slip(
+        {WEIGHTS: "output[1].mean(dim=0)"},
+        "average over the pictures",
+        "Each has weights of its own",
+    ),
+    Slip(
+        {LAYERS: f"for module in {ATTENTION_LAYERS}[-1:]:"},
+        "hook the last layer only",
+        "Every attention layer in model.modules() needs its hooks",
+    ),
+    Slip(
+        {LAYERS: f"for module in {ATTENTION_LAYERS}[:1]:"},
+        "hook the first layer only",
+        "Go through all of model.modules()",
+    ),
+    Slip(
+        {FOUND: "if isinstance(module, nn.MultiheadAttention):"},
+        "hook torch's nn.MultiheadAttention alone",
+        "A layer written from scratch is none. What both have is an in_proj_weight",
+    ),
+    Slip(
+        {WEIGHTS: "output[1].mean(dim=1, keepdim=True)"},
+        "average over the heads",
+        "Each head looks elsewhere, so keep them apart",
+    ),
+    Slip(
+        {REMOVE: "pass"},
+        "never remove the hooks",
+        "Keep what register_forward_hook returns, and call its remove()",
+    ),
+    Slip(
+        {PRE_HOOK: "module.register_forward_pre_hook(ask_for_weights, with_kwargs=True)"},
+        "remove the forward hooks and leave the pre-hooks",
+        "From then on every layer makes weights for nobody. Remove both kinds",
+    ),
+    Slip(
+        {
+            REMOVE: (
+                "for module in model.modules():\n            module._forward_hooks.clear()\n"
+                "            module._forward_pre_hooks.clear()"
+            )
+        },
+        "take away all hooks of the layers, somebody else's too",
+        "Keep what register_forward_hook returns, and call its remove()",
+    ),
+    Slip(
+        {"kwargs | {": "{"},
+        "give the layer two keywords in place of those that it was called with, so that its mask is"
+        " lost",
+        "Keep them, kwargs | {…}",
+    ),
+    Slip(
+        {**REPLACE, "handle.remove()": "handle[0].forward = handle[1]"},
+        "put the old forward back as an attribute of the layer, where it hides the class's for"
+        " ever",
+        "Take yours away with del layer.forward, or use hooks",
+    ),
+    Slip(
+        {LATER: "yield kept\n    for handle in handles:\n        handle.remove()"},
+        "remove the hooks after the yield without `finally`",
+        "An exception in the block jumps over that line. Write try: yield … finally: …",
+    ),
+    Slip(
+        {"finally:": "except Exception:\n        pass\n    finally:"},
+        "swallow the exception of the block",
+        "The hooks must go, and the exception must get out. Use `finally`, without `except` or"
+        " `return`",
+    ),
+    Slip(
+        {"kept, handles = [], []": "kept, handles = [], []\n    model.eval()"},
+        "switch the model to eval mode and leave it there",
+        "Whoever records may be training. Leave the mode alone",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_record,
@@ -246,15 +326,25 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Three steps: register the hooks, `yield` the list, remove the hooks. What stands before the yield happens "
-        "when the block is entered, what stands after it when the block ends.",
-        "Find the layers with hasattr(module, 'in_proj_weight'). Each needs two hooks: a pre-hook (with_kwargs=True) "
-        "that adds need_weights=True and average_attn_weights=False to the keywords, and a forward hook that appends "
-        "output[1]. Keep all handles. Put the yield between `try:` and `finally:`; remove the handles in `finally`.",
+        (
+            "Three steps: register the hooks, `yield` the list, remove the hooks. What stands"
+            " before the yield happens when the block is entered, what stands after it when the"
+            " block ends."
+        ),
+        (
+            "Find the layers with hasattr(module, 'in_proj_weight'). Each needs two hooks: a"
+            " pre-hook (with_kwargs=True) that adds need_weights=True and"
+            " average_attn_weights=False to the keywords, and a forward hook that appends"
+            " output[1]. Keep all handles. Put the yield between `try:` and `finally:`; remove the"
+            " handles in `finally`."
+        ),
     ),
     same=(
         {**REPLACE, "handle.remove()": "del handle[0].forward"},
-        {f"{PRE_HOOK}\n            {HOOK}": f"{HOOK}\n            {PRE_HOOK}", WEIGHTS: "output[1].detach()"},
+        {
+            f"{PRE_HOOK}\n            {HOOK}": f"{HOOK}\n            {PRE_HOOK}",
+            WEIGHTS: "output[1].detach()",
+        },
     ),
     tolerance=1e-5,
 )

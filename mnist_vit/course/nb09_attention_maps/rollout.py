@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, random
+from ..checking import Exercise, Slip, random
 
 
 def my_rollout(weights: Tensor) -> Tensor:
@@ -25,41 +25,78 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "rollout of 2 layers", answer((2 * random(1, 2, 4, 5, 5, seed=96)).softmax(dim=-1))
 
 
-START, HEADS, LAYERS = "identity.expand(len(weights), -1, -1)", "mean(dim=2)", "weights.mean(dim=2).unbind(dim=1)"
+START, HEADS, LAYERS = (
+    "identity.expand(len(weights), -1, -1)",
+    "mean(dim=2)",
+    "weights.mean(dim=2).unbind(dim=1)",
+)
 ADD, NORM = "mixed = layer + identity", "mixed = mixed / mixed.sum(dim=-1, keepdim=True)"
 MULTIPLY, END = "mixed @ total", "return total"
 
 SLIPS = (
-    ({ADD: "mixed = layer"},
-     "leave out the identity: the residual connection hands every token on as it is. Add torch.eye to each layer "
-     "before the rows are made to sum to 1"),
-    ({NORM: ""},
-     "add the identity and do not make the rows sum to 1 again: they sum to 2 then, and to 4 after two layers. "
-     "Divide each row by its sum"),
-    ({NORM: "mixed = mixed / mixed.sum(dim=-2, keepdim=True)"},
-     "make the columns sum to 1 in place of the rows: a row is what one token is made of, so sum over dim=-1"),
-    ({MULTIPLY: "total @ mixed"},
-     "multiply the layers in the wrong order: the first layer works first, so it stands on the right, and each "
-     "later one is multiplied from the left"),
-    ({LAYERS: "[weights.mean(dim=(1, 2))]"},
-     "take the mean over the layers: what layer 1 looks at was already mixed by layer 0, so multiply them"),
-    ({MULTIPLY: "mixed"}, "give the last layer alone: multiply it with what the layers before it gave"),
-    ({START: "torch.ones(1)", MULTIPLY: "mixed * total"},
-     "multiply number by number, with *: a chain of mixtures is a matrix product, @"),
-    ({MULTIPLY: "mixed * total"},
-     "multiply number by number, with *, so that only the diagonal is left of the identity: a chain of mixtures is "
-     "a matrix product, @"),
-    ({HEADS: "sum(dim=2)"},
-     "sum over the heads in place of their mean: the identity then weighs less than the residual connection does. "
-     "Use mean"),
-    ({LAYERS: "weights.unbind(dim=1)", START: "identity", END: "return total.mean(dim=1)"},
-     "roll out each head by itself and take the mean at the end: a token mixes the heads in every layer, so take "
-     "the mean before the layers are multiplied"),
-    ({HEADS: "amax(dim=2)"},
-     "take the largest head at each place: rollout as in the paper takes the mean over the heads"),
-    ({END: "return total.transpose(-2, -1)"},
-     "give the result transposed: rows are output tokens, columns are input tokens"),
-)  # fmt: skip
+    Slip(
+        {ADD: "mixed = layer"},
+        "leave out the identity",
+        "The residual connection hands every token on as it is. Add torch.eye to each layer before"
+        " the rows are made to sum to 1",
+    ),
+    Slip(
+        {NORM: ""},
+        "add the identity and do not make the rows sum to 1 again",
+        "They sum to 2 then, and to 4 after two layers. Divide each row by its sum",
+    ),
+    Slip(
+        {NORM: "mixed = mixed / mixed.sum(dim=-2, keepdim=True)"},
+        "make the columns sum to 1 in place of the rows",
+        "A row is what one token is made of, so sum over dim=-1",
+    ),
+    Slip(
+        {MULTIPLY: "total @ mixed"},
+        "multiply the layers in the wrong order",
+        "The first layer works first, so it stands on the right, and each later one is multiplied"
+        " from the left",
+    ),
+    Slip(
+        {LAYERS: "[weights.mean(dim=(1, 2))]"},
+        "take the mean over the layers",
+        "What layer 1 looks at was already mixed by layer 0, so multiply them",
+    ),
+    Slip(
+        {MULTIPLY: "mixed"},
+        "give the last layer alone",
+        "Multiply it with what the layers before it gave",
+    ),
+    Slip(
+        {START: "torch.ones(1)", MULTIPLY: "mixed * total"},
+        "multiply number by number, with *",
+        "A chain of mixtures is a matrix product, @",
+    ),
+    Slip(
+        {MULTIPLY: "mixed * total"},
+        "multiply number by number, with *, so that only the diagonal is left of the identity",
+        "A chain of mixtures is a matrix product, @",
+    ),
+    Slip(
+        {HEADS: "sum(dim=2)"},
+        "sum over the heads in place of their mean",
+        "The identity then weighs less than the residual connection does. Use mean",
+    ),
+    Slip(
+        {LAYERS: "weights.unbind(dim=1)", START: "identity", END: "return total.mean(dim=1)"},
+        "roll out each head by itself and take the mean at the end",
+        "A token mixes the heads in every layer, so take the mean before the layers are multiplied",
+    ),
+    Slip(
+        {HEADS: "amax(dim=2)"},
+        "take the largest head at each place",
+        "Rollout as in the paper takes the mean over the heads",
+    ),
+    Slip(
+        {END: "return total.transpose(-2, -1)"},
+        "give the result transposed",
+        "Rows are output tokens, columns are input tokens",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_rollout,
@@ -67,10 +104,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "One layer first: average its heads. What does the residual connection add to that matrix, so that a token "
-        "also keeps itself? And what must each row then sum to?",
-        "For each layer, weights.mean(dim=2).unbind(dim=1): plus the identity (torch.eye), each row divided by its "
-        "sum. Begin with the identity as total and multiply each layer to it with @ from the left, first layer first.",
+        (
+            "One layer first: average its heads. What does the residual connection add to that"
+            " matrix, so that a token also keeps itself? And what must each row then sum to?"
+        ),
+        (
+            "For each layer, weights.mean(dim=2).unbind(dim=1): plus the identity (torch.eye), each"
+            " row divided by its sum. Begin with the identity as total and multiply each layer to"
+            " it with @ from the left, first layer first."
+        ),
     ),
     same=(
         {ADD: "mixed = 0.5 * layer + 0.5 * identity", NORM: ""},

@@ -9,7 +9,7 @@ from torch import nn
 
 from mnist_vit.model import MultiHeadAttention
 
-from ..checking import Exercise, random, randomise
+from ..checking import Exercise, Slip, random, randomise
 
 
 def my_exchange(layer, x, output, rows, givers):
@@ -43,42 +43,88 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         x = random(2, 4, 12, seed=133)
         rows = (2 * random(2, 3, 4, seed=134)).softmax(dim=-1)
         output = scratch(x, x, x)[0]
-        yield "output of a layer from scratch", answer(scratch, x, output, rows, torch.tensor([1, 1]))
+        yield (
+            "output of a layer from scratch",
+            answer(scratch, x, output, rows, torch.tensor([1, 1])),
+        )
 
 
 PARTS = "layer.in_proj_weight.chunk(3)[2], layer.in_proj_bias.chunk(3)[2]"
-VALUES, HEADS = "F.linear(x[givers], w_v, b_v)", "values.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)"
+VALUES, HEADS = (
+    "F.linear(x[givers], w_v, b_v)",
+    "values.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)",
+)
 GATHERED, OUT = "rows.unsqueeze(2) @ values", "layer.out_proj(gathered.transpose(1, 2).flatten(2))"
 END = "torch.cat([gathered, output[:, 1:]], dim=1)"
 
 SLIPS = (
-    ({VALUES: "F.linear(x, w_v, b_v)"},
-     "gather from the picture's own values, whoever the giver is: the tokens of the givers are x[givers]"),
-    ({GATHERED: "rows[givers].unsqueeze(2) @ values"},
-     "take the giver's row, too: the rows are given as they are to be used, row i for picture i"),
-    ({PARTS: "layer.in_proj_weight.chunk(3)[1], layer.in_proj_bias.chunk(3)[1]"},
-     "gather keys: the values are made by the last third of in_proj_weight and in_proj_bias"),
-    ({PARTS: "layer.in_proj_weight.chunk(3)[0], layer.in_proj_bias.chunk(3)[0]"},
-     "gather queries: the values are made by the last third of in_proj_weight and in_proj_bias"),
-    ({VALUES: "F.linear(x[givers], w_v)"}, "leave out the bias of the values"),
-    ({VALUES: "x[givers]", PARTS: "layer.in_proj_weight, layer.in_proj_bias"},
-     "gather the tokens themselves: what is gathered are values, the tokens times W_V plus a bias"),
-    ({HEADS: "values.unflatten(-1, (-1, layer.num_heads)).movedim(-1, 1)"},
-     "share the numbers out one by one among the heads: the first head_dim numbers belong to head 0"),
-    ({OUT: "gathered.transpose(1, 2).flatten(2)"},
-     "stop before the output projection: what the heads have gathered passes through out_proj"),
-    ({OUT: "gathered.transpose(1, 2).flatten(2) @ layer.out_proj.weight.T"},
-     "leave out the bias of the output projection"),
-    ({GATHERED: "rows.mean(dim=1, keepdim=True).unsqueeze(2) @ values"},
-     "average the rows of the heads: each head gathers with a row of its own"),
-    ({END: "torch.cat([gathered + output[:, :1], output[:, 1:]], dim=1)"},
-     "add to what the layer gave: the new result takes its place (the residual connection comes later, in the block)"),
-    ({END: "gathered.expand_as(output)"},
-     "give all tokens what the class token gathers: the outputs of the patches stay as they were"),
-    ({END: "torch.cat([output[:, :-1], gathered], dim=1)"},
-     "replace the last token: the class token is the first"),
-    ({END: "gathered"}, "give the class token's output alone: the others are needed as well, as they were"),
-)  # fmt: skip
+    Slip(
+        {VALUES: "F.linear(x, w_v, b_v)"},
+        "gather from the picture's own values, whoever the giver is",
+        "The tokens of the givers are x[givers]",
+    ),
+    Slip(
+        {GATHERED: "rows[givers].unsqueeze(2) @ values"},
+        "take the giver's row, too",
+        "The rows are given as they are to be used, row i for picture i",
+    ),
+    Slip(
+        {PARTS: "layer.in_proj_weight.chunk(3)[1], layer.in_proj_bias.chunk(3)[1]"},
+        "gather keys",
+        "The values are made by the last third of in_proj_weight and in_proj_bias",
+    ),
+    Slip(
+        {PARTS: "layer.in_proj_weight.chunk(3)[0], layer.in_proj_bias.chunk(3)[0]"},
+        "gather queries",
+        "The values are made by the last third of in_proj_weight and in_proj_bias",
+    ),
+    Slip({VALUES: "F.linear(x[givers], w_v)"}, "leave out the bias of the values", ""),
+    Slip(
+        {VALUES: "x[givers]", PARTS: "layer.in_proj_weight, layer.in_proj_bias"},
+        "gather the tokens themselves",
+        "What is gathered are values, the tokens times W_V plus a bias",
+    ),
+    Slip(
+        {HEADS: "values.unflatten(-1, (-1, layer.num_heads)).movedim(-1, 1)"},
+        "share the numbers out one by one among the heads",
+        "The first head_dim numbers belong to head 0",
+    ),
+    Slip(
+        {OUT: "gathered.transpose(1, 2).flatten(2)"},
+        "stop before the output projection",
+        "What the heads have gathered passes through out_proj",
+    ),
+    Slip(
+        {OUT: "gathered.transpose(1, 2).flatten(2) @ layer.out_proj.weight.T"},
+        "leave out the bias of the output projection",
+        "",
+    ),
+    Slip(
+        {GATHERED: "rows.mean(dim=1, keepdim=True).unsqueeze(2) @ values"},
+        "average the rows of the heads",
+        "Each head gathers with a row of its own",
+    ),
+    Slip(
+        {END: "torch.cat([gathered + output[:, :1], output[:, 1:]], dim=1)"},
+        "add to what the layer gave",
+        "The new result takes its place (the residual connection comes later, in the block)",
+    ),
+    Slip(
+        {END: "gathered.expand_as(output)"},
+        "give all tokens what the class token gathers",
+        "The outputs of the patches stay as they were",
+    ),
+    Slip(
+        {END: "torch.cat([output[:, :-1], gathered], dim=1)"},
+        "replace the last token",
+        "The class token is the first",
+    ),
+    Slip(
+        {END: "gathered"},
+        "give the class token's output alone",
+        "The others are needed as well, as they were",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_exchange,
@@ -86,14 +132,22 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "What does a layer do after the softmax? Values of each head, weighted and summed, the heads side by side, one "
-        "more linear layer. Only the class token does it anew; the weights are given, and so is whose values they are.",
-        "The last third of in_proj_weight and in_proj_bias makes the values, from x[givers]. Split them into heads, "
-        "(n, num_heads, seq_length, head_dim); rows.unsqueeze(2) @ values; merge the heads; layer.out_proj. Put the "
-        "result in front of output[:, 1:].",
+        (
+            "What does a layer do after the softmax? Values of each head, weighted and summed, the"
+            " heads side by side, one more linear layer. Only the class token does it anew; the"
+            " weights are given, and so is whose values they are."
+        ),
+        (
+            "The last third of in_proj_weight and in_proj_bias makes the values, from x[givers]."
+            " Split them into heads, (n, num_heads, seq_length, head_dim); rows.unsqueeze(2) @"
+            " values; merge the heads; layer.out_proj. Put the result in front of output[:, 1:]."
+        ),
     ),
     same=(
-        {GATHERED: 'torch.einsum("nhs,nhsd->nhd", rows, values)', OUT: "layer.out_proj(gathered.flatten(1))[:, None]"},
+        {
+            GATHERED: 'torch.einsum("nhs,nhsd->nhd", rows, values)',
+            OUT: "layer.out_proj(gathered.flatten(1))[:, None]",
+        },
         {END: "torch.where(torch.arange(output.shape[1])[:, None] == 0, gathered, output)"},
     ),
     tolerance=1e-5,

@@ -12,7 +12,8 @@ from ..drawing import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, STYLE, picture
 def hidden_patches(
     image: Tensor, hidden: dict[str, Tensor], curves: dict[str, list[float]], counts: list[int]
 ) -> Figure:
-    """One digit with the patches that each rule hides, and the mean probability of the truth as more are hidden.
+    """One digit with the patches that each rule hides, and the mean probability of the truth as
+    more are hidden.
 
     Args:
         image: uint8, (1, h, w).
@@ -49,4 +50,8 @@ def _hide(axes: Axes, image: Tensor, mask: Tensor) -> None:
     picture(axes, image)
     for place in mask.nonzero().flatten().tolist():
         corner = (place % grid * patch - 0.5, place // grid * patch - 0.5)
-        axes.add_patch(Rectangle(corner, patch, patch, facecolor=SKY, edgecolor=BLUE, hatch="///", linewidth=0.8))
+        axes.add_patch(
+            Rectangle(
+                corner, patch, patch, facecolor=SKY, edgecolor=BLUE, hatch="///", linewidth=0.8
+            )
+        )

@@ -9,7 +9,7 @@ from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
@@ -33,21 +33,31 @@ class _Stop(Exception):
 
 
 def _traces(model: nn.Module) -> str:
-    hooks = sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules())
-    return f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced forwards"
+    hooks = sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
+    )
+    return (
+        f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced"
+        " forwards"
+    )
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not callable(answer):
         raise Mistake("give the function itself: check.hide(my_hide).")
-    model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()  # torchvision's, as it is
+    model = randomise(
+        models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)
+    ).eval()  # torchvision's, as it is
     images = random(3, 3, 16, 16, seed=111)
     hidden = torch.zeros(3, 16, dtype=torch.bool)
     for row, places in enumerate(((0, 5, 15), (1, 2, 8), (6, 7, 14))):
         hidden[row, list(places)] = True
     before = hidden.clone()
     with torch.no_grad():
-        yield "logits with 3 of 16 patches hidden, other ones in each picture", answer(model, images, hidden)
+        yield (
+            "logits with 3 of 16 patches hidden, other ones in each picture",
+            answer(model, images, hidden),
+        )
         yield "whether hidden is as it was", bool(torch.equal(hidden, before))
         yield "logits with nothing hidden", answer(model, images, torch.zeros_like(hidden))
         yield "logits afterwards, as the model gives them", model(images)
@@ -57,7 +67,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         for block in ours.encoder.layers:
             block.self_attention = randomise(MultiHeadAttention(8, 2))
         hidden = torch.tensor([[True, False, True, False], [False, True, True, False]])
-        yield "logits of a model with attention from scratch", answer(ours, random(2, 1, 8, 8, seed=112), hidden)
+        yield (
+            "logits of a model with attention from scratch",
+            answer(ours, random(2, 1, 8, 8, seed=112), hidden),
+        )
 
         def stop(*_: Any) -> None:
             raise _Stop
@@ -82,33 +95,62 @@ END = """try:
         handle.remove()"""
 
 SLIPS = (
-    ({STAYS: "torch.cat([class_token, hidden], dim=1)"},
-     "keep the patches that should be hidden and take out the others: hidden is True for what goes"),
-    ({STAYS: "torch.cat([~hidden, class_token], dim=1)"},
-     "forget that the class token comes first: patch 0 is token 1, and the class token must never go"),
-    ({TAKEN: "(z[:, stays[0]],)"},
-     "hide in every picture what is to be hidden in the first one: each row of hidden belongs to a picture"),
-    ({TAKEN: "(z * stays.unsqueeze(-1),)"},
-     "set tokens to zero: they are still there to be looked at, with a key and a value that come from the biases. "
-     "Take them out"),
-    ({WHERE: "model.encoder.layers[-1].register_forward_pre_hook(take_out)"},
-     "hide the patches from the last block alone: the blocks before it have seen them, and handed on what they saw. "
-     "Take them out before the first block"),
-    ({"stays = torch.cat": "side = images.shape[-1] // model.patch_size\n"
-      "    shown = (~hidden).float().unflatten(1, (1, side, side))\n"
-      "    images = images * nn.functional.interpolate(shown, scale_factor=model.patch_size)\n"
-      "    stays = torch.cat",
-      TAKEN: "None"},
-     "paint the patches in the picture: a painted patch is still a token, and says \"here is something blank\". Take "
-     "its token out"),
-    ({END: "return model(images)"},
-     "leave the hook on the model: from then on it hides these patches from everybody. Keep the handle, and remove "
-     "it"),
-    ({END: "logits = model(images)\n    handle.remove()\n    return logits"},
-     "remove the hook without `finally`: an exception in the model jumps over that line. Write try: … finally: …"),
-    ({"return model(images)": "return model(images).softmax(dim=-1)"},
-     "give probabilities: logits are asked for, as the model gives them"),
-)  # fmt: skip
+    Slip(
+        {STAYS: "torch.cat([class_token, hidden], dim=1)"},
+        "keep the patches that should be hidden and take out the others",
+        "Hidden is True for what goes",
+    ),
+    Slip(
+        {STAYS: "torch.cat([~hidden, class_token], dim=1)"},
+        "forget that the class token comes first",
+        "Patch 0 is token 1, and the class token must never go",
+    ),
+    Slip(
+        {TAKEN: "(z[:, stays[0]],)"},
+        "hide in every picture what is to be hidden in the first one",
+        "Each row of hidden belongs to a picture",
+    ),
+    Slip(
+        {TAKEN: "(z * stays.unsqueeze(-1),)"},
+        "set tokens to zero",
+        "They are still there to be looked at, with a key and a value that come from the biases."
+        " Take them out",
+    ),
+    Slip(
+        {WHERE: "model.encoder.layers[-1].register_forward_pre_hook(take_out)"},
+        "hide the patches from the last block alone",
+        "The blocks before it have seen them, and handed on what they saw. Take them out before the"
+        " first block",
+    ),
+    Slip(
+        {
+            "stays = torch.cat": (
+                "side = images.shape[-1] // model.patch_size\n    shown ="
+                " (~hidden).float().unflatten(1, (1, side, side))\n    images = images *"
+                " nn.functional.interpolate(shown, scale_factor=model.patch_size)\n    stays ="
+                " torch.cat"
+            ),
+            TAKEN: "None",
+        },
+        "paint the patches in the picture",
+        'A painted patch is still a token, and says "here is something blank". Take its token out',
+    ),
+    Slip(
+        {END: "return model(images)"},
+        "leave the hook on the model",
+        "From then on it hides these patches from everybody. Keep the handle, and remove it",
+    ),
+    Slip(
+        {END: "logits = model(images)\n    handle.remove()\n    return logits"},
+        "remove the hook without `finally`",
+        "An exception in the model jumps over that line. Write try: … finally: …",
+    ),
+    Slip(
+        {"return model(images)": "return model(images).softmax(dim=-1)"},
+        "give probabilities",
+        "Logits are asked for, as the model gives them",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_hide,
@@ -116,18 +158,27 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Where in the model is a patch a token of its own, that already knows its place and has not been looked at? A "
-        "pre-hook there may change what goes in. And which token must always stay?",
-        "Put a True for the class token before ~hidden. In a pre-hook of model.encoder.layers[0], args[0] is z, "
-        "(n, 1 + patches, hidden_dim): index it with those booleans, give it back its shape (n, what is left, "
-        "hidden_dim), and return it in a tuple. Remove the hook in `finally`.",
+        (
+            "Where in the model is a patch a token of its own, that already knows its place and has"
+            " not been looked at? A pre-hook there may change what goes in. And which token must"
+            " always stay?"
+        ),
+        (
+            "Put a True for the class token before ~hidden. In a pre-hook of"
+            " model.encoder.layers[0], args[0] is z, (n, 1 + patches, hidden_dim): index it with"
+            " those booleans, give it back its shape (n, what is left, hidden_dim), and return it"
+            " in a tuple. Remove the hook in `finally`."
+        ),
     ),
     same=(
         {TAKEN: "(torch.stack([one[left] for one, left in zip(z, stays)]),)"},
-        {"model.encoder.layers[0].register": "model.encoder.dropout.register",
-         "register_forward_pre_hook": "register_forward_hook",
-         "def take_out(module, args):": "def take_out(module, args, output):",
-         "z = args[0]": "z = output", TAKEN: "z[stays].unflatten(0, (len(z), -1))"},
+        {
+            "model.encoder.layers[0].register": "model.encoder.dropout.register",
+            "register_forward_pre_hook": "register_forward_hook",
+            "def take_out(module, args):": "def take_out(module, args, output):",
+            "z = args[0]": "z = output",
+            TAKEN: "z[stays].unflatten(0, (len(z), -1))",
+        },
     ),
     tolerance=1e-5,
-)  # fmt: skip
+)

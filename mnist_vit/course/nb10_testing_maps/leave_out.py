@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, random
+from ..checking import Exercise, Slip, random
 
 
 def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
@@ -31,13 +31,18 @@ def _model(patches: int, seed: int) -> Callable[[Tensor], Tensor]:
 
     def logits_without(hidden: Tensor) -> Tensor:
         left = (~hidden).float()
-        return torch.einsum("np,npc->nc", left, alone) + 0.3 * torch.einsum("np,nq,npqc->nc", left, left, pairs)
+        return torch.einsum("np,npc->nc", left, alone) + 0.3 * torch.einsum(
+            "np,nq,npqc->nc", left, left, pairs
+        )
 
     return logits_without
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    yield "what each of 5 patches is worth, in 3 pictures", answer(_model(5, 121), torch.tensor([2, 0, 3]), 5)
+    yield (
+        "what each of 5 patches is worth, in 3 pictures",
+        answer(_model(5, 121), torch.tensor([2, 0, 3]), 5),
+    )
     yield "the same of 9 patches", answer(_model(9, 124), torch.tensor([1, 1, 2]), 9)
 
 
@@ -46,34 +51,72 @@ END, HIDDEN = "return whole.unsqueeze(1) - torch.stack(without, dim=1)", "one[:,
 SOFTMAX = "logits_without(hidden).softmax(dim=-1)"
 
 SLIPS = (
-    ({END: "return torch.stack(without, dim=1) - whole.unsqueeze(1)"},
-     "subtract the other way round: a patch that matters makes the probability fall, and should get a large number"),
-    ({END: "return torch.stack(without, dim=1)"},
-     "give the probability that is left: ask how much smaller it is than with nothing hidden"),
-    ({ONE: "one = nothing"},
-     "never show a patch again: more and more of the picture is hidden. Begin each time with nothing hidden"),
-    ({ONE: "one = ~nothing", HIDDEN: "one[:, patch] = False"},
-     "show one patch alone: leave out one, and show all others"),
-    ({SOFTMAX: "logits_without(hidden)"},
-     "compare logits: the probability, after the softmax, is asked for"),
-    ({SOFTMAX: "logits_without(hidden).log_softmax(dim=-1)"},
-     "compare logarithms of probabilities: the probability itself is asked for"),
-    ({RIGHT: "return probabilities.amax(dim=-1)"},
-     "take the largest probability, whichever digit it belongs to: without a patch that may be another one. Take the "
-     "label's"),
-    ({RIGHT: "return (probabilities.argmax(dim=-1) == labels).float()"},
-     "ask whether the answer is right: that seldom changes for a single patch. Take the probability of the label"),
-    ({RIGHT: "return probabilities[:, labels[0]]"},
-     "take the first picture's label for all: each picture has a label of its own"),
-    ({END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)).abs()"},
-     "take the absolute value: without some patches the model is surer, and that is worth seeing"),
-    ({END: "return 1 - torch.stack(without, dim=1)"},
-     "subtract from 1: the whole picture does not have the probability 1 either"),
-    ({END: "return whole - torch.stack(without)"},
-     "give the result transposed: pictures first, then patches"),
-    ({END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)) / whole.unsqueeze(1)"},
-     "divide by the probability of the whole picture: the difference is asked for"),
-)  # fmt: skip
+    Slip(
+        {END: "return torch.stack(without, dim=1) - whole.unsqueeze(1)"},
+        "subtract the other way round",
+        "A patch that matters makes the probability fall, and should get a large number",
+    ),
+    Slip(
+        {END: "return torch.stack(without, dim=1)"},
+        "give the probability that is left",
+        "Ask how much smaller it is than with nothing hidden",
+    ),
+    Slip(
+        {ONE: "one = nothing"},
+        "never show a patch again",
+        "More and more of the picture is hidden. Begin each time with nothing hidden",
+    ),
+    Slip(
+        {ONE: "one = ~nothing", HIDDEN: "one[:, patch] = False"},
+        "show one patch alone",
+        "Leave out one, and show all others",
+    ),
+    Slip(
+        {SOFTMAX: "logits_without(hidden)"},
+        "compare logits",
+        "The probability, after the softmax, is asked for",
+    ),
+    Slip(
+        {SOFTMAX: "logits_without(hidden).log_softmax(dim=-1)"},
+        "compare logarithms of probabilities",
+        "The probability itself is asked for",
+    ),
+    Slip(
+        {RIGHT: "return probabilities.amax(dim=-1)"},
+        "take the largest probability, whichever digit it belongs to",
+        "Without a patch that may be another one. Take the label's",
+    ),
+    Slip(
+        {RIGHT: "return (probabilities.argmax(dim=-1) == labels).float()"},
+        "ask whether the answer is right",
+        "That seldom changes for a single patch. Take the probability of the label",
+    ),
+    Slip(
+        {RIGHT: "return probabilities[:, labels[0]]"},
+        "take the first picture's label for all",
+        "Each picture has a label of its own",
+    ),
+    Slip(
+        {END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)).abs()"},
+        "take the absolute value",
+        "Without some patches the model is surer, and that is worth seeing",
+    ),
+    Slip(
+        {END: "return 1 - torch.stack(without, dim=1)"},
+        "subtract from 1",
+        "The whole picture does not have the probability 1 either",
+    ),
+    Slip(
+        {END: "return whole - torch.stack(without)"},
+        "give the result transposed",
+        "Pictures first, then patches",
+    ),
+    Slip(
+        {END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)) / whole.unsqueeze(1)"},
+        "divide by the probability of the whole picture",
+        "The difference is asked for",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_leave_out,
@@ -81,11 +124,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "How sure is the model of the right digit with nothing hidden? And with only patch 0 hidden, in all pictures "
-        "at once? The difference is the first column.",
-        "Begin with booleans that are all False, (len(labels), patches). For each patch set one column of a *clone* to "
-        "True, and take softmax and the label's probability: p[torch.arange(n), labels] or gather. Stack the "
-        "differences along dim=1.",
+        (
+            "How sure is the model of the right digit with nothing hidden? And with only patch 0"
+            " hidden, in all pictures at once? The difference is the first column."
+        ),
+        (
+            "Begin with booleans that are all False, (len(labels), patches). For each patch set one"
+            " column of a *clone* to True, and take softmax and the label's probability:"
+            " p[torch.arange(n), labels] or gather. Stack the differences along dim=1."
+        ),
     ),
     same=(
         {RIGHT: "return probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)"},

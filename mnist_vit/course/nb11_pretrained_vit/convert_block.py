@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ...model import EncoderBlock
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 from .others import block_file
 
 
@@ -43,14 +43,22 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "the block's tensors", None
         return
     if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
-        raise Mistake(f"the answer must be a dict from name to tensor, but is {type(made).__name__}.")
+        raise Mistake(
+            f"the answer must be a dict from name to tensor, but is {type(made).__name__}."
+        )
     missing, more = sorted(set(block) - set(made)), sorted(set(made) - set(block))
     if missing or more:
-        told = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (more, "too many")) if names]
+        told = [
+            f"{', '.join(names)} {what}"
+            for names, what in ((missing, "missing"), (more, "too many"))
+            if names
+        ]
         raise Mistake(f"the names must be those of your block: {'; '.join(told)}.")
     for name in block:
         yield name, made[name]
-    changed = [name for name in before if name not in theirs or not torch.equal(before[name], theirs[name])]
+    changed = [
+        name for name in before if name not in theirs or not torch.equal(before[name], theirs[name])
+    ]
     yield "tensors of the file that changed", ", ".join(changed) or "none"
 
 
@@ -58,21 +66,40 @@ SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'
 WEIGHT, BIAS = 'scale[:, None] * ours[f"{new}.weight"]', 'scale * ours[f"{new}.bias"]'
 
 SLIPS = (
-    ({'"qkv"': '"kqv"'}, "stack k before q: in_proj holds q, k, v, in this order"),
-    ({'"qkv"': '"qvk"'}, "stack v before k: in_proj holds q, k, v, in this order"),
-    ({'"qkv"': '"qqq"'}, "take q three times"),
-    ({"for name, scale in scales.items()": "for name, scale in ()"},
-     "forget layer scale: what attention and MLP give is multiplied by it before it is added"),
-    ({'scales["mlp.fc2"] = theirs["layer_scale2.lambda1"]': ""}, "forget the second layer scale, that of the MLP"),
-    ({SCALES: "scales = {}"}, "forget the first layer scale, that of the attention"),
-    ({'scales = {"attention.o_proj"': 'scales = {"mlp.fc2"', 'scales["mlp.fc2"]': 'scales["attention.o_proj"]'},
-     "exchange the two layer scales: the first follows the attention, the second the MLP"),
-    ({BIAS: 'ours[f"{new}.bias"]'}, "scale the weights and not the biases"),
-    ({WEIGHT: 'ours[f"{new}.weight"] / scale[:, None]', BIAS: 'ours[f"{new}.bias"] / scale'},
-     "divide by the layer scale: the new layer must give what the old one and the scale give together"),
-    ({'"norm1": "ln_1", "norm2": "ln_2"': '"norm1": "ln_2", "norm2": "ln_1"'},
-     "exchange the two norms: the first stands before the attention"),
-)  # fmt: skip
+    Slip({'"qkv"': '"kqv"'}, "stack k before q", "in_proj holds q, k, v, in this order"),
+    Slip({'"qkv"': '"qvk"'}, "stack v before k", "in_proj holds q, k, v, in this order"),
+    Slip({'"qkv"': '"qqq"'}, "take q three times", ""),
+    Slip(
+        {"for name, scale in scales.items()": "for name, scale in ()"},
+        "forget layer scale",
+        "What attention and MLP give is multiplied by it before it is added",
+    ),
+    Slip(
+        {'scales["mlp.fc2"] = theirs["layer_scale2.lambda1"]': ""},
+        "forget the second layer scale, that of the MLP",
+        "",
+    ),
+    Slip({SCALES: "scales = {}"}, "forget the first layer scale, that of the attention", ""),
+    Slip(
+        {
+            'scales = {"attention.o_proj"': 'scales = {"mlp.fc2"',
+            'scales["mlp.fc2"]': 'scales["attention.o_proj"]',
+        },
+        "exchange the two layer scales",
+        "The first follows the attention, the second the MLP",
+    ),
+    Slip({BIAS: 'ours[f"{new}.bias"]'}, "scale the weights and not the biases", ""),
+    Slip(
+        {WEIGHT: 'ours[f"{new}.weight"] / scale[:, None]', BIAS: 'ours[f"{new}.bias"] / scale'},
+        "divide by the layer scale",
+        "The new layer must give what the old one and the scale give together",
+    ),
+    Slip(
+        {'"norm1": "ln_1", "norm2": "ln_2"': '"norm1": "ln_2", "norm2": "ln_1"'},
+        "exchange the two norms",
+        "The first stands before the attention",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_convert_block,
@@ -80,10 +107,16 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     hints=(
-        "Three kinds of tensors: those that only get another name; those that become one tensor; and those that take a "
-        "scale in. Print list(block.state_dict()) of a block of yours: twelve names.",
-        "torch.cat of q_proj, k_proj, v_proj gives self_attention.in_proj_weight, and the same for the bias. "
-        "layer_scale1 goes into attention.o_proj, layer_scale2 into mlp.fc2, each with fold_scale.",
+        (
+            "Three kinds of tensors: those that only get another name; those that become one"
+            " tensor; and those that take a scale in. Print list(block.state_dict()) of a block of"
+            " yours: twelve names."
+        ),
+        (
+            "torch.cat of q_proj, k_proj, v_proj gives self_attention.in_proj_weight, and the same"
+            " for the bias. layer_scale1 goes into attention.o_proj, layer_scale2 into mlp.fc2,"
+            " each with fold_scale."
+        ),
     ),
     same=({'scale[:, None] * ours[f"{new}.weight"]': '(ours[f"{new}.weight"].T * scale).T'},),
 )

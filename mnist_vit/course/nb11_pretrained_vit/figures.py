@@ -1,4 +1,5 @@
-"""Figures of notebook 11: two kinds of digits, maps of a trained and of a new model, the five likeliest classes."""
+"""Figures of notebook 11: two kinds of digits, maps of a trained and of a new model, the five
+likeliest classes."""
 
 from collections.abc import Sequence
 
@@ -21,9 +22,11 @@ def two_hands(rows: dict[str, Tensor]) -> Figure:
 
 
 def trained_and_new(images: Tensor, models: dict[str, Tensor]) -> Figure:
-    """Pictures, (n, c, h, w), above their maps, for each model (n, maps, n_h, n_w), one colour scale a model.
+    """Pictures, (n, c, h, w), above their maps, for each model (n, maps, n_h, n_w), one colour
+    scale a model.
 
-    A weight is given as a multiple of an even one: 1 is what each patch gets if attention is spread evenly.
+    A weight is given as a multiple of an even one: 1 is what each patch gets if attention is spread
+    evenly.
     """
     heads = next(iter(models.values())).shape[1]
     rows, columns = 1 + heads * len(models), len(images)
@@ -43,7 +46,8 @@ def trained_and_new(images: Tensor, models: dict[str, Tensor]) -> Figure:
 
 
 def top_five(rows: Sequence[tuple[Tensor, Tensor, Sequence[str], str]]) -> Figure:
-    """A row for each (picture, probabilities, names of the classes, title): the picture and its five likeliest."""
+    """A row for each (picture, probabilities, names of the classes, title): the picture and its
+    five likeliest."""
     drawn, axes = figure(len(rows), 2, width=9, height=2.5 * len(rows))
     for i, (image, probabilities, names, title) in enumerate(rows):
         best = probabilities.topk(5)
@@ -62,21 +66,29 @@ def top_five(rows: Sequence[tuple[Tensor, Tensor, Sequence[str], str]]) -> Figur
 
 
 def over_pictures(
-    pictures: Sequence[Tensor], maps: Sequence[Tensor], titles: Sequence[str], columns: int, note: str = ""
+    pictures: Sequence[Tensor],
+    maps: Sequence[Tensor],
+    titles: Sequence[str],
+    columns: int,
+    note: str = "",
 ) -> Figure:
     """Each map, (n_h, n_w), laid over its picture, 0 to 1 (c, h, w): what gets little is dark.
 
-    A patch is as bright as its weight is, compared with the largest of its map. So an even map leaves the picture as
-    it is. The patches' squares are kept, for nothing finer was computed.
+    A patch is as bright as its weight is, compared with the largest of its map. So an even map
+    leaves the picture as it is. The patches' squares are kept, for nothing finer was computed.
     """
     rows = -(-len(maps) // columns)
     size = 2.4 if columns < 4 else 1.75  # inches; photographs make large files
-    drawn, axes = figure(rows, columns, width=size * columns, height=(size + 0.25) * rows + (0.5 if note else 0))
+    drawn, axes = figure(
+        rows, columns, width=size * columns, height=(size + 0.25) * rows + (0.5 if note else 0)
+    )
     if note:
         drawn.suptitle(note)
     for here in axes:
         here.set_axis_off()
     for here, image, one, title in zip(axes, pictures, maps, titles, strict=False):
-        light = F.interpolate((one / one.max())[None, None], size=image.shape[-2:], mode="nearest")[0]
+        light = F.interpolate((one / one.max())[None, None], size=image.shape[-2:], mode="nearest")[
+            0
+        ]
         picture(here, image.expand(3, -1, -1) * (0.1 + 0.9 * light), title)
     return drawn

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, gradients, random
+from ..checking import Exercise, Slip, gradients, random
 
 
 def my_fold_scale(weight, bias, scale):
@@ -13,7 +13,11 @@ def my_fold_scale(weight, bias, scale):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for size in ((4, 4), (3, 5)):
-        parts = {"weight": random(*size), "bias": random(size[0], seed=1), "scale": random(size[0], seed=2)}
+        parts = {
+            "weight": random(*size),
+            "bias": random(size[0], seed=1),
+            "scale": random(size[0], seed=2),
+        }
         parts = {name: part.requires_grad_() for name, part in parts.items()}
         made = answer(*parts.values())
         if made is None:
@@ -28,16 +32,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 WEIGHT, BIAS = "scale[:, None] * weight", "scale * bias"
 
 SLIPS = (
-    ({BIAS: "bias"}, "leave the bias as it is: the scale multiplies what the layer gives, its bias too"),
-    ({WEIGHT: "weight"}, "leave the weight as it is"),
-    ({WEIGHT: "weight / scale[:, None]", BIAS: "bias / scale"},
-     "divide: the new layer must give what the old one and the scale give together"),
-    ({WEIGHT: "scale[:, None] * weight.abs()"}, "lose the signs of the weights"),
-    ({WEIGHT: "scale.mean() * weight", BIAS: "scale.mean() * bias"},
-     "take one number for all: each of the numbers that the layer gives has a scale of its own"),
-    ({WEIGHT: "scale[:, None] ** 2 * weight", BIAS: "scale**2 * bias"},
-     "scale twice"),
-)  # fmt: skip
+    Slip(
+        {BIAS: "bias"},
+        "leave the bias as it is",
+        "The scale multiplies what the layer gives, its bias too",
+    ),
+    Slip({WEIGHT: "weight"}, "leave the weight as it is", ""),
+    Slip(
+        {WEIGHT: "weight / scale[:, None]", BIAS: "bias / scale"},
+        "divide",
+        "The new layer must give what the old one and the scale give together",
+    ),
+    Slip({WEIGHT: "scale[:, None] * weight.abs()"}, "lose the signs of the weights", ""),
+    Slip(
+        {WEIGHT: "scale.mean() * weight", BIAS: "scale.mean() * bias"},
+        "take one number for all",
+        "Each of the numbers that the layer gives has a scale of its own",
+    ),
+    Slip({WEIGHT: "scale[:, None] ** 2 * weight", BIAS: "scale**2 * bias"}, "scale twice", ""),
+)
 
 EXERCISE = Exercise(
     answer=my_fold_scale,
@@ -45,10 +58,14 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Write one number of the result: scale[i] · (Σ_j weight[i, j] · x[j] + bias[i]). Which numbers does scale[i] "
-        "meet?",
-        "Row i of the weight makes number i, so all of row i is multiplied by scale[i]: scale[:, None] has the shape "
-        "(out, 1). And the bias?",
+        (
+            "Write one number of the result: scale[i] · (Σ_j weight[i, j] · x[j] + bias[i]). Which"
+            " numbers does scale[i] meet?"
+        ),
+        (
+            "Row i of the weight makes number i, so all of row i is multiplied by scale[i]:"
+            " scale[:, None] has the shape (out, 1). And the bias?"
+        ),
     ),
     same=(
         {WEIGHT: "(weight.T * scale).T"},

@@ -1,4 +1,5 @@
-"""Exercise: a trained model and a few labelled images of another kind: a linear probe, or fine-tuning."""
+"""Exercise: a trained model and a few labelled images of another kind: a linear probe, or
+fine-tuning."""
 
 import copy
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_transfer(model, images, labels, freeze, steps, learning_rate):
@@ -37,7 +38,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for freeze, steps in ((True, 0), (True, 6), (False, 6)):
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1).eval()
+            given = VisionTransformer(
+                8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1
+            ).eval()
             nn.init.normal_(given.heads.head.weight)
         before = copy.deepcopy(given.state_dict())
         made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
@@ -45,12 +48,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "the new model", None
             return
         if not isinstance(made, nn.Module):
-            raise Mistake(f"the answer must return the new model, but it returned {type(made).__name__}.")
+            raise Mistake(
+                f"the answer must return the new model, but it returned {type(made).__name__}."
+            )
         case = f"freeze={freeze}, {steps} steps"
         with torch.no_grad():
             yield f"logits of the new model, {case}", made.eval()(others)
         after = given.state_dict()
-        changed = [name for name in before if name not in after or not torch.equal(before[name], after[name])]
+        changed = [
+            name
+            for name in before
+            if name not in after or not torch.equal(before[name], after[name])
+        ]
         yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
 
 
@@ -59,32 +68,72 @@ WIDTH, PUT = "nn.Linear(model.class_token.shape[-1], 10)", "model.heads = head"
 LOSS = "F.cross_entropy(logits, labels)"
 
 SLIPS = (
-    ({COPY: "model = model"},
-     "train the very model that you are given: it is needed again for the next experiment. Work on a copy, "
-     "copy.deepcopy(model)"),
-    ({"not freeze": "freeze"}, "freeze where you should not, and the other way round: requires_grad_(not freeze)"),
-    ({"(not freeze)": "(True)"},
-     "train all parameters, whatever freeze says: with freeze=True only the new head may change"),
-    ({"(not freeze)": "(False)"},
-     "freeze the model, whatever freeze says: with freeze=False all parameters are trained"),
-    ({"nn.init.zeros_(head.weight)": "nn.init.ones_(head.weight)"},
-     "start the new head with ones: zeros are asked for"),
-    ({WIDTH: "nn.Linear(model.heads[-1].in_features, 10)", PUT: "model.heads[-1] = head"},
-     "replace the last layer only: the layer before it, pre_logits, was made for the old task too. Replace all of "
-     "model.heads"),
-    ({"optimizer.zero_grad()": "pass"},
-     "forget zero_grad: each step then adds the gradients of all steps before it"),
-    ({LOSS: "F.cross_entropy(logits.softmax(dim=1), labels)"},
-     "take the softmax before cross_entropy: it takes logits, and has a softmax of its own"),
-    ({LOSS: "F.nll_loss(logits, labels)"}, "take nll_loss of logits: it wants logarithms of probabilities"),
-    ({", lr=learning_rate": ""}, "leave out the learning rate: AdamW then takes its own, 0.001"),
-    ({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD: AdamW is asked for"),
-    ({"torch.optim.AdamW": "torch.optim.Adam"}, "take Adam: AdamW also lets the weights decay a little"),
-    ({"range(steps)": "range(steps + 1)"}, "take one step too many"),
-    ({"range(steps)": "range(steps - 1)"}, "take one step too few"),
-    ({"logits = model(images)": "logits = model(images[:-1])", LOSS: "F.cross_entropy(logits, labels[:-1])"},
-     "leave out the last image"),
-)  # fmt: skip
+    Slip(
+        {COPY: "model = model"},
+        "train the very model that you are given",
+        "It is needed again for the next experiment. Work on a copy, copy.deepcopy(model)",
+    ),
+    Slip(
+        {"not freeze": "freeze"},
+        "freeze where you should not, and the other way round",
+        "requires_grad_(not freeze)",
+    ),
+    Slip(
+        {"(not freeze)": "(True)"},
+        "train all parameters, whatever freeze says",
+        "With freeze=True only the new head may change",
+    ),
+    Slip(
+        {"(not freeze)": "(False)"},
+        "freeze the model, whatever freeze says",
+        "With freeze=False all parameters are trained",
+    ),
+    Slip(
+        {"nn.init.zeros_(head.weight)": "nn.init.ones_(head.weight)"},
+        "start the new head with ones",
+        "Zeros are asked for",
+    ),
+    Slip(
+        {WIDTH: "nn.Linear(model.heads[-1].in_features, 10)", PUT: "model.heads[-1] = head"},
+        "replace the last layer only",
+        "The layer before it, pre_logits, was made for the old task too. Replace all of"
+        " model.heads",
+    ),
+    Slip(
+        {"optimizer.zero_grad()": "pass"},
+        "forget zero_grad",
+        "Each step then adds the gradients of all steps before it",
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits.softmax(dim=1), labels)"},
+        "take the softmax before cross_entropy",
+        "It takes logits, and has a softmax of its own",
+    ),
+    Slip(
+        {LOSS: "F.nll_loss(logits, labels)"},
+        "take nll_loss of logits",
+        "It wants logarithms of probabilities",
+    ),
+    Slip(
+        {", lr=learning_rate": ""}, "leave out the learning rate", "AdamW then takes its own, 0.001"
+    ),
+    Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
+    Slip(
+        {"torch.optim.AdamW": "torch.optim.Adam"},
+        "take Adam",
+        "AdamW also lets the weights decay a little",
+    ),
+    Slip({"range(steps)": "range(steps + 1)"}, "take one step too many", ""),
+    Slip({"range(steps)": "range(steps - 1)"}, "take one step too few", ""),
+    Slip(
+        {
+            "logits = model(images)": "logits = model(images[:-1])",
+            LOSS: "F.cross_entropy(logits, labels[:-1])",
+        },
+        "leave out the last image",
+        "",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_transfer,
@@ -92,11 +141,16 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "In which order? A copy; which of its parameters may learn; the new head, which always learns; the optimizer, "
-        "which must know the new head; the steps.",
-        "copy.deepcopy(model), then requires_grad_(not freeze), then model.heads = nn.Linear(…, 10) filled with zeros: "
-        "a layer made after the freezing is not frozen. model.class_token.shape[-1] is its input width. Then the "
-        "training step of notebook 07, steps times, on all images at once.",
+        (
+            "In which order? A copy; which of its parameters may learn; the new head, which always"
+            " learns; the optimizer, which must know the new head; the steps."
+        ),
+        (
+            "copy.deepcopy(model), then requires_grad_(not freeze), then model.heads = nn.Linear(…,"
+            " 10) filled with zeros: a layer made after the freezing is not frozen."
+            " model.class_token.shape[-1] is its input width. Then the training step of notebook"
+            " 07, steps times, on all images at once."
+        ),
     ),
     same=(
         {"torch.optim.AdamW(learned": "torch.optim.AdamW(model.parameters()"},

@@ -4,7 +4,7 @@ import statistics  # noqa: F401, some slips take it
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_compare_runs(base: list[float], variant: list[float]) -> str:
@@ -42,15 +42,21 @@ PAIRS: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    given = [answer([float(run) for run in base], [float(run) for run in variant]) for base, variant in PAIRS]
+    given = [
+        answer([float(run) for run in base], [float(run) for run in variant])
+        for base, variant in PAIRS
+    ]
     if any(one is None for one in given):
         yield "verdict", None
         return
     for one in given:
         if one not in ("better", "worse", "unclear"):
             raise Mistake('the answer must be one of the words "better", "worse" and "unclear".')
-    shown = (f"base {', '.join(f'{run:g}' for run in base)} and variant {', '.join(f'{run:g}' for run in variant)}"
-             for base, variant in PAIRS)  # fmt: skip
+    shown = (
+        f"base {', '.join(f'{run:g}' for run in base)} and variant"
+        f" {', '.join(f'{run:g}' for run in variant)}"
+        for base, variant in PAIRS
+    )
     yield "a right verdict", [f"{one} for {pair}" for pair, one in zip(shown, given, strict=True)]
 
 
@@ -59,40 +65,97 @@ SPREAD = "max(max(base) - min(base), max(variant) - min(variant))"
 END = 'return "better" if difference > 0'
 
 SLIPS = (
-    ({SPREAD: "0"}, "compare the means and nothing else: with other seeds the order may be another"),
-    ({DIFFERENCE: "max(variant) - max(base)"},
-     "compare the best runs with the spread: the luckiest seed says little; compare the means"),
-    ({DIFFERENCE: "max(variant) - max(base)", SPREAD: "0"},
-     "compare the best runs and nothing else: the luckiest seed says little; compare the means with the spread"),
-    ({"abs(difference)": "difference"}, "forget the sign: a difference below minus the spread is a difference, too"),
-    ({END: 'return "better" if difference < 0'},
-     "subtract the wrong way round: the variant is better if its mean is the larger one"),
-    ({SPREAD: "min(max(base) - min(base), max(variant) - min(variant))"},
-     "take the smaller of the two spreads: the runs that vary more decide how far chance goes"),
-    ({SPREAD: "max(base) - min(base)"}, "look at the spread of the base only: the variant's runs vary, too"),
-    ({SPREAD: "max(variant) - min(variant)"}, "look at the spread of the variant only: the base's runs vary, too"),
-    ({SPREAD: "max(statistics.stdev(base), statistics.stdev(variant))"},
-     "take too small a spread, such as the standard deviation: here it is the largest minus the smallest"),
-    ({SPREAD: "max(statistics.pstdev(base), statistics.pstdev(variant))"},
-     "take too small a spread, such as the standard deviation of numpy's std: here it is the largest minus the "
-     "smallest"),
-    ({SPREAD: f"{SPREAD} / 2"},
-     "take half of the spread: the largest minus the smallest is the border, not a reach to either side"),
-    ({DIFFERENCE: "statistics.median(variant) - statistics.median(base)"},
-     "compare the runs in the middle (the medians): compare the means"),
-    ({SPREAD: "max(base) - min(base) + max(variant) - min(variant)"},
-     "add the two spreads: the larger one is asked for"),
-    ({SPREAD: "(max(base) - min(base) + max(variant) - min(variant)) / 2"},
-     "take the mean of the two spreads: the larger one is asked for"),
-    ({SPREAD: "max(base + variant) - min(base + variant)"},
-     "take the spread of all runs together: the difference that you test is part of it"),
-    ({"abs(difference) <= spread": "max(base) >= min(variant) and max(variant) >= min(base)"},
-     "ask whether the runs overlap: compare the difference of the means with the larger spread"),
-    ({DIFFERENCE: "sum(variant) / 3 - sum(base) / 3"},
-     "divide by 3: there need not be three runs. Divide each sum by how many there are, len(…)"),
-    ({DIFFERENCE: "sum(v - b for b, v in zip(base, variant)) / min(len(base), len(variant))"},
-     "take the runs in pairs, so that those without a partner are lost: compare the two means"),
-)  # fmt: skip
+    Slip(
+        {SPREAD: "0"},
+        "compare the means and nothing else",
+        "With other seeds the order may be another",
+    ),
+    Slip(
+        {DIFFERENCE: "max(variant) - max(base)"},
+        "compare the best runs with the spread",
+        "The luckiest seed says little; compare the means",
+    ),
+    Slip(
+        {DIFFERENCE: "max(variant) - max(base)", SPREAD: "0"},
+        "compare the best runs and nothing else",
+        "The luckiest seed says little; compare the means with the spread",
+    ),
+    Slip(
+        {"abs(difference)": "difference"},
+        "forget the sign",
+        "A difference below minus the spread is a difference, too",
+    ),
+    Slip(
+        {END: 'return "better" if difference < 0'},
+        "subtract the wrong way round",
+        "The variant is better if its mean is the larger one",
+    ),
+    Slip(
+        {SPREAD: "min(max(base) - min(base), max(variant) - min(variant))"},
+        "take the smaller of the two spreads",
+        "The runs that vary more decide how far chance goes",
+    ),
+    Slip(
+        {SPREAD: "max(base) - min(base)"},
+        "look at the spread of the base only",
+        "The variant's runs vary, too",
+    ),
+    Slip(
+        {SPREAD: "max(variant) - min(variant)"},
+        "look at the spread of the variant only",
+        "The base's runs vary, too",
+    ),
+    Slip(
+        {SPREAD: "max(statistics.stdev(base), statistics.stdev(variant))"},
+        "take too small a spread, such as the standard deviation",
+        "Here it is the largest minus the smallest",
+    ),
+    Slip(
+        {SPREAD: "max(statistics.pstdev(base), statistics.pstdev(variant))"},
+        "take too small a spread, such as the standard deviation of numpy's std",
+        "Here it is the largest minus the smallest",
+    ),
+    Slip(
+        {SPREAD: f"{SPREAD} / 2"},
+        "take half of the spread",
+        "The largest minus the smallest is the border, not a reach to either side",
+    ),
+    Slip(
+        {DIFFERENCE: "statistics.median(variant) - statistics.median(base)"},
+        "compare the runs in the middle (the medians)",
+        "Compare the means",
+    ),
+    Slip(
+        {SPREAD: "max(base) - min(base) + max(variant) - min(variant)"},
+        "add the two spreads",
+        "The larger one is asked for",
+    ),
+    Slip(
+        {SPREAD: "(max(base) - min(base) + max(variant) - min(variant)) / 2"},
+        "take the mean of the two spreads",
+        "The larger one is asked for",
+    ),
+    Slip(
+        {SPREAD: "max(base + variant) - min(base + variant)"},
+        "take the spread of all runs together",
+        "The difference that you test is part of it",
+    ),
+    Slip(
+        {"abs(difference) <= spread": "max(base) >= min(variant) and max(variant) >= min(base)"},
+        "ask whether the runs overlap",
+        "Compare the difference of the means with the larger spread",
+    ),
+    Slip(
+        {DIFFERENCE: "sum(variant) / 3 - sum(base) / 3"},
+        "divide by 3",
+        "There need not be three runs. Divide each sum by how many there are, len(…)",
+    ),
+    Slip(
+        {DIFFERENCE: "sum(v - b for b, v in zip(base, variant)) / min(len(base), len(variant))"},
+        "take the runs in pairs, so that those without a partner are lost",
+        "Compare the two means",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_compare_runs,
@@ -100,9 +163,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Two numbers decide: how far the means are apart, and how far runs that differ only in the seed are apart.",
-        "The mean of the runs is sum(base) / len(base). spread = max(max(base) - min(base), max(variant) - "
-        "min(variant)). If the difference of the means is not larger than that, either way, say so.",
+        (
+            "Two numbers decide: how far the means are apart, and how far runs that differ only in"
+            " the seed are apart."
+        ),
+        (
+            "The mean of the runs is sum(base) / len(base). spread = max(max(base) - min(base),"
+            " max(variant) - min(variant)). If the difference of the means is not larger than that,"
+            " either way, say so."
+        ),
     ),
     same=({"abs(difference) <= spread": "-spread <= difference <= spread"},),
 )

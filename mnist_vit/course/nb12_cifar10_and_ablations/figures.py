@@ -1,4 +1,5 @@
-"""Figures of notebook 12: curves of a run, a confusion matrix with long names, dots of all ablations."""
+"""Figures of notebook 12: curves of a run, a confusion matrix with long names, dots of all
+ablations."""
 
 from collections.abc import Sequence
 
@@ -18,7 +19,13 @@ def curves(history: Sequence[dict[str, float]]) -> Figure:
             ("", "-", BLUE, "training, as it passed"),
             ("validation_", "--", RED, "validation"),
         ):
-            axes.plot(epochs, [factor * row[prefix + name] for row in history], style, color=colour, label=label)
+            axes.plot(
+                epochs,
+                [factor * row[prefix + name] for row in history],
+                style,
+                color=colour,
+                label=label,
+            )
         axes.legend(frameon=False)
     loss.set_title("loss")
     accuracy.set_title("accuracy in %")
@@ -32,19 +39,23 @@ def curves(history: Sequence[dict[str, float]]) -> Figure:
 def confusion(matrix: Tensor, classes: Sequence[str], title: str) -> Figure:
     """A confusion matrix whose classes have long names."""
     drawn = evaluation.confusion(matrix, classes, title)
-    drawn.axes[0].set_xticks(range(len(classes)), classes, rotation=40, ha="right", rotation_mode="anchor")
+    drawn.axes[0].set_xticks(
+        range(len(classes)), classes, rotation=40, ha="right", rotation_mode="anchor"
+    )
     return drawn
 
 
 def judge(base: Sequence[float], runs: Sequence[float]) -> str:
-    """better or worse if the means differ by more than the larger spread (largest minus smallest run), else unclear."""
+    """better or worse if the means differ by more than the larger spread (largest minus smallest
+    run), else unclear."""
     difference = sum(runs) / len(runs) - sum(base) / len(base)
     spread = max(max(values) - min(values) for values in (base, runs))
     return "unclear" if abs(difference) <= spread else "better" if difference > 0 else "worse"
 
 
 def dots(accuracy: dict[str, Sequence[float]], words: dict[str, str]) -> Figure:
-    """A row for each variant: its runs as small dots, their mean as a mark; the base as a line, its spread as a band.
+    """A row for each variant: its runs as small dots, their mean as a mark; the base as a line, its
+    spread as a band.
 
     Args:
         accuracy: accuracies of the runs by variant, in percent; the first one is the base.

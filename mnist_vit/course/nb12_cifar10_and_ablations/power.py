@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Mistake
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_power(rule, effect, seeds, trials):
@@ -60,7 +60,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             given = given.item()
         if not isinstance(given, int | float):
             raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
-        close = f"{share:.0%}" if abs(given - share) < 0.04 else f"{5 * round(20 * given)}% instead of {share:.0%}"
+        close = (
+            f"{share:.0%}"
+            if abs(given - share) < 0.04
+            else f"{5 * round(20 * given)}% instead of {share:.0%}"
+        )
         told.append(f"about {close} for {name}, with effect {effect:g} and {seeds} seeds")
     yield "the share of better", told
 
@@ -68,20 +72,42 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
 
 SLIPS = (
-    ({'== "better"': '!= "unclear"'}, 'count "worse" too: only "better" finds what is there'),
-    ({VARIANT: "effect + base"},
-     "give the variant the base's runs and add the effect: the luck of its seeds is its own, so draw anew"),
-    ({VARIANT: "torch.randn(seeds)"}, "forget the effect"),
-    ({VARIANT: "torch.randn(seeds) - effect"},
-     "subtract the effect, or give the rule its two lists the wrong way round: the variant is better by it"),
-    ({BASE: "base = torch.rand(seeds)", VARIANT: "effect + torch.rand(seeds)"},
-     "draw with rand: its numbers lie between 0 and 1, and spread less. Normal numbers come from randn"),
-    ({VARIANT: "effect * torch.randn(seeds)"}, "multiply by the effect: it is added to every run"),
-    ({BASE: "base = torch.zeros(seeds)"}, "let the base be the same every time: its seeds have luck, too"),
-    ({BASE: "base = torch.randn(3)", VARIANT: "effect + torch.randn(3)"},
-     "draw 3 runs always: there are as many as seeds says"),
-    ({"found / trials": "100 * found / trials"}, "give percent: a share lies between 0 and 1"),
-)  # fmt: skip
+    Slip({'== "better"': '!= "unclear"'}, 'count "worse" too', 'Only "better" finds what is there'),
+    Slip(
+        {VARIANT: "effect + base"},
+        "give the variant the base's runs and add the effect",
+        "The luck of its seeds is its own, so draw anew",
+    ),
+    Slip({VARIANT: "torch.randn(seeds)"}, "forget the effect", ""),
+    Slip(
+        {VARIANT: "torch.randn(seeds) - effect"},
+        "subtract the effect, or give the rule its two lists the wrong way round",
+        "The variant is better by it",
+    ),
+    Slip(
+        {BASE: "base = torch.rand(seeds)", VARIANT: "effect + torch.rand(seeds)"},
+        "draw with rand",
+        "Its numbers lie between 0 and 1, and spread less. Normal numbers come from randn",
+    ),
+    Slip(
+        {VARIANT: "effect * torch.randn(seeds)"},
+        "multiply by the effect",
+        "It is added to every run",
+    ),
+    Slip(
+        {BASE: "base = torch.zeros(seeds)"},
+        "let the base be the same every time",
+        "Its seeds have luck, too",
+    ),
+    Slip(
+        {BASE: "base = torch.randn(3)", VARIANT: "effect + torch.randn(3)"},
+        "draw 3 runs always",
+        "There are as many as seeds says",
+    ),
+    Slip(
+        {"found / trials": "100 * found / trials"}, "give percent", "A share lies between 0 and 1"
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_power,
@@ -89,10 +115,15 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     hints=(
-        "Make one experiment up, many times: seeds runs of the base, seeds runs of a variant that is really better. "
-        "What does the rule say?",
-        "torch.randn(seeds) are runs of the base, in standard deviations from its mean; effect + torch.randn(seeds) "
-        "are runs of the variant. Count how often rule(base.tolist(), variant.tolist()) is 'better'.",
+        (
+            "Make one experiment up, many times: seeds runs of the base, seeds runs of a variant"
+            " that is really better. What does the rule say?"
+        ),
+        (
+            "torch.randn(seeds) are runs of the base, in standard deviations from its mean; effect"
+            " + torch.randn(seeds) are runs of the variant. Count how often rule(base.tolist(),"
+            " variant.tolist()) is 'better'."
+        ),
     ),
     same=({VARIANT: "torch.randn(seeds) + effect"},),
     many=True,

@@ -1,4 +1,5 @@
-"""The project of notebook 12: small models under one recipe and budget, three epochs of 4,000 digits."""
+"""The project of notebook 12: small models under one recipe and budget, three epochs of 4,000
+digits."""
 
 from collections.abc import Callable
 
@@ -46,7 +47,9 @@ def mlp() -> nn.Module:
 
 def sized(patch_size: int = 7, num_layers: int = 2, num_heads: int = 2) -> nn.Module:
     """The base with other sizes."""
-    return VisionTransformer(28, patch_size, num_layers, num_heads, 64, 256, num_classes=10, in_channels=1)
+    return VisionTransformer(
+        28, patch_size, num_layers, num_heads, 64, 256, num_classes=10, in_channels=1
+    )
 
 
 def no_positions() -> nn.Module:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mnist_vit.model import VisionTransformer
 
-from ..checking import Exercise, Mistake, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_remove_positions(model: VisionTransformer) -> None:
@@ -28,18 +28,22 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     returned = answer(model)
     if isinstance(returned, nn.Module) and returned is not model:
         raise Mistake(
-            "a copy is changed and comes back: change the model that is given, and nothing needs to be returned."
+            "a copy is changed and comes back: change the model that is given, and nothing needs to"
+            " be returned."
         )
     position = getattr(getattr(model, "encoder", None), "pos_embedding", None)
     if not isinstance(position, Tensor):
-        raise Mistake("model.encoder.pos_embedding must stay a tensor: the encoder's forward adds it.")
+        raise Mistake(
+            "model.encoder.pos_embedding must stay a tensor: the encoder's forward adds it."
+        )
     learn = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
     kept = learn.pop("encoder.pos_embedding", 0)
     first, *others = position.detach().abs().amax(dim=-1).flatten().tolist()
     if any((first, *others)) and torch.allclose(model(images), expected(images)):
         raise Mistake(
-            "the logits are right, but model.encoder.pos_embedding still holds its numbers, so the positions are gone "
-            "round and not gone: leave the forward as it is, set the positions to zero, and let them not learn."
+            "the logits are right, but model.encoder.pos_embedding still holds its numbers, so the"
+            " positions are gone round and not gone: leave the forward as it is, set the positions"
+            " to zero, and let them not learn."
         )
     # All of it in one list, so that each mistake has a list of its own.
     yield (
@@ -54,27 +58,64 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "logits", model(images)
 
 
-FIND, ZERO, FREEZE = "position = model.encoder", "nn.init.zeros_(position)", "position.requires_grad_(False)"
+FIND, ZERO, FREEZE = (
+    "position = model.encoder",
+    "nn.init.zeros_(position)",
+    "position.requires_grad_(False)",
+)
 
 SLIPS = (
-    ({FREEZE: ""},
-     "set the positions to zero and let them learn: after the first step they are back; requires_grad_(False) keeps "
-     "them where they are"),
-    ({ZERO: ""}, "freeze the positions as they are: they are still added to every token; set them to zero first"),
-    ({ZERO: "position.data[:, 1:] = 0"}, "keep the class token's position: take all rows, the first one too"),
-    ({ZERO: "position.data[:, 0] = 0"},
-     "take the class token's position only: the patches' are what tells where things are"),
-    ({FREEZE: "model.requires_grad_(False)"},
-     "freeze the whole model: only the positions are to stay as they are, and all else has to learn"),
-    ({FREEZE: "model.encoder.requires_grad_(False)"},
-     "freeze the whole encoder: its blocks have to learn; call requires_grad_ on the position embedding"),
-    ({ZERO: "nn.init.zeros_(position)\n    nn.init.zeros_(model.class_token)"},
-     "set the class token to zero too: it is no position"),
-    ({ZERO: "nn.init.zeros_(position)\n    nn.init.zeros_(model.class_token).requires_grad_(False)"},
-     "remove the class token too: it is no position, and it has to learn"),
-    ({FIND: "position = copy.deepcopy(model).encoder"},
-     "change a copy, or nothing at all: the model that was given is to be changed"),
-)  # fmt: skip
+    Slip(
+        {FREEZE: ""},
+        "set the positions to zero and let them learn",
+        "After the first step they are back; requires_grad_(False) keeps them where they are",
+    ),
+    Slip(
+        {ZERO: ""},
+        "freeze the positions as they are",
+        "They are still added to every token; set them to zero first",
+    ),
+    Slip(
+        {ZERO: "position.data[:, 1:] = 0"},
+        "keep the class token's position",
+        "Take all rows, the first one too",
+    ),
+    Slip(
+        {ZERO: "position.data[:, 0] = 0"},
+        "take the class token's position only",
+        "The patches' are what tells where things are",
+    ),
+    Slip(
+        {FREEZE: "model.requires_grad_(False)"},
+        "freeze the whole model",
+        "Only the positions are to stay as they are, and all else has to learn",
+    ),
+    Slip(
+        {FREEZE: "model.encoder.requires_grad_(False)"},
+        "freeze the whole encoder",
+        "Its blocks have to learn; call requires_grad_ on the position embedding",
+    ),
+    Slip(
+        {ZERO: "nn.init.zeros_(position)\n    nn.init.zeros_(model.class_token)"},
+        "set the class token to zero too",
+        "It is no position",
+    ),
+    Slip(
+        {
+            ZERO: (
+                "nn.init.zeros_(position)\n   "
+                " nn.init.zeros_(model.class_token).requires_grad_(False)"
+            )
+        },
+        "remove the class token too",
+        "It is no position, and it has to learn",
+    ),
+    Slip(
+        {FIND: "position = copy.deepcopy(model).encoder"},
+        "change a copy, or nothing at all",
+        "The model that was given is to be changed",
+    ),
+)
 
 EXERCISE = Exercise(
     answer=my_remove_positions,
@@ -82,10 +123,14 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     hints=(
-        "Two things are needed: what is added to the tokens must be nothing, and it must stay nothing while the model "
-        "learns.",
-        "The parameter is model.encoder.pos_embedding. nn.init.zeros_ sets a parameter to zero; requires_grad_(False) "
-        "takes it away from training.",
+        (
+            "Two things are needed: what is added to the tokens must be nothing, and it must stay"
+            " nothing while the model learns."
+        ),
+        (
+            "The parameter is model.encoder.pos_embedding. nn.init.zeros_ sets a parameter to zero;"
+            " requires_grad_(False) takes it away from training."
+        ),
     ),
     same=({ZERO: "position.data = torch.zeros_like(position)"},),
 )
