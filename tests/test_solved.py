@@ -13,7 +13,7 @@ from helpers import code_cells, environment, nbval, notebooks, solve
 
 from mnist_vit.course import exercises
 from mnist_vit.course.keeping import PIECES
-from mnist_vit.recipes import copy_notebooks
+from mnist_vit.jobs import copy_notebooks
 
 
 def test_the_first_half_solved_writes_my_vit_from_notebook_to_notebook_and_uses_it(
