@@ -25,8 +25,7 @@ from torch import Tensor
 from mnist_vit.data import Loader, load_data
 from mnist_vit.fast import speed_up
 from mnist_vit.jobs import MODELS
-from mnist_vit.tokens import sincos_positions
-from mnist_vit.training import fit
+from mnist_vit.training import fit, sincos_positions
 
 RESULTS = measure.RESULTS / "recipes.json"
 DIGITS = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}
