@@ -22,6 +22,7 @@ import measure
 import torch
 from torch import Tensor
 
+from mnist_vit.building import build_model
 from mnist_vit.data import Loader, load_data
 from mnist_vit.fast import speed_up
 from mnist_vit.jobs import MODELS
@@ -143,7 +144,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
         ]
         train = train.select(chosen, f"{plan.images:,} of {train.name}")
     torch.manual_seed(seed)
-    model = MODELS[plan.model]()
+    model = build_model(MODELS[plan.model])
     sincos_positions(model)
     fast = speed_up(model, plan.keep_patches)
 
