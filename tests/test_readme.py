@@ -4,13 +4,12 @@ import ast
 import re
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from helpers import ROOT, from_file, notebooks
+from helpers import ROOT, notebooks
 from javascript import data_of
 from PIL import Image
 
@@ -19,24 +18,18 @@ from mnist_vit import recipes
 from mnist_vit.__main__ import COMMANDS, _parser, main
 from mnist_vit.errors import DataError
 from mnist_vit.weights import read_json
+from tools import figures
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-# ------------------------------------------------------------------------------------------ numbers
+# ---- numbers ----
 
 
-@pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script that writes the table, found as it finds its neighbour."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return from_file(ROOT / "benchmarks" / "figures.py")
-
-
-def test_the_figures_are_those_of_the_json_files(figures: ModuleType) -> None:
+def test_the_figures_are_those_of_the_json_files() -> None:
     assert figures.block() in README, "python -m tools figures"
-    outside = figures.PLACE.sub("", README)
+    outside = figures.put(README, "figures", "")
     assert not re.findall(
         r"\d+\.\d+ ?%|\d[\d,.]* times|\b\d+ (?:minutes|seconds|s|MB|GB)\b", outside
     ), "no second place"
@@ -45,7 +38,7 @@ def test_the_figures_are_those_of_the_json_files(figures: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", recipes.MODELS)
 def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it(
-    name: str, figures: ModuleType, tmp_path: Path
+    name: str,
 ) -> None:
     about = read_json(name)
     rows = [
@@ -67,20 +60,24 @@ def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it
 
 
 def test_another_result_gives_another_table(
-    figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the table is made from the files; ``--check`` tells, and writes nothing."""
-    (tmp_path / "README.md").write_text(README, encoding="utf-8")
-    words = ["--check", "--readme", str(tmp_path / "README.md")]
-    with pytest.raises(SystemExit) as same:
-        figures.main(words)
+    copy = tmp_path / "README.md"
+    copy.write_text(README, encoding="utf-8")
+    monkeypatch.setattr(figures, "README", copy)
+    monkeypatch.setattr(figures, "ARCHITECTURE", tmp_path / "architecture.md")
+    figures.ARCHITECTURE.write_text("<!-- sizes -->\n<!-- /sizes -->\n", encoding="utf-8")
+    figures.main([])
+    figures.main(["--check"])
+    assert copy.read_text(encoding="utf-8") == README
+    assert "| library | " in figures.ARCHITECTURE.read_text(encoding="utf-8")
     monkeypatch.setattr(figures, "read_json", lambda name: read_json(name) | {"parameters": 1234})
-    with pytest.raises(SystemExit) as changed:
-        figures.main(words)
-    assert (same.value.code, bool(changed.value.code)) == (0, True)
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == README
-    figures.main(words[1:])
-    fresh = (tmp_path / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"README\.md is out of date"):
+        figures.main(["--check"])
+    assert copy.read_text(encoding="utf-8") == README
+    figures.main([])
+    fresh = copy.read_text(encoding="utf-8")
     assert fresh.count("1,234 parameters") == len(recipes.MODELS)
 
 
@@ -92,8 +89,7 @@ def test_the_first_picture_is_the_page() -> None:
     assert (ROOT / path).stat().st_size < 300_000
 
 
-# -------------------------------------------------------------------------------------------- tree,
-# links, commands
+# ---- tree, links, commands ----
 
 
 def test_the_tree_is_the_tree() -> None:
@@ -134,9 +130,8 @@ def test_links_and_files_named_are_there(name: str) -> None:
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (path.parent / target).exists(), target
-    for file in re.findall(
-        r"`(?:python )?((?:tests|notebooks|docs|mnist_vit|benchmarks)/[\w./]+\w)\b", text
-    ):
+    rooms = "tests|notebooks|docs|mnist_vit|benchmarks|experiments|tools"
+    for file in re.findall(rf"`(?:python )?((?:{rooms})/[\w./]+\w)\b", text):
         assert (ROOT / file).exists() or re.search(r"NN|NAME|topic", file), file
     for command in re.findall(r"`(?:mnist-vit|python -m mnist_vit) ([a-z]+)", text):
         assert command in COMMANDS, command
@@ -261,8 +256,7 @@ def test_your_own_folder_of_images_end_to_end(
         recipes.train(recipes.MODELS["vit_cifar10"](), "photos")
 
 
-# ---------------------------------------------------------------------------------------
-# dependencies and the house
+# ---- dependencies and the house ----
 
 
 def test_environment_yml_names_the_packages_of_pyproject() -> None:
@@ -290,15 +284,6 @@ def test_versions_that_were_tested_together_are_those_of_every_package() -> None
     extras = PYPROJECT["project"]["optional-dependencies"]
     for wanted in [*PYPROJECT["project"]["dependencies"], *extras["course"], *extras["test"]]:
         assert re.match(r"[a-z0-9-]+", wanted).group() in names, wanted
-
-
-def test_no_module_is_longer_than_a_sitting() -> None:
-    for path in (ROOT / "mnist_vit").rglob("*.py"):
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        where = "move its private helpers, or one of its two topics, to a file of their own"
-        assert lines <= 400, (
-            f"{path.relative_to(ROOT)} has {lines} lines, and 400 is the most: {where}"
-        )
 
 
 def test_the_library_is_a_star() -> None:
