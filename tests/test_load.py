@@ -1,7 +1,7 @@
 """Much at once: memory stays bounded, a bar shows how far it is, and Ctrl-C ends it in a sentence,
 with whole files.
 
-The long rounds (``pytest -m slow``) measure the peak memory of each job in a process of its own.
+The long rounds (``pytest -m full``) measure the peak memory of each job in a process of its own.
 """
 
 import io
@@ -68,7 +68,7 @@ def many_files(folder: Path, count: int) -> None:
             os.link(folder / name / "0.png", folder / name / f"{i}.png")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("job", JOBS)
 def test_peak_memory(job: str, tmp_path: Path) -> None:
     pytest.importorskip("resource", reason="peak memory is measured where the system has getrusage")

@@ -15,6 +15,8 @@ from mnist_vit.course import exercises
 from mnist_vit.course.keeping import PIECES
 from mnist_vit.recipes import copy_notebooks
 
+pytestmark = pytest.mark.full
+
 
 def test_the_second_half_solved_prints_success_and_everything_else_as_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

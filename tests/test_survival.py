@@ -461,7 +461,7 @@ def test_a_second_run_into_the_same_folder_is_refused(
     assert len(toy_fit(toy_model(), 1, run_dir=tmp_path / "drive")) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
     """torchrun ends the other processes when one gives up; only process 0 writes and locks."""
     launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit"
