@@ -199,7 +199,7 @@ def page(results: dict[str, Any]) -> str:
         "training accuracy",
         "CPU s",
     )
-    return f"{results['about']}\n\n{measure.table(heads, rows)}"
+    return f"# Recipes\n\n{results['about']}\n\n{measure.table(heads, rows)}"
 
 
 def main(arguments: list[str] | None = None) -> None:
