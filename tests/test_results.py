@@ -6,6 +6,7 @@ made each.
 """
 
 import ast
+import functools
 import json
 import re
 from pathlib import Path
@@ -58,6 +59,7 @@ def fixed_texts(joined: ast.JoinedStr) -> list[str]:
     return [part.value for part in joined.values if isinstance(part, ast.Constant)]
 
 
+@functools.cache
 def readers() -> list[Reader]:
     """Every notebook, and every module of the package."""
     found = []
@@ -68,11 +70,8 @@ def readers() -> list[Reader]:
     return found
 
 
-READERS = readers()
-
-
 def is_read(name: str) -> bool:
-    return any(reader.names(name) for reader in READERS)
+    return any(reader.names(name) for reader in readers())
 
 
 def entries(path: Path) -> dict[str, dict[str, Any]]:
@@ -104,7 +103,7 @@ def test_every_result_that_is_read_is_stored() -> None:
                 if isinstance(node, ast.keyword) and node.arg == "results":
                     asked.add(ast.literal_eval(node.value))
     assert {"bugs", "measured"} <= asked <= stored
-    read = {name for reader in READERS for name in reader.literals}
+    read = {name for reader in readers() for name in reader.literals}
     files = {name for name in read if re.fullmatch(r"[a-z_]+\.json", name)}
     elsewhere = {"config.json", "attention.json"}  # of a run, and of a folder of maps
     elsewhere |= {path.name for path in (ROOT / "weights").glob("*.json")}
