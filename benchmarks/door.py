@@ -29,7 +29,7 @@ TIMES = {
     "train_help": ["-m", "mnist_vit", "train", "--help"],
     "import_mnist_vit": ["-c", "import mnist_vit"],
     "import_torch": ["-c", "import torch"],
-    "import_recipes": ["-c", "import mnist_vit.recipes"],
+    "import_jobs": ["-c", "import mnist_vit.jobs"],
 }
 FIRST = "-m mnist_vit train vit_mnist_p7 --data embedded"
 GPU = re.compile(r"/(nvidia|triton|cuda|torch/lib/[^/]*(cuda|nvshmem))[^/]*(/|$)")

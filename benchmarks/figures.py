@@ -13,7 +13,7 @@ from pathlib import Path
 import measure
 
 from mnist_vit.files import write_text
-from mnist_vit.recipes import MODELS
+from mnist_vit.jobs import MODELS
 from mnist_vit.weights import read_json
 
 ROOT = measure.RESULTS.parent.parent
@@ -136,7 +136,7 @@ def door() -> Iterator[tuple[str, str, str]]:
         f"{seconds['help']:.1f} s; `import mnist_vit` {seconds['import_mnist_vit']:.2f} s; with"
         " PyTorch, on first use, "
     )
-    yield "`mnist-vit --help`", f"{said}{seconds['import_recipes']:.1f} s", f"`{quick['command']}`"
+    yield "`mnist-vit --help`", f"{said}{seconds['import_jobs']:.1f} s", f"`{quick['command']}`"
     full, cpu = (f"{install[key] / 1000:.1f} GB" for key in ("venv", "venv_cpu"))
     said = (
         f"wheel {quick['wheel']:.0f} MB, clone {install['clone']:.0f} MB, download"

@@ -41,7 +41,7 @@ from mnist_vit.attention import attention_weights, record_attention
 from mnist_vit.data import ImageData, Loader, load_embedded
 from mnist_vit.fast import speed_up
 from mnist_vit.model import vit_mnist
-from mnist_vit.recipes import train
+from mnist_vit.jobs import train
 
 AUGMENTATION = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}  # that of the recipe
 Figure = dict[str, Any]

@@ -39,7 +39,7 @@ from torchvision.transforms import v2
 
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.files import out_dir, write_atomic
-from mnist_vit.recipes import train
+from mnist_vit.jobs import train
 from mnist_vit.training import accuracy_and_loss
 
 GOALS = {"ours": 0.9588, "ours_98": 0.98, "plain": 0.9588}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers import ROOT
 
-from mnist_vit import recipes
+from mnist_vit import jobs
 from mnist_vit.data import ImageData
 
 PAGE = ROOT / "docs" / "scaling.md"
@@ -93,7 +93,7 @@ def test_time_to_accuracy_stores_both_sides(
     scripts: dict[str, ModuleType], few: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, out = scripts["time_to_accuracy"], tmp_path / "out.json"
-    for module in (script, recipes):
+    for module in (script, jobs):
         monkeypatch.setattr(module, "load_data", lambda *arguments, **sizes: few)
     options = ["--goal", "-1", "--out", str(out), "--state", str(tmp_path / "state.pth")]
     script.main(["ours", *options, "--epochs", "1"])

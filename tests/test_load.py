@@ -135,11 +135,11 @@ def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
         return SimpleNamespace(instead="")
 
     monkeypatch.setattr(
-        mnist_vit.recipes,
+        mnist_vit.jobs,
         "save_attention_images",
         lambda model, images, *_: sizes.append(len(images)),
     )
-    monkeypatch.setattr(mnist_vit.recipes, "write_page", fake_page)
+    monkeypatch.setattr(mnist_vit.jobs, "write_page", fake_page)
     mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
     assert sum(sizes) == 1200
     assert len(shown) == MOST[0], "a page must stay small enough to open"

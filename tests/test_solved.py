@@ -14,7 +14,7 @@ from helpers import code_cells, environment, nbval, notebooks, solve
 
 from mnist_vit.course import exercises
 from mnist_vit.course.keeping import PIECES
-from mnist_vit.recipes import copy_notebooks
+from mnist_vit.jobs import copy_notebooks
 
 pytestmark = pytest.mark.full
 

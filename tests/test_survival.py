@@ -18,7 +18,7 @@ from survivor import EPOCHS, toy_data, toy_fit, toy_model
 from torch import nn
 from tqdm.auto import tqdm
 
-from mnist_vit import recipes, training
+from mnist_vit import jobs, training
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import WeightsError
@@ -240,13 +240,13 @@ def test_digits_seen_before_the_stop_are_not_called_held_out(
         before_epoch(0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recipes, "fit", stop)
+    monkeypatch.setattr(jobs, "fit", stop)
     model = toy_model()
     with pytest.raises(KeyboardInterrupt):
-        recipes.train(model, toy_data(), run_dir=tmp_path)
+        jobs.train(model, toy_data(), run_dir=tmp_path)
     assert model.about["trained_on"] == ["toy"]
     with pytest.raises(ValueError, match="resume=True needs run_dir"):
-        recipes.train(model, toy_data(), resume=True)
+        jobs.train(model, toy_data(), resume=True)
     with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
         toy_fit(model, resume=True)
 
