@@ -1,11 +1,11 @@
 """What a new user waits for: help, imports, sizes, and the way from a clone to the demo and a first
 trained model.
 
-    python benchmarks/door.py           # times of help and imports, size of the wheel; a minute
-    python benchmarks/door.py install   # a fresh clone and the README's first command: minutes,
+    python -m benchmarks door           # times of help and imports, size of the wheel; a minute
+    python -m benchmarks door install   # a fresh clone and the README's first command: minutes,
     gigabytes of download
 
-Results go to benchmarks/results/door.json; ``python benchmarks/figures.py`` puts them into the
+Results go to benchmarks/results/door.json; ``python -m tools figures`` puts them into the
 README. The size of an installation with the CPU build of PyTorch is computed: that of the full one
 without its GPU libraries.
 """
@@ -122,14 +122,14 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     results = measure.read(options.out)
     results["quick"] = {
-        "command": "python benchmarks/door.py",
+        "command": "python -m benchmarks door",
         "machine": measure.machine(),
         "wheel": wheel(),
     }
     results["quick"]["seconds"] = times(options.rounds)
     if options.part:
         about = {
-            "command": "python benchmarks/door.py install",
+            "command": "python -m benchmarks door install",
             "machine": measure.machine(),
             "train": FIRST,
         }

@@ -1,8 +1,8 @@
 """How long does a step of Muon for vit_mnist take: torch's, in bfloat16, against ours, in float32?
 One thread.
 
-    python benchmarks/muon.py
-    ONEDNN_MAX_CPU_ISA=AVX2 python benchmarks/muon.py  # as on a processor without bfloat16
+    python -m benchmarks muon
+    ONEDNN_MAX_CPU_ISA=AVX2 python -m benchmarks muon  # as on a processor without bfloat16
 
 Prints milliseconds and their ratio; the figures stand in the docstring of
 ``mnist_vit.optimizers.Muon``.

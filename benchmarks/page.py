@@ -1,7 +1,7 @@
 """The live page in headless Chromium: how long a forward pass, a stroke and opening take, and how
 long writing does.
 
-    python benchmarks/page.py --rounds 60
+    python -m benchmarks page --rounds 60
 
 A busy machine only slows down, so the fastest of the rounds is told beside their median.
 """
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     results: dict[str, Any] = {
-        "command": "python benchmarks/page.py",
+        "command": "python -m benchmarks page",
         "machine": measure.machine(),
         "pages": {},
     }

@@ -1,7 +1,7 @@
 """Two processes against one: ``torchrun --nproc-per-node 2`` with the same global batch, one thread
 each.
 
-    python benchmarks/processes.py  # about 3 minutes on a quiet machine with 2 cores
+    python -m benchmarks processes  # about 3 minutes on a quiet machine with 2 cores
 
 The two commands are run in turn, and the run folder of each says how long its epochs took. An epoch
 trains on 4,000 embedded digits and reads 1,000 for validation, which every process does for itself.
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
     results: dict[str, Any] = {
-        "command": "python benchmarks/processes.py",
+        "command": "python -m benchmarks processes",
         "compared": [f"python {command}", f"torchrun --standalone --nproc-per-node 2 {command}"],
         "machine": measure.machine() | {"threads": 1},
         "images_per_second": {n: round(4000 / statistics.median(seconds[n])) for n in runs},

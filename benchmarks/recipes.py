@@ -1,8 +1,8 @@
 """What does each part of a recipe bring? Short runs that differ in one thing, compared on
 validation images.
 
-    python benchmarks/recipes.py                         # every run that is not in the results yet
-    python benchmarks/recipes.py p7_muon_elastic --seed 1
+    python -m benchmarks recipes                         # every run that is not in the results yet
+    python -m benchmarks recipes p7_muon_elastic --seed 1
 
 Needs MNIST and CIFAR-10 (MNIST_VIT_DATA, or data/). One thread; CPU seconds include the validation
 after each epoch. Runs of a few epochs favour what learns fast; what only helps against overfitting
@@ -222,7 +222,7 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         row = run(name, options.seed)
         print(f"{name}, seed {options.seed}: {row}", flush=True)
-        command = f"python benchmarks/recipes.py {name} --seed {options.seed}"
+        command = f"python -m benchmarks recipes {name} --seed {options.seed}"
         about = {"name": name, "seed": options.seed, **asdict(RUNS[name])}
         stored[name, options.seed] = about | row | {"command": command}
         order = sorted(stored, key=lambda key: (list(RUNS).index(key[0]), key[1]))

@@ -1,6 +1,6 @@
 """How much of an accuracy is luck? The recipe of shipped weights once more, with other seeds.
 
-    python benchmarks/seeds.py vit_mnist 1 2  # 50 CPU minutes each; can be stopped, the same
+    python -m benchmarks seeds vit_mnist --seeds 1 2  # 50 CPU minutes each; can be stopped, the same
     command goes on
 
 Trains as the .json of the weights says, but for the seed, and reads the test images once, at the

@@ -1,8 +1,8 @@
 """How fast is it beside what a user would pick instead? Each figure is a ratio of two things run in
 turn.
 
-    python benchmarks/speed.py                  # everything, about 6 minutes on a quiet machine
-    python benchmarks/speed.py model attention  # these sections only; the others keep their stored
+    python -m benchmarks speed                  # everything, about 6 minutes on a quiet machine
+    python -m benchmarks speed model attention  # these sections only; the others keep their stored
     figures
 
 Sections: model (training step and evaluation against torchvision's class, and how far the machine's
@@ -425,7 +425,7 @@ SECTIONS = {"model": model, "attention": attention, "data": data, "course": cour
 def page(results: Figure) -> str:
     """The stored results as Markdown."""
     text = (
-        "# Speed\n\nMade by `python benchmarks/speed.py`; a figure is the median of the rounds"
+        "# Speed\n\nMade by `python -m benchmarks speed`; a figure is the median of the rounds"
         " (lowest to highest).\n"
     )
     for name, section in results.items():
@@ -512,7 +512,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.sections or SECTIONS:
         section = SECTIONS[name](options.rounds, options.tiny)
         command = (
-            f"python benchmarks/speed.py {name} --rounds {options.rounds}"
+            f"python -m benchmarks speed {name} --rounds {options.rounds}"
             + " --tiny" * options.tiny
         )
         results[name] = {"command": command, "machine": measure.machine(), **section}

@@ -1,9 +1,9 @@
 """CPU seconds until 95.88 % of the 5,000 validation digits are right: the course's recipe against
 the usual loop.
 
-    python benchmarks/time_to_accuracy.py ours     # about two minutes
-    python benchmarks/time_to_accuracy.py ours_98  # the same recipe until 98 %, about four minutes
-    python benchmarks/time_to_accuracy.py plain    # an hour or more; can be stopped, the same
+    python -m benchmarks time_to_accuracy ours     # about two minutes
+    python -m benchmarks time_to_accuracy ours_98  # the same recipe until 98 %, about four minutes
+    python -m benchmarks time_to_accuracy plain    # an hour or more; can be stopped, the same
     command goes on
 
 Both train the course's model on the same 55,000 MNIST digits (MNIST_VIT_DATA, or data/) with one
@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
         found = plain(options.data, goal, options.state, options.steps)
     else:
         found = ours(options.data, goal, options.epochs or EPOCHS[options.side])
-    command = f"python benchmarks/time_to_accuracy.py {options.side}"
+    command = f"python -m benchmarks time_to_accuracy {options.side}"
     if options.epochs is not None:
         command += f" --epochs {options.epochs}"
     about = {"command": command, "machine": measure.machine(), "goal": goal}

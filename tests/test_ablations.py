@@ -34,7 +34,7 @@ def test_the_stored_runs_are_those_of_the_script() -> None:
         assert row["correct"] == round(row["accuracy"] * row["total"])
         model = script.build(script.VARIANTS[name], seed)
         assert row["parameters"] == sum(p.numel() for p in model.parameters() if p.requires_grad)
-        assert row["command"] == f"python benchmarks/ablations.py {name} --seed {seed}"
+        assert row["command"] == f"python -m experiments ablations {name} --seed {seed}"
 
 
 def test_the_table_of_the_notebook_shows_the_stored_runs() -> None:

@@ -79,7 +79,7 @@ def test_every_notebook_has_a_room_of_its_own_name() -> None:
 def test_solutions_are_made_from_the_sources_of_the_checks(room: str) -> None:
     path = NOTEBOOKS / "solutions" / f"{room}.py"
     assert path.read_text(encoding="utf-8") == course.solutions(room), (
-        "python notebooks/refresh.py --solutions"
+        "python -m tools solutions"
     )
     made = runpy.run_path(
         str(path)

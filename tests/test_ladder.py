@@ -58,7 +58,7 @@ def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_th
     for name, about in measured.items():
         assert len(about["percent"]) == scripts["measured"].MEASUREMENTS[name][1]
         assert all(reached is None or 0 < reached <= 100 for reached in about["percent"])
-        assert about["command"] == f"python benchmarks/measured.py {name} --store"
+        assert about["command"] == f"python -m experiments measured {name} --store"
         assert "command" in about["made"] or "ladder.RUNGS" in about["made"]
     names = ("03_multi_head_attention", "04_encoder_block")
     third, fourth = (

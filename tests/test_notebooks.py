@@ -158,7 +158,7 @@ def test_terms_of_the_glossary_can_be_linked() -> None:
 def test_badge_and_setup_cell_are_as_stamped(path: Path) -> None:
     stored, stamped = nbformat.read(path, as_version=4), nbformat.read(path, as_version=4)
     stamp.stamp(stamped, path.stem, stamp.home())
-    assert stamped == stored, "python notebooks/stamp.py"
+    assert stamped == stored, "python -m tools stamp"
     stamp.stamp(stamped, path.stem, ELSEWHERE)
     (badge,) = (address for _, address in links(stamped.cells[0].source) if "/github/" in address)
     assert (
@@ -173,7 +173,7 @@ def test_badge_and_setup_cell_are_as_stamped(path: Path) -> None:
 
 def test_the_readmes_badges_are_stamped_too() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert stamp.stamp_readme(readme, stamp.home()) == readme, "python notebooks/stamp.py"
+    assert stamp.stamp_readme(readme, stamp.home()) == readme, "python -m tools stamp"
     elsewhere = stamp.stamp_readme(readme, ELSEWHERE)
     for path in notebooks():
         assert f"/github/some-one/some-course/blob/main/notebooks/{path.name})" in elsewhere
@@ -306,7 +306,7 @@ def test_outputs_fit_every_machine(path: Path) -> None:
         for output in cell.get("outputs", []):
             sizes = output.get("metadata", {})
             assert set(sizes) == ({"image/png"} & set(output.get("data", {}))), (
-                "python notebooks/refresh.py"
+                "python -m tools outputs"
             )
             assert all(set(size) == {"width", "height"} for size in sizes.values())
 
@@ -360,7 +360,7 @@ def test_code_is_short_and_fits_the_page(path: Path) -> None:
 
 
 def test_minutes_are_counted_not_guessed() -> None:
-    """``python notebooks/refresh.py --count --write`` puts them in."""
+    """``python -m tools count --write`` puts them in."""
     counts = {path.stem: counting.count(path) for path in notebooks()}
     for path in notebooks():
         assert len(counting.TIME.findall(text(path))) == 1, (
@@ -369,7 +369,7 @@ def test_minutes_are_counted_not_guessed() -> None:
         for cell in read(path).cells:
             if cell.cell_type == "markdown":
                 assert cell.source == counting.with_minutes(cell.source, counts, path.stem), (
-                    "refresh.py --count --write"
+                    "python -m tools count --write"
                 )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme == counting.with_minutes(readme, counts)

@@ -1,4 +1,4 @@
-"""The package is the source, a notebook quotes it: ``python tests/test_quotes.py`` rewrites quotes
+"""The package is the source, a notebook quotes it: ``python -m tools quotes`` rewrites quotes
 that are stale."""
 
 import ast
@@ -49,7 +49,7 @@ def test_quotes_are_the_package_letter_for_letter(path: Path) -> None:
         for name, start, end in quotes(cell):
             quoted = "\n".join(cell.source.split("\n")[start:end])
             assert quoted == SOURCES[name], (
-                f"{path.name}, {name}: python tests/test_quotes.py rewrites stale quotes"
+                f"{path.name}, {name}: python -m tools quotes rewrites stale quotes"
             )
 
 

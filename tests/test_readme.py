@@ -35,7 +35,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_figures_are_those_of_the_json_files(figures: ModuleType) -> None:
-    assert figures.block() in README, "python benchmarks/figures.py"
+    assert figures.block() in README, "python -m tools figures"
     outside = figures.PLACE.sub("", README)
     assert not re.findall(
         r"\d+\.\d+ ?%|\d[\d,.]* times|\b\d+ (?:minutes|seconds|s|MB|GB)\b", outside

@@ -1,7 +1,7 @@
 """Seven silent bugs, each an edit of ``mnist_vit/model.py``: wrong Vision Transformers that all
 train.
 
-``benchmarks/bugs.py`` trains them; notebook 06 hunts them.
+``experiments/bugs.py`` trains them; notebook 06 hunts them.
 """
 
 import functools

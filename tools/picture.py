@@ -1,4 +1,4 @@
-"""Take the README's picture, the live page of ``vit_mnist``: ``python docs/picture.py`` writes
+"""Take the README's picture, the live page of ``vit_mnist``: ``python -m tools picture`` writes
 ``docs/picture.png``.
 
 It needs playwright and a Chromium: see CONTRIBUTING.md.

@@ -1,13 +1,13 @@
 """Seven silent bugs: Vision Transformers that are wrong, and all train. Which does accuracy find?
 
-    python benchmarks/bugs.py                             # the stored table
-    python benchmarks/bugs.py right not_divided --seed 3  # train them, print the accuracy beside
-    the stored range python benchmarks/bugs.py right not_divided --store   # choose the rates, train
+    python -m experiments bugs                             # the stored table
+    python -m experiments bugs right not_divided --seed 3  # train them, print the accuracy beside
+    the stored range python -m experiments bugs right not_divided --store   # choose the rates, train
     five seeds, write the JSON
 
 Each bug is an edit of ``mnist_vit/model.py``; the table of them belongs to notebook 06. The right
 model has the sizes of ``vit_mnist(patch_size=7)`` and the attention from scratch in its blocks. All
-are trained by the recipe of ``benchmarks/ladder.py``, each with the better of two learning rates,
+are trained by the recipe of ``experiments/ladder.py``, each with the better of two learning rates,
 and differ in nothing else: from one seed they start with the same weights.
 """
 
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"no bug is called {', '.join(unknown)}. Choose from: {', '.join(BUGS)}")
     for name in options.bugs:
         if options.store:
-            about, _ = measure(rung(name), f"python benchmarks/bugs.py {name}", RATES)
+            about, _ = measure(rung(name), f"python -m experiments bugs {name}", RATES)
             store(name, about | {"edit": BUGS[name]}, list(BUGS), "bugs")
         else:
             about = stored(name, "bugs")

@@ -1,9 +1,9 @@
 """Numbers that notebook 07 shows beside its live ones: one loop, one recipe, the same 4,000 digits,
 five seeds.
 
-    python benchmarks/training.py                  # names, and what is stored
-    python benchmarks/training.py muon_5 --seed 2  # train one seed, print it beside the stored ones
-    python benchmarks/training.py muon_5 --store   # choose the learning rate, train five seeds,
+    python -m experiments one_loop                  # names, and what is stored
+    python -m experiments one_loop muon_5 --seed 2  # train one seed, print it beside the stored ones
+    python -m experiments one_loop muon_5 --store   # choose the learning rate, train five seeds,
     write the JSON
 
 The accuracy is that on the 1,000 digits that are not trained on, in percent. Each learning rate is
@@ -79,7 +79,7 @@ def measure(run: str) -> dict:
         "epochs": RUNS[run],
         "parameters": sum(p.numel() for p in build(run, 0).parameters()),
         "cpu_seconds": round((time.process_time() - start) / len(percent), 1),
-        "command": f"python benchmarks/training.py {run} --store",
+        "command": f"python -m experiments one_loop {run} --store",
     }
 
 
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
             for name, percent in zip(BY_HEART, zip(*seeds, strict=True), strict=True):
                 about = {
                     "percent": list(percent),
-                    "command": "python benchmarks/training.py by_heart --store",
+                    "command": "python -m experiments one_loop by_heart --store",
                 }
                 if options.store:
                     store(name, about, [*RUNS, *BY_HEART], "training")

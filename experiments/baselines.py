@@ -1,8 +1,8 @@
 """What else 115 thousand parameters can do: an MLP and a small CNN, trained with the recipe of
 ``vit_mnist``.
 
-    python benchmarks/baselines.py mlp
-    python benchmarks/baselines.py cnn
+    python -m experiments baselines mlp
+    python -m experiments baselines cnn
 
 Each is trained on the same 55,000 MNIST digits (``MNIST_VIT_DATA``, or ``data/``), validated on the
 same 5,000, and writes notebooks/results/<name>.json for notebook 07. Epochs, batches, weight decay,
@@ -99,7 +99,7 @@ def main() -> None:
         "cpu_seconds": round(time.process_time() - start),
         "threads": torch.get_num_threads(),
         "command": (
-            f"python benchmarks/baselines.py {given.model}"
+            f"python -m experiments baselines {given.model}"
             + (f" --seed {given.seed}" if given.seed else "")
         ),
         "history": [{key: round(value, 5) for key, value in row.items()} for row in history],

@@ -1,9 +1,9 @@
 """Numbers that notebooks 03 and 04 show beside their live ones, and that no rung of the ladder
 stores.
 
-    python benchmarks/measured.py                          # names, and what is stored
-    python benchmarks/measured.py six_at_0.01 --seed 2     # measure one seed, print it beside the
-    stored one python benchmarks/measured.py six_at_0.01 --store      # measure all its seeds, write
+    python -m experiments measured                          # names, and what is stored
+    python -m experiments measured six_at_0.01 --seed 2     # measure one seed, print it beside the
+    stored one python -m experiments measured six_at_0.01 --store      # measure all its seeds, write
     the JSON
 
 All numbers are percent, measured with one thread; null is a model that ended in nan.
@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
                 "percent": [measure(seed=seed) for seed in range(seeds)],
                 "made": "every seed by the command",
             }
-            command = {"command": f"python benchmarks/measured.py {name} --store"}
+            command = {"command": f"python -m experiments measured {name} --store"}
             store(name, about | command, list(MEASUREMENTS), "measured")
         else:
             live = (

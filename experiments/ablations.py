@@ -1,7 +1,7 @@
 """Ablations: what is each part of the model worth? Take it away or change it, train again, compare.
 
-    python benchmarks/ablations.py                       # every run that is not in the results yet
-    python benchmarks/ablations.py no_position --seed 0  # this one again, beside the stored result
+    python -m experiments ablations                       # every run that is not in the results yet
+    python -m experiments ablations no_position --seed 0  # this one again, beside the stored result
 
 Needs MNIST (MNIST_VIT_DATA, or data/). Each run trains on the same 10,000 digits with the same
 short recipe, and is judged on the 5,000 validation digits. So this says what helps a model that
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name in VARIANTS if options.variant is None else [options.variant]:
             if options.variant is None and (name, seed) in done:
                 continue
-            command = f"python benchmarks/ablations.py {name} --seed {seed}{others}"
+            command = f"python -m experiments ablations {name} --seed {seed}{others}"
             print(f"\n{command}: {VARIANTS[name].what}", flush=True)
             row = run(VARIANTS[name], seed, options.epochs, digits, validation)
             print(

@@ -1,8 +1,8 @@
 """The models of notebook 12's project, five seeds each: three epochs of 4,000 digits.
 
-    python benchmarks/project.py                    # names, and what is stored
-    python benchmarks/project.py cnn --seed 2       # train one seed, print it beside the stored
-    range python benchmarks/project.py cnn --store        # train five seeds, write the JSON
+    python -m experiments project                    # names, and what is stored
+    python -m experiments project cnn --seed 2       # train one seed, print it beside the stored
+    range python -m experiments project cnn --store        # train five seeds, write the JSON
 
 For vit, cnn and mlp the learning rate is chosen out of three, on digits split from the 4,000; all
 changes of the vit take its rate. The three seeds that the notebook trains are the first three of
@@ -30,7 +30,7 @@ def measure(name: str) -> dict:
         "learning_rate": rate,
         "tried": tried,
         "parameters": sum(p.numel() for p in MODELS[name]().parameters() if p.requires_grad),
-        "command": f"python benchmarks/project.py {name} --store",
+        "command": f"python -m experiments project {name} --store",
     }
 
 

@@ -1,9 +1,9 @@
 """What each piece of a Vision Transformer buys: small models trained with it and without it, on
 4,000 digits.
 
-    python benchmarks/ladder.py                     # the rungs: names, stored accuracy
-    python benchmarks/ladder.py block --seed 3      # train it, print the accuracy beside the stored
-    range python benchmarks/ladder.py block mlp --store   # choose the learning rates, train five
+    python -m experiments ladder                     # the rungs: names, stored accuracy
+    python -m experiments ladder block --seed 3      # train it, print the accuracy beside the stored
+    range python -m experiments ladder block mlp --store   # choose the learning rates, train five
     seeds, write the JSON
 
 Models, tasks and the training loop are the course's, in ``mnist_vit/course/ladder``. The learning
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"no rung is called {', '.join(unknown)}. Choose from: {', '.join(RUNGS)}")
     for name in options.rungs:
         if options.store:
-            about, models = measure(RUNGS[name], f"python benchmarks/ladder.py {name}")
+            about, models = measure(RUNGS[name], f"python -m experiments ladder {name}")
             if name == "relation":
                 about["looks_at"] = [looked_at(model) for model in models]
             if name == "positions":

@@ -1,7 +1,7 @@
 """Notebook 10's tests of attention maps, for each shipped model of digits: how the answer changes.
 
-    python benchmarks/maps.py vit_mnist_p7      # measure one model, print it beside what is stored
-    python benchmarks/maps.py --store           # measure all, write notebooks/results/maps.json
+    python -m experiments maps vit_mnist_p7      # measure one model, print it beside what is stored
+    python -m experiments maps --store           # measure all, write notebooks/results/maps.json
 
 About 500 embedded digits that the models were not trained on, 250 for the smallest patches. Hidden
 are patches with ink, as many as cover the area of 8 patches of 4 × 4 pixels; what is stored is the
@@ -132,7 +132,7 @@ def measure(name: str) -> dict[str, Any]:
         "hidden": trial.count,
         "probability left": trial.hiding(),
         "percent": {f"layer {layer}": trial.exchanging(layer) for layer in layers},
-        "command": "python benchmarks/maps.py --store",
+        "command": "python -m experiments maps --store",
     }
 
 

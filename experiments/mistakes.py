@@ -1,7 +1,7 @@
 """Which images weights misclassify, as what: kept before weights are replaced, because lessons
 compare old and new.
 
-    python benchmarks/mistakes.py --out notebooks/results/old_weights.json
+    python -m experiments mistakes --out notebooks/results/old_weights.json
 
 Evaluates the shipped weights on the validation and the test images that their .json was evaluated
 on (MNIST: 10,000 test images; CIFAR-10: the 1,000 in the data folder), and stores the position,
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
             "position/label/prediction of each misclassified image; positions count from 0 in each"
             " split"
         ),
-        "command": f"python benchmarks/mistakes.py --out {options.out}",
+        "command": f"python -m experiments mistakes --out {options.out}",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__.split("+")[0],
         "weights": {name: mistakes(name) for name in MODELS},

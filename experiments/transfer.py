@@ -1,8 +1,8 @@
 """What pretraining is worth: notebook 11's experiment, with five draws of labelled digits.
 
-    python benchmarks/transfer.py                       # names, and what is stored
-    python benchmarks/transfer.py probe_50 --seed 2     # measure one draw, print it beside the
-    stored range python benchmarks/transfer.py probe_50 --store      # measure five draws, write the
+    python -m experiments transfer                       # names, and what is stored
+    python -m experiments transfer probe_50 --seed 2     # measure one draw, print it beside the
+    stored range python -m experiments transfer probe_50 --store      # measure five draws, write the
     JSON
 
 The digits are scikit-learn's 1,797, enlarged to 20 pixels in the middle of 28. A draw is a random
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.names:
         if options.store:
             about = {"accuracy": [MEASUREMENTS[name](seed=seed) for seed in SEEDS]}
-            command = {"command": f"python benchmarks/transfer.py {name} --store"}
+            command = {"command": f"python -m experiments transfer {name} --store"}
             store(name, about | command, list(MEASUREMENTS), "transfer")
         else:
             live = MEASUREMENTS[name](seed=options.seed)

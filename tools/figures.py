@@ -63,7 +63,7 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
         yield (
             "– the same with other seeds",
             said,
-            f"`python benchmarks/seeds.py {name} {' '.join(others)}`",
+            f"`python -m benchmarks seeds {name} {' '.join(others)}`",
         )
 
 
@@ -112,12 +112,12 @@ def rows() -> Iterator[tuple[str, str, str]]:
         yield (
             what,
             f"{ratio[name]:.2f} times the speed of torchvision's class",
-            f"`python benchmarks/speed.py {section}`",
+            f"`python -m benchmarks speed {section}`",
         )
     images = (
         f"{ratio['images with 0 workers']:.0f} times the speed of `DataLoader` and `transforms.v2`"
     )
-    yield "augmented batches of images", images, "`python benchmarks/speed.py data`"
+    yield "augmented batches of images", images, "`python -m benchmarks speed data`"
     two = measure.read(measure.RESULTS / "processes.json")
     yield (
         "two training processes",
@@ -181,7 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
     text = options.readme.read_text(encoding="utf-8")
     fresh = PLACE.sub(lambda _: block(), text)
     if options.check:
-        sys.exit("out of date: python benchmarks/figures.py" if fresh != text else 0)
+        sys.exit("out of date: python -m tools figures" if fresh != text else 0)
     write_text(options.readme, fresh)
 
 

@@ -1,4 +1,4 @@
-"""Run notebooks from top to bottom and store their outputs: ``python notebooks/refresh.py
+"""Run notebooks from top to bottom and store their outputs: ``python -m tools outputs
 [name.ipynb …]``.
 
 ``--solutions`` instead writes ``solutions/`` anew, from the sources of the checks, and runs
