@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.fast import speed_up
-from mnist_vit.recipes import MODELS
+from mnist_vit.jobs import MODELS
 from mnist_vit.tokens import sincos_positions
 from mnist_vit.training import fit
 from tools import ROOT
@@ -44,7 +44,7 @@ class Run:
 
     Attributes:
         what: the one thing that differs from the others of its group, in words.
-        model: a name in ``recipes.MODELS``.
+        model: a name in ``jobs.MODELS``.
         epochs: passes over the training images.
         options: of ``training.fit``, beside those that all runs share.
         changes: of ``augment``.

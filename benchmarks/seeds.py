@@ -9,7 +9,7 @@ to runs/.
 """
 
 from mnist_vit.files import out_dir
-from mnist_vit.recipes import MODELS, evaluate, train
+from mnist_vit.jobs import MODELS, evaluate, train
 from mnist_vit.weights import find_weights, read_json, update_about
 
 NAMES = list(MODELS)

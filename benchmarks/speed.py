@@ -35,8 +35,8 @@ from benchmarks.timing import compare
 from mnist_vit.attention import attention_weights, record_attention
 from mnist_vit.data import ImageData, Loader, load_embedded
 from mnist_vit.fast import speed_up
+from mnist_vit.jobs import train
 from mnist_vit.model import vit_mnist
-from mnist_vit.recipes import train
 from tools import ROOT, notebooks
 from tools.runner import machine, table
 

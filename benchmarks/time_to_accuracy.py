@@ -36,7 +36,7 @@ from torchvision.transforms import v2
 from benchmarks.speed import PerImage
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.files import out_dir, write_atomic
-from mnist_vit.recipes import train
+from mnist_vit.jobs import train
 from mnist_vit.training import accuracy_and_loss
 from tools import ROOT
 

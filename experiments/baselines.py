@@ -20,7 +20,7 @@ from torch import nn
 
 from mnist_vit.data import Loader, augment, load_mnist
 from mnist_vit.files import shipped
-from mnist_vit.recipes import train
+from mnist_vit.jobs import train
 from mnist_vit.training import fit
 from mnist_vit.weights import read_json
 

@@ -17,7 +17,7 @@ from mnist_vit.data import Loader, load_data
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.fast import speed_up
 from mnist_vit.files import shipped
-from mnist_vit.recipes import MODELS
+from mnist_vit.jobs import MODELS
 from mnist_vit.weights import load_model, read_json
 
 FILE = shipped("notebooks") / "results" / "old_weights.json"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         VisionTransformer,
         vit_mnist,
     )
-    from .recipes import evaluate, explore, predict, train, visualize_attention
+    from .jobs import evaluate, explore, predict, train, visualize_attention
     from .weights import load_model, load_weights, save_weights
 
 __version__ = "1.0.0"
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    modules = ("model", "attention", "weights", "recipes") if name in __all__ else ()
+    modules = ("model", "attention", "weights", "jobs") if name in __all__ else ()
     for module in (importlib.import_module(f".{module}", __name__) for module in modules):
         if name in module.__all__:
             return globals().setdefault(name, getattr(module, name))

@@ -33,14 +33,14 @@ def progress(folder: str, run: bool = False) -> None:
 
 
 COMMANDS = {  # the module and name of what each calls
-    "demo": "recipes.demo",
+    "demo": "jobs.demo",
     "notebooks": "files.copy_notebooks",
     "progress": "__main__.progress",
-    "evaluate": "recipes.evaluate",
-    "attention": "recipes.visualize_attention",
-    "explore": "recipes.explore",
-    "predict": "recipes.predict",
-    "train": "recipes.train",
+    "evaluate": "jobs.evaluate",
+    "attention": "jobs.visualize_attention",
+    "explore": "jobs.explore",
+    "predict": "jobs.predict",
+    "train": "jobs.train",
 }
 IN_PYTHON_ONLY = ("transform", "classes")  # for models that no file describes
 OPEN = ("model", "data")  # beside the names that are listed, a path may be given
@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mnist-vit {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     described: dict[str, str] = {}  # what a function does not describe is as in the one before it
-    choices = {"data": _keys("datasets", "DATA_SETS"), "sizes": _keys("recipes", "MODELS")}
+    choices = {"data": _keys("datasets", "DATA_SETS"), "sizes": _keys("jobs", "MODELS")}
     choices["model"] = sorted(path.stem for path in shipped("weights").glob("*.pth"))
     for name, place in COMMANDS.items():
         text, keywords = _outline(*place.split("."))

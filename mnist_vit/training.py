@@ -68,7 +68,7 @@ def fit(
             files, or None.
         config: further settings, stored in config.json and compared when the run is resumed.
         epochs, weight_decay, optimizer, label_smoothing, seed, checkpoint_every, resume,
-            tensorboard: see ``recipes.train``.
+            tensorboard: see ``jobs.train``.
 
     Returns:
         One dict per epoch: epoch (from 1), loss and accuracy on the training batches,

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import nn
 
 import mnist_vit
-from mnist_vit import attention, data, evaluation, fast, gallery, recipes
+from mnist_vit import attention, data, evaluation, fast, gallery, jobs
 from mnist_vit.__main__ import main
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import DataError, WeightsError
@@ -57,7 +57,7 @@ def save(
 
 
 def train(**changes: Any) -> None:
-    recipes.train(vit(), toy(), **changes)
+    jobs.train(vit(), toy(), **changes)
 
 
 def shifted(**changes: Any) -> None:
@@ -566,58 +566,58 @@ TABLE: dict[str, list[Case]] = {
             "position_start must be \"sincos\" or left out, got 'sine'",
         ),
         (
-            lambda: recipes.train("vit_mnits"),
+            lambda: jobs.train("vit_mnits"),
             ValueError,
             'there is no model called "vit_mnits" (did you mean vit_mnist?)',
         ),
         (
-            lambda: recipes.train(Path("weights.pth")),
+            lambda: jobs.train(Path("weights.pth")),
             TypeError,
             "model must be a model (nn.Module), or",
         ),
         (
-            lambda: recipes.train(vit(), toy(classes=tuple("01234"))),
+            lambda: jobs.train(vit(), toy(classes=tuple("01234"))),
             DataError,
             "toy: 5 classes, the model needs 10",
         ),
     ],
     "evaluate": [
         (
-            lambda: recipes.evaluate("vit_minst"),
+            lambda: jobs.evaluate("vit_minst"),
             WeightsError,
             "there are no weights at vit_minst (did you mean vit_mnist?): give a .pth file or",
         ),
-        (lambda: recipes.evaluate(7), TypeError, "or weights by name or file, got int"),
+        (lambda: jobs.evaluate(7), TypeError, "or weights by name or file, got int"),
         (
-            lambda: recipes.evaluate(vit(), toy(), batch_size=0),
+            lambda: jobs.evaluate(vit(), toy(), batch_size=0),
             ValueError,
             "batch_size must be a whole number",
         ),
         (
-            lambda: recipes.evaluate("vit_mnist_p7", device="gpu"),
+            lambda: jobs.evaluate("vit_mnist_p7", device="gpu"),
             ValueError,
             'there is no device "gpu" here: use cpu',
         ),
-        (lambda: recipes.evaluate(spoilt(), toy()), ValueError, "outputs are NaN or infinite"),
+        (lambda: jobs.evaluate(spoilt(), toy()), ValueError, "outputs are NaN or infinite"),
         (
-            lambda: recipes.evaluate(vit(), toy(images=torch.zeros(4, 1, 32, 32).byte())),
+            lambda: jobs.evaluate(vit(), toy(images=torch.zeros(4, 1, 32, 32).byte())),
             DataError,
             "toy: 32 pixels in a column, the model needs 28",
         ),
         (
-            lambda: recipes.evaluate(vit(), toy(), record=True),
+            lambda: jobs.evaluate(vit(), toy(), record=True),
             ValueError,
             "record needs weights by name or file",
         ),
     ],
     "visualize_attention": [
         (
-            lambda: recipes.visualize_attention(vit(), toy(), per_class=0),
+            lambda: jobs.visualize_attention(vit(), toy(), per_class=0),
             ValueError,
             "per_class must be a whole number",
         ),
         (
-            lambda: recipes.visualize_attention(
+            lambda: jobs.visualize_attention(
                 nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()
             ),
             ValueError,
@@ -626,29 +626,29 @@ TABLE: dict[str, list[Case]] = {
     ],
     "explore": [
         (
-            lambda: recipes.explore(vit(), toy(), per_class=0),
+            lambda: jobs.explore(vit(), toy(), per_class=0),
             ValueError,
             "per_class must be a whole number",
         ),
         (
-            lambda: recipes.explore(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()),
+            lambda: jobs.explore(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), toy()),
             ValueError,
             "0 attention layers",
         ),
-        (lambda: recipes.explore(spoilt(), toy()), ValueError, "outputs are NaN or infinite"),
+        (lambda: jobs.explore(spoilt(), toy()), ValueError, "outputs are NaN or infinite"),
     ],
     "predict": [
         (
-            lambda: recipes.predict("none.png"),
+            lambda: jobs.predict("none.png"),
             DataError,
             "none.png cannot be read as a picture (No such file",
         ),
         (
-            lambda: recipes.predict(".", model=vit()),
+            lambda: jobs.predict(".", model=vit()),
             DataError,
             "cannot be read as a picture (Is a directory): give a PNG",
         ),
-        (lambda: recipes.predict("none.png", model=None), TypeError, "got NoneType"),
+        (lambda: jobs.predict("none.png", model=None), TypeError, "got NoneType"),
     ],
     "load_model": [
         (
@@ -684,7 +684,7 @@ def test_mistake_is_answered_by_a_sentence(
 
 
 def test_every_public_function_has_mistakes_in_the_table() -> None:
-    modules = (data, evaluation, attention, fast, gallery, recipes)
+    modules = (data, evaluation, attention, fast, gallery, jobs)
     public = {
         *mnist_vit.__all__,
         *(name for module in modules for name in getattr(module, "__all__", ())),

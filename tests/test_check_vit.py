@@ -14,9 +14,9 @@ from published_vits import Dense, Heads, Lucid, Plain, Separate, plain
 from torch import nn
 
 import mnist_vit
-from mnist_vit.course.checking.whole import judge_vit, vit
-from mnist_vit.course.checking.whole_matching import SIZES
-from mnist_vit.course.checking.whole_slips import SLIPS, Setting, mutant, our_values
+from mnist_vit.course.whole_vit import judge_vit, vit
+from mnist_vit.course.whole_vit.matching import SIZES
+from mnist_vit.course.whole_vit.slips import SLIPS, Setting, mutant, our_values
 
 TINY = {
     "image_size": 8,

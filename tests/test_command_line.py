@@ -14,7 +14,7 @@ from helpers import environment
 from PIL import Image
 
 import mnist_vit
-from mnist_vit import __version__, recipes
+from mnist_vit import __version__, jobs
 from mnist_vit.__main__ import COMMANDS, IN_PYTHON_ONLY, _parser, _spoken, function, main
 from mnist_vit.data import load_embedded
 from mnist_vit.datasets import DATA_SETS
@@ -37,7 +37,7 @@ def test_help_tells_every_keyword_and_its_default(
 
 def test_defaults_are_the_recipes() -> None:
     options = vars(_parser().parse_args(["train", "vit_mnist"]))
-    for key, parameter in inspect.signature(recipes.train).parameters.items():
+    for key, parameter in inspect.signature(jobs.train).parameters.items():
         if parameter.default is not inspect.Parameter.empty:
             assert options[key] == parameter.default, key
 
@@ -56,7 +56,7 @@ def test_help_speaks_the_command_line_and_lists_what_may_be_chosen(
     assert not re.search(
         r"``|nn\.Module|\bnone\b|left out|used where it is", text, re.IGNORECASE
     ), text
-    for key, known in {"data": DATA_SETS, "sizes": recipes.MODELS, "model": recipes.MODELS}.items():
+    for key, known in {"data": DATA_SETS, "sizes": jobs.MODELS, "model": jobs.MODELS}.items():
         assert key not in keys or all(choice in text for choice in known), key
     for key in {"optimizer", "position_start", "split"} & keys.keys():
         assert all(choice in text for choice in CLOSED[key]), key
@@ -72,13 +72,13 @@ CLOSED = {
 def test_choices_are_what_the_library_takes() -> None:
     options = {
         key: tuple(typing.get_args(typing.get_args(hint)[0]) or typing.get_args(hint))
-        for key, hint in typing.get_type_hints(recipes.train).items()
+        for key, hint in typing.get_type_hints(jobs.train).items()
         if key in CLOSED
     }
     assert options == {key: CLOSED[key] for key in options}
     assert {split for known in DATA_SETS.values() for split in known.splits} == set(CLOSED["split"])
     for kind in CLOSED["optimizer"]:
-        assert make_optimizers(recipes.MODELS["vit_mnist_p7"](), kind, 1e-3, 0.1)
+        assert make_optimizers(jobs.MODELS["vit_mnist_p7"](), kind, 1e-3, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_predict_reads_a_picture_file(
     assert (tmp_path / "maps" / "my digit" / "layer_0_head_0.png").is_file()
     stored = json.loads((tmp_path / "maps" / "my digit" / "attention.json").read_text())
     assert sum(stored["probabilities"]) == pytest.approx(1, abs=1e-3)
-    probabilities = recipes.predict(
+    probabilities = jobs.predict(
         tmp_path / "my digit.png", mnist_vit.load_model("vit_mnist"), out=tmp_path
     )
     assert probabilities.tolist() == pytest.approx(stored["probabilities"], abs=6e-5), (
@@ -225,7 +225,7 @@ def test_out_of_memory_names_an_option_that_there_is(
             " memory"
         )
 
-    monkeypatch.setattr(recipes, part, full)
+    monkeypatch.setattr(jobs, part, full)
     assert main(words.split()) == 2
     said = capsys.readouterr().err
     assert "out of memory" in said
@@ -272,5 +272,5 @@ def test_star_import_gives_the_public_names() -> None:
     assert {"VisionTransformer", "train", "evaluate", "visualize_attention", "load_model"} <= set(
         namespace
     )
-    for module in ("model", "data", "training", "evaluation", "attention", "weights", "recipes"):
+    for module in ("model", "data", "training", "evaluation", "attention", "weights", "jobs"):
         exec(f"from mnist_vit.{module} import *", namespace)

@@ -11,7 +11,7 @@ from torch import nn
 from torchvision.models import VisionTransformer as TheirVisionTransformer
 from torchvision.models import resnet18
 
-from mnist_vit import recipes
+from mnist_vit import jobs
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.fast import FastVisionTransformer, speed_up
 from mnist_vit.model import VisionTransformer, vit_mnist
@@ -256,9 +256,9 @@ def test_the_last_epochs_of_a_training_use_all_patches(
             seen.append(fast.keep_patches)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recipes, "fit", fit)
+    monkeypatch.setattr(jobs, "fit", fit)
     images, labels = torch.zeros(10, 1, 28, 28, dtype=torch.uint8), torch.arange(10)
     toy = ImageData(images, labels, tuple("0123456789"), "toy", (0.5,), (0.5,))
     with pytest.raises(KeyboardInterrupt):
-        recipes.train(vit_mnist(7), toy, epochs=8, keep_patches=5, full_epochs=full_epochs)
+        jobs.train(vit_mnist(7), toy, epochs=8, keep_patches=5, full_epochs=full_epochs)
     assert seen == [5] * (8 - last) + [None] * last

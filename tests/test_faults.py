@@ -1,7 +1,7 @@
 """Each step on the way to the disk fails once, signals come at any moment, many write to one place;
 see survivor.py.
 
-``pytest -m slow tests/test_faults.py -s`` prints how many faults there were.
+``pytest -m full tests/test_faults.py -s`` prints how many faults there were.
 """
 
 import json
@@ -21,7 +21,7 @@ from test_survival import survivors
 from mnist_vit.files import write_atomic
 from mnist_vit.weights import load_model
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 FAULTS = pytest.mark.parametrize(
     ("how", "lasting"),
     [("kill", False), ("ENOSPC", False), ("EIO", False), ("ENOSPC", True)],

@@ -1,7 +1,7 @@
 """Much at once: memory stays bounded, a bar shows how far it is, and Ctrl-C ends it in a sentence,
 with whole files.
 
-The long rounds (``pytest -m slow``) measure the peak memory of each job in a process of its own.
+The long rounds (``pytest -m full``) measure the peak memory of each job in a process of its own.
 """
 
 import io
@@ -68,7 +68,7 @@ def many_files(folder: Path, count: int) -> None:
             os.link(folder / name / "0.png", folder / name / f"{i}.png")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("job", JOBS)
 def test_peak_memory(job: str, tmp_path: Path) -> None:
     pytest.importorskip("resource", reason="peak memory is measured where the system has getrusage")
@@ -135,11 +135,11 @@ def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
         return SimpleNamespace(instead="")
 
     monkeypatch.setattr(
-        mnist_vit.recipes,
+        mnist_vit.jobs,
         "save_attention_images",
         lambda model, images, *_: sizes.append(len(images)),
     )
-    monkeypatch.setattr(mnist_vit.recipes, "write_page", fake_page)
+    monkeypatch.setattr(mnist_vit.jobs, "write_page", fake_page)
     mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
     assert sum(sizes) == 1200
     assert len(shown) == MOST[0], "a page must stay small enough to open"

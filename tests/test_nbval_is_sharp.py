@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import nbformat
+import pytest
 from helpers import NOTEBOOKS, ROOT, environment, from_file, notebooks, pictures
 from PIL import Image, ImageChops
 
@@ -179,6 +180,7 @@ LEFT_BY_EDITORS = {
 }
 
 
+@pytest.mark.full
 def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
     shutil.copy(NOTEBOOKS / "conftest.py", tmp_path)
     path = tmp_path / "cases.ipynb"

@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from mnist_vit import check, course, files
 from mnist_vit.__main__ import main
 from mnist_vit.course.checking import verdict
-from mnist_vit.recipes import copy_notebooks
+from mnist_vit.jobs import copy_notebooks
 from tools import count, stamp
 
 COURSE = [path.stem for path in notebooks()]

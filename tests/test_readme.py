@@ -14,7 +14,7 @@ from javascript import data_of
 from PIL import Image
 
 import mnist_vit
-from mnist_vit import recipes
+from mnist_vit import jobs
 from mnist_vit.__main__ import COMMANDS, _parser, main
 from mnist_vit.errors import DataError
 from mnist_vit.weights import read_json
@@ -36,7 +36,7 @@ def test_the_figures_are_those_of_the_json_files() -> None:
     assert f"A course in {len(notebooks())} Jupyter notebooks" in README
 
 
-@pytest.mark.parametrize("name", recipes.MODELS)
+@pytest.mark.parametrize("name", jobs.MODELS)
 def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it(
     name: str,
 ) -> None:
@@ -78,7 +78,7 @@ def test_another_result_gives_another_table(
     assert copy.read_text(encoding="utf-8") == README
     figures.main([])
     fresh = copy.read_text(encoding="utf-8")
-    assert fresh.count("1,234 parameters") == len(recipes.MODELS)
+    assert fresh.count("1,234 parameters") == len(jobs.MODELS)
 
 
 def test_the_first_picture_is_the_page() -> None:
@@ -168,7 +168,10 @@ CPU, TEST, SITE = (command(f"<!-- {kind} command -->") for kind in ("cpu", "test
 
 def test_ci_runs_the_readmes_test_command() -> None:
     assert TEST.startswith("python3 -m venv .venv && ")
-    assert "<!-- test command -->" in (ROOT / ".ci" / "run").read_text()
+    run = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "<!-- test command -->" in run
+    assert "<!-- site command -->" in run, "its first half installs what -m full needs"
+    assert "-m pytest -m full" in run
 
 
 def test_github_actions_run_the_readmes_commands() -> None:
@@ -250,10 +253,10 @@ def test_your_own_folder_of_images_end_to_end(
     assert [command[0] for command in commands] == ["train", "evaluate", "attention"]
     for command in commands:
         assert main(command) == 0
-    assert recipes.evaluate("photos.pth", "photos").accuracy > 0.9
+    assert jobs.evaluate("photos.pth", "photos").accuracy > 0.9
     assert len(data_of(tmp_path / "photos-maps" / "index.html")["examples"]) == 6
     with pytest.raises(DataError, match="3 classes"):
-        recipes.train(recipes.MODELS["vit_cifar10"](), "photos")
+        jobs.train(jobs.MODELS["vit_cifar10"](), "photos")
 
 
 # ---- dependencies and the house ----
@@ -308,5 +311,5 @@ def test_the_library_is_a_star() -> None:
         assert not course or path.stem == "check", (
             f"{path.name} belongs to the library and imports {course}"
         )
-        if path.stem not in ("__init__", "__main__", "recipes", "check"):
+        if path.stem not in ("__init__", "__main__", "jobs", "check"):
             assert siblings <= ground | know_more.get(path.stem, set()), path.name

@@ -1,5 +1,4 @@
-"""The site as the README's command builds it: ``pytest -m site``. Pages, links, formulas, search,
-and its look.
+"""The site as the README's command builds it (``pytest -m full``), and its look (``-m browser``).
 
 Screenshots stay in ``runs/site-shots/``, or in ``site-shots/`` under ``MNIST_VIT_OUT``.
 """
@@ -20,7 +19,6 @@ from test_browser import BADGE
 
 import mnist_vit
 
-pytestmark = pytest.mark.site
 SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "site-shots"
 LOOKED_AT = [
     "docs/index",
@@ -80,6 +78,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
+@pytest.mark.full
 def test_every_notebook_is_a_page_with_its_outputs(site: Path, pages: dict[Path, Page]) -> None:
     for path in notebooks():
         page = pages[site / "notebooks" / f"{path.stem}.html"]
@@ -107,6 +106,7 @@ def test_every_notebook_is_a_page_with_its_outputs(site: Path, pages: dict[Path,
         )
 
 
+@pytest.mark.full
 def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(
     site: Path, pages: dict[Path, Page]
 ) -> None:
@@ -133,6 +133,7 @@ def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(
     } <= {BADGE}
 
 
+@pytest.mark.full
 def test_api_search_teachers_page_and_live_page_are_there(
     site: Path, pages: dict[Path, Page]
 ) -> None:
@@ -154,6 +155,7 @@ def test_api_search_teachers_page_and_live_page_are_there(
     assert "docs/index.html" in pages[site / "index.html"].links
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("device", "width", "height"), [("laptop", 1366, 900), ("phone", 390, 844)]

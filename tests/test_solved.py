@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers import code_cells, environment, nbval, notebooks, solve
 
 from mnist_vit.course import exercises
 from mnist_vit.course.keeping import PIECES
-from mnist_vit.recipes import copy_notebooks
+from mnist_vit.jobs import copy_notebooks
+
+pytestmark = pytest.mark.full
 
 
 def test_the_first_half_solved_writes_my_vit_from_notebook_to_notebook_and_uses_it(

@@ -13,7 +13,9 @@ from nbclient import NotebookClient
 from mnist_vit import check
 from mnist_vit.course import exercises
 from mnist_vit.course.keeping import PIECES
-from mnist_vit.recipes import copy_notebooks
+from mnist_vit.jobs import copy_notebooks
+
+pytestmark = pytest.mark.full
 
 
 def test_the_second_half_solved_prints_success_and_everything_else_as_stored(

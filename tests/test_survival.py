@@ -18,7 +18,7 @@ from survivor import EPOCHS, toy_data, toy_fit, toy_model
 from torch import nn
 from tqdm.auto import tqdm
 
-from mnist_vit import recipes, training
+from mnist_vit import jobs, training
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import WeightsError
@@ -240,13 +240,13 @@ def test_digits_seen_before_the_stop_are_not_called_held_out(
         before_epoch(0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recipes, "fit", stop)
+    monkeypatch.setattr(jobs, "fit", stop)
     model = toy_model()
     with pytest.raises(KeyboardInterrupt):
-        recipes.train(model, toy_data(), run_dir=tmp_path)
+        jobs.train(model, toy_data(), run_dir=tmp_path)
     assert model.about["trained_on"] == ["toy"]
     with pytest.raises(ValueError, match="resume=True needs run_dir"):
-        recipes.train(model, toy_data(), resume=True)
+        jobs.train(model, toy_data(), resume=True)
     with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
         toy_fit(model, resume=True)
 
@@ -461,7 +461,7 @@ def test_a_second_run_into_the_same_folder_is_refused(
     assert len(toy_fit(toy_model(), 1, run_dir=tmp_path / "drive")) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
     """torchrun ends the other processes when one gives up; only process 0 writes and locks."""
     launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit"

@@ -222,7 +222,7 @@ def test_tensorboard_writes_curves(tmp_path: Path) -> None:
     assert len(events.Scalars("validation_accuracy")) == 2
 
 
-# --- recipes.train ---
+# --- jobs.train ---
 
 
 def test_train_with_one_argument_keeps_device_mode_and_shipped_weights(

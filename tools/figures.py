@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mnist_vit.files import write_text
-from mnist_vit.recipes import MODELS
+from mnist_vit.jobs import MODELS
 from mnist_vit.weights import read_json
 
 from . import NOTEBOOKS, ROOT

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .calls import Call, calls_of
+from ..observing.calls import Call, calls_of
+from ..observing.observers import observe
+from ..observing.tracing import Trace, first_unknown, is_theirs
+from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared
 from .exercise import Exercise, Mistake, Slip
-from .observing import observe
-from .settings import undisturbed
-from .tracing import Trace, first_unknown, is_theirs
 
 
 @dataclass

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from mnist_vit import model as original
 
-from .tools import random, randomise
-from .whole_matching import LOGITS, Values, first_difference, values_of
+from ..checking.tools import random, randomise
+from .matching import LOGITS, Values, first_difference, values_of
 
 # The text that is edited, from the leaves to the whole model.
 SPLIT = "return x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)"

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from mnist_vit.model import VisionTransformer
 
-from .calls import Call
-from .comparing import compare
-from .exercise import Mistake
-from .looking import moved, partly, rows, transformed
-from .settings import undisturbed
-from .tools import gradients
-from .whole_matching import (
+from ..checking.comparing import compare
+from ..checking.exercise import Mistake
+from ..checking.tools import gradients
+from ..observing.calls import Call
+from ..observing.looking import moved, partly, rows, transformed
+from ..observing.undisturbed import undisturbed
+from .matching import (
     LOGITS,
     SIZES,
     TOLERANCE,
@@ -39,7 +39,7 @@ from .whole_matching import (
     run,
     values_of,
 )
-from .whole_slips import Setting, explain, make_neutral, our_values
+from .slips import Setting, explain, make_neutral, our_values
 
 LARGE = 10_000_000  # parameters; models that are built and larger are compared in float32
 FOREIGN = "the parameters are not ours."

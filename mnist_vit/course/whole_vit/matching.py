@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .exercise import Mistake
-from .tools import describe
-from .verdict import told
+from ..checking.exercise import Mistake
+from ..checking.tools import describe
+from ..checking.verdict import told
 
 Values = dict[
     str, Tensor

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from .settings import usual
+from .undisturbed import usual
 
 TOLERANCE = 1e-5  # relative to the largest value: rounding is far below, a mistake far above
 
