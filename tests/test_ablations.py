@@ -1,5 +1,6 @@
 """The ablations: variants are what they say, a command repeats a run, notebook 12 prints them."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ def _threads() -> Iterator[None]:
 def test_the_stored_runs_are_those_of_the_script() -> None:
     assert STORED["recipe"] == script.RECIPE
     runs = {(row["variant"], row["seed"]): row for row in STORED["runs"]}
-    assert list(runs) == [(name, seed) for name in script.VARIANTS for seed in script.SEEDS]
+    assert list(runs) == list(itertools.product(script.VARIANTS, script.SEEDS))
     for (name, seed), row in runs.items():
         assert row["correct"] == round(row["accuracy"] * row["total"])
         model = script.build(script.VARIANTS[name], seed)
@@ -38,9 +39,8 @@ def test_the_stored_runs_are_those_of_the_script() -> None:
 
 def test_the_table_of_the_notebook_shows_the_stored_runs() -> None:
     cells = read(NOTEBOOKS / "12_cifar10_and_ablations.ipynb").cells
-    printed = "\n".join(
-        output.get("text", "") for cell in cells for output in cell.get("outputs", [])
-    )
+    outputs = itertools.chain.from_iterable(cell.get("outputs", []) for cell in cells)
+    printed = "\n".join(output.get("text", "") for output in outputs)
     found: dict[str, list[float]] = {}
     for row in STORED["runs"]:
         found.setdefault(row["variant"], []).append(100 * row["accuracy"])
@@ -124,7 +124,7 @@ def test_without_names_what_is_missing_is_measured_and_stored(
     with pytest.raises(KeyboardInterrupt):
         runner.main("experiments", words)
     runner.main("experiments", words)
-    order = [(name, seed) for seed in script.SEEDS for name in ("base", "muon")]
+    order = [(name, seed) for seed, name in itertools.product(script.SEEDS, ("base", "muon"))]
     assert measured == order[:3] + order[2:]
     rows = json.loads(out.read_text())["runs"]
     assert [(row["variant"], row["seed"]) for row in rows] == sorted(order)

@@ -18,7 +18,8 @@ from tools import runner
 
 PAGE = ROOT / "docs" / "scaling.md"
 RESULTS = ROOT / "benchmarks" / "results"
-SCRIPTS = [(room, name) for room in ("benchmarks", "experiments") for name in runner.scripts(room)]
+SCRIPTS = [("benchmarks", name) for name in runner.scripts("benchmarks")]
+SCRIPTS += [("experiments", name) for name in runner.scripts("experiments")]
 
 
 @pytest.fixture(autouse=True)
