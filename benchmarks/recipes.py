@@ -21,8 +21,7 @@ from torch import Tensor
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.fast import speed_up
 from mnist_vit.jobs import MODELS
-from mnist_vit.tokens import sincos_positions
-from mnist_vit.training import fit
+from mnist_vit.training import fit, sincos_positions
 from tools import ROOT
 from tools.runner import table
 

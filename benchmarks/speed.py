@@ -113,7 +113,9 @@ def model(rounds: int, tiny: bool) -> Figure:
     readable = vit_mnist()
     readable.load_state_dict(theirs.state_dict())
     ours = {"readable": readable, "fast": speed_up(copy.deepcopy(readable))}
-    figures, seconds, peaks = [], {}, [matmul_peak(tiny)]
+    figures = []
+    seconds = {}
+    peaks = [matmul_peak(tiny)]
     for which, size, job in itertools.product(ours, (256, 64), (training_step, evaluation)):
         n = 4 if tiny else size
         measured = against_theirs(theirs, ours[which], job, n, rounds)

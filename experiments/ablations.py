@@ -22,13 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mnist_vit.building import build_model, model_config
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.fast import speed_up
 from mnist_vit.files import shipped
 from mnist_vit.model import EncoderBlock, VisionTransformer, vit_mnist
-from mnist_vit.tokens import sincos_positions
-from mnist_vit.training import accuracy_and_loss, fit
-from mnist_vit.weights import build_model, model_config
+from mnist_vit.training import accuracy_and_loss, fit, sincos_positions
 
 FILE = shipped("notebooks") / "results" / "ablations.json"
 KEY = "variant"

@@ -15,8 +15,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from . import __version__
+from .console import say
 from .errors import DataError, WeightsError, nearest, unknown
-from .files import PACKAGE, say, shipped
+from .files import PACKAGE, shipped
 
 
 def progress(folder: str, run: bool = False) -> None:

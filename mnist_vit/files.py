@@ -2,12 +2,11 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
@@ -30,12 +29,6 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
     """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current
     folder."""
     return Path(given or Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd()) / kind).expanduser()
-
-
-def say(text: str, file: TextIO | None = None) -> None:
-    """Print and flush; a full disk or a closed pipe is ignored."""
-    with suppress(OSError, ValueError):
-        print(text, file=file or sys.stdout, flush=True)
 
 
 PARTS = ".mnist_vit-*.part"

@@ -12,26 +12,37 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from . import facts
 from .attention import attention_weights
-from .data import ImageData, Loader, augment, check_fit, load_data, normalise, pixels_of
+from .building import build_own, model_config
+from .console import progress, say
+from .data import (
+    ImageData,
+    Loader,
+    augment,
+    check_fit,
+    load_data,
+    load_for,
+    normalise,
+    pixels_of,
+    warn_of,
+)
 from .datasets import DATA_SETS
+from .devices import find_device, place, start_processes
 from .errors import check_range, check_sizes, printable, unknown
 from .evaluation import Evaluation, History, evaluate_model
 from .explorer import Page, evenly, write_page
 from .fast import speed_up
-from .files import copy_notebooks, data_dir, make_folder, out_dir, say
+from .files import copy_notebooks, data_dir, make_folder, out_dir
+from .forward import try_once
 from .gallery import replacing, save_attention_images
 from .model import VisionTransformer, vit_mnist
-from .modes import progress
-from .own import build_own
-from .pictures import digit_to_tensor, open_picture
-from .tokens import sincos_positions
-from .training import fit
+from .pictures import digit_to_tensor, open_picture, picture_form, transformed
+from .training import fit, sincos_positions
 from .weights import (
     about_of,
+    describe_enum,
+    load_model,
     load_weights,
-    model_config,
     read_json,
     save_weights,
     update_about,
@@ -174,7 +185,7 @@ def train(
     save = None if save is None else weights_path(save)
     if resume and run_dir is None:
         raise ValueError("resume=True needs run_dir, the folder of the run to continue")
-    rank, world_size = facts.start_processes()
+    rank, world_size = start_processes()
     main = rank == 0
     built, name = model if isinstance(model, str) else "", type(model).__name__
     if isinstance(model, str):
@@ -194,13 +205,13 @@ def train(
         load_data(data, split, root, *form) for split in ("train", "validation")
     )
     if built:  # as many classes as there are; any folder of images can be learnt
-        model = _build(built, seed, len(train_data.classes), sizes).to(facts.find_device(device))
-    where = facts.place(model)
+        model = _build(built, seed, len(train_data.classes), sizes).to(find_device(device))
+    where = place(model)
     for part in (train_data, validation_data):
         check_fit(model, part)
     if weights is not None:
         load_weights(model, weights)
-    facts.try_once(
+    try_once(
         model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes)
     )
     if position_start == "sincos":
@@ -330,14 +341,14 @@ def evaluate(
         raise ValueError(
             "record needs weights by name or file, to write into the .json beside them"
         )
-    model, about = facts.get_ready(model, weights, device)
+    model, about = _get_ready(model, weights, device)
     if own := getattr(model, "made_of", None):
         held = "vit_mnist (shipped)" if str(file).endswith(".py") else file or "it holds"
         print(f"MyVisionTransformer of {own['code']}, with the weights {held}")
-    images = facts.load_for(model, about, data, split, root)
+    images = load_for(model, about, data, split, root)
     check_fit(model, images)
-    facts.warn_of(about, images)
-    loader = Loader(images, batch_size, **facts.place(model))
+    warn_of(about, images)
+    loader = Loader(images, batch_size, **place(model))
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
     if record:
@@ -432,14 +443,14 @@ def _show(
     found: Evaluation | None = None,
 ) -> Page:
     check_sizes(per_class=per_class, batch_size=batch_size)
-    model, about = facts.get_ready(model, weights, device, classes)
+    model, about = _get_ready(model, weights, device, classes)
     ready: list[Tensor] = []
-    images = facts.load_for(model, about, data, split, root, transform, ready)
+    images = load_for(model, about, data, split, root, transform, ready)
     named = tuple(about.get("data", {}).get("classes", images.classes))
     labelled = named == images.classes  # else there is no truth to compare with
     check_fit(model, images, labelled)
     if transform is None:
-        facts.warn_of(about, images)
+        warn_of(about, images)
 
     def prepared(some: Tensor) -> Tensor:
         batch = (
@@ -447,7 +458,7 @@ def _show(
             if ready
             else images.normalise(images.images[some])
         )
-        return batch.to(**facts.place(model))
+        return batch.to(**place(model))
 
     def known(some: Tensor) -> tuple[Tensor, list[str], list[int] | None]:
         names = [
@@ -456,13 +467,13 @@ def _show(
         ]
         return images.images[some], names, images.labels[some].tolist() if labelled else None
 
-    facts.try_once(model, prepared(torch.tensor([0])), len(named))
+    try_once(model, prepared(torch.tensor([0])), len(named))
     attention_weights(
         model, prepared(torch.tensor([0])), query=0
     )  # an error before a folder is made
     if labelled and not folders and not ready:
         found = evaluate_model(
-            speed_up(model), Loader(images, batch_size, **facts.place(model)), named, images.name
+            speed_up(model), Loader(images, batch_size, **place(model)), named, images.name
         )
     of_class = [(images.labels == c).nonzero()[:, 0] for c in range(len(images.classes))]
     chosen = torch.cat([some[:per_class] for some in of_class])
@@ -526,20 +537,20 @@ def predict(
 
     Returns the probability of each class, (k,).
     """
-    model, about = facts.get_ready(model, weights, device, classes)
+    model, about = _get_ready(model, weights, device, classes)
     opened, data = open_picture(picture), about.get("data", {})
     named = tuple(data.get("classes", ()))
     if transform is not None and named:
-        ready, pixels = (made[None] for made in facts.transformed(opened, transform))
+        ready, pixels = (made[None] for made in transformed(opened, transform))
     else:
-        form = facts.picture_form(model, about)
+        form = picture_form(model, about)
         like_mnist = named == DATA_SETS["mnist"].classes and form.keywords == {
             "image_size": 28,
             "channels": 1,
         }
         pixels = (digit_to_tensor if like_mnist else form)(opened)[None]
         ready = normalise(pixels, data["mean"], data["std"])
-    logits = facts.try_once(model, ready.to(**facts.place(model)), len(named))
+    logits = try_once(model, ready.to(**place(model)), len(named))
     probabilities = logits[0].float().softmax(dim=0).cpu()
     folder, target = out_dir("runs/predictions", out), Path(picture).stem
     (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
@@ -561,6 +572,29 @@ def demo(out: str | Path | None = None) -> None:
     found = evaluate("vit_mnist")
     print()
     _show("vit_mnist", "embedded", None, None, None, None, 2, 50, out, None, None, found=found)
+
+
+def _get_ready(
+    model: Any, weights: Any, device: str | None, classes: Sequence[str] | None = None
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The model, given or built from weights by name or file, and its description."""
+    if not isinstance(model, nn.Module | str | Path):
+        raise TypeError(
+            f"model must be an nn.Module, or weights by name or file, got {type(model).__name__}"
+        )
+    described = hasattr(weights, "transforms") and hasattr(
+        weights, "meta"
+    )  # a torchvision enum: nothing is loaded
+    if not isinstance(model, nn.Module):
+        model = load_model(model, weights=None if described else weights).to(find_device(device))
+    elif described:
+        model.about = describe_enum(weights)
+    elif weights is not None:
+        load_weights(model, weights)
+    about = {"name": type(model).__name__} | about_of(model)
+    if classes is not None:
+        about = about | {"data": about.get("data", {}) | {"classes": list(classes)}}
+    return model, about
 
 
 def _build(name: str, seed: int, classes: int | None, sizes: str) -> nn.Module:

@@ -17,13 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from .console import progress, say
 from .data import Loader
 from .errors import WeightsError, check_sizes
-from .files import PARTS, locked, say, write_atomic, write_json, write_text
-from .modes import answer, eval_mode, progress
+from .files import PARTS, locked, write_atomic, write_json, write_text
+from .forward import eval_mode, logits_of
 from .optimizers import make_optimizer, make_optimizers
 
-__all__ = ["accuracy_and_loss", "fit", "make_optimizer"]
+__all__ = ["accuracy_and_loss", "fit", "make_optimizer", "sincos_positions"]
 
 CHECKPOINT, PREVIOUS = "checkpoint.pth", "checkpoint_previous.pth"
 FREE = ("epochs", "checkpoint_every", "tensorboard")  # may differ when a run is resumed
@@ -242,7 +243,7 @@ def _train_epoch(
     parameter = next(model.parameters())
     total = torch.zeros(3, device=parameter.device)
     for (images, labels), (rate, average) in zip(batches, pace, strict=True):
-        logits = answer(model, images.to(parameter.dtype))
+        logits = logits_of(model, images.to(parameter.dtype))
         loss = F.cross_entropy(logits, labels, label_smoothing=label_smoothing)
         model.zero_grad()
         loss.backward()
@@ -279,6 +280,36 @@ def schedule(step: int, steps: int, warmup: float) -> float:
 
 
 @torch.no_grad()
+def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
+    """Start the position embedding as sines and cosines of row and column instead of noise.
+
+    Half of the numbers of a token tell its row and half its column, from fast waves to slow ones;
+    the class token's are 0. This is a start only: training goes on to change it. ``size`` is the
+    standard deviation of the embedding; torchvision's random start has 0.02.
+
+    Source: Chen, Xie & He 2021, https://arxiv.org/abs/2104.02057; the waves are those of Vaswani et
+    al. 2017, 3.5.
+    """
+    grid = model.image_size // model.patch_size
+    width = model.hidden_dim // 4
+    if model.hidden_dim % 4:
+        raise ValueError(
+            f"hidden_dim must be a multiple of 4 for a sine-cosine start, got {model.hidden_dim}"
+        )
+    frequency = 1 / 10_000 ** (torch.arange(width) / width)
+    row, column = torch.meshgrid(torch.arange(grid), torch.arange(grid), indexing="ij")
+    # (2, patches, width)
+    angles = torch.stack([row.flatten(), column.flatten()])[..., None] * frequency
+    waves = (
+        torch.cat([angles.sin(), angles.cos()], dim=-1).transpose(0, 1).flatten(1)
+    )  # (patches, 4 * width)
+    waves = (waves - waves.mean()) / waves.std() * size
+    embedding = model.encoder.pos_embedding
+    embedding.zero_()
+    embedding[0, -len(waves) :] = waves.to(embedding)
+
+
+@torch.no_grad()
 def accuracy_and_loss(
     model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]]
 ) -> tuple[float, float]:
@@ -288,7 +319,7 @@ def accuracy_and_loss(
     count = 0
     with eval_mode(model):
         for images, labels in loader:
-            logits = answer(model, images.to(next(model.parameters()).dtype)).float()
+            logits = logits_of(model, images.to(next(model.parameters()).dtype)).float()
             right += (logits.argmax(dim=1) == labels).sum()
             loss += F.cross_entropy(logits, labels, reduction="sum")
             count += len(labels)

@@ -185,7 +185,7 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
             self.closed = True
             super().close()
 
-    monkeypatch.setattr("mnist_vit.modes.tqdm", Bar)
+    monkeypatch.setattr("mnist_vit.console.bar_class", lambda: Bar)
     model = toy_model().eval()
     model.encoder.dropout.train()
     modes = [module.training for module in model.modules()]

@@ -18,14 +18,13 @@ from torch import nn
 from torchvision import models
 
 import mnist_vit
+from mnist_vit.building import build_model, model_config
 from mnist_vit.errors import WeightsError
 from mnist_vit.files import shipped
 from mnist_vit.model import VisionTransformer, vit_mnist
 from mnist_vit.weights import (
-    build_model,
     load_model,
     load_weights,
-    model_config,
     read_json,
     save_weights,
 )

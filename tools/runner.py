@@ -17,6 +17,7 @@ import argparse
 import ast
 import importlib
 import inspect
+import itertools
 import json
 import os
 import platform
@@ -129,11 +130,9 @@ class Script:
         """Measure what is asked for; print it beside what is stored, or store it."""
         parser = self.parser()
         given = vars(parser.parse_args(words))
-        names, store, out = (
-            given.pop("names", []),
-            given.pop("store", False),
-            given.pop("out", None),
-        )
+        names = given.pop("names", [])
+        store = given.pop("store", False)
+        out = given.pop("out", None)
         self._check(parser, names, store, given)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
@@ -166,7 +165,7 @@ class Script:
         seeds = [seed]
         if self.key is not None and seed is None:
             seeds = list(self.module.SEEDS)
-        pairs = [(name, one) for one in seeds for name in chosen]
+        pairs = [(name, one) for one, name in itertools.product(seeds, chosen)]
         if names:
             return pairs
         return [pair for pair in pairs if not self.layout.find(read(at(out, pair[0])), *pair)]

@@ -1,4 +1,4 @@
-"""Loads the class ``MyVisionTransformer`` from a Python file, such as ``my_vit.py``."""
+"""Builds models from a config: ours, or ``MyVisionTransformer`` from a Python file."""
 
 import runpy
 import traceback
@@ -8,8 +8,39 @@ from typing import Any
 from torch import nn
 
 from .errors import WeightsError
+from .model import VisionTransformer
+
+__all__ = ["build_model", "build_own", "model_config", "own_class"]
 
 CLASS = "MyVisionTransformer"
+
+
+def model_config(model: nn.Module) -> dict[str, Any]:
+    """The keywords that build a Vision Transformer like this one."""
+    names = (
+        "image_size",
+        "patch_size",
+        "hidden_dim",
+        "mlp_dim",
+        "dropout",
+        "attention_dropout",
+        "num_classes",
+    )
+    config = {name: getattr(model, name) for name in names}
+    config |= {
+        "num_layers": len(model.encoder.layers),
+        "num_heads": model.encoder.layers[0].num_heads,
+    }
+    config |= {
+        "representation_size": model.representation_size,
+        "in_channels": model.conv_proj.in_channels,
+    }
+    return config | {"pool": getattr(model, "pool", "token")}
+
+
+def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
+    """The model of a config dict, newly initialised."""
+    return VisionTransformer(**config | options)
 
 
 def own_class(file: str | Path) -> type[nn.Module]:
