@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnist_vit.building import build_model
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.fast import speed_up
 from mnist_vit.jobs import MODELS
@@ -148,7 +149,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     plan = RUNS[name]
     train, validation = images_of(plan)
     torch.manual_seed(seed)
-    model = MODELS[plan.model]()
+    model = build_model(MODELS[plan.model])
     sincos_positions(model)
     fast = speed_up(model, plan.keep_patches)
 

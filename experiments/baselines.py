@@ -11,16 +11,16 @@ Transformer can use is left out: Muon (which is used for the matrices of the enc
 AdamW, with the default learning rate), the choice of patches, the start of the position embedding.
 """
 
-import inspect
 import time
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
 from torch import nn
 
-from mnist_vit.data import Loader, augment, load_mnist
+from mnist_vit.data import Loader, load_mnist
 from mnist_vit.files import shipped
-from mnist_vit.jobs import train
+from mnist_vit.recipe import Augmentation, Recipe
 from mnist_vit.training import fit
 from mnist_vit.weights import read_json
 
@@ -89,13 +89,11 @@ def run(name: str, seed: int = 0) -> dict[str, Any]:
 
 def recipe_of_vit_mnist() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the baselines share with the shipped weights: options and augmentation."""
-    parameters = inspect.signature(train).parameters
-    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    defaults = asdict(Recipe())
     shipped_recipe = defaults | read_json("vit_mnist")["recipe"]
     recipe = {name: shipped_recipe[name] for name in OPTIONS}
     recipe["learning_rate"] = defaults["learning_rate"]
-    changes = [name for name in inspect.signature(augment).parameters if name in defaults]
-    return recipe, {name: shipped_recipe[name] for name in changes}
+    return recipe, {field.name: shipped_recipe[field.name] for field in fields(Augmentation)}
 
 
 def rounded(row: dict[str, float]) -> dict[str, float]:

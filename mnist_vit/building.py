@@ -1,5 +1,6 @@
 """Builds models from a config: ours, or ``MyVisionTransformer`` from a Python file."""
 
+import inspect
 import runpy
 import traceback
 from pathlib import Path
@@ -13,29 +14,30 @@ from .model import VisionTransformer
 __all__ = ["build_model", "build_own", "model_config", "own_class"]
 
 CLASS = "MyVisionTransformer"
+NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
 
 
 def model_config(model: nn.Module) -> dict[str, Any]:
-    """The keywords that build a Vision Transformer like this one."""
-    names = (
-        "image_size",
-        "patch_size",
-        "hidden_dim",
-        "mlp_dim",
-        "dropout",
-        "attention_dropout",
-        "num_classes",
-    )
-    config = {name: getattr(model, name) for name in names}
-    config |= {
+    """The keywords that build a Vision Transformer like this one.
+
+    They are those of our constructor. torchvision's class has fewer; the others get our defaults.
+    """
+    read = {
         "num_layers": len(model.encoder.layers),
         "num_heads": model.encoder.layers[0].num_heads,
-    }
-    config |= {
-        "representation_size": model.representation_size,
         "in_channels": model.conv_proj.in_channels,
     }
-    return config | {"pool": getattr(model, "pool", "token")}
+    config = {}
+    for name, parameter in inspect.signature(VisionTransformer).parameters.items():
+        if name in NOT_STORED:
+            continue
+        if name in read:
+            config[name] = read[name]
+        elif isinstance(model, VisionTransformer) or hasattr(model, name):
+            config[name] = getattr(model, name)
+        else:
+            config[name] = parameter.default
+    return config
 
 
 def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:

@@ -21,6 +21,7 @@ from .datasets import DATA_SETS
 from .errors import DataError, check_sizes, unknown
 from .files import data_dir
 from .pictures import digit_to_tensor, picture_form, read_folder, transformed
+from .reading import READERS
 
 __all__ = [
     "ImageData",
@@ -204,7 +205,7 @@ def load_data(
     known = DATA_SETS[str(data)]
     if split not in known.splits:
         raise ValueError(unknown("split", split, known.splits))
-    images, labels, name = known.read(split, data_dir(root))
+    images, labels, name = READERS[str(data)](split, data_dir(root))
     return ImageData(images, labels, known.classes, name, known.mean, known.std, f"{data}/{split}")
 
 
@@ -296,30 +297,30 @@ def load_folder(
 
 
 def load_for(
-    model: nn.Module,
-    about: Any,
-    data: Any,
-    split: Any,
-    root: Any,
-    transform: Prepare = None,
-    made: Any = None,
+    model: nn.Module, about: dict[str, Any], data: Any, split: str | None, root: str | Path | None
 ) -> ImageData:
-    """The images; those of a folder are prepared for the model, or by ``transform``, whose results
-    go to ``made``."""
-    split = split or unseen_split(about if transform is None else {"trained_on": []} | about, data)
-    if (
-        not isinstance(data, str | Path)
-        or data in DATA_SETS
-        or not Path(data).expanduser().is_dir()
-    ):
-        if transform is not None:
-            raise ValueError(f"transform needs a folder of images as data, got {str(data)[:99]}")
+    """Images for a trained model; those of a folder are prepared as its training images were."""
+    split = split or unseen_split(about, data)
+    if not _is_folder(data):
         return load_data(data, split, root)
-    if transform is None:
-        form = picture_form(model, about)
-        size, channels = form.keywords["image_size"], form.keywords["channels"]
-        images = load_folder(data, split, size, channels, form)
-        return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
+    form = picture_form(model, about)
+    size = form.keywords["image_size"]
+    channels = form.keywords["channels"]
+    images = load_folder(data, split, size, channels, form)
+    return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
+
+
+def load_transformed(
+    model: nn.Module,
+    about: dict[str, Any],
+    data: Any,
+    split: str | None,
+    transform: Callable[[Any], Tensor],
+) -> tuple[ImageData, list[Tensor]]:
+    """A folder of images to be shown, and what ``transform`` makes of each for the model."""
+    if not _is_folder(data):
+        raise ValueError(f"transform needs a folder of images as data, got {str(data)[:99]}")
+    made: list[Tensor] = []
 
     def show(picture: Any) -> Tensor:
         one, pixels = transformed(picture, transform)
@@ -330,7 +331,15 @@ def load_for(
             )
         return pixels
 
-    return load_folder(data, split, *pixels_of(model, 224), show)
+    split = split or unseen_split({"trained_on": []} | about, data)
+    return load_folder(data, split, *pixels_of(model, 224), show), made
+
+
+def _is_folder(data: Any) -> bool:
+    """Whether ``data`` is the path of a folder, and no data set's name."""
+    if not isinstance(data, str | Path) or data in DATA_SETS:
+        return False
+    return Path(data).expanduser().is_dir()
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:

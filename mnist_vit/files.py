@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .errors import WeightsError, nearest
+
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
 
@@ -15,6 +17,26 @@ CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else 
 def shipped(kind: str) -> Path:
     """The folder of shipped "weights", "notebooks" or "attention" maps."""
     return CHECKOUT / kind if CHECKOUT else PACKAGE / "shipped" / kind
+
+
+def shipped_weights() -> list[str]:
+    """The names of the shipped weights."""
+    return sorted(path.stem for path in shipped("weights").glob("*.pth"))
+
+
+def find_weights(name: str | Path) -> Path:
+    """The file of shipped weights such as "vit_mnist", or the path given."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    ours = shipped("weights") / f"{name}.pth"
+    if ours.is_file():
+        return ours
+    known = shipped_weights()
+    raise WeightsError(
+        f"there are no weights at {path}{nearest(name, known)}: give a .pth file or"
+        f" {', '.join(known)}"
+    )
 
 
 def data_dir(given: str | Path | None = None) -> Path:

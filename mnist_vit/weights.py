@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from .building import build_model, build_own, model_config
-from .errors import WeightsError, nearest, printable
-from .files import shipped, write_atomic, write_json
+from .errors import WeightsError, printable
+from .files import find_weights, write_atomic, write_json
 
 __all__ = [
     "find_weights",
@@ -147,21 +147,6 @@ def _checksum(state: dict[str, Tensor]) -> str:
             tensor.contiguous().flatten().view(torch.uint8).numpy().data if tensor.numel() else b""
         )
     return total.hexdigest()[:16]
-
-
-def find_weights(name: str | Path) -> Path:
-    """The file of shipped weights such as "vit_mnist", or the path given."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    ours = shipped("weights") / f"{name}.pth"
-    if ours.is_file():
-        return ours
-    known = sorted(p.stem for p in shipped("weights").glob("*.pth"))
-    raise WeightsError(
-        f"there are no weights at {path}{nearest(name, known)}: give a .pth file or"
-        f" {', '.join(known)}"
-    )
 
 
 def read_json(name: str | Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from PIL import Image
 import mnist_vit
 from mnist_vit import jobs
 from mnist_vit.__main__ import COMMANDS, _parser, main
+from mnist_vit.building import build_model
 from mnist_vit.errors import DataError
 from mnist_vit.weights import read_json
 from tools import figures
@@ -108,13 +109,32 @@ def test_the_tree_is_the_tree() -> None:
         if path.name not in ignored and not path.name.endswith("_cache") and path.name != ".ci"
     }
     assert here <= listed, "what lies at the top must stand in the README"
-    modules = {f"mnist_vit/{path.name}" for path in (ROOT / "mnist_vit").glob("*.py")} - {
-        "mnist_vit/__init__.py"
-    }
-    modules |= {
-        f"mnist_vit/{path.parent.name}/" for path in (ROOT / "mnist_vit").glob("*/__init__.py")
-    }
-    assert modules <= listed
+
+
+def test_the_rooms_are_the_folders() -> None:
+    """The tree of docs/architecture.md names every module of the package and every shared room."""
+    package = ROOT / "mnist_vit"
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = set()
+    for line in text.split("```\nmnist_vit/\n")[1].split("```")[0].splitlines():
+        name = line.split()[0]
+        listed.add(f"course/{name}" if line.startswith("    ") else name)
+    here = modules_and_rooms(package)
+    here |= {f"course/{name}" for name in modules_and_rooms(package / "course")}
+    rooms = {name for name in here if re.fullmatch(r"course/nb\d\d_\w+/", name)}
+    assert listed == here - rooms - {"course/__init__.py"} | {"course/nbNN_topic/"}
+
+
+def modules_and_rooms(folder: Path) -> set[str]:
+    modules = {path.name for path in folder.glob("*.py")}
+    return modules | {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+
+
+def test_the_sizes_told_are_about_those_of_today() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for name, lines, _ in figures.parts():
+        told = int(re.search(rf"^\| {name} \| ([\d,]+) ", text, re.MULTILINE)[1].replace(",", ""))
+        assert abs(told - lines) <= 0.1 * lines, f"{name}: python -m tools figures"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +276,7 @@ def test_your_own_folder_of_images_end_to_end(
     assert jobs.evaluate("photos.pth", "photos").accuracy > 0.9
     assert len(data_of(tmp_path / "photos-maps" / "index.html")["examples"]) == 6
     with pytest.raises(DataError, match="3 classes"):
-        jobs.train(jobs.MODELS["vit_cifar10"](), "photos")
+        jobs.train(build_model(jobs.MODELS["vit_cifar10"]), "photos")
 
 
 # ---- dependencies and the house ----
@@ -292,12 +312,14 @@ def test_versions_that_were_tested_together_are_those_of_every_package() -> None
 def test_the_library_is_a_star() -> None:
     """Leaves import the ground floor alone; who knows several is named here; nobody but the door
     knows the course."""
-    ground = {"errors", "files", "console", "devices", "forward", "tokens"}
+    ground = {"errors", "files", "console", "devices", "forward", "options", "tokens"}
     know_more = {
-        "data": {"augmentation", "datasets", "pictures"},
+        "commands": {"datasets", "recipe"},
+        "data": {"augmentation", "datasets", "pictures", "reading"},
         "building": {"model"},
         "gallery": {"attention"},
-        "training": {"data", "optimizers"},
+        "reading": {"datasets"},
+        "training": {"data", "optimizers", "recipe", "runs"},
         "weights": {"building"},
     }
     for path in (ROOT / "mnist_vit").glob("*.py"):

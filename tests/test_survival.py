@@ -18,13 +18,14 @@ from survivor import EPOCHS, toy_data, toy_fit, toy_model
 from torch import nn
 from tqdm.auto import tqdm
 
-from mnist_vit import jobs, training
+from mnist_vit import jobs
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import WeightsError
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.files import locked
 from mnist_vit.gallery import save_attention_images
+from mnist_vit.runs import newest_checkpoint
 from mnist_vit.training import accuracy_and_loss
 from mnist_vit.weights import save_weights
 
@@ -379,7 +380,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(
             disk.setattr(f"mnist_vit.files.{call}", fail, raising=False)
         if epoch == 2:
             disk.undo()
-            kept = torch.load(training._checkpoint(tmp_path), weights_only=True)
+            kept = torch.load(newest_checkpoint(tmp_path), weights_only=True)
             assert len(kept["history"]) == 1 == len(rows(tmp_path))
             assert files(tmp_path) == FIRST, "nothing half written is left"
 
