@@ -231,7 +231,7 @@ def door() -> Iterator[Row]:
 
 def sizes() -> str:
     """The lines of each part, for docs/architecture.md."""
-    heads = ("part", "lines", "what they buy")
+    heads = ("part", "lines of Python and JavaScript", "what they buy")
     return table(heads, [(name, f"{count:,}", buys) for name, count, buys in parts()])
 
 
