@@ -74,7 +74,7 @@ SLIPS = [
     Slip(
         {SPLIT: "return x.reshape(x.shape[0], self.num_heads, x.shape[1], self.head_dim)"},
         "split into heads by reshape alone",
-        f"Cut the last dimension in two, then transpose(1, 2); {_HEADS}",
+        f"Cut the last dimension in two, then transpose(1, 2). {_HEADS}",
     ),
     Slip(
         {MERGE: "x = weights @ v"},
