@@ -1,9 +1,8 @@
-"""Seven silent bugs: Vision Transformers that are wrong, and all train. Which does accuracy find?
+"""Seven silent bugs: Vision Transformers that are wrong, and all train.
 
-    python -m experiments bugs                             # the stored table
-    python -m experiments bugs right not_divided --seed 3  # train them, print the accuracy beside
-    the stored range python -m experiments bugs right not_divided --store   # choose the rates, train
-    five seeds, write the JSON
+    python -m experiments bugs                       # the bugs, and what is stored
+    python -m experiments bugs not_divided --seed 3  # train one seed, beside the stored ones
+    python -m experiments bugs not_divided --store   # all five seeds, stored
 
 Each bug is an edit of ``mnist_vit/model.py``; the table of them belongs to notebook 06. The right
 model has the sizes of ``vit_mnist(patch_size=7)`` and the attention from scratch in its blocks. All
@@ -11,54 +10,27 @@ are trained by the recipe of ``experiments/ladder.py``, each with the better of 
 and differ in nothing else: from one seed they start with the same weights.
 """
 
-import argparse
 from functools import partial
 
-import torch
-from ladder import measure, store
-
-from mnist_vit.course.ladder import Rung, row, stored, table
+from experiments.ladder import measure, one_seed
+from mnist_vit.course.ladder import Rung, stored
+from mnist_vit.course.ladder.rows import RESULTS
 from mnist_vit.course.nb06_vision_transformer.bugs import BUGS, broken
 
+FILE = RESULTS / "bugs.json"
+NAMES = list(BUGS)
 RATES = (3e-3, 1e-2)
 
 
+def run(name: str, seed: int | None = None) -> dict:
+    """Train the model with a bug: five seeds, or the one given, with the stored learning rate."""
+    if seed is not None:
+        return one_seed(rung(name), stored(name, "bugs")["learning_rate"], seed)
+    found, _ = measure(rung(name), RATES)
+    return found | {"edit": BUGS[name]}
+
+
 def rung(name: str) -> Rung:
-    """The model with that bug, trained like a rung of the ladder: no layer before the head, the
-    mean pooled."""
+    """Return the model with that bug as a rung of the ladder; its head gets the mean token."""
     model = partial(broken, name, 28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1, pool="mean")
     return Rung(name, model, twin=None if name == "right" else "right", epochs=20)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Train models beside their stored ranges, or measure and store them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "bugs", nargs="*", metavar="bug", help=f"of {', '.join(BUGS)}; left out: the stored table"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--store",
-        action="store_true",
-        help="choose the rate, train five seeds, store the accuracies",
-    )
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    if unknown := [name for name in options.bugs if name not in BUGS]:
-        parser.error(f"no bug is called {', '.join(unknown)}. Choose from: {', '.join(BUGS)}")
-    for name in options.bugs:
-        if options.store:
-            about, _ = measure(rung(name), f"python -m experiments bugs {name}", RATES)
-            store(name, about | {"edit": BUGS[name]}, list(BUGS), "bugs")
-        else:
-            about = stored(name, "bugs")
-            _, reached, seconds = rung(name).train(about["learning_rate"], options.seed)
-            print(f"{name}: {row(name, reached, 'bugs')}, {seconds:.0f} CPU seconds", flush=True)
-    if not options.bugs:
-        print(table(*BUGS, results="bugs"))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,8 @@
 """What pretraining is worth: notebook 11's experiment, with five draws of labelled digits.
 
-    python -m experiments transfer                       # names, and what is stored
-    python -m experiments transfer probe_50 --seed 2     # measure one draw, print it beside the
-    stored range python -m experiments transfer probe_50 --store      # measure five draws, write the
-    JSON
+    python -m experiments transfer                    # names, and what is stored
+    python -m experiments transfer probe_50 --seed 2  # one draw, beside the stored ones
+    python -m experiments transfer probe_50 --store   # five draws, stored
 
 The digits are scikit-learn's 1,797, enlarged to 20 pixels in the middle of 28. A draw is a random
 order of them: the first ones are labelled, the last 797 give the accuracy. The models are
@@ -11,32 +10,36 @@ vit_mnist_p4 and one of its start values, and are trained by the solution of not
 ``transfer``.
 """
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from ladder import store
 from sklearn.linear_model import LogisticRegression
 
 from mnist_vit import load_model, vit_mnist
-from mnist_vit.course.ladder import stored
-from mnist_vit.course.ladder.rows import RESULTS, span
+from mnist_vit.course.ladder.rows import RESULTS
 from mnist_vit.course.ladder.rungs import accuracy
 from mnist_vit.course.nb11_pretrained_vit.others import other_digits
 from mnist_vit.course.nb11_pretrained_vit.transfer import my_transfer
 
+FILE = RESULTS / "transfer.json"
 SEEDS = range(5)
 
 
+def run(name: str, seed: int | None = None) -> dict:
+    """Measure with five draws, or with the one given; accuracies in percent."""
+    seeds = SEEDS if seed is None else [seed]
+    return {"accuracy": [MEASUREMENTS[name](seed=one) for one in seeds]}
+
+
 def draw(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The places of the labelled digits, and of those that give the accuracy."""
+    """Return the places of the labelled digits, and of those that give the accuracy."""
     order = torch.randperm(1797, generator=torch.Generator().manual_seed(seed))
     return order[:count], order[-797:]
 
 
 def trained(count: int, pretrained: bool, freeze: bool, learning_rate: float, seed: int) -> float:
-    """The accuracy in percent after 100 steps."""
+    """Return the accuracy after 100 steps."""
     torch.manual_seed(seed)
     model = load_model("vit_mnist_p4") if pretrained else vit_mnist(4)
     images, labels = other_digits()
@@ -46,14 +49,14 @@ def trained(count: int, pretrained: bool, freeze: bool, learning_rate: float, se
 
 
 def own_head(seed: int) -> float:
-    """The model as it is: no label is used."""
+    """Return the accuracy of the model as it is: no label is used."""
     images, labels = other_digits()
-    rest = draw(0, seed)[1]
+    _, rest = draw(0, seed)
     return accuracy(load_model("vit_mnist_p4"), images[rest], labels[rest])
 
 
 def logistic(count: int, tokens: bool, seed: int) -> float:
-    """Logistic regression on the class token, or on the 784 pixels."""
+    """Return the accuracy of logistic regression on the class token, or on the 784 pixels."""
     images, labels = other_digits()
     x = images.flatten(1)
     if tokens:
@@ -62,11 +65,8 @@ def logistic(count: int, tokens: bool, seed: int) -> float:
         with torch.no_grad():
             x = model(images)
     few, rest = draw(count, seed)
-    return round(
-        100
-        * LogisticRegression(max_iter=5000).fit(x[few], labels[few]).score(x[rest], labels[rest]),
-        1,
-    )
+    classifier = LogisticRegression(max_iter=5000).fit(x[few], labels[few])
+    return round(100 * classifier.score(x[rest], labels[rest]), 1)
 
 
 MEASUREMENTS: dict[str, Callable[..., float]] = {
@@ -82,39 +82,4 @@ MEASUREMENTS: dict[str, Callable[..., float]] = {
     "token_100": partial(logistic, 100, True),
     "token_1000": partial(logistic, 1000, True),
 }
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Measure one draw beside what is stored, or all five, and store them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="name",
-        help=f"of {', '.join(MEASUREMENTS)}; left out: all stored",
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", action="store_true", help="measure five draws, write the JSON")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    if unknown := [name for name in options.names if name not in MEASUREMENTS]:
-        parser.error(
-            f"nothing is called {', '.join(unknown)}. Choose from: {', '.join(MEASUREMENTS)}"
-        )
-    for name in options.names:
-        if options.store:
-            about = {"accuracy": [MEASUREMENTS[name](seed=seed) for seed in SEEDS]}
-            command = {"command": f"python -m experiments transfer {name} --store"}
-            store(name, about | command, list(MEASUREMENTS), "transfer")
-        else:
-            live = MEASUREMENTS[name](seed=options.seed)
-            print(f"{name}: {span(live, stored(name, 'transfer')['accuracy'])}", flush=True)
-    if not options.names and (RESULTS / "transfer.json").exists():
-        for name, about in stored(results="transfer").items():
-            print(f"{name}: {about['accuracy']}")
-
-
-if __name__ == "__main__":
-    main()
+NAMES = list(MEASUREMENTS)

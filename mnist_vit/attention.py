@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .errors import check_sizes
-from .modes import eval_mode
+from .forward import eval_mode
 from .tokens import patch_grid
 
 __all__ = [

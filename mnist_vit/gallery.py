@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .attention import attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json
-from .modes import answer, eval_mode
+from .forward import eval_mode, logits_of
 from .tokens import patch_grid, pools_patches
 
 __all__ = ["replacing", "save_attention_images"]
@@ -129,7 +129,7 @@ def save_attention_images(
             f" got {', '.join(map(str, counts))}"
         )
     with torch.no_grad(), eval_mode(model):
-        logits = answer(model, images.to(next(model.parameters()))).float()
+        logits = logits_of(model, images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()

@@ -1,37 +1,50 @@
-"""Whole jobs in one call: load data and weights, compute, write results; with paths and defaults.
+"""Whole jobs in one call: load data and weights, compute, write results.
 
-These are the calls of the notebooks and of the command line; their defaults are written here.
+These are the calls of the notebooks and of the command line. Their arguments, with types, defaults
+and a sentence each, are the fields of the dataclasses in ``commands`` and ``recipe``.
 """
 
-import inspect
 import time
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from . import facts
 from .attention import attention_weights
-from .data import ImageData, Loader, augment, check_fit, load_data, normalise, pixels_of
+from .building import build_model, build_own, model_config
+from .commands import Attention, Demo, Evaluate, Explore, Predict, Shown, Train
+from .console import progress, say
+from .data import (
+    ImageData,
+    Loader,
+    check_fit,
+    load_data,
+    load_for,
+    load_transformed,
+    normalise,
+    pixels_of,
+    warn_of,
+)
 from .datasets import DATA_SETS
-from .errors import check_range, check_sizes, printable, unknown
+from .devices import find_device, place, start_processes
+from .errors import printable
 from .evaluation import Evaluation, History, evaluate_model
 from .explorer import Page, evenly, write_page
 from .fast import speed_up
-from .files import copy_notebooks, data_dir, make_folder, out_dir, say
+from .files import copy_notebooks, data_dir, make_folder, out_dir
+from .forward import try_once
 from .gallery import replacing, save_attention_images
-from .model import VisionTransformer, vit_mnist
-from .modes import progress
-from .own import build_own
-from .pictures import digit_to_tensor, open_picture
-from .tokens import sincos_positions
-from .training import fit
+from .options import taking
+from .pictures import digit_to_tensor, open_picture, picture_form, transformed
+from .recipe import MODELS
+from .training import fit, sincos_positions
 from .weights import (
     about_of,
+    describe_enum,
+    load_model,
     load_weights,
-    model_config,
     read_json,
     save_weights,
     update_about,
@@ -49,537 +62,395 @@ __all__ = [
     "visualize_attention",
 ]
 
-MODELS: dict[str, Callable[[], VisionTransformer]] = {
-    "vit_mnist": lambda: vit_mnist(2),
-    "vit_mnist_p4": lambda: vit_mnist(4),
-    "vit_mnist_p7": lambda: vit_mnist(7),
-    "vit_cifar10": lambda: VisionTransformer(32, 4, 4, 4, 48, 192, num_classes=10),
-}
-PLACES = (
-    "model",
-    "data",
-    "sizes",
-    "run_dir",
-    "resume",
-    "save",
-    "root",
-    "device",
-)  # of a run; all else is its recipe
 
+@taking(Train)
+def train(given: Train) -> History:
+    """Returns one dict per epoch, see ``training.fit``.
 
-def train(
-    model: nn.Module | str,
-    data: str | Path | ImageData = "auto",
-    *,
-    weights: str | Path | None = None,
-    sizes: str = "vit_mnist",
-    epochs: int = 10,
-    batch_size: int = 64,
-    learning_rate: float = 3e-3,
-    weight_decay: float = 0.1,
-    average: float = 0.999,
-    optimizer: Literal["adamw", "muon"] = "adamw",
-    label_smoothing: float = 0.0,
-    degrees: float = 10.0,
-    scale: float = 0.1,
-    shift: float = 1.0,
-    flip: bool = False,
-    shear: float = 0.0,
-    elastic: float = 0.0,
-    colour: float = 0.0,
-    keep_patches: int | None = None,
-    full_epochs: int | None = None,
-    position_start: Literal["sincos"] | None = None,
-    seed: int = 0,
-    run_dir: str | Path | None = None,
-    checkpoint_every: int = 1,
-    resume: bool = False,
-    tensorboard: bool = False,
-    save: str | Path | None = None,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> History:
-    """Train a model and write checkpoints, curves and the final weights to a folder.
-
-    Args:
-        model: a new model by name; or a .py file with a class MyVisionTransformer, such as
-            my_vit.py; in Python also any nn.Module from images to logits, which is trained on the
-            device it is on.
-        data: a data set, or a folder of images; auto is mnist if available, else embedded.
-        weights: load these weights first, by shipped name or file; default: train the model as it
-            is.
-        sizes: only for a .py file: build its class with the sizes of this model.
-        epochs: passes over the training images.
-        batch_size: images in a batch, over all processes together.
-        learning_rate: the largest learning rate, reached after the warm-up.
-        weight_decay: weight decay of all weight matrices.
-        average: decay of the exponential moving average (EMA) of the weights, per step; at most 1 -
-            20 / steps, so that the average of a short run no longer contains the start values.
-        optimizer: adamw for all parameters; or muon for the matrices of the encoder, with adamw for
-            the rest.
-        label_smoothing: share of each label that is spread over all classes.
-        degrees: augmentation: rotate by up to this angle, in degrees.
-        scale: augmentation: enlarge or shrink by up to this share.
-        shift: augmentation: translate by up to this many pixels.
-        flip: augmentation: mirror half of the images left to right (not for digits).
-        shear: augmentation: shear by up to this share.
-        elastic: augmentation: elastic distortion; points move by about this many pixels.
-        colour: augmentation: change brightness, contrast and saturation by up to this share.
-        keep_patches: patches of each image used in training, those with ink first; the last epochs
-            use all.
-        full_epochs: number of last epochs that use all patches; default: a quarter of the epochs.
-        position_start: initialise the position embedding with sines and cosines; default: random
-            values.
-        seed: random seed of start values, order, augmentation and dropout.
-        run_dir: folder of the run; default: a new one in runs/.
-        checkpoint_every: epochs between checkpoints.
-        resume: continue from the checkpoint in the run's folder; the result equals that of an
-            uninterrupted run.
-        tensorboard: write curves for tensorboard to the run's folder.
-        save: also write the final weights to this .pth file; shipped weights are replaced only if
-            this is their path.
-        root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
-        device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name
-            only.
-
-    Returns one dict per epoch, see ``training.fit``. The model then holds the averaged weights and
-    a new ``about``.
+    The model then holds the averaged weights and a new ``about``.
     """
-    settings = {key: value for key, value in locals().items() if key not in PLACES}
-    settings["weights"] = None if weights is None else str(weights)
-    check_sizes(epochs=epochs, batch_size=batch_size, checkpoint_every=checkpoint_every)
-    check_range(
-        0,
-        1000,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        shift=shift,
-        elastic=elastic,
-    )
-    check_range(
-        0,
-        0.999999,
-        average=average,
-        scale=scale,
-        shear=shear,
-        colour=colour,
-        label_smoothing=label_smoothing,
-    )
-    check_range(0, 360, degrees=degrees)
-    check_range(
-        0, epochs, full_epochs=(full := epochs // 4 if full_epochs is None else full_epochs)
-    )
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
-    save = None if save is None else weights_path(save)
-    if resume and run_dir is None:
-        raise ValueError("resume=True needs run_dir, the folder of the run to continue")
-    rank, world_size = facts.start_processes()
-    main = rank == 0
-    built, name = model if isinstance(model, str) else "", type(model).__name__
-    if isinstance(model, str):
-        name = Path(model).name
-        model = _build(built, seed, None, sizes)
-    elif not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got {name}"
-        )
-    if position_start not in (None, "sincos"):
-        raise ValueError(f'position_start must be "sincos" or left out, got {position_start!r}')
-
-    if data == "auto":
-        data = "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
-    form = pixels_of(model)
-    train_data, validation_data = (
-        load_data(data, split, root, *form) for split in ("train", "validation")
-    )
-    if built:  # as many classes as there are; any folder of images can be learnt
-        model = _build(built, seed, len(train_data.classes), sizes).to(facts.find_device(device))
-    where = facts.place(model)
-    for part in (train_data, validation_data):
-        check_fit(model, part)
-    if weights is not None:
-        load_weights(model, weights)
-    facts.try_once(
-        model, train_data.normalise(train_data.images[:2]).to(**where), len(train_data.classes)
-    )
-    if position_start == "sincos":
+    recipe = given.recipe
+    save = None if given.save is None else weights_path(given.save)
+    rank, processes = start_processes()
+    data = _find_data(given.data, given.root)
+    model, train_data, validation_data = _model_and_data(given, data)
+    if recipe.weights is not None:
+        load_weights(model, recipe.weights)
+    first = train_data.normalise(train_data.images[:2]).to(**place(model))
+    try_once(model, first, len(train_data.classes))
+    if recipe.position_start == "sincos":
         sincos_positions(model)
-    fast = speed_up(model, keep_patches)
-    folder = (
-        Path(run_dir) if run_dir else out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    )
-    if save is not None and main:
-        make_folder(save.parent)
-    if main:
-        say(
-            f"training on {train_data.name}\nvalidation on {validation_data.name}\nrun folder"
-            f" {folder}"
-        )
+    fast = speed_up(model, recipe.keep_patches)
+    name = _name_of(given.model)
+    folder = _run_folder(given.run_dir, name)
+    if rank == 0:
+        if save is not None:
+            make_folder(save.parent)
+        say(f"training on {train_data.name}")
+        say(f"validation on {validation_data.name}")
+        say(f"run folder {folder}")
 
-    augmentation = {
-        key: settings[key] for key in inspect.signature(augment).parameters if key in settings
-    }
-    share: dict[str, Any] = {"rank": rank, "world_size": world_size}
     train_loader = Loader(
-        train_data, batch_size, **where, **share, shuffle=True, augmentation=augmentation, seed=seed
+        train_data,
+        recipe.batch_size,
+        shuffle=True,
+        augmentation=recipe.augmentation,
+        seed=recipe.seed,
+        rank=rank,
+        world_size=processes,
+        **place(model),
     )
-    validation_loader = Loader(validation_data, 250, **where)
-    trained_on = list(
-        dict.fromkeys(
-            [*about_of(model).get("trained_on", []), train_data.source or train_data.name]
-        )
-    )
+    validation_loader = Loader(validation_data, 250, **place(model))
     about: Any = {
         "name": name,
         "data": train_data.about(),
-        "trained_on": trained_on,
-        "recipe": settings,
+        "trained_on": _all_trained_on(model, train_data),
+        "recipe": recipe.stored(),
     }
 
     def before_epoch(epoch: int) -> None:
-        # type: ignore[assignment]
-        fast.keep_patches = keep_patches if epoch < epochs - full else None
-        model.about = about  # now, so that it is told also if training is stopped half way
+        fast.keep_patches = recipe.patches_in(epoch)
+        model.about = about  # now, so that it is known also if training is stopped half way
 
-    how: dict[str, Any] = {
-        key: settings[key] for key in inspect.signature(fit).parameters if key in settings
-    }
-    how["average"] = min(average, max(0.0, 1 - 20 / (epochs * len(train_loader))))
-    config = {
-        "model": name,
-        "data": train_data.name,
-        "data_sha256": train_data.sha256(),
-        **settings,
-    }
+    steps = recipe.epochs * len(train_loader)
+    what = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256()}
     history = fit(
         fast,
         train_loader,
         validation_loader,
+        recipe=replace(recipe, average=recipe.average_over(steps)),
         before_epoch=before_epoch,
         run_dir=folder,
-        resume=resume,
-        config=config,
-        **how,
+        checkpoint_every=given.checkpoint_every,
+        resume=given.resume,
+        tensorboard=given.tensorboard,
+        config=what | recipe.stored(),
     )
-    command = _command(built, settings | {"data": data, "sizes": sizes, "save": save})
-    model.about = (
-        about
-        | ({"command": command} if built and isinstance(data, str | Path) else {})
-        | {
-            "metrics": {
-                "validation": {
-                    "on": validation_data.name,
-                    "accuracy": history[-1]["validation_accuracy"],
-                }
-            },
-            "seed": seed,
-            "date": time.strftime("%Y-%m-%d"),
-            **{
-                key: round(sum(row.get(key, 0) for row in history))
-                for key in ("seconds", "cpu_seconds")
-            },
-            "threads": torch.get_num_threads(),
-            "history": [{k: round(v, 5) for k, v in row.items()} for row in history],
-        }
-    )
-    if main:
+    if isinstance(given.model, str) and isinstance(data, str | Path):
+        about["command"] = given.command(data=data)
+    model.about = about | _outcome(history, validation_data, recipe.seed)
+    if rank == 0:
         save_weights(model, folder / "weights.pth")
         if save is not None:
             say(f"weights saved to {save_weights(model, save)}")
     return History(history)
 
 
-def evaluate(
-    model: nn.Module | str = "vit_mnist",
-    data: str | Path | ImageData = "embedded",
-    *,
-    weights: str | Path | None = None,
-    split: Literal["all", "train", "validation", "test"] | None = None,
-    batch_size: int = 250,
-    record: bool = False,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> Evaluation:
-    """Classify images with a model; print accuracy and confusion matrix.
+def _find_data(data: Any, root: str | Path | None) -> Any:
+    """The data set that "auto" stands for; or ``data``."""
+    if not isinstance(data, str) or data != "auto":
+        return data
+    return "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
 
-    Args:
-        model: name of shipped weights, a .pth file, or a my_vit.py; in Python also any nn.Module
-            from images to logits.
-        data: a data set, or a folder of images.
-        weights: load these weights into the model first, by shipped name or file; in Python also
-            the torchvision enum that the model was loaded from, such as
-            ViT_B_16_Weights.IMAGENET1K_V1, for its preparation and classes.
-        split: part of the data; default: all of the embedded digits, or of a folder that the model
-            was not trained on; else validation.
-        batch_size: images in a forward pass; does not change the result.
-        record: write the accuracy to the .json beside the weights.
-        root: folder of the data sets; default: MNIST_VIT_DATA, else data/.
-        device: cpu, cuda or mps; default: a GPU if available; in Python for a model given by name
-            only.
-    """
-    check_sizes(batch_size=batch_size)
-    file = (
-        weights
-        if isinstance(weights, str | Path)
-        else model
-        if isinstance(model, str | Path)
-        else None
-    )
-    if record and file is None:
+
+def _model_and_data(given: Train, data: Any) -> tuple[nn.Module, ImageData, ImageData]:
+    """The model on its device, and the images to train on and to validate on, which fit it."""
+    model: Any = given.model
+    if isinstance(given.model, str):
+        model = _build(given, None)
+    elif not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got"
+            f" {type(model).__name__}"
+        )
+    form = pixels_of(model)
+    train_data = load_data(data, "train", given.root, *form)
+    validation_data = load_data(data, "validation", given.root, *form)
+    if isinstance(given.model, str):  # as many classes as any folder of images has
+        model = _build(given, len(train_data.classes)).to(find_device(given.device))
+    check_fit(model, train_data)
+    check_fit(model, validation_data)
+    return model, train_data, validation_data
+
+
+def _build(given: Train, classes: int | None) -> nn.Module:
+    """A new model by name, or the class of a Python file; for this number of classes."""
+    sizes = MODELS[given.sizes if given.from_file else str(given.model)]
+    config = model_config(build_model(sizes))
+    config["num_classes"] = classes or config["num_classes"]
+    torch.manual_seed(given.seed)
+    if given.from_file:
+        return build_own(str(given.model), config)
+    return build_model(config)
+
+
+def _name_of(model: Any) -> str:
+    """The name of a model to train: its name or file, or its class."""
+    return Path(model).name if isinstance(model, str) else type(model).__name__
+
+
+def _run_folder(given: str | Path | None, name: str) -> Path:
+    """The folder of a run; default: a new one with the time in its name."""
+    if given:
+        return Path(given)
+    return out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _all_trained_on(model: nn.Module, data: ImageData) -> list[str]:
+    """The data sets that the model was trained on before, and this one."""
+    before = about_of(model).get("trained_on", [])
+    return list(dict.fromkeys([*before, data.source or data.name]))
+
+
+def _outcome(history: list[dict[str, float]], validation: ImageData, seed: int) -> dict[str, Any]:
+    """What is stored of a training with its weights."""
+    accuracy = history[-1]["validation_accuracy"]
+    rows = [{key: round(value, 5) for key, value in row.items()} for row in history]
+    return {
+        "metrics": {"validation": {"on": validation.name, "accuracy": accuracy}},
+        "seed": seed,
+        "date": time.strftime("%Y-%m-%d"),
+        "seconds": round(sum(row["seconds"] for row in history)),
+        "cpu_seconds": round(sum(row.get("cpu_seconds", 0) for row in history)),
+        "threads": torch.get_num_threads(),
+        "history": rows,
+    }
+
+
+@taking(Evaluate)
+def evaluate(given: Evaluate) -> Evaluation:
+    """Returns predictions, probabilities and the confusion matrix."""
+    file = _weights_file(given)
+    if given.record and file is None:
         raise ValueError(
             "record needs weights by name or file, to write into the .json beside them"
         )
-    model, about = facts.get_ready(model, weights, device)
-    if own := getattr(model, "made_of", None):
+    model, about = _get_ready(given)
+    own = getattr(model, "made_of", None)
+    if own:
         held = "vit_mnist (shipped)" if str(file).endswith(".py") else file or "it holds"
         print(f"MyVisionTransformer of {own['code']}, with the weights {held}")
-    images = facts.load_for(model, about, data, split, root)
+    images = load_for(model, about, given.data, given.split, given.root)
     check_fit(model, images)
-    facts.warn_of(about, images)
-    loader = Loader(images, batch_size, **facts.place(model))
+    warn_of(about, images)
+    loader = Loader(images, given.batch_size, **place(model))
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
-    if record:
-        low, high = result.interval
-        entry = {
-            "on": images.name,
-            "accuracy": result.accuracy,
-            "correct": result.correct,
-            "total": result.total,
-        }
-        part = "embedded" if data == "embedded" else images.source.rpartition("/")[2]
-        metrics = about.get("metrics", {}) | {
-            part: entry | {"interval": [round(low, 6), round(high, 6)]}
-        }
+    if given.record:
+        part = "embedded" if given.data == "embedded" else images.source.rpartition("/")[2]
+        metrics = about.get("metrics", {}) | {part: _entry(result)}
         print(f"recorded in {update_about(str(file), metrics=metrics)}")
     return result
 
 
-def visualize_attention(
-    model: nn.Module | str = "vit_mnist",
-    data: str | Path | ImageData = "embedded",
-    *,
-    weights: str | Path | None = None,
-    transform: Callable[[Any], Tensor] | None = None,
-    classes: Sequence[str] | None = None,
-    split: str | None = None,
-    per_class: int = 2,
-    batch_size: int = 50,
-    out: str | Path | None = None,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> Page:
-    """Write the attention maps of some images of each class, and a page to browse them.
-
-    Args, besides those of ``evaluate``:
-        model: name of shipped weights, a .pth file, or a my_vit.py; in Python also another Vision
-            Transformer.
-        data: a data set, or a folder of images, with or without a subfolder per class.
-        transform: a function from a Pillow image to what the model takes, (c, h, w), for a folder
-            and a model whose preprocessing is not known, such as one of timm or Hugging Face
-            (docs/recording.md).
-        classes: names of the model's classes, if they are not known, such as
-            model.config.id2label.values().
-        per_class: images of each class.
-        batch_size: images in a forward pass; fewer need less memory.
-        out: the folder to write to, with a folder <class>_<index> for each image; default:
-            runs/attention/.
-    """
-    return _show(**locals())
+def _weights_file(given: Evaluate) -> str | Path | None:
+    """Name or file of the weights that are evaluated; None if the model holds them."""
+    for one in (given.weights, given.model):
+        if isinstance(one, str | Path):
+            return one
+    return None
 
 
-def explore(
-    model: nn.Module | str = "vit_mnist",
-    data: str | Path | ImageData = "embedded",
-    *,
-    weights: str | Path | None = None,
-    transform: Callable[[Any], Tensor] | None = None,
-    classes: Sequence[str] | None = None,
-    split: str | None = None,
-    per_class: int = 10,
-    batch_size: int = 50,
-    out: str | Path | None = None,
-    root: str | Path | None = None,
-    device: str | None = None,
-) -> Page:
-    """Write one HTML file in which the model runs, also on your own pictures.
-
-    In it every patch can be the query; heads, layers and patches can be removed, and the prediction
-    changes.
-
-    Args, besides those of ``visualize_attention``:
-        per_class: images of each class: the first ones, and as many (at least 8) that the model is
-            least sure of; up to 400 misclassified ones are added.
-        out: the file to write; default: runs/explore.html.
-    """
-    return _show(**locals(), folders=False)
-
-
-def _show(
-    model: Any,
-    data: Any,
-    weights: Any,
-    transform: Any,
-    classes: Any,
-    split: Any,
-    per_class: int,
-    batch_size: int,
-    out: Any,
-    root: Any,
-    device: Any,
-    folders: bool = True,
-    found: Evaluation | None = None,
-) -> Page:
-    check_sizes(per_class=per_class, batch_size=batch_size)
-    model, about = facts.get_ready(model, weights, device, classes)
-    ready: list[Tensor] = []
-    images = facts.load_for(model, about, data, split, root, transform, ready)
-    named = tuple(about.get("data", {}).get("classes", images.classes))
-    labelled = named == images.classes  # else there is no truth to compare with
-    check_fit(model, images, labelled)
-    if transform is None:
-        facts.warn_of(about, images)
-
-    def prepared(some: Tensor) -> Tensor:
-        batch = (
-            torch.stack([ready[i] for i in some])
-            if ready
-            else images.normalise(images.images[some])
-        )
-        return batch.to(**facts.place(model))
-
-    def known(some: Tensor) -> tuple[Tensor, list[str], list[int] | None]:
-        names = [
-            f"{images.classes[images.labels[i]]}_{i}".translate({47: "-", 92: "-"})
-            for i in some.tolist()
-        ]
-        return images.images[some], names, images.labels[some].tolist() if labelled else None
-
-    facts.try_once(model, prepared(torch.tensor([0])), len(named))
-    attention_weights(
-        model, prepared(torch.tensor([0])), query=0
-    )  # an error before a folder is made
-    if labelled and not folders and not ready:
-        found = evaluate_model(
-            speed_up(model), Loader(images, batch_size, **facts.place(model)), named, images.name
-        )
-    of_class = [(images.labels == c).nonzero()[:, 0] for c in range(len(images.classes))]
-    chosen = torch.cat([some[:per_class] for some in of_class])
-    shown = chosen
-    if found is not None:
-        sure, wrong = (
-            found.probabilities[range(found.total), found.labels],
-            found.predictions != found.labels,
-        )
-        hard = [some[sure[some].argsort()[: max(per_class, 8)]] for some in of_class]
-        shown = torch.cat(
-            [chosen, *hard, wrong.nonzero()[evenly(int(wrong.sum()), 400), 0]]
-        ).unique()
-    shown = shown[evenly(len(shown))]
-    like_mnist = named == DATA_SETS["mnist"].classes and images.images.shape[1:] == (1, 28, 28)
-    page: dict[str, Any] = {
-        "title": f"Inside {about['name']}",
-        "text": images.name,
-        "classes": named,
+def _entry(result: Evaluation) -> dict[str, Any]:
+    """An accuracy as it is stored with weights."""
+    low, high = result.interval
+    return {
+        "on": result.data,
+        "accuracy": result.accuracy,
+        "correct": result.correct,
+        "total": result.total,
+        "interval": [round(low, 6), round(high, 6)],
     }
-    page |= {
-        "mean": None if ready else images.mean,
-        "std": images.std,
-        "digits": like_mnist,
-        "found": found,
-    }
-    if not folders:
-        return write_page(
-            out_dir("runs/explore.html", out), model, prepared(shown), *known(shown), **page
-        )
-    folder = out_dir("runs/attention", out)
-    with replacing(folder) as new:
-        for some in progress(chosen.split(batch_size), desc="drawing", unit=" batches"):
-            pictures, names, truth = known(some)
-            save_attention_images(model, prepared(some), pictures, names, new, named, truth)
-        written = write_page(new / "index.html", model, prepared(shown), *known(shown), **page)
-    page_there = Page(folder / "index.html")
-    page_there.instead = written.instead
-    print(f"attention maps of {len(chosen)} images: {page_there}")
-    return page_there
 
 
-def predict(
-    picture: str | Path,
-    model: nn.Module | str = "vit_mnist",
-    *,
-    weights: str | Path | None = None,
-    transform: Callable[[Any], Tensor] | None = None,
-    classes: Sequence[str] | None = None,
-    out: str | Path | None = None,
-    device: str | None = None,
-) -> Tensor:
-    """Classify one picture file: print the five likeliest classes and write its attention maps.
-
-    A drawn digit is first converted to MNIST's form: white on black, 20 pixels large, centred in 28
-    by 28.
-
-    Args, besides those of ``visualize_attention``:
-        picture: an image file.
-        out: the folder for the maps; default: runs/predictions/.
-
-    Returns the probability of each class, (k,).
-    """
-    model, about = facts.get_ready(model, weights, device, classes)
-    opened, data = open_picture(picture), about.get("data", {})
-    named = tuple(data.get("classes", ()))
-    if transform is not None and named:
-        ready, pixels = (made[None] for made in facts.transformed(opened, transform))
-    else:
-        form = facts.picture_form(model, about)
-        like_mnist = named == DATA_SETS["mnist"].classes and form.keywords == {
-            "image_size": 28,
-            "channels": 1,
-        }
-        pixels = (digit_to_tensor if like_mnist else form)(opened)[None]
-        ready = normalise(pixels, data["mean"], data["std"])
-    logits = facts.try_once(model, ready.to(**facts.place(model)), len(named))
-    probabilities = logits[0].float().softmax(dim=0).cpu()
-    folder, target = out_dir("runs/predictions", out), Path(picture).stem
-    (result,) = save_attention_images(model, ready, pixels, [target], folder, named)
-    print(f"{printable(str(picture))}: {result['prediction']}")
-    for i in probabilities.argsort(descending=True, stable=True)[:5].tolist():
-        print(f"  {named[i]}: {probabilities[i]:6.1%} {'#' * round(40 * float(probabilities[i]))}")
-    print(f"attention maps: {folder / printable(target)}")
-    return probabilities
+@taking(Attention)
+def visualize_attention(given: Attention) -> Page:
+    """Returns the page, which a notebook shows."""
+    return _write_maps(_Subject(given), given)
 
 
-def demo(out: str | Path | None = None) -> None:
-    """Evaluate the shipped model on the held-out digits and write its attention maps.
+@taking(Explore)
+def explore(given: Explore) -> Page:
+    """Returns the page, which a notebook shows."""
+    subject = _Subject(given)
+    found = subject.evaluated(given.batch_size)
+    shown = subject.for_the_page(subject.of_each_class(given.per_class), found, given.per_class)
+    return subject.write_page(out_dir("runs/explore.html", given.out), shown, found)
 
-    Args:
-        out: the folder for the pictures; default: runs/attention/.
-    """
+
+@taking(Demo)
+def demo(given: Demo) -> None:
+    """Returns nothing; the accuracy is printed."""
     about = read_json("vit_mnist")
     print(f"vit_mnist: {about['parameters']:,} parameters, trained on {about['data']['name']}\n")
     found = evaluate("vit_mnist")
     print()
-    _show("vit_mnist", "embedded", None, None, None, None, 2, 50, out, None, None, found=found)
+    maps = Attention(out=given.out)
+    _write_maps(_Subject(maps), maps, found)
 
 
-def _build(name: str, seed: int, classes: int | None, sizes: str) -> nn.Module:
-    """A known model, or the class of a Python file with the sizes of a known one; for this number
-    of classes."""
-    own = Path(name).suffix == ".py"
-    if (known := sizes if own else name) not in MODELS:
-        raise ValueError(unknown("model called", known, MODELS))
-    config = model_config(MODELS[known]())
-    config["num_classes"] = classes or config["num_classes"]
-    torch.manual_seed(seed)
-    return build_own(name, config) if own else VisionTransformer(**config)
+class _Subject:
+    """A model that can be looked into, and the images that are shown with it.
+
+    Attributes:
+        model, about: the model and its description.
+        images: the pictures; ``ready`` has what the model takes instead, if the user's transform
+            made it, (c, h, w) each.
+        classes: the model's; the labels are true if they are the images' too.
+    """
+
+    def __init__(self, given: Shown) -> None:
+        self.model, self.about = _get_ready(given, given.classes)
+        self.ready: list[Tensor] = []
+        if given.transform is None:
+            self.images = load_for(self.model, self.about, given.data, given.split, given.root)
+        else:
+            self.images, self.ready = load_transformed(
+                self.model, self.about, given.data, given.split, given.transform
+            )
+        known = self.about.get("data", {})
+        self.classes = tuple(known.get("classes", self.images.classes))
+        self.labelled = self.classes == self.images.classes
+        check_fit(self.model, self.images, self.labelled)
+        if given.transform is None:
+            warn_of(self.about, self.images)
+        # errors come before a folder is made
+        first = self.prepared(torch.tensor([0]))
+        try_once(self.model, first, len(self.classes))
+        attention_weights(self.model, first, query=0)
+
+    def prepared(self, some: Tensor) -> Tensor:
+        """A batch for the model."""
+        if self.ready:
+            batch = torch.stack([self.ready[i] for i in some])
+        else:
+            batch = self.images.normalise(self.images.images[some])
+        return batch.to(**place(self.model))
+
+    def described(self, some: Tensor) -> tuple[Tensor, list[str], list[int] | None]:
+        """Pixels, names and labels of some images; no labels if they are not the model's."""
+        names = []
+        for i in some.tolist():
+            name = f"{self.images.classes[self.images.labels[i]]}_{i}"
+            names.append(name.replace("/", "-").replace("\\", "-"))
+        labels = self.images.labels[some].tolist() if self.labelled else None
+        return self.images.images[some], names, labels
+
+    def evaluated(self, batch_size: int) -> Evaluation | None:
+        """The predictions of all images; None if there are no labels, or only what is shown."""
+        if not self.labelled or self.ready:
+            return None
+        loader = Loader(self.images, batch_size, **place(self.model))
+        return evaluate_model(speed_up(self.model), loader, self.classes, self.images.name)
+
+    def of_each_class(self, per_class: int) -> Tensor:
+        """Indices of the first images of each class."""
+        return torch.cat([some[:per_class] for some in self._indices()])
+
+    def _indices(self) -> list[Tensor]:
+        count = len(self.images.classes)
+        return [(self.images.labels == label).nonzero()[:, 0] for label in range(count)]
+
+    def for_the_page(self, chosen: Tensor, found: Evaluation | None, per_class: int) -> Tensor:
+        """The chosen images, the least sure ones of each class and misclassified ones."""
+        shown = chosen
+        if found is not None:
+            sure = found.probabilities[range(found.total), found.labels]
+            count = max(per_class, 8)
+            hard = [some[sure[some].argsort()[:count]] for some in self._indices()]
+            wrong = (found.predictions != found.labels).nonzero()[:, 0]
+            shown = torch.cat([chosen, *hard, wrong[evenly(len(wrong), 400)]]).unique()
+        return shown[evenly(len(shown))]
+
+    def write_page(self, path: Path, shown: Tensor, found: Evaluation | None) -> Page:
+        """Write the live page with these images."""
+        size = self.images.images.shape[1:]
+        return write_page(
+            path,
+            self.model,
+            self.prepared(shown),
+            *self.described(shown),
+            title=f"Inside {self.about['name']}",
+            text=self.images.name,
+            classes=self.classes,
+            mean=None if self.ready else self.images.mean,
+            std=self.images.std,
+            digits=self.classes == DATA_SETS["mnist"].classes and size == (1, 28, 28),
+            found=found,
+        )
 
 
-def _command(name: str, settings: dict[str, Any]) -> str:
-    """The command line that calls train with these settings: those that are not the defaults."""
-    words = ["python -m mnist_vit train", name]
-    for key, parameter in inspect.signature(train).parameters.items():
-        value = settings.get(key, parameter.default)
-        if key != "model" and value != parameter.default:
-            words.append(f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}"))
-    return " ".join(words)
+def _write_maps(subject: _Subject, given: Attention, found: Evaluation | None = None) -> Page:
+    """Write a folder for each image, and a page to browse them."""
+    chosen = subject.of_each_class(given.per_class)
+    shown = subject.for_the_page(chosen, found, given.per_class)
+    folder = out_dir("runs/attention", given.out)
+    with replacing(folder) as new:
+        for some in progress(chosen.split(given.batch_size), desc="drawing", unit=" batches"):
+            pictures, names, labels = subject.described(some)
+            save_attention_images(
+                subject.model,
+                subject.prepared(some),
+                pictures,
+                names,
+                new,
+                subject.classes,
+                labels,
+            )
+        written = subject.write_page(new / "index.html", shown, found)
+    page = Page(folder / "index.html")
+    page.instead = written.instead
+    print(f"attention maps of {len(chosen)} images: {page}")
+    return page
+
+
+@taking(Predict)
+def predict(given: Predict) -> Tensor:
+    """Returns the probability of each class, (k,)."""
+    model, about = _get_ready(given, given.classes)
+    data = about.get("data", {})
+    classes = tuple(data.get("classes", ()))
+    ready, pixels = _prepared_picture(given, model, about)
+    logits = try_once(model, ready.to(**place(model)), len(classes))
+    probabilities = logits[0].float().softmax(dim=0).cpu()
+    folder = out_dir("runs/predictions", given.out)
+    target = Path(given.picture).stem
+    (result,) = save_attention_images(model, ready, pixels, [target], folder, classes)
+    print(f"{printable(str(given.picture))}: {result['prediction']}")
+    for i in probabilities.argsort(descending=True, stable=True)[:5].tolist():
+        bar = "#" * round(40 * float(probabilities[i]))
+        print(f"  {classes[i]}: {probabilities[i]:6.1%} {bar}")
+    print(f"attention maps: {folder / printable(target)}")
+    return probabilities
+
+
+def _prepared_picture(
+    given: Predict, model: nn.Module, about: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """A picture file as the model takes it, and as pixels, (1, c, h, w) both."""
+    opened = open_picture(given.picture)
+    data = about.get("data", {})
+    if given.transform is not None and data.get("classes"):
+        ready, pixels = transformed(opened, given.transform)
+        return ready[None], pixels[None]
+    form = picture_form(model, about)
+    of_mnist = tuple(data["classes"]) == DATA_SETS["mnist"].classes
+    if of_mnist and form.keywords == {"image_size": 28, "channels": 1}:
+        pixels = digit_to_tensor(opened)[None]
+    else:
+        pixels = form(opened)[None]
+    return normalise(pixels, data["mean"], data["std"]), pixels
+
+
+def _get_ready(
+    given: Evaluate | Shown | Predict, classes: Any = None
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The model, given or built from weights by name or file, and its description."""
+    model: Any = given.model
+    weights = given.weights
+    if not isinstance(model, nn.Module | str | Path):
+        raise TypeError(
+            f"model must be an nn.Module, or weights by name or file, got {type(model).__name__}"
+        )
+    is_enum = hasattr(weights, "transforms") and hasattr(weights, "meta")
+    if not isinstance(model, nn.Module):
+        model = load_model(model, weights=None if is_enum else weights)
+        model = model.to(find_device(given.device))
+    elif is_enum:  # it describes what the model holds; nothing is loaded
+        model.about = describe_enum(weights)
+    elif weights is not None:
+        load_weights(model, weights)
+    about = {"name": type(model).__name__} | about_of(model)
+    if classes is not None:
+        about = about | {"data": about.get("data", {}) | {"classes": list(classes)}}
+    return model, about

@@ -19,17 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import WeightsError, nearest, printable
-from .files import shipped, write_atomic, write_json
-from .model import VisionTransformer
-from .own import build_own
+from .building import build_model, build_own, model_config
+from .errors import WeightsError, printable
+from .files import find_weights, write_atomic, write_json
 
 __all__ = [
-    "build_model",
     "find_weights",
     "load_model",
     "load_weights",
-    "model_config",
     "read_json",
     "save_weights",
 ]
@@ -72,29 +69,6 @@ def about_of(model: nn.Module) -> dict[str, Any]:
     """``model.about``, or an empty dict."""
     about = getattr(model, "about", None)
     return about if isinstance(about, dict) else {}
-
-
-def model_config(model: nn.Module) -> dict[str, Any]:
-    """The keywords that build a Vision Transformer like this one."""
-    names = (
-        "image_size",
-        "patch_size",
-        "hidden_dim",
-        "mlp_dim",
-        "dropout",
-        "attention_dropout",
-        "num_classes",
-    )
-    config = {name: getattr(model, name) for name in names}
-    config |= {
-        "num_layers": len(model.encoder.layers),
-        "num_heads": model.encoder.layers[0].num_heads,
-    }
-    config |= {
-        "representation_size": model.representation_size,
-        "in_channels": model.conv_proj.in_channels,
-    }
-    return config | {"pool": getattr(model, "pool", "token")}
 
 
 def weights_path(path: str | Path) -> Path:
@@ -175,21 +149,6 @@ def _checksum(state: dict[str, Tensor]) -> str:
     return total.hexdigest()[:16]
 
 
-def find_weights(name: str | Path) -> Path:
-    """The file of shipped weights such as "vit_mnist", or the path given."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    ours = shipped("weights") / f"{name}.pth"
-    if ours.is_file():
-        return ours
-    known = sorted(p.stem for p in shipped("weights").glob("*.pth"))
-    raise WeightsError(
-        f"there are no weights at {path}{nearest(name, known)}: give a .pth file or"
-        f" {', '.join(known)}"
-    )
-
-
 def read_json(name: str | Path) -> dict[str, Any]:
     """The description in a weights file, else in the .json beside it, else an empty dict."""
     path = find_weights(name)
@@ -207,11 +166,6 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
     _fill(model, path, state, about)
     return about
-
-
-def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
-    """The model of a config dict, newly initialised."""
-    return VisionTransformer(**config | options)
 
 
 def load_model(
@@ -431,3 +385,24 @@ def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
             " model"
         )
     return "; ".join(parts) or "its tensors are not dense"
+
+
+def describe_enum(weights: Any) -> Any:  # by a torchvision weights enum
+    how = weights.transforms()
+    data = {
+        "name": weights.name,
+        "classes": list(weights.meta["categories"]),
+        "channels": len(how.mean),
+    }
+    data |= {
+        "mean": list(how.mean),
+        "std": list(how.std),
+        "size": how.crop_size[0],
+        "resize": how.resize_size[0],
+    }
+    data["interpolation"] = how.interpolation.value
+    return {
+        "name": type(weights).__name__.removesuffix("_Weights").lower(),
+        "data": data,
+        "trained_on": [weights.name],
+    }

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import mnist_vit
-from mnist_vit.weights import model_config
+from mnist_vit.building import model_config
 
 EXPLORER = Path(mnist_vit.__file__).parent / "explorer"
 

@@ -747,8 +747,8 @@ def test_every_option_has_a_mistake() -> None:
         "update",
         "run",
     }  # yes or no; or for Python only
-    from mnist_vit.__main__ import COMMANDS as names
     from mnist_vit.__main__ import function
+    from mnist_vit.commands import COMMANDS as names
 
     for name in names:
         tried = " ".join(line for line, _ in COMMANDS if line.startswith(name))

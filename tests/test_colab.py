@@ -24,12 +24,12 @@ from helpers import NOTEBOOKS, ROOT, code_cells, environment, from_file, noteboo
 from nbclient import NotebookClient
 
 from mnist_vit import check
+from tools import stamp
 
 colab_module = sys.modules[
     "mnist_vit.course.keeping.colab"
 ]  # the package has a function of that name
 
-stamp = from_file(NOTEBOOKS / "stamp.py")
 THERE = [
     "torch",
     "torchvision",

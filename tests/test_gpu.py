@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mnist_vit import training
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.fast import speed_up
 from mnist_vit.model import vit_mnist
@@ -97,11 +96,9 @@ def test_no_step_waits(
             images=torch.empty(SHAPE, dtype=torch.uint8, device="cuda"),
             labels=torch.empty(512, dtype=torch.long, device="cuda"),
         )
-        optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
-        assert optimizers["adamw"].defaults["fused"]
+        learner.optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
+        assert learner.optimizers["adamw"].defaults["fused"]
         with Copies() as copies:
-            total = training._train_epoch(
-                model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0, 0.1
-            )
+            total = learner.train_on(loader, first_step=1)
     assert total.device.type == "cuda"
     assert copies.count == 1

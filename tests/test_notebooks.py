@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import torch
-from helpers import NOTEBOOKS, ROOT, code_cells, from_file, notebooks, read, tagged, tags, tree
+from helpers import NOTEBOOKS, ROOT, code_cells, notebooks, read, tagged, tags, tree
 from IPython.core.error import UsageError
 from nbformat import NotebookNode
 
@@ -19,8 +19,7 @@ from mnist_vit import check, course, files
 from mnist_vit.__main__ import main
 from mnist_vit.course.checking import verdict
 from mnist_vit.jobs import copy_notebooks
-
-stamp, counting = from_file(NOTEBOOKS / "stamp.py"), from_file(NOTEBOOKS / "counting.py")
+from tools import count, stamp
 
 COURSE = [path.stem for path in notebooks()]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
@@ -169,8 +168,8 @@ def test_the_readmes_badges_are_stamped_too() -> None:
     elsewhere = stamp.stamp_readme(readme, ELSEWHERE)
     for path in notebooks():
         assert f"/github/some-one/some-course/blob/main/notebooks/{path.name})" in elsewhere
-    counts = {path.stem: counting.count(path) for path in notebooks()}
-    assert counting.with_minutes(elsewhere, counts) == elsewhere, (
+    counts = {path.stem: count.count(path) for path in notebooks()}
+    assert count.with_minutes(elsewhere, counts) == elsewhere, (
         "the table's minutes can still be renewed"
     )
     assert stamp.stamp_readme(elsewhere, "") == stamp.stamp_readme(readme, "")
@@ -296,7 +295,7 @@ def test_outputs_fit_every_machine(path: Path) -> None:
     assert not MACHINE.search("".join(cell.source for cell in read(path).cells))
     assert read(path).metadata.language_info == {
         "name": "python"
-    }  # no version; refresh.py takes all else away
+    }  # no version; python -m tools outputs takes all else away
     for cell in read(path).cells:
         rest = {key: value for key, value in cell.metadata.items() if key != "tags"}
         assert rest in ({}, COLLAPSED), cell.source
@@ -319,7 +318,7 @@ def test_setup_and_ours_are_collapsed_under_a_title_and_nothing_else_is(path: Pa
         collapsed = cell.metadata.get("cellView") == "form"
         titled = cell.source.startswith("# @title ")
         assert collapsed == titled, cell.source
-        assert collapsed == (counting.kind(cell) in ("setup", "ours")), cell.source
+        assert collapsed == (count.kind(cell) in ("setup", "ours")), cell.source
 
 
 @each_notebook
@@ -346,18 +345,16 @@ def test_code_fits_the_page(path: Path) -> None:
 
 def test_minutes_are_counted_not_guessed() -> None:
     """``python -m tools count --write`` puts them in."""
-    counts = {path.stem: counting.count(path) for path in notebooks()}
+    counts = {path.stem: count.count(path) for path in notebooks()}
     for path in notebooks():
-        assert len(counting.TIME.findall(text(path))) == 1, (
-            f"{path.stem}: **Time:** about … minutes"
-        )
+        assert len(count.TIME.findall(text(path))) == 1, f"{path.stem}: **Time:** about … minutes"
         for cell in read(path).cells:
             if cell.cell_type == "markdown":
-                assert cell.source == counting.with_minutes(cell.source, counts, path.stem), (
+                assert cell.source == count.with_minutes(cell.source, counts, path.stem), (
                     "python -m tools count --write"
                 )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme == counting.with_minutes(readme, counts)
+    assert readme == count.with_minutes(readme, counts)
 
 
 def test_counting() -> None:
@@ -365,30 +362,30 @@ def test_counting() -> None:
         "Two *words*, [a link](glossary.md#link) and $x_1 + x_2$.\n$$y = 2$$\n| a table |"
         " `code` |\n"
     )
-    assert counting.words_of(prose) == 8
+    assert count.words_of(prose) == 8
     folded = (
         "<details><summary>The picture in words</summary>\n\nA line.\n\n</details>\n\nIt rises."
     )
-    assert counting.words_of(folded) == 2
-    assert counting.words_of(folded.replace("The picture in words", "Why?")) == 5
-    one = counting.Count(
+    assert count.words_of(folded) == 2
+    assert count.words_of(folded.replace("The picture in words", "Why?")) == 5
+    one = count.Count(
         "04_x", words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3]
     )
     assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
-    two = counting.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
+    two = count.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
     counts = {"04_x": one, "05_y": two}
     old = (
         "**Time:** about 7 minutes. **You need:** 03.\n\n### Exercise: so ★★ (8 minutes)\n\n###"
         " Exercise: and so ★"
     )
     new = "**Time:** about 5 minutes. **You need:** 03.\n\n### Exercise: so ★★ (10 minutes)\n\n"
-    assert counting.with_minutes(old, counts, "05_y") == f"{new}### Exercise: and so ★ (5 minutes)"
+    assert count.with_minutes(old, counts, "05_y") == f"{new}### Exercise: and so ★ (5 minutes)"
     table = "| [04 · X](04_x.ipynb) | so | 1 | 2 |\n| [05 · Y](05_y.ipynb) | so | 1 | |"
-    assert counting.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace(
+    assert count.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace(
         "1 | |", "5 | |"
     )
     row = "| [04 X](notebooks/04_x.ipynb) | so | [badge](there) | 1 |"
-    assert counting.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
+    assert count.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
 
 
 # -----------------------------------------------------------------------------------------------

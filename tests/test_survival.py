@@ -17,13 +17,14 @@ from survivor import toy_data, toy_fit, toy_model
 from torch import nn
 from tqdm.auto import tqdm
 
-from mnist_vit import jobs, training
+from mnist_vit import jobs
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import WeightsError
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.files import locked
 from mnist_vit.gallery import save_attention_images
+from mnist_vit.runs import newest_checkpoint
 from mnist_vit.training import accuracy_and_loss
 from mnist_vit.weights import save_weights
 
@@ -144,7 +145,7 @@ def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
             self.closed = True
             super().close()
 
-    monkeypatch.setattr("mnist_vit.modes.tqdm", Bar)
+    monkeypatch.setattr("mnist_vit.console.bar_class", lambda: Bar)
     model = toy_model().eval()
     model.encoder.dropout.train()
     modes = [module.training for module in model.modules()]
@@ -327,7 +328,7 @@ def test_a_full_disk_is_a_warning(tmp_path: Path) -> None:
             disk.setattr("mnist_vit.files.os.fsync", fail)
         if epoch == 2:
             disk.undo()
-            kept = torch.load(training._checkpoint(tmp_path), weights_only=True)
+            kept = torch.load(newest_checkpoint(tmp_path), weights_only=True)
             assert len(kept["history"]) == 1 == len(rows(tmp_path))
             assert files(tmp_path) == FIRST, "nothing half written is left"
 

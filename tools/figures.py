@@ -1,7 +1,7 @@
-"""Put the README's figures there, from the .json files of weights and benchmarks: ``python
-benchmarks/figures.py``.
+"""Put measured figures into README and docs, from the .json files of weights and benchmarks.
 
-``--check`` only says whether the README is up to date.
+``--check`` only says whether they are up to date. The figures stand between ``<!-- NAME -->`` and
+``<!-- /NAME -->``.
 """
 
 import argparse
@@ -9,45 +9,84 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import measure
+from typing import Any
 
 from mnist_vit.files import write_text
 from mnist_vit.jobs import MODELS
 from mnist_vit.weights import read_json
 
-ROOT = measure.RESULTS.parent.parent
+from . import NOTEBOOKS, ROOT
+from .runner import read, table
+
 README = ROOT / "README.md"
-PLACE = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- /figures -->)", re.DOTALL)
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+RESULTS = ROOT / "benchmarks" / "results"
 SPLITS = {
     "embedded": "5,000 held-out digits",
     "validation": "validation images",
     "test": "test images",
 }
+Row = tuple[str, str, str]  # what, how much, and the command
 
 
-def weights(name: str) -> Iterator[tuple[str, str, str]]:
+def main(words: list[str]) -> None:
+    """Write the figures, or say whether they are up to date."""
+    parser = argparse.ArgumentParser(prog="python -m tools figures", description=__doc__)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit code 1 if a file is out of date",
+    )
+    options = parser.parse_args(words)
+    for path, name, fresh in ((README, "figures", block()), (ARCHITECTURE, "sizes", sizes())):
+        text = path.read_text(encoding="utf-8")
+        renewed = put(text, name, fresh)
+        if renewed == text:
+            continue
+        if options.check:
+            sys.exit(f"{path.name} is out of date: python -m tools figures")
+        write_text(path, renewed)
+
+
+def place(name: str) -> re.Pattern[str]:
+    """Where figures of that name stand in a text."""
+    return re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+
+
+def put(text: str, name: str, figures: str) -> str:
+    """The text with fresh figures of that name."""
+    return place(name).sub(lambda _: figures, text)
+
+
+def block() -> str:
+    """The README's table."""
+    return table(("what", "figure", "command"), rows())
+
+
+def rows() -> Iterator[Row]:
+    """All figures of the README."""
+    for name in MODELS:
+        yield from weights(name)
+    yield rival("cnn", "a small convolutional network")
+    yield rival("mlp", "an MLP")
+    yield from race()
+    yield from speed()
+    yield from door()
+
+
+# ---- weights ----
+
+
+def weights(name: str) -> Iterator[Row]:
     """The rows of one weights file."""
     about = read_json(name)
-    metrics, digits = about["metrics"], "embedded" in about["metrics"]
     patches = (about["config"]["image_size"] // about["config"]["patch_size"]) ** 2
+    data = about["data"]["source"].rpartition("/")[0]
+    command = f"mnist-vit evaluate {name}"
+    if "embedded" not in about["metrics"]:
+        command += f" --data {data}"
     what = f"`{name}`: {about['parameters']:,} parameters, {patches} patches"
-    held_out = "embedded" if digits else "validation"
-    said = f"{metrics[held_out]['accuracy']:.{digits + 1}%} of the {SPLITS[held_out]}"
-    if "test" in metrics:
-        low, high = metrics["test"]["interval"]
-        share = (
-            f"{metrics['test']['accuracy']:.{digits + 1}%} ({low:.{digits + 1}%} to"
-            f" {high:.{digits + 1}%})"
-        )
-        some = (
-            "the 10,000"
-            if metrics["test"]["total"] == 10_000
-            else f"{metrics['test']['total']:,} of the 10,000"
-        )
-        said = f"**{share}** of {some} test images; {said}"
-    source = about["data"]["source"].rpartition("/")[0]
-    yield what, said, f"`mnist-vit evaluate {name}{'' if digits else f' --data {source}'}`"
+    yield what, accuracies(about["metrics"]), f"`{command}`"
     yield "– its training", f"{about['cpu_seconds'] / 60:.0f} CPU minutes", f"`{about['command']}`"
     others = {
         number: seed
@@ -55,135 +94,165 @@ def weights(name: str) -> Iterator[tuple[str, str, str]]:
         if int(number) != about["seed"]
     }
     if others:
-        parts = (("test", "of the same test images"), ("validation", f"of the {SPLITS[held_out]}"))
-        said = "; ".join(
-            f"{' and '.join(f'{seed[part]:.{digits + 1}%}' for seed in others.values())} {of}"
-            for part, of in parts
-        )
         yield (
             "– the same with other seeds",
-            said,
-            f"`python -m benchmarks seeds {name} {' '.join(others)}`",
+            accuracies_of_seeds(others, about["metrics"]),
+            f"`python -m benchmarks seeds {name} --seeds {' '.join(others)}`",
         )
 
 
-def rows() -> Iterator[tuple[str, str, str]]:
-    """All figures: what, how much, and the command."""
-    for name in MODELS:
-        yield from weights(name)
-    for name, kind in (("cnn", "a small convolutional network"), ("mlp", "an MLP")):
-        rival = measure.read(ROOT / "notebooks" / "results" / f"{name}.json")
-        accuracy = rival["metrics"]["validation"]["accuracy"]
-        said = (
-            f"{accuracy:.2%} of the {SPLITS['embedded']}, after {rival['cpu_seconds'] / 60:.0f} CPU"
-            " minutes"
-        )
-        yield (
-            f"to compare: {kind}, {rival['parameters']:,} parameters",
-            said,
-            f"`{rival['command']}`",
-        )
-    race = measure.read(measure.RESULTS / "time_to_accuracy.json")
+def held_out(metrics: dict[str, Any]) -> str:
+    """The split on which weights were chosen."""
+    return "embedded" if "embedded" in metrics else "validation"
+
+
+def share(accuracy: float, metrics: dict[str, Any]) -> str:
+    """An accuracy with as many decimals as its images are worth."""
+    decimals = 2 if "embedded" in metrics else 1
+    return f"{accuracy:.{decimals}%}"
+
+
+def accuracies(metrics: dict[str, Any]) -> str:
+    """The accuracy on the test images, if they were used, and on those held out."""
+    split = held_out(metrics)
+    on_held_out = f"{share(metrics[split]['accuracy'], metrics)} of the {SPLITS[split]}"
+    if "test" not in metrics:
+        return on_held_out
+    test = metrics["test"]
+    low, high = (share(bound, metrics) for bound in test["interval"])
+    some = "the 10,000"
+    if test["total"] != 10_000:
+        some = f"{test['total']:,} of the 10,000"
+    return (
+        f"**{share(test['accuracy'], metrics)} ({low} to {high})** of {some} test images;"
+        f" {on_held_out}"
+    )
+
+
+def accuracies_of_seeds(seeds: dict[str, Any], metrics: dict[str, Any]) -> str:
+    """The accuracies of other seeds on the same images."""
+    test = " and ".join(share(seed["test"], metrics) for seed in seeds.values())
+    validation = " and ".join(share(seed["validation"], metrics) for seed in seeds.values())
+    images = SPLITS[held_out(metrics)]
+    return f"{test} of the same test images; {validation} of the {images}"
+
+
+# ---- experiments and benchmarks ----
+
+
+def rival(name: str, kind: str) -> Row:
+    """A model of another kind, as large as vit_mnist."""
+    about = read(NOTEBOOKS / "results" / f"{name}.json")
+    accuracy = about["metrics"]["validation"]["accuracy"]
+    minutes = about["cpu_seconds"] / 60
+    return (
+        f"to compare: {kind}, {about['parameters']:,} parameters",
+        f"{accuracy:.2%} of the {SPLITS['embedded']}, after {minutes:.0f} CPU minutes",
+        f"`{about['command']}`",
+    )
+
+
+def race() -> Iterator[Row]:
+    """Time to accuracy."""
+    results = read(RESULTS / "time_to_accuracy.json")
     for side in ("ours", "ours_98"):
-        ours = race[side]
-        said = (
+        ours = results[side]
+        yield (
+            f"`vit_mnist` in {ours['recipe']['epochs']} epochs",
             f"{ours['accuracy']:.2%} of the {SPLITS['embedded']}, after"
-            f" {ours['cpu_seconds']:,.0f} s"
+            f" {ours['cpu_seconds']:,.0f} s",
+            f"`{ours['command']}`",
         )
-        yield f"`vit_mnist` in {ours['recipe']['epochs']} epochs", said, f"`{ours['command']}`"
-    usual, plain = "– to compare: Adam, batches of 256, images prepared one by one", race["plain"]
+    plain = results["plain"]
     yield (
-        usual,
+        "– to compare: Adam, batches of 256, images prepared one by one",
         f"{plain['accuracy']:.2%} after {plain['cpu_seconds']:,.0f} s",
         f"`{plain['command']}`",
     )
-    speed = measure.read(measure.RESULTS / "speed.json")
-    ratio = {one["name"]: one["ratio"] for section in speed.values() for one in section["figures"]}
-    for what, name, section in (
-        ("`VisionTransformer`, training step", "readable, training step, batch 256", "model"),
-        ("– evaluation", "readable, evaluation, batch 256", "model"),
-        (
-            "the fast path that `train` and `evaluate` use, training step",
-            "fast, training step, batch 256",
-            "model",
-        ),
-        ("– evaluation", "fast, evaluation, batch 256", "model"),
+
+
+def speed() -> Iterator[Row]:
+    """Ratios of two things run in turn."""
+    ratio = {}
+    for section in read(RESULTS / "speed.json").values():
+        for one in section["figures"]:
+            ratio[one["name"]] = one["ratio"]
+    fast = "the fast path that `train` and `evaluate` use, training step"
+    for what, name in (
+        ("`VisionTransformer`, training step", "readable, training step, batch 256"),
+        ("– evaluation", "readable, evaluation, batch 256"),
+        (fast, "fast, training step, batch 256"),
+        ("– evaluation", "fast, evaluation, batch 256"),
     ):
-        yield (
-            what,
-            f"{ratio[name]:.2f} times the speed of torchvision's class",
-            f"`python -m benchmarks speed {section}`",
-        )
-    images = (
-        f"{ratio['images with 0 workers']:.0f} times the speed of `DataLoader` and `transforms.v2`"
-    )
-    yield "augmented batches of images", images, "`python -m benchmarks speed data`"
-    two = measure.read(measure.RESULTS / "processes.json")
+        times = f"{ratio[name]:.2f} times the speed of torchvision's class"
+        yield what, times, "`python -m benchmarks speed model`"
+    times = ratio["images with 0 workers"]
     yield (
-        "two training processes",
-        f"{two['ratio']:.2f} times the speed of one",
-        f"`{two['command']}`",
+        "augmented batches of images",
+        f"{times:.0f} times the speed of `DataLoader` and `transforms.v2`",
+        "`python -m benchmarks speed data`",
     )
-    yield from door()
+    two = read(RESULTS / "processes.json")
+    times = f"{two['ratio']:.2f} times the speed of one"
+    yield "two training processes", times, f"`{two['command']}`"
 
 
-def door() -> Iterator[tuple[str, str, str]]:
+def door() -> Iterator[Row]:
     """What a new user waits for."""
-    results = measure.read(measure.RESULTS / "door.json")
+    results = read(RESULTS / "door.json")
     quick, install = results["quick"], results["install"]
     seconds = quick["seconds"]
-    said = (
+    yield (
+        "`mnist-vit --help`",
         f"{seconds['help']:.1f} s; `import mnist_vit` {seconds['import_mnist_vit']:.2f} s; with"
-        " PyTorch, on first use, "
+        f" PyTorch, on first use, {seconds['first_use']:.1f} s",
+        f"`{quick['command']}`",
     )
-    yield "`mnist-vit --help`", f"{said}{seconds['import_jobs']:.1f} s", f"`{quick['command']}`"
-    full, cpu = (f"{install[key] / 1000:.1f} GB" for key in ("venv", "venv_cpu"))
-    said = (
-        f"wheel {quick['wheel']:.0f} MB, clone {install['clone']:.0f} MB, download"
-        f" {install['download'] / 1000:.1f} GB"
+    download, full, cpu = (
+        f"{install[key] / 1000:.1f} GB" for key in ("download", "venv", "venv_cpu")
     )
     yield (
         "sizes",
-        f"{said}, `.venv` {full}; with the CPU build {cpu} (computed)",
+        f"wheel {quick['wheel']:.0f} MB, clone {install['clone']:.0f} MB, download {download},"
+        f" `.venv` {full}; with the CPU build {cpu} (computed)",
         f"`{install['command']}`",
     )
-    said = (
-        f"demo after {install['seconds_to_demo']} s, a first trained model after"
-        f" {install['seconds_to_model']} s"
-    )
+    load = install["machine"]["load"]
     yield (
-        (
-            "from a fresh clone, nothing cached, load average of the machine"
-            f" {install['machine']['load']:.0f}"
-        ),
-        said,
+        f"from a fresh clone, nothing cached, load average of the machine {load:.0f}",
+        f"demo after {install['seconds_to_demo']} s, a first trained model after"
+        f" {install['seconds_to_model']} s",
         f"`{install['command']}`",
     )
 
 
-def block() -> str:
-    """The README's table."""
-    return measure.table(("what", "figure", "command"), rows())
+# ---- sizes ----
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Write the table, or say whether it is up to date."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing; exit code 1 if the README is out of date",
-    )
-    parser.add_argument("--readme", type=Path, default=README, help="the file to write to")
-    options = parser.parse_args(arguments)
-    text = options.readme.read_text(encoding="utf-8")
-    fresh = PLACE.sub(lambda _: block(), text)
-    if options.check:
-        sys.exit("out of date: python -m tools figures" if fresh != text else 0)
-    write_text(options.readme, fresh)
+def sizes() -> str:
+    """The lines of each part, for docs/architecture.md."""
+    heads = ("part", "lines", "what they buy")
+    return table(heads, [(name, f"{count:,}", buys) for name, count, buys in parts()])
 
 
-if __name__ == "__main__":
-    main()
+def parts() -> Iterator[tuple[str, int, str]]:
+    """Each part with its lines of Python and JavaScript, and what they buy."""
+    package = ROOT / "mnist_vit"
+    course = package / "course"
+    library = lines_in(package) - lines_in(course) - lines_in(package / "check.py")
+    rooms = sum(lines_in(path) for path in course.glob("nb[0-9][0-9]_*"))
+    machinery = lines_in(course) + lines_in(package / "check.py") - rooms
+    yield "library", library, "data, training, weights, attention of any ViT, the live page"
+    yield "course: shared", machinery, "verdicts and observations, `my_vit.py`, the ladder, drawing"
+    yield "course: the notebooks' rooms", rooms, "figures; solutions, slips and hints of exercises"
+    scripts = sum(lines_in(ROOT / name) for name in ("experiments", "benchmarks", "tools"))
+    yield "experiments, benchmarks, tools", scripts, "every stored number has a command"
+    yield "tests", lines_in(ROOT / "tests"), "each promise broken once and seen to fail"
+
+
+def lines_in(path: Path) -> int:
+    """Lines of a file, or of all Python and JavaScript below a folder."""
+    files = [path]
+    if path.is_dir():
+        files = [*path.rglob("*.py"), *path.rglob("*.js")]
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)

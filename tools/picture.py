@@ -1,5 +1,4 @@
-"""Take the README's picture, the live page of ``vit_mnist``: ``python -m tools picture`` writes
-``docs/picture.png``.
+"""Take the README's picture, the live page of ``vit_mnist``.
 
 It needs playwright and a Chromium: see CONTRIBUTING.md.
 """
@@ -11,19 +10,32 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
 
 import mnist_vit
 
-TARGET = Path(__file__).resolve().parent / "picture.png"
+from . import ROOT
+
+TARGET = ROOT / "docs" / "picture.png"
+
+
+def chromium() -> str | None:
+    """The path of a Chromium; None leaves it to playwright."""
+    if "MNIST_VIT_CHROMIUM" in os.environ:
+        return os.environ["MNIST_VIT_CHROMIUM"]
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    return None
 
 
 def take(target: Path = TARGET) -> None:
     """Write the page, open it, wait for its numbers, and take its picture."""
-    program = os.environ.get("MNIST_VIT_CHROMIUM") or shutil.which("chromium") or None
+    from playwright.sync_api import sync_playwright
+
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = mnist_vit.explore("vit_mnist", out=Path(folder) / "page.html")
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1366, "height": 1366})
         page.goto(file.resolve().as_uri())
         page.wait_for_timeout(20_000)  # every patch is left out once
@@ -32,5 +44,6 @@ def take(target: Path = TARGET) -> None:
     shot.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> None:
+    """Take the picture."""
     take()

@@ -1,5 +1,4 @@
-"""Write the course's address into setup cells and badges, the README's too: ``python
-notebooks/stamp.py``.
+"""Write the course's address into setup cells and badges, the README's too.
 
 The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in
 ``pyproject.toml``. While it is empty, there are no badges, since they would lead nowhere, and the
@@ -8,16 +7,13 @@ setup cell installs a wheel that lies beside the notebook.
 
 import re
 import tomllib
-from pathlib import Path
 
 import nbformat
 
-HERE = Path(__file__).resolve().parent
+from . import ROOT, notebooks
+
 PICTURE = "https://colab.research.google.com/assets/colab-badge.svg"
-BADGE = (
-    "[![Open in"
-    " Colab]({picture})](https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb)"
-)
+PLACE = "https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb"
 BADGES = re.compile(r"\s*\[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")
 SETUP = """# @title Setup: installs the course in Colab; does nothing where it is installed
 import importlib.util
@@ -52,22 +48,23 @@ if "google.colab" in sys.modules:  # DRIVE: your Google Drive folder for my_vit.
 
 def home() -> str:
     """The one address, from ``pyproject.toml``; empty while there is none."""
-    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
 
 
 def badge(stem: str, address: str) -> str:
     """What opens a notebook in Colab; empty where the course has no address."""
+    if not address:
+        return ""
     repository = address.removeprefix("https://github.com/")
-    return BADGE.format(picture=PICTURE, repository=repository, stem=stem) if address else ""
+    return f"[![Open in Colab]({PICTURE})]({PLACE.format(repository=repository, stem=stem)})"
 
 
 def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
     """Write an address into one notebook: a badge below its title, and its setup cell."""
     title, _, text = BADGES.sub("", notebook.cells[0].source).partition("\n")
-    notebook.cells[0].source = "\n\n".join(
-        filter(None, [title, badge(stem, address), text.strip()])
-    )
+    parts = [title, badge(stem, address), text.strip()]
+    notebook.cells[0].source = "\n\n".join(part for part in parts if part)
     for cell in notebook.cells:
         if "setup" in cell.metadata.get("tags", []):
             cell.source = SETUP.format(home=address)
@@ -78,27 +75,19 @@ def stamp_readme(text: str, address: str) -> str:
     """The README with a badge behind the name of each notebook in its table, or without badges."""
 
     def with_badge(row: re.Match[str]) -> str:
-        return " ".join(filter(None, [row[0], badge(row[1], address)]))
+        return f"{row[0]} {badge(row[1], address)}".rstrip()
 
-    return re.sub(
-        r"^\| \[[^]]*\]\(notebooks/(\w+)\.ipynb\)",
-        with_badge,
-        BADGES.sub("", text),
-        flags=re.MULTILINE,
-    )
+    first_cell = re.compile(r"^\| \[[^]]*\]\(notebooks/(\w+)\.ipynb\)", re.MULTILINE)
+    return first_cell.sub(with_badge, BADGES.sub("", text))
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Stamp the README and all notebooks."""
     address = home()
-    readme = HERE.parent / "README.md"
+    readme = ROOT / "README.md"
     readme.write_text(stamp_readme(readme.read_text(encoding="utf-8"), address), encoding="utf-8")
-    for path in sorted(HERE.glob("*.ipynb")):
+    for path in notebooks():
         notebook = nbformat.read(path, as_version=4)
         stamp(notebook, path.stem, address)
         nbformat.write(notebook, path)
         print(f"{path.name}: {address or 'no address yet, no badge'}")
-
-
-if __name__ == "__main__":
-    main()

@@ -22,12 +22,12 @@ from matplotlib import colormaps
 from torch import Tensor, nn
 
 from ..attention import attention_weights, to_maps
+from ..building import model_config
 from ..evaluation import Evaluation
 from ..files import write_text
+from ..forward import eval_mode, logits_of
 from ..model import VisionTransformer
-from ..modes import answer, eval_mode
 from ..tokens import patch_grid, pools_patches
-from ..weights import model_config
 
 __all__ = ["Page", "live_twin", "pack", "write_page"]
 
@@ -169,7 +169,7 @@ def write_page(
         f"{len(some):,} of {about['text']}",
     )
     with eval_mode(model):
-        logits = torch.cat([answer(model, part).float().cpu() for part in images.split(50)])
+        logits = torch.cat([logits_of(model, part).float().cpu() for part in images.split(50)])
     sure, best = (x.tolist() for x in logits.softmax(dim=1).max(dim=1))
     examples: list[dict[str, Any]] = [
         {

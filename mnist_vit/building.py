@@ -1,5 +1,6 @@
-"""Loads the class ``MyVisionTransformer`` from a Python file, such as ``my_vit.py``."""
+"""Builds models from a config: ours, or ``MyVisionTransformer`` from a Python file."""
 
+import inspect
 import runpy
 import traceback
 from pathlib import Path
@@ -8,8 +9,40 @@ from typing import Any
 from torch import nn
 
 from .errors import WeightsError
+from .model import VisionTransformer
+
+__all__ = ["build_model", "build_own", "model_config", "own_class"]
 
 CLASS = "MyVisionTransformer"
+NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
+
+
+def model_config(model: nn.Module) -> dict[str, Any]:
+    """The keywords that build a Vision Transformer like this one.
+
+    They are those of our constructor. torchvision's class has fewer; the others get our defaults.
+    """
+    read = {
+        "num_layers": len(model.encoder.layers),
+        "num_heads": model.encoder.layers[0].num_heads,
+        "in_channels": model.conv_proj.in_channels,
+    }
+    config = {}
+    for name, parameter in inspect.signature(VisionTransformer).parameters.items():
+        if name in NOT_STORED:
+            continue
+        if name in read:
+            config[name] = read[name]
+        elif isinstance(model, VisionTransformer) or hasattr(model, name):
+            config[name] = getattr(model, name)
+        else:
+            config[name] = parameter.default
+    return config
+
+
+def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
+    """The model of a config dict, newly initialised."""
+    return VisionTransformer(**config | options)
 
 
 def own_class(file: str | Path) -> type[nn.Module]:
