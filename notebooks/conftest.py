@@ -104,7 +104,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # with a history, as in Jupyter: the checks find there what my_vit.py is made of
         return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
 
-    IPyNbFile.setup, IPyNbCell.compare_outputs, IPyNbCell.runtest = setup, compare_outputs, runtest
+    IPyNbFile.setup = setup
+    IPyNbCell.compare_outputs = compare_outputs
+    IPyNbCell.runtest = runtest
     RunningKernel.execute_cell_input = execute
 
 

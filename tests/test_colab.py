@@ -135,7 +135,8 @@ def test_runs_alone(path: Path, colab: Path, wheel: Path, tmp_path: Path) -> Non
     finally:  # what came is taken away again
         pip(colab, "uninstall", "-q", "-y", *NOT_THERE)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
+    for cell in cells:
+        assert all(output.output_type != "error" for output in cell.outputs)
     changed = {
         name: (version, now.get(name))
         for name, version in before.items()

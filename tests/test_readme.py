@@ -201,11 +201,10 @@ def test_github_actions_run_the_readmes_commands() -> None:
         for path in (ROOT / ".github" / "workflows").glob("*.yml")
     }
     flows = {name: yaml.safe_load(text) for name, text in texts.items()}
-    run = {
-        (flow, job): [step.get("run", "") for step in about["steps"]]
-        for flow, content in flows.items()
-        for job, about in content["jobs"].items()
-    }
+    run = {}
+    for flow, content in flows.items():
+        for job, about in content["jobs"].items():
+            run[flow, job] = [step.get("run", "") for step in about["steps"]]
     copy = COPY.partition(" && ")[0]
     assert [words for words in run["tests", "commands"] if words in (START, TEST)] == [START, TEST]
     windows = [

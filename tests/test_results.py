@@ -29,7 +29,9 @@ class Reader:
     """The literals of one notebook or module, and the f-strings that put names together."""
 
     def __init__(self, *trees: ast.Module) -> None:
-        nodes = [node for one in trees for node in ast.walk(one)]
+        nodes = []
+        for one in trees:
+            nodes += ast.walk(one)
         self.literals = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
         self.words = sorted(name for name in self.literals if re.fullmatch(r"[\w.]+", name))
         self.joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
@@ -103,7 +105,7 @@ def test_every_result_that_is_read_is_stored() -> None:
                 if isinstance(node, ast.keyword) and node.arg == "results":
                     asked.add(ast.literal_eval(node.value))
     assert {"bugs", "measured"} <= asked <= stored
-    read = {name for reader in readers() for name in reader.literals}
+    read = set().union(*(reader.literals for reader in readers()))
     files = {name for name in read if re.fullmatch(r"[a-z_]+\.json", name)}
     elsewhere = {"config.json", "attention.json"}  # of a run, and of a folder of maps
     elsewhere |= {path.name for path in (ROOT / "weights").glob("*.json")}

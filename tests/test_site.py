@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
-from helpers import ROOT, environment, notebooks
+from helpers import ROOT, environment, notebooks, pictures
 from test_browser import BADGE
 
 import mnist_vit
@@ -83,13 +83,7 @@ def test_every_notebook_is_a_page_with_its_outputs(site: Path, pages: dict[Path,
     for path in notebooks():
         page = pages[site / "notebooks" / f"{path.stem}.html"]
         cells = nbformat.read(path, as_version=4).cells
-        pictures = [
-            out
-            for cell in cells
-            for out in cell.get("outputs", [])
-            if "image/png" in out.get("data", {})
-        ]
-        assert page.count["img"] >= len(pictures) > 0
+        assert page.count["img"] >= len(pictures(path)) > 0
         assert "importlib.util.find_spec" not in page.text or path.stem == "00_start_here", (
             "the setup cell is for Colab"
         )
@@ -125,12 +119,8 @@ def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(
             if not target.is_file() or unquote(parts.fragment) not in anchors:
                 dead.append((path.relative_to(site).as_posix(), link))
     assert dead == []
-    assert {
-        link
-        for page in pages.values()
-        for link in page.loaded
-        if link.startswith(("http:", "https:", "//"))
-    } <= {BADGE}
+    loaded = set().union(*(page.loaded for page in pages.values()))
+    assert {link for link in loaded if link.startswith(("http:", "https:", "//"))} <= {BADGE}
 
 
 @pytest.mark.full

@@ -14,12 +14,58 @@ from helpers import ROOT
 FOLDERS = ("mnist_vit", "tests", "benchmarks", "experiments", "tools", "notebooks")
 COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 FORMATTER_OFF = re.compile(r"fmt: *(off|skip)")
-EXEMPT: set[str] = set()  # files that other branches are rewriting; empty after their merge
+# What other branches of issue 29 are rewriting: to be empty, and removed, when they are merged.
+EXEMPT = {
+    "mnist_vit/attention.py",
+    "mnist_vit/course/__init__.py",
+    "mnist_vit/course/checking/comparing.py",
+    "mnist_vit/course/checking/verdict.py",
+    "mnist_vit/course/drawing.py",
+    "mnist_vit/course/equality.py",
+    "mnist_vit/course/keeping/layout.py",
+    "mnist_vit/course/keeping/progress.py",
+    "mnist_vit/course/keeping/sources.py",
+    "mnist_vit/course/ladder/models.py",
+    "mnist_vit/course/observing/calls.py",
+    "mnist_vit/course/observing/observers.py",
+    "mnist_vit/course/observing/tracing.py",
+    "mnist_vit/course/whole_vit/judging.py",
+    "mnist_vit/course/whole_vit/matching.py",
+    "mnist_vit/course/whole_vit/slips.py",
+    "mnist_vit/data.py",
+    "mnist_vit/devices.py",
+    "mnist_vit/explorer/__init__.py",
+    "mnist_vit/files.py",
+    "mnist_vit/gallery.py",
+    "mnist_vit/pictures.py",
+    "mnist_vit/reading.py",
+    "mnist_vit/weights.py",
+    "tests/published_vits.py",
+    "tests/test_02_attention.py",
+    "tests/test_03_multi_head_attention.py",
+    "tests/test_08_evaluation.py",
+    "tests/test_09_attention_maps.py",
+    "tests/test_12_cifar10_and_ablations.py",
+    "tests/test_attention.py",
+    "tests/test_check_vit.py",
+    "tests/test_command_line.py",
+    "tests/test_course.py",
+    "tests/test_data.py",
+    "tests/test_explorer.py",
+    "tests/test_explorer_browser.py",
+    "tests/test_ladder.py",
+    "tests/test_model.py",
+    "tests/test_my_vit.py",
+    "tests/test_training.py",
+}
+ROOMS = "mnist_vit/course/nb"  # the notebooks' rooms are rebuilt by later issues
 
 
 def files() -> list[Path]:
     """All Python files of the project; the solutions in ``notebooks`` are made from the package."""
-    found = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = []
+    for folder in FOLDERS:
+        found += sorted((ROOT / folder).rglob("*.py"))
     return [path for path in found if path.parent.name != "solutions"]
 
 
@@ -49,7 +95,7 @@ def assignments_in_calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def tuples(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """``a, b, c = 1, "x", {}``; what one call returns may be unpacked, and values may be swapped."""
+    """``a, b, c = 1, "x", {}``; what a call returns may be unpacked, and values may be swapped."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
             target = node.targets[0]
@@ -81,7 +127,8 @@ def test_one_thought_a_line(folder: str) -> None:
     told = []
     for path in files():
         name = path.relative_to(ROOT).as_posix()
-        if name.startswith(f"{folder}/") and name not in EXEMPT:
+        exempt = name in EXEMPT or name.startswith(ROOMS)
+        if name.startswith(f"{folder}/") and not exempt:
             told += [f"{name}:{line}: {what}" for line, what in faults(path.read_text("utf-8"))]
     assert told == []
 
