@@ -38,7 +38,7 @@ POSITIONS, RUN = (
 )
 FLATTEN, PERMUTE = "x = x.reshape(n, self.hidden_dim, n_h * n_w)", "x = x.permute(0, 2, 1)"
 TOKENS, CONV = "x = torch.cat([batch_class_token, x], dim=1)", "x = self.conv_proj(x)"
-READ = 'x = x[:, CLASS_TOKEN] if self.pool == "token" else x[:, PATCHES].mean(dim=1)'
+READ = "x = x[:, CLASS_TOKEN]"
 HEADS, TANH, EPS = (
     "x = self.heads(x)",
     'heads["act"] = nn.Tanh()',
