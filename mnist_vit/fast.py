@@ -53,14 +53,13 @@ class FastVisionTransformer(nn.Module):
         self.heads = model.heads
 
     def forward(self, images: Tensor) -> Tensor:
-        # (n, c, h, w) -> (n, seq_length, hidden_dim)
-        tokens = self._to_tokens(images) + self.encoder.pos_embedding
+        first, patches = self._embed(images)
         bias = None
         if self.training and self.keep_patches is not None:
-            chosen, bias = self._choose_tokens(images, tokens.shape[1])
-            tokens = tokens.gather(1, chosen.unsqueeze(-1).expand(-1, -1, tokens.shape[2]))
+            patches, bias = self._choose_patches(images, patches)
+            bias = F.pad(bias, (first.shape[1], 0))
 
-        x = self.encoder.dropout(tokens)
+        x = self.encoder.dropout(torch.cat([first, patches], dim=1))
         *blocks, last = self.encoder.layers
         for block in blocks:
             x = _apply_block(block, x, bias)
@@ -71,6 +70,18 @@ class FastVisionTransformer(nn.Module):
             x = self._mean_over_patches(x, bias)
         return self.heads(x)
 
+    def _embed(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens before the patches, and the patches, with positions.
+
+        Shape: (n, c, h, w) -> (n, 1, hidden_dim) and (n, patches, hidden_dim); more than 1 if more
+        tokens than the class token stand before the patches.
+        """
+        tokens = self._to_tokens(images)
+        sizes = [tokens.shape[1] - self.num_patches, self.num_patches]
+        first, patches = tokens.split(sizes, dim=1)
+        first_positions, positions = self.encoder.pos_embedding.split(sizes, dim=1)
+        return first + first_positions, patches + positions
+
     def _mean_over_patches(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """(n, s, hidden_dim) -> (n, hidden_dim); a kept patch counts as often as its bias says."""
         if bias is None:
@@ -79,27 +90,23 @@ class FastVisionTransformer(nn.Module):
         share = bias[:, 0, 0, -self.keep_patches :, None].softmax(dim=1)
         return (share * x).sum(dim=1)
 
-    def _choose_tokens(self, images: Tensor, seq_length: int) -> tuple[Tensor, Tensor]:
+    def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
         """Choose patches with ink first, then random blank ones.
 
-        The random order is one for the whole batch. The tokens before the patches are always used.
-
-        Returns the numbers of the tokens, (n, s), and a bias for the score of each, (n, 1, 1, s):
-        the logarithm of how many patches of its kind, ink or blank, it stands for.
+        The random order is one for the whole batch. Returns the patches, (n, keep_patches,
+        hidden_dim), and a bias for the score of each, (n, 1, 1, keep_patches): the logarithm of how
+        many patches of its kind, ink or blank, it stands for.
         """
         has_ink = self._find_ink(images)
         noise = torch.rand(self.num_patches, device=images.device)
         chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices  # type: ignore[arg-type]
         inked = has_ink.gather(1, chosen)
 
-        ink_weight = (has_ink.sum(1) / inked.sum(1)).log()
-        blank_weight = ((1 - has_ink).sum(1) / (1 - inked).sum(1)).log()
-        bias = torch.where(inked > 0, ink_weight[:, None], blank_weight[:, None])
-
-        prefix = seq_length - self.num_patches
-        first = torch.arange(prefix, device=images.device).expand(len(images), -1)
-        tokens = torch.cat([first, prefix + chosen], dim=1)
-        return tokens, F.pad(bias, (prefix, 0))[:, None, None]
+        ink_bias = (has_ink.sum(1) / inked.sum(1)).log()
+        blank_bias = ((1 - has_ink).sum(1) / (1 - inked).sum(1)).log()
+        bias = torch.where(inked > 0, ink_bias[:, None], blank_bias[:, None])
+        kept = patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))
+        return kept, bias[:, None, None]
 
     def _find_ink(self, images: Tensor) -> Tensor:
         """1 for each patch whose pixels differ, else 0: (n, c, h, w) -> (n, patches)."""
