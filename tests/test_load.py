@@ -13,7 +13,7 @@ from survivor import toy_fit, toy_model
 
 import mnist_vit
 from mnist_vit.data import ImageData, load_folder
-from mnist_vit.explorer import MOST
+from mnist_vit.explorer import MOST_LIVE
 
 
 def many_files(folder: Path, count: int) -> None:
@@ -79,5 +79,5 @@ def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(mnist_vit.jobs, "write_page", fake_page)
     mnist_vit.visualize_attention(mnist_vit.vit_mnist(7), digits(1200), per_class=120, out=tmp_path)
     assert sum(sizes) == 1200
-    assert len(shown) == MOST[0], "a page must stay small enough to open"
+    assert len(shown) == MOST_LIVE, "a page must stay small enough to open"
     assert max(sizes) <= 50, "the weights of all images at once would not fit in memory"

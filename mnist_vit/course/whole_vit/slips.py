@@ -24,7 +24,7 @@ FLATTEN = "x = x.reshape(n, self.hidden_dim, n_h * n_w)"
 PERMUTE = "x = x.permute(0, 2, 1)"
 TOKENS = "x = torch.cat([batch_class_token, x], dim=1)"
 CONV = "x = self.conv_proj(x)"
-READ = 'x = x[:, CLASS_TOKEN] if self.pool == "token" else x[:, PATCHES].mean(dim=1)'
+READ = "x = x[:, CLASS_TOKEN]"
 HEADS = "x = self.heads(x)"
 TANH = 'heads["act"] = nn.Tanh()'
 EPS = "= partial(nn.LayerNorm, eps=1e-6),\n        *,"
