@@ -46,11 +46,11 @@ class FastVisionTransformer(nn.Module):
         self.pool = getattr(model, "pool", "token")
         # torchvision's class has no such method.
         self._to_tokens = getattr(model, "_to_tokens", partial(_torchvisions_tokens, model))
-        # These are named here, in the model's order, for parameters() and state_dict().
-        self.class_token = model.class_token
-        self.conv_proj = model.conv_proj
-        self.encoder = model.encoder
-        self.heads = model.heads
+        # All that the model owns, by its name, so that parameters() and state_dict() are the same
+        for name, parameter in model.named_parameters(recurse=False):
+            setattr(self, name, parameter)
+        for name, child in model.named_children():
+            setattr(self, name, child)
 
     def forward(self, images: Tensor) -> Tensor:
         first, patches = self._embed(images)
