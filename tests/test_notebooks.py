@@ -336,13 +336,6 @@ def test_every_picture_is_described_beside_it(path: Path) -> None:
             )
 
 
-@each_notebook
-def test_code_fits_the_page(path: Path) -> None:
-    for cell in code_cells(path):
-        wide = [line for line in cell.source.splitlines() if len(line) > 88]
-        assert wide == [] or cell.metadata.get("cellView") == "form"
-
-
 def test_minutes_are_counted_not_guessed() -> None:
     """``python -m tools count --write`` puts them in."""
     counts = {path.stem: count.count(path) for path in notebooks()}
