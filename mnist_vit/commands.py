@@ -139,7 +139,7 @@ class Train(Recipe):
 
     def command(self, **changes: Any) -> str:
         """The command line of this training, apart from where it runs: what is not the default."""
-        here = {"run_dir": None, "resume": False, "root": None, "device": None}
+        here: dict[str, Any] = {"run_dir": None, "resume": False, "root": None, "device": None}
         given = replace(self, **here, **changes)
         words = ["python -m mnist_vit train", str(given.model)]
         for key, one in described(Train).items():

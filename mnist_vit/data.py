@@ -1,5 +1,4 @@
-"""Images as uint8 tensors in memory, and loaders that make normalised batches of them on the
-device.
+"""Images as uint8 tensors in memory, and loaders of normalised batches on the device.
 
 Data sets are in the folder given, else in the environment variable MNIST_VIT_DATA, else in
 ``data/``.
@@ -143,7 +142,7 @@ class Loader:
         batch_size: int,
         device: torch.device | str = "cpu",
         shuffle: bool = False,
-        augmentation: dict[str, float] | None = None,
+        augmentation: dict[str, Any] | None = None,
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
@@ -179,7 +178,6 @@ class Loader:
             images = data.images[batch]
             # of the whole batch, so that the result does not depend on the number of processes
             if self.augmentation:
-                # type: ignore[arg-type]
                 images = augment(images.float() / 255, generator, **self.augmentation)
             share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
@@ -213,32 +211,29 @@ def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) ->
     """Raise DataError if the model needs images of another shape or, if ``labelled``, another
     number of classes."""
     size, channels = pixels_of(model, None, None)
-    needed = (channels, size, size, getattr(model, "num_classes", None) if labelled else None)
-    names = (
-        "channels" if data.images.shape[1] > 1 else "channel",
-        "pixels in a column",
-        "pixels in a row",
-        "classes",
-    )
-    for name, has, needs in zip(
-        names, (*data.images.shape[1:], len(data.classes)), needed, strict=True
-    ):
+    count, height, width = data.images.shape[1:]
+    needed = [
+        ("channels" if count > 1 else "channel", count, channels),
+        ("pixels in a column", height, size),
+        ("pixels in a row", width, size),
+    ]
+    if labelled:
+        needed.append(("classes", len(data.classes), getattr(model, "num_classes", None)))
+    for name, has, needs in needed:
         if isinstance(needs, int) and has != needs:
-            fits = [
-                key
-                for key, known in DATA_SETS.items()
-                if len(known.mean) == channels and "channel" in name
-            ]
-            fits = [
-                getattr(model, "about", {}).get("data", {}).get("source", "").rpartition("/")[0],
-                *fits[::-1],
-            ]
-            instead = (
-                f'. Give data that fits, such as data="{next(filter(None, fits))}"'
-                if any(fits)
-                else ""
-            )
+            instead = ""
+            fitting = _data_that_fits(model, channels if "channel" in name else None)
+            if fitting:
+                instead = f'. Give data that fits, such as data="{fitting}"'
             raise DataError(f"{data.name}: {has} {name}, the model needs {needs}{instead}")
+
+
+def _data_that_fits(model: torch.nn.Module, channels: int | None) -> str:
+    """The data that the model was trained on, else a data set with these channels, or nothing."""
+    known = getattr(model, "about", {}).get("data", {})
+    source = known.get("source", "").rpartition("/")[0]
+    fits = [key for key, one in DATA_SETS.items() if len(one.mean) == channels]
+    return source or (fits[-1] if fits else "")
 
 
 def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:

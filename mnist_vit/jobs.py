@@ -80,7 +80,7 @@ def train(given: Train) -> History:
     try_once(model, first, len(train_data.classes))
     if recipe.position_start == "sincos":
         sincos_positions(model)
-    fast = speed_up(model, recipe.keep_patches)
+    fast: Any = speed_up(model, recipe.keep_patches)
     name = _name_of(given.model)
     folder = _run_folder(given.run_dir, name)
     if rank == 0:

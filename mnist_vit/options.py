@@ -144,9 +144,11 @@ def taking(options: Callable[P, O]) -> Callable[[Callable[[O], R]], Callable[P, 
 
 def _parameter(one: Described) -> inspect.Parameter:
     default = inspect.Parameter.empty if one.default is MISSING else one.default
-    how = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    if one.keyword_only:
-        how = inspect.Parameter.KEYWORD_ONLY
+    how = (
+        inspect.Parameter.KEYWORD_ONLY
+        if one.keyword_only
+        else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    )
     return inspect.Parameter(one.name, how, default=default, annotation=one.annotation)
 
 

