@@ -250,29 +250,33 @@ def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
     """Start the position embedding as sines and cosines of row and column instead of noise.
 
     Half of the numbers of a token tell its row and half its column, from fast waves to slow ones;
-    the class token's are 0. This is a start only: training goes on to change it. ``size`` is the
-    standard deviation of the embedding; torchvision's random start has 0.02.
+    those of the tokens before the patches are 0. This is a start only: training goes on to change
+    it. ``size`` is the standard deviation of the embedding; torchvision's random start has 0.02.
 
     Source: Chen, Xie & He 2021, https://arxiv.org/abs/2104.02057; the waves are those of Vaswani et
-    al. 2017, 3.5.
+    al. 2017, section 3.5.
     """
-    grid = model.image_size // model.patch_size
-    width = model.hidden_dim // 4
     if model.hidden_dim % 4:
         raise ValueError(
             f"hidden_dim must be a multiple of 4 for a sine-cosine start, got {model.hidden_dim}"
         )
-    frequency = 1 / 10_000 ** (torch.arange(width) / width)
-    row, column = torch.meshgrid(torch.arange(grid), torch.arange(grid), indexing="ij")
-    # (2, patches, width)
-    angles = torch.stack([row.flatten(), column.flatten()])[..., None] * frequency
-    waves = (
-        torch.cat([angles.sin(), angles.cos()], dim=-1).transpose(0, 1).flatten(1)
-    )  # (patches, 4 * width)
+    waves = _waves(model.image_size // model.patch_size, model.hidden_dim // 4)
     waves = (waves - waves.mean()) / waves.std() * size
     embedding = model.encoder.pos_embedding
     embedding.zero_()
     embedding[0, -len(waves) :] = waves.to(embedding)
+
+
+def _waves(grid: int, width: int) -> Tensor:
+    """Sines and cosines of each patch's row and column, (grid * grid, 4 * width)."""
+    frequency = 1 / 10_000 ** (torch.arange(width) / width)
+    row, column = torch.meshgrid(torch.arange(grid), torch.arange(grid), indexing="ij")
+    place = torch.stack([row.flatten(), column.flatten()])
+    # (2, patches, 1) * (width) -> (2, patches, width)
+    angles = place[..., None] * frequency
+    # (2, patches, 2 * width) -> (patches, 4 * width)
+    waves = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    return waves.transpose(0, 1).flatten(1)
 
 
 @torch.no_grad()

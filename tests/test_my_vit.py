@@ -814,7 +814,7 @@ def test_it_is_trained_evaluated_and_looked_into(
             "are missing, such as token; ",
         ),
         (
-            lambda text: text.replace("x = x[:, CLASS_TOKEN] if", "x = x if"),
+            lambda text: text.replace("x = x[:, CLASS_TOKEN]", "x = x"),
             "the model must return logits",
         ),
     ],
