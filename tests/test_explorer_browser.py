@@ -438,7 +438,8 @@ def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], tmp_
 @pytest.mark.parametrize("name", ["the mean and pre_logits", "torchvision", "deep"])
 def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path) -> None:
     model = random_model(name)
-    c, size, k = model.conv_proj.in_channels, model.image_size, model.num_classes
+    c = model.conv_proj.in_channels
+    size, k = model.image_size, model.num_classes
     pictures = torch.randint(0, 256, (2, c, size, size), dtype=torch.uint8)
     about = {"title": name, "text": "noise", "classes": [str(i) for i in range(k)], "digits": False}
     about |= {"mean": (0.4,) * c, "std": (0.3,) * c}
