@@ -51,10 +51,12 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
 
 def _part_of_module(path: str, module: nn.Module, names: dict[str, str]) -> str:
     """The part of ours that a module corresponds to; "" if it does not correspond to just one."""
-    own = [f"{path}.{name}" for name, _ in module.named_parameters(recurse=False)]
-    if any(name not in names for name in own):
-        return ""
-    parts = {part_of(names[name]) for name in own}
+    parts = set()
+    for name, _ in module.named_parameters(recurse=False):
+        own = f"{path}.{name}"
+        if own not in names:
+            return ""
+        parts.add(part_of(names[own]))
     if len(parts) != 1:
         return ""
     part = parts.pop()
