@@ -38,7 +38,8 @@ def count(our: Call, their: Call) -> str:
     for right, said in ((difference, "Your count is ours"), (counted, "Your count is")):
         found = _whole_sum(powers, right)
         for number, place in found:
-            said += f" {_term(number, [names[size] for size in products[place]])}"
+            factors = [names[size] for size in products[place]]
+            said += f" {_term(number, factors)}"
         if found:
             return f"{said}.".replace("is +", "is")
     return ""

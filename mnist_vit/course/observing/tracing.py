@@ -134,11 +134,10 @@ def first_unknown(theirs: list[Step], known: list[Step], source: str) -> str:
 
 def _recognise(theirs: list[Step], known: list[Step]) -> None:
     """Mark the steps whose numbers are those of a known step, or came in."""
-    prints = [step.print for step in known]
-    prints += [step.print for step in theirs if step.known]
+    right = known + [step for step in theirs if step.known]
     for step in theirs:
         if not step.known:
-            step.known = any(same(step.print, other) for other in prints)
+            step.known = any(same(step.print, other.print) for other in right)
 
 
 def _lead_to_known(steps: list[Step]) -> list[bool]:

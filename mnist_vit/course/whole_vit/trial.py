@@ -57,8 +57,7 @@ class Trial:
         self, our_shapes: dict[str, tuple], their_shapes: dict[str, tuple], num_layers: int
     ) -> list[str]:
         lines = []
-        own_names = list(self.sources)
-        if own_names != [source.name for source in self.sources.values()]:
+        if any(own != source.name for own, source in self.sources.items()):
             example, source = max(self.sources.items(), key=_oddness)
             lines.append(
                 f"{len(self.sources)} parameters were matched by block, shape and order, such as"

@@ -169,7 +169,9 @@ def differs(label: str, theirs: Values, ours: Values) -> bool:
     if label not in theirs or label not in ours:
         return False
     found = alignments(theirs[label], ours[label])
-    return bool(found) and not any(close(theirs[label], one) for one in found)
+    if not found:
+        return False
+    return not any(close(theirs[label], one) for one in found)
 
 
 def first_difference(theirs: Values, ours: Values) -> str | None:
