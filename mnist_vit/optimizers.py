@@ -90,15 +90,15 @@ class Muon(torch.optim.Muon):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._step_of(parameter, group)
+                    self._step_of(parameter, parameter.grad, group)
 
-    def _step_of(self, parameter: Tensor, group: dict[str, Any]) -> None:
+    def _step_of(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """The step of one matrix, in place."""
         state = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
-        state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-        average = parameter.grad.lerp(state["momentum_buffer"], group["momentum"])
+        state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+        average = gradient.lerp(state["momentum_buffer"], group["momentum"])
         if len(average) > average.shape[1]:
             direction = _orthogonal(average.T, group).T
         else:

@@ -154,9 +154,8 @@ def _docstring(options: Any, job: Callable) -> str:
 
 def _parameter(one: Described) -> inspect.Parameter:
     default = inspect.Parameter.empty if one.default is MISSING else one.default
-    how = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    if one.keyword_only:
-        how = inspect.Parameter.KEYWORD_ONLY
+    kinds = inspect.Parameter
+    how = kinds.KEYWORD_ONLY if one.keyword_only else kinds.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(one.name, how, default=default, annotation=one.annotation)
 
 

@@ -408,7 +408,7 @@ def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
     return "; ".join(parts) or "its tensors are not dense"
 
 
-def describe_enum(weights: Any) -> dict[str, Any]:
+def describe_enum(weights: Any) -> Any:
     """The description of weights by one of torchvision's enums."""
     how = weights.transforms()
     data = {
