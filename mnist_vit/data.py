@@ -199,11 +199,10 @@ class Loader:
 def load_data(
     data: str | Path | ImageData, split: str, root: str | Path | None = None, *folder: Any
 ) -> ImageData:
-    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images with the options
-    of ``load_folder``.
+    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images.
 
-    Raises DataError if the data is unknown or damaged, or if it is missing and cannot be
-    downloaded.
+    ``folder`` are further arguments of ``load_folder``. Raises DataError if the data is unknown or
+    damaged, or if it is missing and cannot be downloaded.
     """
     if isinstance(data, ImageData):
         return data
