@@ -16,18 +16,9 @@ COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 FORMATTER_OFF = re.compile(r"fmt: *(off|skip)")
 # What other branches of issue 29 are rewriting: to be empty, and removed, when they are merged.
 EXEMPT = {
-    "mnist_vit/attention.py",
     "mnist_vit/course/keeping/layout.py",
     "mnist_vit/course/keeping/progress.py",
     "mnist_vit/course/keeping/sources.py",
-    "mnist_vit/data.py",
-    "mnist_vit/devices.py",
-    "mnist_vit/explorer/__init__.py",
-    "mnist_vit/files.py",
-    "mnist_vit/gallery.py",
-    "mnist_vit/pictures.py",
-    "mnist_vit/reading.py",
-    "mnist_vit/weights.py",
     "tests/test_02_attention.py",
     "tests/test_03_multi_head_attention.py",
     "tests/test_08_evaluation.py",
