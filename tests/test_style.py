@@ -28,7 +28,6 @@ EXEMPT = {
     "mnist_vit/pictures.py",
     "mnist_vit/reading.py",
     "mnist_vit/weights.py",
-    "tests/published_vits.py",
     "tests/test_02_attention.py",
     "tests/test_03_multi_head_attention.py",
     "tests/test_08_evaluation.py",
@@ -39,10 +38,7 @@ EXEMPT = {
     "tests/test_command_line.py",
     "tests/test_course.py",
     "tests/test_data.py",
-    "tests/test_explorer.py",
-    "tests/test_explorer_browser.py",
     "tests/test_ladder.py",
-    "tests/test_model.py",
     "tests/test_my_vit.py",
     "tests/test_training.py",
 }

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...data import load_embedded
+from ...datasets import MNIST_MEAN, MNIST_STD
 from .models import PATCH, to_patches
 
 
@@ -23,7 +24,7 @@ def digits(split: str) -> tuple[Tensor, Tensor]:
     data = load_embedded("validation" if split == "validation" else "train")
     late = torch.arange(len(data)) % 400 >= 320
     keep = {"fit": ~late, "choose": late}.get(split, late | ~late)
-    return (data.images[keep].float() / 255 - 0.1307) / 0.3081, data.labels[keep]
+    return (data.images[keep].float() / 255 - MNIST_MEAN) / MNIST_STD, data.labels[keep]
 
 
 def digit_batches(
@@ -40,7 +41,7 @@ def digit_batches(
 def inked(split: str) -> Tensor:
     """The different patches with ink in them, at least four white pixels' worth: (m, 49)."""
     x = to_patches(digits(split)[0]).flatten(0, 1)
-    return torch.unique(x[(x * 0.3081 + 0.1307).sum(dim=1) > 4], dim=0)
+    return torch.unique(x[(x * MNIST_STD + MNIST_MEAN).sum(dim=1) > 4], dim=0)
 
 
 def relation(split: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
