@@ -25,9 +25,14 @@ from mnist_vit.course.checking.comparing import compare
 from mnist_vit.course.checking.verdict import outcomes, solution
 from tools.solutions import solutions
 
-ROOM = {exercise.name: room for room in course.rooms() for exercise in course.exercises(room)}
+ROOM = {}
+for _room in course.rooms():
+    for _exercise in course.exercises(_room):
+        ROOM[_exercise.name] = _room
 EXERCISES = list(check.EXERCISES.values())
-SLIPS = [(exercise, number) for exercise in EXERCISES for number in range(len(exercise.slips))]
+SLIPS = []
+for _exercise in EXERCISES:
+    SLIPS += [(_exercise, number) for number in range(len(_exercise.slips))]
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
 
@@ -43,13 +48,12 @@ sampled_exercise = pytest.mark.parametrize(
 
 def asked_of_the_module(table: symtable.SymbolTable) -> set[str]:
     """The names that the functions and classes of a source expect outside themselves."""
-    inner = [name for child in table.get_children() for name in asked_of_the_module(child)]
-    asked = (
-        symbol
-        for symbol in table.get_symbols()
-        if symbol.is_global() and table.get_type() != "module"
-    )
-    return {*inner, *(symbol.get_name() for symbol in asked)}
+    asked = set()
+    for child in table.get_children():
+        asked |= asked_of_the_module(child)
+    if table.get_type() != "module":
+        asked |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    return asked
 
 
 def stub(exercise: Exercise) -> Any:
@@ -146,11 +150,8 @@ def test_what_the_solution_needs_is_imported_in_its_notebook(exercise: Exercise)
         imports = [
             node for node in tree(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)
         ]
-        at_hand |= {
-            (alias.asname or alias.name).partition(".")[0]
-            for node in imports
-            for alias in node.names
-        }
+        for node in imports:
+            at_hand |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         if f"exercise:{exercise.name}" in cell.metadata.get("tags", []):
             break
         at_hand |= {node.id for node in ast.walk(tree(cell.source)) if isinstance(node, ast.Name)}
