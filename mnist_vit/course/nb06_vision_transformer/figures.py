@@ -2,7 +2,6 @@
 windmill to try it on."""
 
 import math
-from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -121,14 +120,9 @@ def patch_sets(sets: dict[str, Tensor], patch_size: int) -> Figure:
     return drawn
 
 
-@torch.no_grad()
-def whole_model(model: nn.Module, image: Tensor) -> Figure:
-    """One grey picture, normalised, (1, 1, h, w), on its way through the model: every number drawn
-    is the model's own.
-
-    Shapes are read off the tensors as they pass, by hooks that are taken away again.
-    """
-    seen: dict[str, Any] = {}
+def _seen(model: nn.Module, image: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """What goes into three parts of the model, and what comes out of them."""
+    seen: dict[str, tuple[Tensor, Tensor]] = {}
     watched = {"conv_proj": model.conv_proj, "encoder": model.encoder, "heads": model.heads}
     handles = [
         module.register_forward_hook(
@@ -141,6 +135,41 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
     finally:
         for handle in handles:
             handle.remove()
+    return seen
+
+
+def _bars(axes: Axes, x: float, logits: Tensor) -> None:
+    """The logits as bars; positive ones stand on a line, negative ones hang below it."""
+    low = min(0.0, float(logits.min()))
+    span = max(max(0.0, float(logits.max())) - low, 1e-9)
+    zero = 0.2 - 1.15 * low / span
+    axes.plot([x, x + 4.3], [zero, zero], color="black", lw=0.8)
+    axes.text(x - 0.05, zero, "0", ha="right", va="center", fontsize=9)
+    for i, value in enumerate(logits[0].tolist()):
+        place, height = x + 0.1 + 0.42 * i, 1.15 * value / span
+        best = i == int(logits.argmax())
+        colour = BLUE if best else "0.75"
+        axes.add_patch(
+            Rectangle((place, zero), 0.32, height, facecolor=colour, edgecolor="black", lw=0.5)
+        )
+        axes.text(
+            place + 0.16,
+            -0.2,
+            str(i),
+            ha="center",
+            fontweight="bold" if best else "normal",
+            fontsize=9,
+        )
+
+
+@torch.no_grad()
+def whole_model(model: nn.Module, image: Tensor) -> Figure:
+    """One grey picture, normalised, (1, 1, h, w), on its way through the model: every number drawn
+    is the model's own.
+
+    Shapes are read off the tensors as they pass, by hooks that are taken away again.
+    """
+    seen = _seen(model, image)
     (tokens, encoded), (read, logits) = seen["encoder"], seen["heads"]
     count, p = tokens.shape[1], model.patch_size
     drawn, (axes,) = figure(width=10.5, height=7.6)
@@ -222,22 +251,7 @@ def whole_model(model: nn.Module, image: Tensor) -> Figure:
     axes.text(3.75, 0.75, f"class token, x[:, 0]\n{tuple(read.shape)}", ha="right", va="center")
     _box(axes, left[0], 0.3, 2.2, 0.85, "heads", GREEN)
     _arrow(axes, (left[0] + 2.35, 0.72), (left[0] + 3.1, 0.72))
-    low = min(0.0, float(logits.min()))
-    span = max(max(0.0, float(logits.max())) - low, 1e-9)
-    # positive logits stand on this line, negative ones hang below it
-    zero = 0.2 - 1.15 * low / span
-    axes.plot([left[0] + 3.3, left[0] + 7.6], [zero, zero], color="black", lw=0.8)
-    axes.text(left[0] + 3.25, zero, "0", ha="right", va="center", fontsize=9)
-    for i, value in enumerate(logits[0].tolist()):
-        x, height = left[0] + 3.4 + 0.42 * i, 1.15 * value / span
-        best = i == int(logits.argmax())
-        colour = BLUE if best else "0.75"
-        axes.add_patch(
-            Rectangle((x, zero), 0.32, height, facecolor=colour, edgecolor="black", lw=0.5)
-        )
-        axes.text(
-            x + 0.16, -0.2, str(i), ha="center", fontweight="bold" if best else "normal", fontsize=9
-        )
+    _bars(axes, left[0] + 3.3, logits)
     axes.text(left[0] + 7.9, 0.72, f"logits\n{tuple(logits.shape)}", va="center")
     axes.set_xlim(-0.2, right + 0.3)
     axes.set_ylim(-0.4, 10.6)

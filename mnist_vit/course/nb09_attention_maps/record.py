@@ -153,6 +153,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         model(images)
     yield "number of tensors kept from 2 forward passes in a second block", len(again)
 
+    yield from _of_a_masked_layer(answer)
+    yield from _of_a_layer_from_scratch(answer)
+    yield from _with_an_exception(answer)
+
+
+def _of_a_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
     masked = randomise(_Masked())
     images = random(2, 5, 8, seed=90)
     plain, calls = masked(images), []
@@ -168,7 +174,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     masked(images)
     yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
 
+
+def _of_a_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
     scratch = randomise(_Scratch())
+    images = random(2, 5, 8, seed=90)
     with _Recording(answer, scratch) as kept:
         scratch(images)
     yield (
@@ -177,6 +186,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     )
     yield "number of tensors kept of it", len(kept)
 
+
+def _with_an_exception(answer: Any) -> Iterator[tuple[str, Any]]:
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
     out = False
     try:
