@@ -19,13 +19,19 @@ from test_explorer_model import near, random_model, without, zero_heads
 from mnist_vit import VisionTransformer, load_model
 from mnist_vit.attention import attention_weights, rollout, to_maps
 from mnist_vit.data import load_embedded
+from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.explorer import Page, write_page
 from mnist_vit.pictures import digit_to_tensor, open_picture, picture_to_tensor
 
 pytestmark = pytest.mark.browser
 DONE = "() => task.jobs.length > 0 && task.answers.filter(Boolean).length === task.jobs.length"
-MNIST = {"classes": tuple("0123456789"), "mean": (0.1307,), "std": (0.3081,), "digits": True}
+MNIST = {
+    "classes": tuple("0123456789"),
+    "mean": (MNIST_MEAN,),
+    "std": (MNIST_STD,),
+    "digits": True,
+}
 
 
 def digits_page(
