@@ -18,8 +18,8 @@ def make_optimizers(
 ) -> dict[str, torch.optim.Optimizer]:
     """The optimizers of a model by name: "adamw" for all parameters, or "muon" and "adamw".
 
-    Both have the same learning rate. Raises ValueError if ``kind`` is unknown, or if the model has no matrix in encoder.layers for
-    Muon.
+    Both have the same learning rate. Raises ValueError if ``kind`` is unknown, or if the model has
+    no matrix in encoder.layers for Muon.
     """
     if kind == "adamw":
         return {"adamw": make_optimizer(model, learning_rate, weight_decay)}
@@ -75,10 +75,11 @@ def make_optimizer(
 class Muon(torch.optim.Muon):
     """torch's Muon with Newton-Schulz steps in float32 instead of bfloat16.
 
-    That is faster for small matrices on a CPU. The averaged gradient U S V^T is replaced by approximately U V^T, scaled to the size of an AdamW
-    step ("match_rms_adamw"), so that AdamW's learning rate and weight decay can be used. A step for
-    ``vit_mnist`` takes 2.7 ms on one thread; torch's takes 1.8 times as long, or 13 times with
-    ``ONEDNN_MAX_CPU_ISA=AVX2``, as on a processor without bfloat16 (``python -m benchmarks muon``).
+    That is faster for small matrices on a CPU. The averaged gradient U S V^T is replaced by
+    approximately U V^T, scaled to the size of an AdamW step ("match_rms_adamw"), so that AdamW's
+    learning rate and weight decay can be used. A step for ``vit_mnist`` takes 2.7 ms on one thread;
+    torch's takes 1.8 times as long, or 13 times with ``ONEDNN_MAX_CPU_ISA=AVX2``, as on a processor
+    without bfloat16 (``python -m benchmarks muon``).
 
     Sources: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; Liu et al. 2025,
     https://arxiv.org/abs/2502.16982.
