@@ -129,14 +129,15 @@ def taking(options: Callable[P, O]) -> Callable[[Callable[[O], R]], Callable[P, 
         def call(*values: P.args, **keywords: P.kwargs) -> R:
             return job(make(options, job.__name__, *values, **keywords))
 
-        known = described(options)
-        parameters = [_parameter(one) for one in known.values()]
+        keywords_of_job = described(options).values()
+        parameters = [_parameter(one) for one in keywords_of_job]
         returns = job.__annotations__.get("return")
         signature = inspect.Signature(parameters, return_annotation=returns)
-        vars(call)["__signature__"] = signature
-        lines = [_line(one) for one in known.values()]
-        said = inspect.getdoc(options)
-        call.__doc__ = "\n".join([f"{said}\n\nArgs:", *lines, f"\n{inspect.getdoc(job)}"])
+        vars(call)["__signature__"] = signature  # call.__signature__, which mypy does not know
+        summary = inspect.getdoc(options)
+        arguments = "\n".join(_line(one) for one in keywords_of_job)
+        what_returns = inspect.getdoc(job)
+        call.__doc__ = f"{summary}\n\nArgs:\n{arguments}\n\n{what_returns}"
         return call
 
     return decorate
