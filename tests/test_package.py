@@ -68,6 +68,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
+@pytest.mark.full
 def test_an_sdist_gives_the_same_wheel_which_works_in_an_empty_folder(
     tree: Path, tools: str, tmp_path: Path
 ) -> None:

@@ -274,6 +274,7 @@ def test_the_stored_recipe_and_command_say_what_was_run(tmp_path: Path) -> None:
     assert mnist_vit.load_model(tmp_path / "w.pth").patch_size == 7
 
 
+@pytest.mark.full
 def test_two_processes_train_like_one(tmp_path: Path) -> None:
     """torchrun, gloo, DistributedDataParallel: same global batch, same curve within rounding."""
     arguments = [
