@@ -1,8 +1,8 @@
 """Random changes of all images in a batch at once, on its device.
 
-Each image is resampled once, by a kernel that keeps it as sharp as the images that are evaluated, and
-what lies outside is its mirror image. Bilinear resampling blurs, a black frame adds edges that no
-evaluated photograph has, and models come to expect both (benchmarks/sharpness.py).
+Each image is resampled once, by a kernel that keeps it nearly as sharp as the images that are
+evaluated, and what lies outside is its mirror image. Bilinear resampling blurs, a black border adds
+edges that no evaluated photograph has, and models come to expect both (benchmarks/sharpness.py).
 """
 
 import math
@@ -100,7 +100,7 @@ def resample(
 
 
 def change_colour(images: Tensor, generator: torch.Generator, strength: float) -> Tensor:
-    """Change brightness, contrast and saturation of each image by at most ``strength``, 0.1 for 10 %."""
+    """Change brightness, contrast and saturation by at most ``strength``, 0.1 for 10 %."""
     n, channels = images.shape[:2]
     strengths = 1 + (torch.rand(3, n, 1, 1, 1, generator=generator) * 2 - 1) * strength
     brightness, contrast, saturation = strengths.to(images.device, non_blocking=True)
