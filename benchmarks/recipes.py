@@ -32,7 +32,8 @@ SEEDS = (0,)
 ABOUT = (
     "Short runs on one thread; each row differs from the first of its model and epochs in what it"
     " says. Those of vit_cifar10 use 15,000 of the 45,000 training images. Sampling noise of 5,000"
-    " images: about ±0.15 points at 98.5 %, ±0.7 at 55 to 70 %."
+    " images: about ±0.15 points at 98.5 %, ±0.7 at 55 to 70 %. Measured while augmentation"
+    " resampled bilinearly, with black outside (see sharpness.md)."
 )
 DIGITS = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}
 MUON = {"optimizer": "muon", "learning_rate": 6e-3}

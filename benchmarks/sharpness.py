@@ -193,7 +193,10 @@ def page(results: dict[str, Any]) -> str:
     for name in names:
         lines.append(row([run for run in results["runs"] if run["name"] == name]))
     title = "# What blur, border and strength of the augmentation cost"
-    return f"{title}\n\n{results['about']}\n\n{table(heads, lines)}"
+    picture = (
+        "![A digit and a photograph, shifted by the old and the new kernel](../../docs/blur.png)"
+    )
+    return f"{title}\n\n{results['about']}\n\n{table(heads, lines)}\n{picture}\n"
 
 
 def row(runs: list[dict[str, Any]]) -> list[Any]:
