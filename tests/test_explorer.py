@@ -121,7 +121,6 @@ def test_who_is_run_live() -> None:
 
 
 def test_the_page_knows_the_options_that_are_stored() -> None:
-    """Those of a config, and those of the constructor."""
     with engine("model.js") as js:
         known = js.run("KNOWN_OPTIONS")
     values = {name: list(some) if some else None for name, some in explorer.KNOWN_OPTIONS.items()}
@@ -132,9 +131,7 @@ def test_the_page_knows_the_options_that_are_stored() -> None:
     ):
         assert set(explorer.page_config(model)) == set(known)
     constructor = set(inspect.signature(VisionTransformer).parameters)
-    # eps stands for the norm layer, and what is printed does not change the logits.
-    assert constructor - set(known) == {"norm_layer", "print_shapes"}
-    assert set(known) - constructor == {"eps"}
+    assert set(known) - constructor == {"eps"}, "which stands for the norm layer"
 
 
 def test_a_model_with_an_option_that_the_page_does_not_know_is_not_run(
@@ -144,8 +141,12 @@ def test_a_model_with_an_option_that_the_page_does_not_know_is_not_run(
     randomise(model)
     assert unknown_options(explorer.page_config(model)) == []
     assert unknown_options({"pool": "max", "patch_size": 4}) == ["pool='max'"]
-    monkeypatch.setitem(explorer.KNOWN_OPTIONS, "pool", ("mean",))
-    assert live_twin(model.eval(), torch.randn(2, 3, 8, 8)) is None
+    monkeypatch.delitem(explorer.KNOWN_OPTIONS, "pool")
+    images = torch.randn(2, 3, 8, 8)
+    assert live_twin(model.eval(), images) is not None, "pool has its default value"
+    assert "pool" not in explorer.page_config(model), "model.js would refuse it"
+    model = VisionTransformer(8, 4, 1, 2, 8, 8, num_classes=2, pool="mean")
+    assert live_twin(model.eval(), images) is None
     pictures = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
     about = {"title": "t", "text": "x", "classes": ["a", "b"], "digits": False}
     about |= {"mean": (0.0,) * 3, "std": (1.0,) * 3}
@@ -154,7 +155,7 @@ def test_a_model_with_an_option_that_the_page_does_not_know_is_not_run(
     )
     shown = data_of(page)
     assert shown["config"] is None
-    assert "the page does not know pool='token'" in shown["text"]
+    assert "the page does not know pool='mean'" in shown["text"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_registers", 4), ("pool", "max")])

