@@ -136,7 +136,7 @@ def run(name: str, seed: int, weights: Path = OLD) -> dict[str, Any]:
 
 
 def train_on(model: nn.Module, loader: Loader, validation: Loader, seed: int) -> list[dict]:
-    """One epoch with all patches, the learning rate from 1e-3 to 0."""
+    """One epoch with all patches, the learning rate at most 1e-3."""
     torch.manual_seed(seed)
     return fit(
         speed_up(model),
@@ -146,7 +146,6 @@ def train_on(model: nn.Module, loader: Loader, validation: Loader, seed: int) ->
         seed=seed,
         optimizer="muon",
         learning_rate=1e-3,
-        warmup=0.0,
         average=0.9,
         weight_decay=0.05,
         label_smoothing=0.05,
@@ -180,8 +179,8 @@ def train_anew(loader: Loader, validation: Loader, seed: int) -> list[dict]:
     )
 
 
-def about() -> dict[str, str]:
-    """What the file says of all its runs."""
+def about(weights: Path) -> dict[str, str]:
+    """What the file says of all its runs, whatever folder the old weights are in."""
     return {"about": ABOUT}
 
 
