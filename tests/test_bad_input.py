@@ -709,12 +709,11 @@ def test_mistake_on_the_command_line(
     assert "Traceback" not in told.err + told.out
 
 
-RANGES = [
-    (name, key)
-    for name, (options, _) in commands.COMMANDS.items()
-    for key, one in described(options).items()
-    if one.option.low is not None
-]
+RANGES: list[tuple[str, str]] = []
+for name, (options, _) in commands.COMMANDS.items():
+    for key, one in described(options).items():
+        if one.option.low is not None:
+            RANGES.append((name, key))
 
 
 @pytest.mark.parametrize(("name", "key"), RANGES)
