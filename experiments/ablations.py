@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from mnist_vit.building import build_model, model_config
+from mnist_vit.course.nb12_cifar10_and_ablations import project
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.fast import speed_up
 from mnist_vit.files import shipped
@@ -53,24 +54,8 @@ class PostNormBlock(EncoderBlock):
         return self.ln_2(x + self.mlp(x))
 
 
-class Nothing(nn.Module):
-    """Adds nothing to the residual connection."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-
 def random_position(model: VisionTransformer) -> None:
     nn.init.normal_(model.encoder.pos_embedding, std=0.02)
-
-
-def no_position(model: VisionTransformer) -> None:
-    nn.init.zeros_(model.encoder.pos_embedding).requires_grad_(False)
-
-
-def no_mlp(model: VisionTransformer) -> None:
-    for block in model.encoder.layers:
-        block.ln_2, block.mlp = nn.Identity(), Nothing()
 
 
 def post_norm(model: VisionTransformer) -> None:
@@ -93,7 +78,7 @@ class Variant:
 
     what: str
     arguments: dict[str, Any] = field(default_factory=dict)
-    change: Callable[[VisionTransformer], None] = lambda model: None
+    change: Callable[[VisionTransformer], Any] = lambda model: None
     data_share: float = 1.0
     training: dict[str, Any] = field(default_factory=dict)
     augmentation: dict[str, float] | None = None
@@ -104,7 +89,7 @@ MOVED = {"degrees": 10.0, "scale": 0.1, "shift": 1.0}
 VARIANTS: dict[str, Variant] = {
     "base": Variant("patches of 4, 2 layers, 2 heads, class token"),
     "random_position": Variant("position embedding starts as small noise", change=random_position),
-    "no_position": Variant("no position embedding", change=no_position),
+    "no_position": Variant("no position embedding", change=project.without_positions),
     "mean_pooling": Variant("mean over patches, not class token", {"pool": "mean"}),
     "heads_1": Variant("1 head", {"num_heads": 1}),
     "heads_4": Variant("4 heads", {"num_heads": 4}),
@@ -116,7 +101,7 @@ VARIANTS: dict[str, Variant] = {
     "patches_7": Variant("patches of 7", {"patch_size": 7}),
     "patches_14": Variant("patches of 14", {"patch_size": 14}),
     "post_norm": Variant("norm after adding", change=post_norm),
-    "no_mlp": Variant("no MLP", change=no_mlp),
+    "no_mlp": Variant("no MLP", change=project.without_mlp),
     "half_data": Variant("half the digits, each twice as often", data_share=0.5),
     # Today's loop draws other random numbers than the one of the runs above.
     "again": Variant("the base, once more"),

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mnist_vit.course.nb12_cifar10_and_ablations.project import convolutions
 from mnist_vit.data import Loader, load_mnist
 from mnist_vit.files import shipped
 from mnist_vit.recipe import Augmentation, Recipe
@@ -41,12 +42,7 @@ def mlp() -> nn.Module:
 
 def cnn() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 32, 5, stride=2, padding=2),  # (n, 1, 28, 28) -> (n, 32, 14, 14)
-        nn.GELU(),
-        nn.Conv2d(32, 64, 3, stride=2, padding=1),  # -> (n, 64, 7, 7)
-        nn.GELU(),
-        nn.Conv2d(64, 128, 3, stride=2, padding=1),  # -> (n, 128, 4, 4)
-        nn.GELU(),
+        *convolutions(),  # -> (n, 128, 4, 4)
         nn.Flatten(),
         nn.Linear(128 * 4 * 4, 10),
     )

@@ -139,32 +139,20 @@ class BrokenDisk:
 
         return called
 
-    def opened(self, *arguments: Any, **keywords: Any) -> "BrokenFile":
-        return BrokenFile(self.breaking(open)(*arguments, **keywords), self)
+    def opened(self, *arguments: Any, **keywords: Any) -> Any:
+        """An open file on the broken disk."""
+        file = self.breaking(open)(*arguments, **keywords)
+        write = file.write
 
+        def written(content: Any) -> int:
+            if self.due():
+                write(memoryview(content)[: len(content) // 2])
+                file.flush()
+                self.fail()
+            return write(content)
 
-class BrokenFile:
-    """An open file on a broken disk."""
-
-    def __init__(self, file: Any, disk: BrokenDisk) -> None:
-        self.file = file
-        self.disk = disk
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
-
-    def __enter__(self) -> "BrokenFile":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def write(self, content: Any) -> int:
-        if self.disk.due():
-            self.file.write(memoryview(content)[: len(content) // 2])
-            self.file.flush()
-            self.disk.fail()
-        return self.file.write(content)
+        file.write = written
+        return file
 
 
 # ---------------------------------------------------------------------------------- the process

@@ -1,9 +1,9 @@
-"""Training survives being killed, stopped, a full disk, nan, and a second run into the same
-folder."""
+"""Training, weights and maps survive a kill, Ctrl-C, a full disk, damaged checkpoints and nan."""
 
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,27 +13,32 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import environment
-from survivor import toy_data, toy_fit, toy_model
+from survivor import digest, toy_data, toy_fit, toy_maps, toy_model
 from torch import nn
-from tqdm.auto import tqdm
 
 from mnist_vit import jobs
 from mnist_vit.attention import attention_weights
-from mnist_vit.data import ImageData, Loader
+from mnist_vit.data import Loader
 from mnist_vit.errors import WeightsError
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.files import locked
 from mnist_vit.gallery import save_attention_images
-from mnist_vit.runs import newest_checkpoint
 from mnist_vit.training import accuracy_and_loss
-from mnist_vit.weights import save_weights
+from mnist_vit.weights import load_model, save_weights
 
 FIRST = ["checkpoint.pth", "config.json", "metrics.jsonl"]  # after one epoch
 FILES = ["checkpoint.pth", "checkpoint_previous.pth", "config.json", "metrics.jsonl"]
+OLD = ["a", "b", "c"]  # the images of an older page, of 3 layers
+NEW = ["a", "b"]  # and of a newer one, of 2
+FAULTS = pytest.mark.parametrize("how", ["kill", "ENOSPC"], ids=["killed", "disk full"])
 
 
 def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in files(folder)}
 
 
 def rows(folder: Path) -> list[dict]:
@@ -45,11 +50,28 @@ def timeless(history: list[dict]) -> list[dict]:
     return [{key: value for key, value in row.items() if "seconds" not in key} for row in history]
 
 
-def same(a: dict, b: dict) -> bool:
-    return list(a) == list(b) and all(torch.equal(a[key], b[key]) for key in a)
+def epochs_in(path: Path) -> int:
+    return len(torch.load(path, weights_only=True)["history"])
 
 
-# --- SIGKILL ---
+def digest_of(state: dict[str, torch.Tensor]) -> str:
+    model = toy_model()
+    model.load_state_dict(state)
+    return digest(model)
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[int, str]:
+    """The digest of a model after a number of epochs that nothing disturbed."""
+    found = {}
+    for epochs in (3, 4):
+        model = toy_model()
+        toy_fit(model, epochs)
+        found[epochs] = digest(model)
+    return found
+
+
+# --- a kill, or a disk that becomes full, at any step of all that writes ---
 
 
 @pytest.fixture(scope="module")
@@ -76,42 +98,143 @@ def run() -> Iterator[Callable[..., dict]]:
         process.stdin.close()
 
 
+def hidden(folder: Path) -> list[Path]:
+    """What a write that was cut short left behind."""
+    return list(folder.rglob(".mnist_vit-*"))
+
+
+def moments(steps: int, stride: int) -> Iterator[int]:
+    """The first step, every ``stride``-th one, and the last."""
+    yield from range(1, steps, stride)
+    yield steps
+
+
 @pytest.mark.parametrize("moment", [0.4, 0.999], ids=["in a checkpoint", "in the final save"])
 def test_killed_and_resumed_is_as_if_never_killed(
     run: Callable, tmp_path: Path, moment: float
 ) -> None:
-    """In the middle of a write; many more of them: test_faults.py."""
-    whole = run(tmp_path / "whole", job="train", epochs=4)
+    undisturbed = run(tmp_path / "whole", job="train", epochs=4)
     history = timeless(rows(tmp_path / "whole"))
     folder = tmp_path / "run"
-    killed = run(folder, job="train", epochs=4, at=int(moment * whole["steps"]))
+    killed = run(folder, job="train", epochs=4, at=int(moment * undisturbed["steps"]))
     assert killed["status"] == signal.SIGKILL
     kept = timeless(rows(folder))
     assert kept == history[: len(kept)]
-    torch.load(folder / "checkpoint.pth", weights_only=True)
-
-    assert run(folder, job="train", epochs=4)["answer"] == whole["answer"]
+    assert run(folder, job="train", epochs=4)["answer"] == undisturbed["answer"]
     assert timeless(rows(folder)) == history
-    saved = torch.load(folder / "weights.pth", weights_only=True)
-    assert same(saved, torch.load(tmp_path / "whole" / "weights.pth", weights_only=True))
+    assert digest_of(torch.load(folder / "weights.pth", weights_only=True)) == undisturbed["answer"]
     assert files(folder) == [*FILES, "weights.json", "weights.pth"], "nothing half written is left"
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not() -> None:
-    models = [toy_model(), toy_model(), toy_model()]
-    first, second, other = (
-        timeless(toy_fit(model, seed=seed)) for model, seed in zip(models, (0, 0, 1), strict=True)
-    )
-    assert first == second != other
-    assert same(models[0].state_dict(), models[1].state_dict())
+@pytest.mark.full
+@FAULTS
+def test_training_stopped_anywhere(run: Callable, tmp_path: Path, how: str) -> None:
+    undisturbed = run(tmp_path / "whole", job="train", epochs=2)
+    folder = tmp_path / "run"
+    for at in moments(undisturbed["steps"], stride=31):
+        stopped = run(folder, job="train", epochs=2, at=at, how=how)
+        if how == "kill":
+            assert stopped["status"] == signal.SIGKILL
+        else:
+            # At the last steps nothing is left to write: the run ends as if nothing had happened.
+            is_whole = (stopped["error"], stopped["answer"]) == (None, undisturbed["answer"])
+            assert is_whole or "could not be written" in stopped["error"]
+            assert not hidden(folder)
+        again = run(folder, job="train", epochs=2)
+        assert (again["error"], again["answer"]) == (None, undisturbed["answer"])
+        assert not hidden(folder)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.full
+@FAULTS
+def test_weights_are_the_old_pair_or_the_new_one(run: Callable, tmp_path: Path, how: str) -> None:
+    folder = tmp_path / "weights"
+    steps = run(folder, job="save", seed=1)["steps"]
+    old_or_new = [digest(toy_model(seed)) for seed in (1, 2)]
+    for at in moments(steps, stride=1):
+        assert run(folder, job="save", seed=1)["error"] is None
+        run(folder, job="save", seed=2, at=at, how=how)
+        assert digest(load_model(folder / "w.pth")) in old_or_new
+
+
+def drawn(folder: Path) -> dict[str, int]:
+    """The number of layers of each image folder, all of which are whole."""
+    found = {}
+    for name in OLD:
+        if (folder / name).is_dir():
+            stored = json.loads((folder / name / "attention.json").read_text())
+            layers = len(stored["layers_heads_rows_columns"])
+            expected = {"image.png", "rollout.png", "attention.json"}
+            for layer in range(layers):
+                expected |= {f"layer_{layer}_head_{head}.png" for head in (0, 1)}
+            assert {path.name for path in (folder / name).iterdir()} - {"my notes"} == expected
+            found[name] = layers
+    return found
+
+
+@pytest.mark.full
+@FAULTS
+def test_image_folders_are_whole_and_of_one_model(run: Callable, tmp_path: Path, how: str) -> None:
+    """At the latest after the next drawing; what is not ours stays."""
+    old = tmp_path / "old"
+    folder = tmp_path / "maps"
+    of_old = dict.fromkeys(OLD, 3)
+    of_new = dict.fromkeys(NEW, 2)
+    toy_maps(old, OLD, layers=3)
+    (old / ".mine.part").write_text("mine")
+    (old / "a" / "my notes").write_text("mine too")
+    shutil.copytree(old, folder)
+    steps = run(folder, job="draw", names=NEW)["steps"]
+    shutil.rmtree(folder)
+    for at in moments(steps, stride=7):
+        shutil.copytree(old, folder)
+        run(folder, job="draw", names=NEW, at=at, how=how)
+        if "2 layers" in (folder / "index.html").read_text():
+            assert drawn(folder) == of_new, "the page comes last"
+        drawn(folder)
+        assert run(folder, job="draw", names=["z"], page=False)["error"] is None
+        assert drawn(folder) in (of_old, of_new), "a swap that was cut short is ended"
+        assert ("2 layers" in (folder / "index.html").read_text()) == (drawn(folder) == of_new)
+        assert run(folder, job="draw", names=NEW)["error"] is None
+        assert drawn(folder) == of_new
+        assert not hidden(folder)
+        assert (folder / ".mine.part").read_text() == "mine"
+        assert (folder / "a" / "my notes").read_text() == "mine too"
+        shutil.rmtree(folder)
+
+
+def test_a_full_disk_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[int, str]
+) -> None:
+    """In epoch 2 of 3; the checkpoint of epoch 1 stays, and that of epoch 3 takes its place."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def before_epoch(epoch: int) -> None:
+        if epoch == 1:
+            monkeypatch.setattr("mnist_vit.files.os.fsync", fail)
+        if epoch == 2:
+            monkeypatch.undo()
+            assert files(tmp_path) == FIRST, "nothing half written is left"
+            assert epochs_in(tmp_path / "checkpoint.pth") == 1 == len(rows(tmp_path))
+
+    model = toy_model()
+    match = r"after epoch 2: .*checkpoint\.pth could not be written \(No space left .*free disk"
+    with pytest.warns(UserWarning, match=match) as caught:
+        history = toy_fit(model, 3, run_dir=tmp_path, before_epoch=before_epoch)
+    assert len(caught) == 1
+    assert rows(tmp_path) == history
+    assert epochs_in(tmp_path / "checkpoint.pth") == 3
+    assert digest(model) == whole[3]
 
 
 # --- the stop button ---
 
 
 class StopButton(Loader):
-    """Sends this process the signal of Ctrl-C before one batch of one epoch, both counted from
-    0."""
+    """Sends this process the signal of Ctrl-C before a batch of an epoch, both counted from 0."""
 
     def __init__(self, epoch: int, batch: int) -> None:
         super().__init__(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
@@ -120,9 +243,8 @@ class StopButton(Loader):
     def __iter__(self) -> Iterator:
         for number, batch in enumerate(super().__iter__()):
             if (self.epoch, number) == self.at:
-                before = signal.signal(
-                    signal.SIGINT, signal.default_int_handler
-                )  # a job in the background has none
+                # a job in the background has no handler
+                before = signal.signal(signal.SIGINT, signal.default_int_handler)
                 try:
                     signal.raise_signal(signal.SIGINT)
                 finally:
@@ -130,71 +252,56 @@ class StopButton(Loader):
             yield batch
 
 
-def test_stopped_leaves_a_checkpoint_a_usable_model_and_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bars: list[tqdm] = []
-
-    class Bar(tqdm):
-        def __init__(self, *args: object, **keywords: object) -> None:
-            super().__init__(*args, **keywords)
-            self.closed = False
-            bars.append(self)
-
-        def close(self) -> None:
-            self.closed = True
-            super().close()
-
-    monkeypatch.setattr("mnist_vit.console.bar_class", lambda: Bar)
-    model = toy_model().eval()
-    model.encoder.dropout.train()
-    modes = [module.training for module in model.modules()]
+def stopped(folder: Path | None, epoch: int, batch: int, model: nn.Module | None = None) -> None:
     with pytest.raises(KeyboardInterrupt):
-        toy_fit(model, 4, StopButton(2, 0), run_dir=tmp_path)
-    out = capsys.readouterr().out
-    assert "stopped after 2 of 4 epochs. The model holds the averaged weights." in out
-    assert (
-        f'call again with run_dir="{tmp_path}", resume=True (command line: --run-dir {tmp_path}'
-        " --resume)" in out
-    )
-    assert [module.training for module in model.modules()] == modes
-    assert [bar.closed for bar in bars] == [True] * 3
-    assert files(tmp_path) == FILES
-    kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
-    assert len(kept["history"]) == 2 == len(rows(tmp_path))
-    assert len(torch.load(tmp_path / "checkpoint_previous.pth", weights_only=True)["history"]) == 1
-    assert same(model.state_dict(), kept["averaged"]), "no step was done after the checkpoint"
+        toy_fit(model or toy_model(), 4, StopButton(epoch, batch), run_dir=folder)
 
 
 @pytest.mark.parametrize("batch", [0, 3])
-def test_stopped_and_run_again_resumes_and_never_writes_over_it(tmp_path: Path, batch: int) -> None:
-    whole = toy_model()
-    toy_fit(whole, 4)
-    with pytest.raises(KeyboardInterrupt):
-        toy_fit(toy_model(), 4, StopButton(1, batch), run_dir=tmp_path)
-    before = {name: (tmp_path / name).read_bytes() for name in FIRST}
-    with pytest.raises(
-        ValueError, match=r"already contains a run: name another folder, or set resume=True"
-    ):
+def test_stopped_is_told_and_resumes_and_never_writes_over_it(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    whole: dict[int, str],
+    batch: int,
+) -> None:
+    model = toy_model().eval()
+    model.encoder.dropout.train()
+    modes = [module.training for module in model.modules()]
+    stopped(tmp_path, 2, batch, model)
+    out = capsys.readouterr().out
+    assert "stopped after 2 of 4 epochs. The model holds the averaged weights." in out
+    command = f"(command line: --run-dir {tmp_path} --resume)"
+    assert f'call again with run_dir="{tmp_path}", resume=True {command}' in out
+    assert [module.training for module in model.modules()] == modes
+    assert files(tmp_path) == FILES
+    assert [epochs_in(tmp_path / name) for name in FILES[:2]] == [2, 1]
+    averaged = torch.load(tmp_path / "checkpoint.pth", weights_only=True)["averaged"]
+    assert (digest(model) == digest_of(averaged)) == (batch == 0), "three steps were done, or none"
+
+    before = contents(tmp_path)
+    said = r"already contains a run: name another folder, or set resume=True"
+    with pytest.raises(ValueError, match=said):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
-    assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    assert contents(tmp_path) == before
     again = toy_model(seed=9)
     assert len(toy_fit(again, 4, run_dir=tmp_path, resume=True)) == 4
-    assert same(again.state_dict(), whole.state_dict())
+    assert digest(again) == whole[4]
 
 
 def test_stopped_before_the_first_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for folder in (None, tmp_path):
-        with pytest.raises(KeyboardInterrupt):
-            toy_fit(toy_model(), 4, StopButton(0, 2), run_dir=folder)
-        assert "stopped after 0 of 4 epochs" in (out := capsys.readouterr().out)
+        stopped(folder, 0, 2)
+        out = capsys.readouterr().out
+        assert "stopped after 0 of 4 epochs" in out
         assert "There is no checkpoint: calling again starts a new run" in out
+    toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
+    assert "has no checkpoint yet: the run starts from the beginning" in capsys.readouterr().out
 
 
 def test_digits_seen_before_the_stop_are_not_called_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def stop(*_: object, before_epoch: Callable[[int], None], **__: object) -> None:
         before_epoch(0)
@@ -203,95 +310,8 @@ def test_digits_seen_before_the_stop_are_not_called_held_out(
     monkeypatch.setattr(jobs, "fit", stop)
     model = toy_model()
     with pytest.raises(KeyboardInterrupt):
-        jobs.train(model, toy_data(), run_dir=tmp_path)
+        jobs.train(model, toy_data())
     assert model.about["trained_on"] == ["toy"]
-    with pytest.raises(ValueError, match="resume=True needs run_dir"):
-        jobs.train(model, toy_data(), resume=True)
-    with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
-        toy_fit(model, resume=True)
-
-
-# --- what is there before is looked at before anything is written ---
-
-
-def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
-    data = {"data": "toy", "seed": 0}
-    toy_fit(toy_model(), 2, run_dir=tmp_path, config=data)
-    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
-    few = Loader(toy_data(32), 16, shuffle=True)
-    for said, changed in {
-        "learning_rate was 0.01, is 0.02": {"learning_rate": 0.02},
-        "weight_decay was 0.1, is 0.5": {"weight_decay": 0.5},
-        "seed was 0, is 3": {"config": {**data, "seed": 3}},
-        "data was toy, is digits": {"config": {**data, "data": "digits"}},
-        "data was toy, is None": {"config": {"seed": 0}},
-        "shear was not stored, is 0.0": {
-            "config": {**data, "shear": 0.0}
-        },  # the run is of a version without it
-        "batches was 4, is 2": {"loader": few},
-    }.items():
-        with pytest.raises(ValueError, match=rf"contains a run with other settings \({said}\)"):
-            toy_fit(
-                toy_model(),
-                **{"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True, **changed},
-            )
-        assert before == {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
-    assert (
-        len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True, config=data, checkpoint_every=2))
-        == 3
-    )
-
-
-def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for folder in (tmp_path / "mistyped", tmp_path):
-        with pytest.raises(ValueError, match="there is no run to resume in"):
-            toy_fit(toy_model(), 2, run_dir=folder, resume=True)
-    assert files(tmp_path) == []
-    with pytest.raises(KeyboardInterrupt):
-        toy_fit(toy_model(), 2, StopButton(0, 2), run_dir=tmp_path)
-    toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
-    assert "has no checkpoint yet: the run starts from the beginning" in capsys.readouterr().out
-    (tmp_path / "folder" / "checkpoint.pth").mkdir(parents=True)
-    for resume, said in (
-        (True, r"checkpoint\.pth cannot be resumed from .*[Dd]irect"),
-        (False, "already contains a run"),
-    ):
-        with pytest.raises((WeightsError, ValueError), match=said):
-            toy_fit(toy_model(), 2, run_dir=tmp_path / "folder", resume=resume)
-
-
-@pytest.mark.parametrize("kind", ["half", "altered", "gone"])
-def test_a_damaged_checkpoint_costs_one_epoch(tmp_path: Path, kind: str) -> None:
-    """It is said, the run ends as if nothing had been, and the good checkpoint is never put in
-    danger."""
-    whole = toy_model()
-    model = toy_model(seed=9)
-    path = tmp_path / "checkpoint.pth"
-    toy_fit(whole, 4)
-    with pytest.raises(KeyboardInterrupt):
-        toy_fit(toy_model(), 4, StopButton(3, 0), run_dir=tmp_path)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 64
-    path.write_bytes(content if kind == "altered" else content[:999])
-    if kind == "gone":
-        path.unlink()
-    good = (tmp_path / "checkpoint_previous.pth").read_bytes()
-
-    def before_epoch(epoch: int) -> None:
-        assert epoch >= 2
-        assert epoch == 3 or (tmp_path / "checkpoint_previous.pth").read_bytes() == good
-
-    with pytest.warns(
-        UserWarning,
-        match=r"checkpoint\.pth cannot be resumed from .*the one before it, after epoch 2",
-    ):
-        toy_fit(model, 4, run_dir=tmp_path, resume=True, before_epoch=before_epoch)
-    assert same(model.state_dict(), whole.state_dict())
-    kept = [len(torch.load(tmp_path / name, weights_only=True)["history"]) for name in FILES[:2]]
-    assert kept == [4, 3]
-
-
-# --- the log ---
 
 
 def test_a_log_that_cannot_be_written_does_not_end_a_training(
@@ -306,77 +326,91 @@ def test_a_log_that_cannot_be_written_does_not_end_a_training(
         flush = write
 
     monkeypatch.setattr("sys.stdout", Log())
-    with pytest.raises(KeyboardInterrupt):
-        toy_fit(toy_model(), 3, StopButton(2, 1), run_dir=tmp_path)
+    stopped(tmp_path, 2, 1)
     assert len(rows(tmp_path)) == 2
 
 
-# --- the disk ---
+# --- what is there is looked at before anything is written ---
 
 
-def test_a_full_disk_is_a_warning(tmp_path: Path) -> None:
-    """In epoch 2 of 3; the checkpoint of epoch 1 stays whole, and that of epoch 3 takes its
-    place."""
+def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
+    data = {"data": "toy", "seed": 0}
+    toy_fit(toy_model(), 2, run_dir=tmp_path, config=data)
+    before = contents(tmp_path)
+    again = {"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True}
+    for said, changed in {
+        "learning_rate was 0.01, is 0.02": {"learning_rate": 0.02},
+        "seed was 0, is 3": {"config": {**data, "seed": 3}},
+        "data was toy, is None": {"config": {"seed": 0}},
+        # the run is of a version without it
+        "shear was not stored, is 0.0": {"config": {**data, "shear": 0.0}},
+        "batches was 4, is 2": {"loader": Loader(toy_data(32), 16, shuffle=True)},
+    }.items():
+        with pytest.raises(ValueError, match=rf"contains a run with other settings \({said}\)"):
+            toy_fit(toy_model(), **(again | changed))
+        assert contents(tmp_path) == before
+    assert len(toy_fit(toy_model(), checkpoint_every=2, **again)) == 3
 
-    disk = pytest.MonkeyPatch()
 
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_resume_needs_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
+        toy_fit(toy_model(), resume=True)
+    for folder in (tmp_path / "mistyped", tmp_path):
+        with pytest.raises(ValueError, match="there is no run to resume in"):
+            toy_fit(toy_model(), 2, run_dir=folder, resume=True)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["half", "altered", "gone"])
+def test_a_damaged_checkpoint_costs_one_epoch(
+    tmp_path: Path, whole: dict[int, str], kind: str
+) -> None:
+    """It is said, and the good checkpoint is never put in danger."""
+    model = toy_model(seed=9)
+    path = tmp_path / "checkpoint.pth"
+    stopped(tmp_path, 3, 0)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 64
+    path.write_bytes(content if kind == "altered" else content[:999])
+    if kind == "gone":
+        path.unlink()
+    good = (tmp_path / "checkpoint_previous.pth").read_bytes()
 
     def before_epoch(epoch: int) -> None:
-        if epoch == 1:
-            disk.setattr("mnist_vit.files.os.fsync", fail)
-        if epoch == 2:
-            disk.undo()
-            kept = torch.load(newest_checkpoint(tmp_path), weights_only=True)
-            assert len(kept["history"]) == 1 == len(rows(tmp_path))
-            assert files(tmp_path) == FIRST, "nothing half written is left"
+        assert epoch >= 2
+        assert epoch == 3 or (tmp_path / "checkpoint_previous.pth").read_bytes() == good
 
-    model, whole = toy_model(), toy_model()
-    match = r"after epoch 2: .*checkpoint\.pth could not be written \(No space left on device\)"
-    with pytest.warns(UserWarning, match=match) as caught:
-        history = toy_fit(model, 3, run_dir=tmp_path, before_epoch=before_epoch)
-    assert "free disk space, or name another folder" in str(caught[0].message)
-    assert len(caught) == 1
-    assert rows(tmp_path) == history
-    assert len(torch.load(tmp_path / "checkpoint.pth", weights_only=True)["history"]) == 3
-    toy_fit(whole, 3)
-    assert same(model.state_dict(), whole.state_dict())
+    match = r"checkpoint\.pth cannot be resumed from .*the one before it, after epoch 2"
+    with pytest.warns(UserWarning, match=match):
+        toy_fit(model, 4, run_dir=tmp_path, resume=True, before_epoch=before_epoch)
+    assert digest(model) == whole[4]
+    assert [epochs_in(tmp_path / name) for name in FILES[:2]] == [4, 3]
 
 
-# --- nan ---
-
-
-@pytest.mark.parametrize("where", ["in the first step", "in the last step"])
-def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(
-    tmp_path: Path, where: str
+@pytest.mark.parametrize("kind", ["altered", "a folder", "weights", "another model"])
+def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(
+    tmp_path: Path, kind: str
 ) -> None:
-    """In the last step no loss of the epoch shows it: the weights are spoilt after it was
-    measured."""
-    model = toy_model()
-    steps = 0
-    spoilt = 9 if where == "in the first step" else 12
-
-    def spoil(gradient: torch.Tensor) -> torch.Tensor:
-        nonlocal steps
-        steps += 1
-        return gradient * float("nan") if steps == spoilt else gradient
-
-    model.heads.head.weight.register_hook(spoil)
-    with pytest.raises(
-        ValueError, match=r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01"
-    ) as said:
-        toy_fit(model, 9, run_dir=tmp_path)
-    assert steps == 12, "no step of the next epoch"
-    assert f"{tmp_path / 'checkpoint.pth'} contains the epochs before" in str(said.value)
-    kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
-    assert len(kept["history"]) == 2 == len(rows(tmp_path))
-    assert all(
-        value.isfinite().all() for value in [*kept["model"].values(), *kept["averaged"].values()]
-    )
-
-
-# --- one run to a folder ---
+    path = tmp_path / "checkpoint.pth"
+    toy_fit(toy_model(), 1, run_dir=tmp_path)
+    model = toy_model(seed=5)
+    content = bytearray(path.read_bytes())
+    if kind == "altered":
+        weights = torch.load(path, weights_only=True)["model"]["conv_proj.weight"].numpy().tobytes()
+        content[content.index(weights) + 5] ^= 64
+        path.write_bytes(content)
+    elif kind == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif kind == "weights":
+        save_weights(model, path)
+    else:
+        model.heads.head = nn.Linear(16, 3)
+    before = digest(model)
+    said = r"checkpoint\.pth cannot be resumed from .*name another"
+    with pytest.raises(WeightsError, match=said):
+        toy_fit(model, 2, run_dir=tmp_path, resume=True)
+    assert digest(model) == before
 
 
 def test_a_second_run_into_the_same_folder_is_refused(
@@ -387,17 +421,15 @@ def test_a_second_run_into_the_same_folder_is_refused(
     def before_epoch(epoch: int) -> None:
         seen = FIRST if epoch else FIRST[1:]
         assert files(tmp_path) == seen, "the lock is not a file that is seen"
-        with pytest.raises(
-            BlockingIOError, match=r"another run is writing to .*: wait for it, or name another"
-        ):
+        said = r"another run is writing to .*: wait for it, or name another"
+        with pytest.raises(BlockingIOError, match=said):
             toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
         refused.append(epoch)
 
     toy_fit(toy_model(), 2, run_dir=tmp_path, before_epoch=before_epoch)
     assert refused == [0, 1]
-    assert len(toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)) == 3, (
-        "afterwards the folder is free"
-    )
+    history = toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)
+    assert len(history) == 3, "afterwards the folder is free"
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "no locks on this drive")
@@ -410,19 +442,9 @@ def test_a_second_run_into_the_same_folder_is_refused(
 @pytest.mark.full
 def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
     """torchrun ends the other processes when one gives up; only process 0 writes and locks."""
-    launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit"
-    torchrun = [sys.executable, *launcher.split()]
-    command = [
-        *torchrun,
-        "train",
-        "vit_mnist_p7",
-        "--data",
-        "embedded",
-        "--device",
-        "cpu",
-        "--run-dir",
-        str(tmp_path),
-    ]
+    torchrun = "-m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit"
+    train = f"train vit_mnist_p7 --data embedded --device cpu --run-dir {tmp_path}"
+    command = [sys.executable, *torchrun.split(), *train.split()]
     with locked(tmp_path):
         done = subprocess.run(
             command, env=environment(), capture_output=True, text=True, timeout=300, check=False
@@ -432,37 +454,46 @@ def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-# --- checkpoints of others, and modes ---
+# --- the same bits, nan, modes ---
 
 
-@pytest.mark.parametrize("kind", ["altered", "empty", "weights", "another model"])
-def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(
-    tmp_path: Path, kind: str
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(
+    whole: dict[int, str],
 ) -> None:
-    path = tmp_path / "checkpoint.pth"
-    toy_fit(toy_model(), 1, run_dir=tmp_path)
-    model = toy_model(seed=5)
-    content = bytearray(path.read_bytes())
-    if kind == "altered":
-        weights = torch.load(path, weights_only=True)["model"]["conv_proj.weight"].numpy().tobytes()
-        content[content.index(weights) + 5] ^= 64
-        path.write_bytes(content)
-    elif kind == "empty":
-        path.write_bytes(b"")
-    elif kind == "weights":
-        save_weights(model, path)
-    else:
-        model.heads.head = nn.Linear(16, 3)
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(
-        WeightsError, match=r"checkpoint\.pth cannot be resumed from .*name another"
-    ):
-        toy_fit(model, 2, run_dir=tmp_path, resume=True)
-    assert same(model.state_dict(), before)
+    models = [toy_model(), toy_model()]
+    for seed, model in enumerate(models):
+        toy_fit(model, 3, seed=seed)
+    assert digest(models[0]) == whole[3] != digest(models[1])
+
+
+@pytest.mark.parametrize("spoilt", [9, 12], ids=["in the first step", "in the last step"])
+def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(
+    tmp_path: Path, spoilt: int
+) -> None:
+    """In the last step no loss of the epoch shows it: the weights are spoilt after it was
+    measured."""
+    model = toy_model()
+    steps = 0
+
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        nonlocal steps
+        steps += 1
+        return gradient * float("nan") if steps == spoilt else gradient
+
+    model.heads.head.weight.register_hook(spoil)
+    said = r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01"
+    with pytest.raises(ValueError, match=said) as raised:
+        toy_fit(model, 9, run_dir=tmp_path)
+    assert steps == 12, "no step of the next epoch"
+    assert f"{tmp_path / 'checkpoint.pth'} contains the epochs before" in str(raised.value)
+    kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
+    assert len(kept["history"]) == 2 == len(rows(tmp_path))
+    for part in ("model", "averaged"):
+        assert all(value.isfinite().all() for value in kept[part].values())
 
 
 def test_modes_are_put_back_also_after_an_exception(tmp_path: Path) -> None:
-    data: ImageData = toy_data()
+    data = toy_data()
     images = data.normalise(data.images)
     model = toy_model()
     model.encoder.eval()

@@ -25,15 +25,22 @@ class Nothing(nn.Module):
         return torch.zeros_like(x)
 
 
-def cnn() -> nn.Module:
-    """A convolutional network, about as large as the Vision Transformer."""
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 5, stride=2, padding=2),  # (n, 1, 28, 28) -> (n, 32, 14, 14)
+def convolutions() -> list[nn.Module]:
+    """The layers of a small network, (n, 1, 28, 28) -> (n, 128, 4, 4)."""
+    return [
+        nn.Conv2d(1, 32, 5, stride=2, padding=2),  # -> (n, 32, 14, 14)
         nn.GELU(),
         nn.Conv2d(32, 64, 3, stride=2, padding=1),  # -> (n, 64, 7, 7)
         nn.GELU(),
         nn.Conv2d(64, 128, 3, stride=2, padding=1),  # -> (n, 128, 4, 4)
         nn.GELU(),
+    ]
+
+
+def cnn() -> nn.Module:
+    """A convolutional network, about as large as the Vision Transformer."""
+    return nn.Sequential(
+        *convolutions(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
         nn.Linear(128, 10),
@@ -52,16 +59,14 @@ def sized(patch_size: int = 7, num_layers: int = 2, num_heads: int = 2) -> nn.Mo
     )
 
 
-def no_positions() -> nn.Module:
-    """The base without a position embedding."""
-    model = whole()
+def without_positions(model: VisionTransformer) -> VisionTransformer:
+    """The model, whose position embedding is and stays zero."""
     nn.init.zeros_(model.encoder.pos_embedding).requires_grad_(False)
     return model
 
 
-def no_mlp() -> nn.Module:
-    """The base without its MLPs."""
-    model = whole()
+def without_mlp(model: VisionTransformer) -> VisionTransformer:
+    """The model, whose blocks have no MLP."""
     for block in model.encoder.layers:
         block.ln_2, block.mlp = nn.Identity(), Nothing()
     return model
@@ -71,8 +76,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "vit": whole,
     "cnn": cnn,
     "mlp": mlp,
-    "no_positions": no_positions,
-    "no_mlp": no_mlp,
+    "no_positions": lambda: without_positions(whole()),
+    "no_mlp": lambda: without_mlp(whole()),
     "patches_14": lambda: sized(patch_size=14),
     "one_layer": lambda: sized(num_layers=1),
     "one_head": lambda: sized(num_heads=1),
