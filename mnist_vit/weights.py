@@ -11,6 +11,7 @@ import io
 import json
 import warnings
 import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,32 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
     _fill(model, path, state, about)
     return about
+
+
+def load_to_train(model: nn.Module, name: str | Path, classes: Sequence[str]) -> str:
+    """Load weights, as ``load_weights`` does, into a model that is then trained on ``classes``.
+
+    If the weights are for other classes, the class head is not loaded: the model keeps its own.
+    Returns a sentence that says so, or an empty one.
+    """
+    path = find_weights(name)
+    own = model.state_dict()
+    state, about = _read(path, sum(tensor.nbytes for tensor in own.values()))
+    theirs = about.get("data", {}).get("classes")
+    head = [key for key in own if key.startswith("heads.head.") and key in state]
+    other_size = any(own[key].shape != state[key].shape for key in head)
+    other_names = theirs is not None and list(theirs) != list(classes)
+    note = ""
+    if head and (other_size or other_names):
+        for key in head:
+            state[key] = own[key]
+        before = f"{len(theirs)} classes" if theirs else "other classes"
+        note = (
+            f"the class head of {path.stem} ({before}) is replaced by a new one for"
+            f" {len(classes)} classes; all weights are fine-tuned"
+        )
+    _fill(model, path, state, about)
+    return note
 
 
 def load_model(
