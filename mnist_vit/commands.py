@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from .datasets import DATA_SETS
-from .errors import unknown
+from .errors import check_range, unknown
 from .files import find_weights, shipped_weights
 from .options import Checked, Option, described, undecided
 from .recipe import MODELS, Recipe
@@ -139,6 +139,8 @@ class Train(Recipe):
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")
         if isinstance(self.model, str) and not self.from_file and self.model not in MODELS:
             raise ValueError(unknown("model called", self.model, MODELS))
+        if self.epochs is not None and self.full_epochs is not None:
+            check_range(0, self.epochs, full_epochs=self.full_epochs)
         if self.recipe is not None:
             self._check_shipped()
 
