@@ -300,7 +300,7 @@ def attention_weights(
     Args:
         images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
         query, layers: keep this token's row, these layers only: see ``record_attention``. The rest
-            is not kept.
+            is computed by layers that are asked for their weights, and not kept.
         batch_size: images per forward pass, so that many images fit in memory; None takes all at
             once.
 

@@ -204,8 +204,7 @@ class Task:
 def suited_to(task: Task) -> Recipe:
     """The recipe that ``train`` uses where its user has not chosen.
 
-    The length is a number of images, since a small data set needs as many steps as one of 10,000
-    images. ``python -m benchmarks defaults`` measures what comes of it.
+    The length is a number of images: a small data set needs as many steps as one of 10,000 images.
     """
     optimizer = task.optimizer or ("muon" if task.encoder else "adamw")
     learning_rate = {"muon": 6e-3, "adamw": 3e-3}[optimizer]
