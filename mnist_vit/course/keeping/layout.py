@@ -104,9 +104,8 @@ def import_block(imports: dict[str, tuple[str, str]]) -> str:
             called = original if original == name else f"{original} as {name}"
             lines.setdefault(f"from {module} import ", []).append(called)
         else:
-            lines[
-                f"import {original}" + ("" if original.partition(".")[0] == name else f" as {name}")
-            ] = []
+            renamed = "" if original.partition(".")[0] == name else f" as {name}"
+            lines[f"import {original}{renamed}"] = []
     groups: list[list[str]] = [[], [], []]
     for begin, names in sorted(
         lines.items(), key=lambda item: (item[0].startswith("from"), item[0])
@@ -115,9 +114,7 @@ def import_block(imports: dict[str, tuple[str, str]]) -> str:
         line = begin + ", ".join(names)
         if len(line) > 88:
             line = begin + "(\n    " + ",\n    ".join(names) + ",\n)"
-        groups[0 if root in sys.stdlib_module_names else 2 if root == "mnist_vit" else 1].append(
-            line
-        )
+        groups[_import_group(root)].append(line)
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 
@@ -136,6 +133,13 @@ def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
     return found
 
 
+def _import_group(root: str) -> int:
+    """Where an import stands: the standard library's first, then other packages', then ours."""
+    if root in sys.stdlib_module_names:
+        return 0
+    return 2 if root == "mnist_vit" else 1
+
+
 def put(layout: Layout, name: str, taken: Taken) -> Layout:
     """The layout with an answer in its section. What is there already is not written again, what
     others need stays.
@@ -144,7 +148,9 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
     everywhere.
     """
     new = Layout(layout.title, layout.imports | taken.imports, layout.rest, dict(layout.sections))
-    made = {one: text for text in taken.texts for one in made_by(text)}
+    made: dict[str, str] = {}
+    for text in taken.texts:
+        made |= dict.fromkeys(made_by(text), text)
     old = new.sections.pop(name, "")
     before = True
     for other in PIECES:

@@ -46,11 +46,10 @@ def _own() -> str:
     for room in rooms():
         for exercise in _in_order(room):
             piece = BY_EXERCISE.get(exercise.name)
-            held = (
-                ""
-                if piece is None
-                else f"{piece.name}, {'ours' if layout.is_ours(piece.name) else 'yours'}"
-            )
+            held = ""
+            if piece is not None:
+                whose_piece = "ours" if layout.is_ours(piece.name) else "yours"
+                held = f"{piece.name}, {whose_piece}"
             rows.append((room, exercise.name, "yes" if exercise.name in done else "-", held))
     count = len(done & all_exercises().keys())
     return (
@@ -93,9 +92,8 @@ def _files(folder: Path) -> list[Path]:
             text = file.read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             continue
-        if any(
-            f"{kind} {name}(" in text for name in PIECES for kind in ("class", "def")
-        ) and file.suffixes == [".py"]:
+        holds_piece = any(f"class {name}(" in text or f"def {name}(" in text for name in PIECES)
+        if holds_piece and file.suffixes == [".py"]:
             found.append(file)
     return found
 
