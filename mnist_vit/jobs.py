@@ -104,19 +104,20 @@ def train(given: Train) -> History:
         "trained_on": _all_trained_on(model, train_data),
         "recipe": recipe.stored(),
     }
-    forecast = Forecast(recipe, getattr(fast, "num_patches", None))
+    batches: Any = train_loader
+    if rank == 0:
+        patches = getattr(fast, "num_patches", None)
+        batches = Forecast(train_loader, recipe, patches, len(start.validation_data))
 
     def before_epoch(epoch: int) -> None:
         fast.keep_patches = recipe.patches_in(epoch)
         model.about = about  # now, so that it is known also if training is stopped half way
-        if rank == 0:
-            forecast.tell(epoch)
 
     steps = recipe.epochs * len(train_loader)
     what = {"model": start.name, "data": train_data.name, "data_sha256": train_data.sha256()}
     history = fit(
         fast,
-        train_loader,
+        batches,
         validation_loader,
         recipe=replace(recipe, average=recipe.average_over(steps)),
         before_epoch=before_epoch,
@@ -127,7 +128,7 @@ def train(given: Train) -> History:
         config=what | recipe.stored(),
     )
     if isinstance(given.model, str) and isinstance(start.data, str | Path):
-        about["command"] = given.command(data=start.data)
+        about["command"] = start.command()
     model.about = about | _outcome(history, start.validation_data, recipe.seed)
     if rank == 0:
         written = save_weights(model, folder / "weights.pth")

@@ -7,17 +7,18 @@ from ``recipe.suited_to``, in this order.
 import json
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .building import build_model, build_own, model_config
 from .commands import Train
 from .console import say
-from .data import ImageData, check_fit, load_data, pixels_of
+from .data import ImageData, Loader, check_fit, load_data, pixels_of
 from .datasets import DATA_SETS
 from .devices import find_device
 from .fast import FastVisionTransformer, speed_up
@@ -39,7 +40,7 @@ class Start:
         data: a name, a folder or images: what "auto" stands for, else what was given.
         model, name: the model on its device; what it is called.
         train_data, validation_data: images that fit it.
-        recipe: all settings.
+        suited, recipe: the recipe that suits them; the recipe that is used.
         notes: sentences for the user.
     """
 
@@ -67,7 +68,9 @@ class Start:
         check_fit(self.model, self.validation_data)
         if decided.get("weights") is not None:
             self._load(decided["weights"])
-        self.recipe = self._settle(decided)
+        self._compare_colours()
+        self.suited = suited_to(self._task(decided))
+        self.recipe = Recipe(**_settings(self.suited) | decided)
 
     @property
     def name(self) -> str:
@@ -100,18 +103,22 @@ class Start:
         if note:
             self.notes.append(note)
         known = about_of(self.model).get("data", {})
-        is_folder = isinstance(self.data, str | Path) and self.data not in DATA_SETS
-        if is_folder and len(known.get("mean", ())) == len(self.train_data.mean):
+        if self._is_folder() and len(known.get("mean", ())) == len(self.train_data.mean):
             norms = {"mean": tuple(known["mean"]), "std": tuple(known["std"])}
             self.train_data = replace(self.train_data, **norms)
             self.validation_data = replace(self.validation_data, **norms)
 
-    def _settle(self, decided: dict[str, Any]) -> Recipe:
-        """The recipe: what was decided, and for the rest what suits model and images."""
-        chosen = suited_to(self._task(decided))
-        return Recipe(
-            **{field.name: getattr(chosen, field.name) for field in fields(Recipe)} | decided
-        )
+    def _compare_colours(self) -> None:
+        """Note if images in colour are trained on without their colours."""
+        is_grey = self.train_data.images.shape[1] == 1
+        if self._is_folder() and is_grey and folder_channels(self.data) == 3:
+            self.notes.append(
+                f"the images of {self.data} are in colour, {self.name} takes them as grey: for"
+                f" colour, train {COLOUR}, or a model with in_channels=3"
+            )
+
+    def _is_folder(self) -> bool:
+        return isinstance(self.data, str | Path) and self.data not in DATA_SETS
 
     def _task(self, decided: dict[str, Any]) -> Task:
         _, channels, size, _ = self.train_data.images.shape
@@ -139,15 +146,27 @@ class Start:
             side = self.model.patch_size
             patches = f", {(size // side) ** 2} patches of {side}×{side}"
         steps = recipe.epochs * steps_in_epoch
+        batches = "batch" if steps_in_epoch == 1 else "batches"
         return [
             f"training on {self.train_data.name}",
             f"validation on {self.validation_data.name}",
             f"{self.name}: images of {size}×{size} pixels, {kind}{patches};"
             f" {len(self.train_data.classes)} classes",
-            f"{steps:,} steps: {recipe.epochs} epochs of {steps_in_epoch:,} batches",
+            f"{steps:,} steps: {recipe.epochs} epochs of {steps_in_epoch:,} {batches}",
             f"recipe: {_told(recipe)}",
             *self.notes,
         ]
+
+    def command(self) -> str:
+        """The command line that repeats this training.
+
+        Settings that come from shipped weights or from the run that is resumed are written out.
+        """
+        settings = {}
+        for key, value in self.recipe.stored().items():
+            if value != getattr(self.suited, key):
+                settings[key] = value
+        return self.given.command(data=self.data, recipe=None, **settings)
 
     def next_step(self, weights: Path) -> str:
         """What a user can do with the weights."""
@@ -163,12 +182,17 @@ class Start:
 
 
 class Forecast:
-    """Says after the first epoch how long the others will take.
+    """Batches of a loader for ``fit``; says after some steps how long all will take.
 
-    An epoch with fewer patches is taken to need as much less time.
+    A step with fewer patches is taken to need as much less time, and the evaluation of an image a
+    third of the time of its training.
     """
 
-    def __init__(self, recipe: Recipe, patches: int | None) -> None:
+    wait = 1.0  # seconds of training until it is told
+
+    def __init__(self, loader: Loader, recipe: Recipe, patches: int | None, others: int) -> None:
+        """``patches`` of an image, or None; ``others`` is the number of validation images."""
+        self.loader = loader
         share = 1.0
         if recipe.keep_patches is not None and patches:
             share = recipe.keep_patches / patches
@@ -176,18 +200,39 @@ class Forecast:
         for epoch in range(recipe.epochs):
             all_patches = recipe.patches_in(epoch) is None
             self.costs.append(1.0 if all_patches else share)
-        self.first: int | None = None
+        self.validation = others / len(loader.data) / 3
+        self.is_told = False
+        self.done = 0  # steps since start
         self.start = 0.0
 
-    def tell(self, epoch: int) -> None:
-        """To be called before each epoch."""
-        if self.first is None:
-            self.first = epoch
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next pass is."""
+        self.loader.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self.loader:
+            yield batch
+            if not self.is_told:
+                self._count()
+
+    def _count(self) -> None:
+        """To be called after each step; the first one is not timed."""
+        seconds = time.perf_counter() - self.start
+        if not self.start:
             self.start = time.perf_counter()
-        elif epoch == self.first + 1:
-            seconds = time.perf_counter() - self.start
-            seconds *= sum(self.costs[epoch:]) / self.costs[self.first]
-            say(f"about {_spoken_time(seconds)} to go")
+            return
+        self.done += 1
+        if seconds < self.wait:
+            return
+        self.is_told = True
+        epoch = self.loader.epoch
+        left = sum(self.costs[epoch:]) / self.costs[epoch]
+        left += self.validation * (len(self.costs) - epoch) / self.costs[epoch]
+        expected = seconds / self.done * len(self) * left
+        say(f"expected time: {_spoken_time(expected)}")
 
 
 def find_data(given: Train) -> Any:
@@ -195,7 +240,7 @@ def find_data(given: Train) -> Any:
     if not isinstance(given.data, str) or given.data != "auto":
         return given.data
     if given.recipe == "shipped":
-        name = given.sizes or GREY if given.from_file else given.model
+        name = _wanted_sizes(given) or GREY if given.from_file else given.model
         return read_json(str(name))["data"]["source"].partition("/")[0]
     if _takes_small_colour_images(given):
         return "cifar10"
@@ -204,7 +249,7 @@ def find_data(given: Train) -> Any:
 
 def _takes_small_colour_images(given: Train) -> bool:
     if given.from_file:
-        return given.sizes == COLOUR
+        return _wanted_sizes(given) == COLOUR
     if isinstance(given.model, str):
         return given.model == COLOUR
     return pixels_of(given.model, None, None) == (32, 3)
@@ -216,9 +261,14 @@ def _sizes(given: Train, data: Any) -> str | None:
         return None
     if not given.from_file:
         return given.model
-    if given.sizes is not None:
-        return given.sizes
-    return COLOUR if _channels_of(data) == 3 else GREY
+    return _wanted_sizes(given) or (COLOUR if _channels_of(data) == 3 else GREY)
+
+
+def _wanted_sizes(given: Train) -> str | None:
+    """The sizes that were chosen for a class in a file, also by naming shipped weights."""
+    if given.sizes is None and given.weights in MODELS:
+        return str(given.weights)
+    return given.sizes
 
 
 def _channels_of(data: Any) -> int:
@@ -242,7 +292,11 @@ def _only_settings(stored: dict[str, Any]) -> dict[str, Any]:
     return {field.name: stored[field.name] for field in fields(Recipe) if field.name in stored}
 
 
-def _is_of_encoder(named: tuple[str, torch.Tensor]) -> bool:
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    return {field.name: getattr(recipe, field.name) for field in fields(Recipe)}
+
+
+def _is_of_encoder(named: tuple[str, Tensor]) -> bool:
     """Whether a parameter is one for Muon."""
     name, parameter = named
     return "encoder.layers." in name and parameter.dim() == 2

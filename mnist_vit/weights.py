@@ -194,7 +194,8 @@ def load_to_train(model: nn.Module, name: str | Path, classes: Sequence[str]) ->
             f"the class head of {path.stem} ({before}) is replaced by a new one for"
             f" {len(classes)} classes; all weights are fine-tuned"
         )
-    _fill(model, path, state, about)
+    fitting = f", such as {about['name']}" if "name" in about else ""
+    _fill(model, path, state, about, f"Train a model that they fit{fitting}")
     return note
 
 
@@ -236,7 +237,13 @@ def load_model(
     return model.eval()
 
 
-def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> None:
+def _fill(
+    model: nn.Module,
+    path: Path,
+    state: dict[str, Tensor],
+    about: dict[str, Any],
+    remedy: str = "Use load_model",
+) -> None:
     """Load all tensors into the model, or raise WeightsError and leave it unchanged."""
     trial = copy.deepcopy(model)
     try:
@@ -244,7 +251,7 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
     except RuntimeError as error:
         differences = _differences(trial, state)
         raise WeightsError(
-            f"{path} holds weights of another architecture: {differences}. Use load_model"
+            f"{path} holds weights of another architecture: {differences}. {remedy}"
         ) from error
     for name, own in trial.state_dict().items():
         given = state.get(name, own)
