@@ -21,6 +21,7 @@ from .console import say
 from .data import ImageData, Loader, check_fit, load_data, pixels_of
 from .datasets import DATA_SETS
 from .devices import find_device
+from .errors import WeightsError
 from .fast import FastVisionTransformer, speed_up
 from .files import data_dir
 from .pictures import folder_channels
@@ -93,9 +94,17 @@ class Start:
         config = model_config(build_model(MODELS[str(self.sizes)]))
         config["num_classes"] = classes or config["num_classes"]
         torch.manual_seed(decided.get("seed", Recipe.seed))
-        if self.given.from_file:
-            return build_own(str(self.given.model), config)
-        return build_model(config)
+        if not self.given.from_file:
+            return build_model(config)
+        model = build_own(str(self.given.model), config)
+        taken = pixels_of(model, config["image_size"], config["in_channels"])
+        for name, takes in zip(("image_size", "in_channels"), taken, strict=True):
+            if takes != config[name]:
+                raise WeightsError(
+                    f"MyVisionTransformer in {self.given.model} was asked for"
+                    f" {name}={config[name]}, it takes {takes}: use the argument {name}"
+                )
+        return model
 
     def _load(self, weights: str | Path) -> None:
         """Load weights; images of a folder are normalised as those that made them."""
@@ -104,7 +113,7 @@ class Start:
             self.notes.append(note)
         known = about_of(self.model).get("data", {})
         if self._is_folder() and len(known.get("mean", ())) == len(self.train_data.mean):
-            norms = {"mean": tuple(known["mean"]), "std": tuple(known["std"])}
+            norms: Any = {"mean": tuple(known["mean"]), "std": tuple(known["std"])}
             self.train_data = replace(self.train_data, **norms)
             self.validation_data = replace(self.validation_data, **norms)
 
@@ -305,7 +314,9 @@ def _is_of_encoder(named: tuple[str, Tensor]) -> bool:
 def _has_grid_of_positions(model: Any) -> bool:
     """Whether ``sincos_positions`` knows this model's position embedding."""
     embedding = getattr(getattr(model, "encoder", None), "pos_embedding", None)
-    sizes = [getattr(model, name, None) for name in ("image_size", "patch_size", "hidden_dim")]
+    sizes: list[Any] = []
+    for name in ("image_size", "patch_size", "hidden_dim"):
+        sizes.append(getattr(model, name, None))
     if embedding is None or not all(isinstance(size, int) for size in sizes):
         return False
     image_size, patch_size, hidden_dim = sizes

@@ -17,9 +17,10 @@ from mnist_vit import jobs
 from mnist_vit.commands import Train
 from mnist_vit.data import load_embedded
 from mnist_vit.devices import choose_threads, restoring_threads
+from mnist_vit.errors import WeightsError
 from mnist_vit.model import vit_mnist
 from mnist_vit.recipe import Task, suited_to
-from mnist_vit.starting import Start, _was_trained, find_data
+from mnist_vit.starting import Forecast, Start, _was_trained, find_data
 from mnist_vit.weights import read_json
 
 OURS = {"encoder": True, "positions": True}
@@ -28,8 +29,8 @@ PHOTOS = Task(pictures=45_000, size=32, channels=3, patches=64, **OURS)
 
 
 def few() -> mnist_vit.data.ImageData:
-    """128 digits."""
-    return load_embedded("train").select(torch.arange(0, 4000, 32)[:128], "128 digits")
+    """125 digits."""
+    return load_embedded("train").select(torch.arange(0, 4000, 32), "125 digits")
 
 
 def colour_folder(folder: Path, classes: tuple[str, ...] = ("red", "green")) -> Path:
@@ -109,6 +110,9 @@ def test_the_shipped_recipe_and_its_data() -> None:
     shipped = read_json("vit_mnist_p7")["recipe"]
     assert start.recipe.epochs == 7
     assert start.recipe.learning_rate == shipped["learning_rate"]
+    repeated = start.command()  # which does not change with the shipped weights
+    assert "--recipe" not in repeated
+    assert "--epochs 7" in repeated
     with pytest.raises(ValueError, match="for a model by name"):
         Train(vit_mnist(7), recipe="shipped")
 
@@ -124,7 +128,21 @@ def test_a_file_gets_the_sizes_of_its_images(tmp_path: Path) -> None:
     assert "in colour" in " ".join(start.lines(1))
     grey = Start(Train(own, folder, sizes="vit_mnist_p7", device="cpu"))
     assert grey.train_data.images.shape[1:] == (1, 28, 28)
+    assert "are in colour, my_vit.py takes them as grey" in grey.notes[0]
     assert Start(Train(own, few(), device="cpu")).sizes == "vit_mnist"
+    assert Start(Train(own, few(), weights="vit_mnist_p7", device="cpu")).sizes == "vit_mnist_p7"
+
+
+def test_a_class_that_cannot_take_colour_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "my_vit.py").write_text(
+        "from mnist_vit.model import VisionTransformer\n"
+        "class MyVisionTransformer(VisionTransformer):\n"
+        "    def __init__(self, in_channels=1, **sizes):\n"
+        "        super().__init__(in_channels=1, **sizes)\n"
+    )
+    given = Train(str(tmp_path / "my_vit.py"), colour_folder(tmp_path / "pictures"), device="cpu")
+    with pytest.raises(WeightsError, match="asked for in_channels=3, it takes 1"):
+        Start(given)
 
 
 def test_weights_for_other_classes_get_a_new_head(
@@ -142,13 +160,21 @@ def test_weights_for_other_classes_get_a_new_head(
     assert same.model.heads.head.weight.any()
 
 
-def test_the_first_and_last_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mnist_vit.train("vit_mnist_p7", few(), epochs=2, run_dir=tmp_path / "run")
+def test_weights_of_other_sizes_name_the_model_that_they_fit() -> None:
+    with pytest.raises(WeightsError, match=r"another architecture.*such as vit_mnist$"):
+        Start(Train("vit_mnist_p7", few(), weights="vit_mnist", device="cpu"))
+
+
+def test_the_first_and_last_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Forecast, "wait", 0.0)
+    mnist_vit.train("vit_mnist_p7", few(), epochs=2, batch_size=25, run_dir=tmp_path / "run")
     out = capsys.readouterr().out
     assert "vit_mnist_p7: images of 28×28 pixels, grey, 16 patches of 7×7; 10 classes" in out
-    assert "4 steps: 2 epochs of 2 batches" in out
+    assert "10 steps: 2 epochs of 5 batches" in out
     assert "optimizer muon" in out
-    assert " to go\n" in out
+    assert "expected time: " in out.split("epoch   1/2")[0]
     *_, accuracy, weights, then = out.splitlines()
     assert accuracy.startswith("validation accuracy ")
     assert weights == f"weights saved to {tmp_path / 'run' / 'weights.pth'}"
