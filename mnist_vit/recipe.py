@@ -209,10 +209,12 @@ def suited_to(task: Task) -> Recipe:
     optimizer = task.optimizer or ("muon" if task.encoder else "adamw")
     learning_rate = {"muon": 6e-3, "adamw": 3e-3}[optimizer]
     seen = 160_000  # 2,500 batches of 64
-    if task.trained:
-        learning_rate /= 3
-        seen //= 2
-    epochs = min(600, max(16, math.ceil(seen / task.pictures)))
+    least = 16  # epochs
+    if task.trained:  # a longer run forgets more than it learns from few images
+        learning_rate /= 6
+        seen = 16_000
+        least = 10
+    epochs = min(600, max(least, math.ceil(seen / task.pictures)))
     keep_patches = None
     if task.patches is not None and task.patches >= 64:
         keep_patches = task.patches // 2

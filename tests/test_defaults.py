@@ -89,7 +89,7 @@ def test_what_was_trained_keeps_its_positions() -> None:
     assert _was_trained(loaded)
     recipe = Start(Train(loaded, few())).recipe
     assert recipe.position_start is None
-    assert recipe.learning_rate == pytest.approx(0.002)
+    assert recipe.learning_rate == pytest.approx(0.001)
 
 
 def test_a_resumed_run_needs_no_settings(tmp_path: Path) -> None:
