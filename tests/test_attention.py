@@ -263,8 +263,14 @@ def fewer_layers(how: str) -> nn.Module:
         ),
         ("compiled in place", "was compiled"),
         ("a part compiled", "was compiled"),
-        ("no weights", "Stingy gave no weights per head: called with need_weights=True"),
-        ("cannot be asked", "Deaf gave no weights per head: called with need_weights=True"),
+        (
+            "no weights",
+            "has a layer Stingy that gave no weights per head: called with need_weights=True",
+        ),
+        (
+            "cannot be asked",
+            "has a layer Deaf that gave no weights per head: called with need_weights=True",
+        ),
         (
             "not called",
             "was called, and only 1 attention layers could be recorded; expected at least 2",
@@ -272,7 +278,7 @@ def fewer_layers(how: str) -> nn.Module:
         (
             "fast",
             (
-                "was called, and only 0 attention .* at least 2.* FastVisionTransformer: give the"
+                "was called, and only 1 attention .* at least 2.* FastVisionTransformer: give the"
                 " plain model"
             ),
         ),

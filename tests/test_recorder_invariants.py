@@ -236,7 +236,6 @@ UNSEEN: dict[str, Callable[..., Tensor]] = {
     "vmap": mapped,
     "TorchScript": scripted,
     "TorchScript, fused": scripted_fused,
-    "flex_attention": flexible,
     "torch._scaled_dot_product_attention_math": lambda q, k, v: (
         torch._scaled_dot_product_attention_math(q, k, v)[0]
     ),
@@ -252,7 +251,6 @@ UNSEEN: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.parametrize(
     ("how", "name"),
     [(how, "Wqkv") for how in UNSEEN]
@@ -272,7 +270,6 @@ def test_a_layer_of_its_own_beside_torchs_is_an_error(how: str, name: str) -> No
         model(IMAGES)
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.parametrize("how", UNSEEN)
 def test_a_layer_of_its_own_beside_fused_ones_is_an_error(how: str) -> None:
     model = vit(None, UNSEEN[how], None)
@@ -280,6 +277,15 @@ def test_a_layer_of_its_own_beside_fused_ones_is_an_error(how: str) -> None:
         ValueError, match=r"^ViT .*(of its own|cannot be recorded|expected at leas)"
     ):
         attention_weights(model, IMAGES)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("other", [Asked, Attention])
+def test_flex_attention_is_an_error(other: type[nn.Module]) -> None:
+    """On its own because it imports a compiler, which takes seconds."""
+    with pytest.raises(ValueError, match="ViT makes weights by flex_attention"):
+        attention_weights(ViT(other(), Attention(flexible)), IMAGES)
 
 
 def test_torchs_layers_beside_fused_ones_are_all_recorded() -> None:
