@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from .augmentation import augment
 from .datasets import DATA_SETS
 from .errors import DataError, check_sizes, unknown
-from .files import data_dir
+from .files import data_dir, user_path
 from .pictures import digit_to_tensor, picture_form, read_folder, transformed
 from .reading import READERS
 
@@ -195,7 +195,7 @@ def load_data(
     if isinstance(data, ImageData):
         return data
     if data not in DATA_SETS:
-        if Path(data).expanduser().is_dir():
+        if user_path(data).is_dir():
             return load_folder(data, split, *folder)
         raise DataError(
             f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images"
@@ -282,7 +282,7 @@ def load_folder(
     check_sizes(image_size=image_size)
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 for grey or 3 for colour, got {channels!r}")
-    half, source = (0.5,) * channels, f"{Path(folder).expanduser().resolve()}/{split}"
+    half, source = (0.5,) * channels, f"{user_path(folder).resolve()}/{split}"
     return ImageData(
         *read_folder(folder, split, image_size, channels, prepare),
         mean=half,
@@ -334,7 +334,7 @@ def _is_folder(data: Any) -> bool:
     """Whether ``data`` is the path of a folder, and no data set's name."""
     if not isinstance(data, str | Path) or data in DATA_SETS:
         return False
-    return Path(data).expanduser().is_dir()
+    return user_path(data).is_dir()
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:
@@ -346,7 +346,7 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
     if data in DATA_SETS:
         seen = any(used.startswith(f"{data}/") for used in trained_on or [])
         return "validation" if seen or "all" not in DATA_SETS[str(data)].splits else "all"
-    folder = Path(data).expanduser().resolve()
+    folder = user_path(data).resolve()
     seen = trained_on is None or any(used.startswith(f"{folder}/") for used in trained_on)
     return "validation" if seen or (folder / "train").is_dir() else "all"
 
