@@ -66,7 +66,7 @@ def attention_weights(
             end = start + batch_size
             with record_attention(model, layers, query) as record:
                 model(images[start:end].to(parameter))
-            if start == 0 and 1 < batch_size in record[0].shape[1:]:
+            if start == 0 and 1 < len(images[:end]) in record[0].shape[1:]:
                 _check_one_image(model, images[:1].to(parameter))
             if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
