@@ -301,6 +301,12 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         raise WeightsError(
             f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)"
         ) from error
+    _check_state(path, state)
+    return state, about
+
+
+def _check_state(path: Path, state: Any) -> None:
+    """Raise WeightsError unless these are names and dense tensors."""
     plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
     if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise WeightsError(
@@ -308,7 +314,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
             " path)"
         )
     if not _is_metadata(getattr(state, "_metadata", {})):
-        raise WeightsError(f"{path} holds a state_dict whose _metadata is damaged. {remedy}")
+        raise WeightsError(f"{path} holds a state_dict whose _metadata is damaged. Replace it")
     for name, tensor in state.items():
         odd = tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
         if odd or any(
@@ -318,7 +324,6 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
                 f"{path}: {name} is sparse, quantized, a meta tensor or expanded: save dense"
                 " tensors"
             )
-    return state, about
 
 
 def _is_metadata(metadata: Any) -> bool:
