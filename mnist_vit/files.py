@@ -43,7 +43,9 @@ def find_weights(name: str | Path) -> Path:
 
 
 def user_path(given: str | Path) -> Path:
-    """A path as a user gives it, with ``~`` for the home folder."""
+    """A path as a user gives it, with ``~`` for the home folder; ValueError if it is none."""
+    if not str(given).strip():
+        raise ValueError("an empty name was given for a file or folder: name it")
     try:
         return Path(given).expanduser()
     except RuntimeError as error:

@@ -232,6 +232,7 @@ def _read(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(file) as archive:  # torch.load does not verify the checksums
         if archive.testzip() is not None:
             raise zipfile.BadZipFile("a checksum is wrong")
+    file.seek(0)
     content = torch.load(file, map_location="cpu", weights_only=True)
     told = content.pop("sha256", None)
     if told is None:

@@ -134,7 +134,7 @@ def test_recorded_beside_an_untouched_model(library: str, family: str) -> None:
     torch.testing.assert_close(
         attention_weights(model, images, 0, layers=[1]), weights[:, [1], :, 0]
     )
-    grid = patch_grid(weights.shape[-1], *images.shape[-2:])
+    grid = patch_grid(model, images)
     assert weights.shape[-1] == prefix + grid[0] * grid[1]
     assert torch.equal(to_maps(weights, grid).flatten(-2), weights[..., prefix:])
     assert to_maps(rollout(weights), grid).shape == (2, weights.shape[-1], *grid)

@@ -7,8 +7,10 @@ parts of a batch taken for images, another model's layers, a grid guessed from a
 import asyncio
 import contextvars
 import gc
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from mnist_vit.attention import attention_weights, record_attention
+import mnist_vit
+from mnist_vit.attention import (
+    attention_weights,
+    mean_attention_distance,
+    record_attention,
+    to_maps,
+)
+from mnist_vit.data import ImageData
+from mnist_vit.tokens import patch_grid
 
 S, D, HEADS = 17, 32, 4  # tokens, width and heads of the models here
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -779,3 +789,123 @@ def test_torchscript_is_refused_or_followed(trace: bool) -> None:
     whole = torch.jit.trace(model, IMAGES) if trace else model
     with pytest.raises(ValueError, match=r"ViT|TopLevelTracedModule"):
         attention_weights(whole, IMAGES)
+
+
+# --- the grid of patches -------------------------------------------------------------------------
+
+
+class Embedded(ViT):
+    """Patches by any module, and tokens before them."""
+
+    def __init__(self, patches: nn.Module, before: int = 1, **sizes: int) -> None:
+        super().__init__(Attention(), Attention())
+        self.patch_embed = patches
+        self.before = nn.Parameter(torch.randn(1, before, D))
+        for name, size in sizes.items():
+            setattr(self, name, size)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        x = self.patch_embed(x)
+        x = x.flatten(2).transpose(1, 2) if x.dim() == 4 else x
+        return torch.cat([self.before.expand(len(x), -1, -1), x], dim=1)
+
+
+class Cut(nn.Module):
+    """Patches by reshape and a linear layer, which tell no grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3 * 64, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(F.unfold(x, 8, stride=8).transpose(1, 2))
+
+
+class Functional(nn.Module):
+    """A convolution by its function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(D, 3, 8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.weight, stride=8)
+
+
+STEM = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, D, 4, 4))
+GRIDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int], tuple[int, int]]] = {
+    "a class token": (lambda: Embedded(nn.Conv2d(3, D, 8, 8)), (32, 32), (4, 4)),
+    "no class token": (lambda: Embedded(nn.Conv2d(3, D, 8, 8), 0), (32, 32), (4, 4)),
+    "36 patches and 29 prompts": (lambda: Embedded(nn.Conv2d(3, D, 8, 8), 29), (48, 48), (6, 6)),
+    "overlapping": (lambda: Embedded(nn.Conv2d(3, D, 16, 14)), (224, 224), (15, 15)),
+    "padded": (lambda: Embedded(nn.Conv2d(3, D, 6, 4, 3)), (28, 28), (8, 8)),
+    "padded, no class token": (lambda: Embedded(nn.Conv2d(3, D, 4, 4, 1), 0), (26, 26), (7, 7)),
+    "a remainder": (lambda: Embedded(nn.Conv2d(3, D, 8, 8)), (30, 38), (3, 4)),
+    "no square": (lambda: Embedded(nn.Conv2d(3, D, 8, 8)), (32, 48), (4, 6)),
+    "patches no square": (lambda: Embedded(nn.Conv2d(3, D, (8, 4), (8, 4))), (32, 32), (4, 8)),
+    "a function": (lambda: Embedded(Functional()), (32, 32), (4, 4)),
+    "resized within": (
+        lambda: Embedded(nn.Sequential(nn.Upsample((64, 64)), nn.Conv2d(3, D, 8, 8))),
+        (32, 32),
+        (8, 8),
+    ),
+    "a stem of convolutions": (
+        lambda: Embedded(STEM, image_size=32, patch_size=8),
+        (32, 32),
+        (4, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_grid_is_the_models_own(name: str) -> None:
+    make, size, grid = GRIDS[name]
+    model, images = make().eval(), torch.randn(2, 3, *size)
+    assert patch_grid(model, images) == grid
+    rows = attention_weights(model, images, query=0)
+    assert to_maps(rows, grid).shape[-2:] == grid
+    assert modes() == hooks(model) == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: Embedded(Cut()),
+        lambda: Embedded(STEM),
+        lambda: Embedded(STEM, image_size=64, patch_size=8),
+        lambda: Embedded(nn.Sequential(nn.Conv2d(3, D, 4, 4), nn.Conv2d(D, D, 2, 2))),
+    ],
+)
+def test_a_grid_that_is_not_known_is_asked_for(
+    model: Callable[[], nn.Module], tmp_path: Path
+) -> None:
+    made = model().eval()
+    with pytest.raises(ValueError, match=r"is not known.*Give grid=\(rows, columns\)"):
+        patch_grid(made, IMAGES)
+    data = ImageData(
+        torch.randint(0, 255, (10, 3, 32, 32), dtype=torch.uint8),
+        torch.arange(10),
+        tuple("0123456789"),
+        "noise",
+        (0.5,) * 3,
+        (0.5,) * 3,
+    )
+    given: dict[str, Any] = {"per_class": 1}
+    with pytest.raises(ValueError, match=r"Give grid=\(rows, columns\)"):
+        mnist_vit.explore(made, data, out=tmp_path / "page.html", **given)
+    with pytest.raises(ValueError, match="5 × 5 patches needs 25 tokens, got 17"):
+        mnist_vit.explore(made, data, out=tmp_path / "page.html", grid=(5, 5), **given)
+    assert mnist_vit.explore(made, data, out=tmp_path / "page.html", grid=(4, 4), **given).is_file()
+    mnist_vit.visualize_attention(made, data, out=tmp_path / "maps", grid=(2, 8), **given)
+    numbers = json.loads((tmp_path / "maps" / "0_0" / "attention.json").read_text())
+    assert np.array(numbers["rollout"]).shape == (2, 8)
+
+
+@pytest.mark.parametrize("grid", [(0, 4), (4, 5), (-2, -8), (2.0, 8), (17, 1.5)])
+def test_a_grid_that_does_not_fit_is_an_error(grid: tuple[int, int]) -> None:
+    for call in (
+        lambda: to_maps(torch.ones(1, 17), grid),
+        lambda: mean_attention_distance(torch.ones(1, 1, 1, 17, 17) / 17, 8, grid),
+    ):
+        with pytest.raises(ValueError, match=r"(whole number|patches needs)"):
+            call()

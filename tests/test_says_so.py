@@ -156,7 +156,9 @@ def test_maps_stand_beside_what_they_did_not_write(tmp_path: Path) -> None:
 def test_maps_of_a_picture_stay_in_their_folder(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "in" / name
     picture.parent.mkdir()
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, (28, 28), np.uint8)).save(picture)
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (28, 28), np.uint8)).save(
+        picture, "PNG"
+    )
     for _ in range(2):
         mnist_vit.predict(picture, "vit_mnist_p7", out=tmp_path / "out")
     (made,) = (tmp_path / "out").iterdir()
@@ -492,7 +494,7 @@ def test_a_misspelt_option_before_the_command_is_named(
     assert "required" not in told
 
 
-@pytest.mark.parametrize("device", ["meta", "cpu:7", "privateuseone", "xla", "", "cuda:99"])
+@pytest.mark.parametrize("device", ["meta", "privateuseone", "xla", "", "cuda:99"])
 def test_a_device_that_computes_nothing_is_a_sentence(
     device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
