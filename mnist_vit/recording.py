@@ -1,8 +1,9 @@
-"""Record the attention weights of an unmodified Vision Transformer, ours or another library's.
+"""Records the attention weights of an unmodified Vision Transformer in its forward pass.
 
 A forward pass is followed through every operation that torch dispatches: which tensors come of the
-images, and how many attention layers lie between. Each layer must take what the one before it
-made, so that calls side by side (one for each head, for each part of the batch) are no layers.
+images, and how many attention layers lie between. A layer takes what the one before it made. So
+calls side by side, such as one for each head or each part of the batch, are not taken for layers,
+and a layer that makes its weights in a way that cannot be recorded is not left out unnoticed.
 """
 
 import inspect
@@ -23,6 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["attention_layers", "record_attention"]
 
+REMEDIES = (
+    "FastVisionTransformer: give the plain model. timm: set fused_attn = True in the attention"
+    ' layers. Hugging Face: load with attn_implementation="sdpa". A layer of your own: call'
+    " F.scaled_dot_product_attention, or take need_weights like nn.MultiheadAttention. Convolutions"
+    " have no attention weights, and attention in windows (Swin) does not cover the whole picture"
+)
+
 
 @contextmanager
 def record_attention(
@@ -41,8 +49,8 @@ def record_attention(
         query: keep the row of this token only (0: what the class token looks at); None keeps all
             rows.
 
-    Yields a list. When a forward pass of this model ends, which was called in this thread or task,
-    the list grows by one tensor for each layer of self-attention, (n, num_heads, seq_length,
+    Yields a list. When a forward pass of this model ends that this thread or task has called, the
+    list grows by one tensor for each layer of self-attention, (n, num_heads, seq_length,
     seq_length); without the last but one dimension for one ``query``. Pooling with a single query
     token is not recorded. ValueError: a layer cannot be recorded, the first axis of its weights is
     not that of the images, or the model was not called (what cannot be seen: docs/recording.md).
@@ -50,15 +58,15 @@ def record_attention(
     recorder = _Recorder(model, layers, query)
     try:
         _HERE.set({**_HERE.get(), recorder: None})
-        recorder.hook()
+        recorder.register_hooks()
         yield recorder.record
-        if not recorder.calls:
+        if recorder.passes == 0:
             raise ValueError(
                 f"{recorder.name} was not called in the with block, so that nothing was recorded."
                 " Call model(images) there, or record the part that is called"
             )
     except Exception as error:
-        if recorder.problem:  # a layer that cannot be recorded may fail while it is looked at
+        if recorder.problem:  # a layer that cannot be recorded may fail when it is followed
             raise ValueError(recorder.problem) from error
         raise
     finally:
@@ -66,36 +74,41 @@ def record_attention(
 
 
 class _Recorder:
-    """What is to be kept, the record, and the hooks on the model that fill it."""
+    """What is to be kept, the record, and the hooks on the model that fill it.
+
+    Torch calls hooks in every thread and task. They do nothing where the ``with`` block was not
+    opened; ``kwargs`` are missing if the hook is removed while another thread is in the call.
+    """
 
     def __init__(self, model: nn.Module, layers: Sequence[int] | None, query: int | None) -> None:
-        if layers is not None and not (
-            isinstance(layers, Sequence) and layers and min(layers) >= 0
-        ):
-            raise ValueError(
-                f"layers must be a list of layers, counted from 0, such as [0, 11], got {layers!r}"
-            )
-        self.model, self.name = model, type(model).__name__
+        if layers is not None:
+            _check_layers(layers)
+        self.model = model
+        self.name = type(model).__name__
         self.asked = attention_layers(model)
+        self.blocks = _count_blocks(model)
         self.modules = list(model.modules())
-        self.blocks = _blocks(model)
-        self.layers, self.query = layers, query
+        self.layers = layers
+        self.query = query
         self.record: list[Tensor] = []
-        self.calls = 0
-        self.problem = ""  # of a forward pass that failed
+        self.passes = 0  # forward passes that ended well
+        self.problem = ""  # of one that failed
 
-    def hook(self) -> None:
-        """Register the hooks; those after a forward pass run in reverse, also after an error."""
+    def register_hooks(self) -> None:
+        """Register them; those after a call run in reverse, and after an error, too."""
         after = {"prepend": True, "always_call": True}
         self.model.register_forward_pre_hook(self.start, with_kwargs=True)
         self.model.register_forward_hook(self.finish, **after)
-        for module in self.asked:
-            module.register_forward_pre_hook(self.ask, with_kwargs=True)
-            module.register_forward_hook(self.take, **after)
+        for layer in self.asked:
+            layer.register_forward_pre_hook(self.ask, with_kwargs=True)
+            layer.register_forward_hook(self.take, **after)
 
     def leave(self) -> None:
-        """Remove every hook, and what an interrupted forward pass has left."""
-        running = self.running()
+        """Remove the hooks, and the modes that an interrupted forward pass has left.
+
+        Hooks are found by whose they are: an interrupt may come before a handle is kept.
+        """
+        running = self.running
         if running is not None:
             running.close()
         _HERE.set({other: run for other, run in _HERE.get().items() if other is not self})
@@ -103,21 +116,18 @@ class _Recorder:
             for hooks in (module._forward_pre_hooks, module._forward_hooks):
                 for key, hook in list(hooks.items()):
                     if getattr(hook, "__self__", None) is self:
-                        del hooks[key]
-                        for kind in _KINDS_OF_HOOKS:
-                            getattr(module, kind).pop(key, None)
+                        _remove_hook(module, key)
 
+    @property
     def running(self) -> "_Forward | None":
         """The forward pass that is under way in this context."""
         return _HERE.get().get(self)
 
-    # Hooks. Torch calls them for every thread and task; kwargs are missing if a hook is removed
-    # while another thread is in the call.
-
     def start(self, module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> None:
+        """Before a forward pass of the model."""
         if self not in _HERE.get():
             return
-        if self.running() is not None:
+        if self.running is not None:
             raise ValueError(
                 f"{self.name} calls itself, or an earlier call was interrupted. Record a model"
                 " that passes its layers once, in a new with block"
@@ -127,42 +137,42 @@ class _Recorder:
         forward.open()
 
     def finish(self, module: nn.Module, args: tuple, output: Any) -> None:
-        forward = self.running()
+        """After a forward pass of the model; ``output`` is None if it failed."""
+        forward = self.running
         if forward is None:
             return
         forward.close()
         _HERE.set({**_HERE.get(), self: None})
-        if output is None:  # the forward pass failed
+        if output is None:
             self.problem = forward.problem
-        else:
-            forward.check()
-            self.record.extend(forward.kept)
-            self.calls += 1
+            return
+        forward.check()
+        self.record.extend(forward.kept)
+        self.passes += 1
 
-    def ask(self, module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
+    def ask(self, layer: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
+        """Before a layer that is asked: it is called with ``need_weights``.
+
+        Outside of a forward pass, too: a checkpointed block must compute the same again.
+        """
         if kwargs is None or self not in _HERE.get():
             return None
-        forward = self.running()
-        if forward is not None:
-            forward.enter_layer(module, args, kwargs)
-        # also outside: a block that is computed again for its gradient must compute the same
+        if self.running is not None:
+            self.running.enter_layer(layer, args, kwargs)
         return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
-    def take(self, module: nn.Module, args: tuple, output: Any) -> None:
-        forward = self.running()
-        if forward is not None:
-            forward.leave_layer(module, output)
+    def take(self, layer: nn.Module, args: tuple, output: Any) -> None:
+        """After a layer that is asked: its second output is the weights."""
+        if self.running is not None:
+            self.running.leave_layer(layer, output)
 
 
+# The recorders whose with block is open in this context, and their forward pass, if one is under
+# way; and whether an operation belongs to a layer that is recorded as a whole.
 _HERE: ContextVar[Mapping[_Recorder, "_Forward | None"]] = ContextVar(
     "recorders", default=MappingProxyType({})
 )
-_BUSY: ContextVar[bool] = ContextVar("busy", default=False)  # in a layer that is recorded whole
-_KINDS_OF_HOOKS = (
-    "_forward_pre_hooks_with_kwargs",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-)
+_BUSY: ContextVar[bool] = ContextVar("busy", default=False)
 
 
 @contextmanager
@@ -174,13 +184,25 @@ def _busy() -> Iterator[None]:
         _BUSY.reset(token)
 
 
+def _remove_hook(module: nn.Module, key: int) -> None:
+    """Remove a hook of either kind, as its handle would."""
+    for kind in (
+        module._forward_pre_hooks,
+        module._forward_pre_hooks_with_kwargs,
+        module._forward_hooks,
+        module._forward_hooks_with_kwargs,
+        module._forward_hooks_always_called,
+    ):
+        kind.pop(key, None)
+
+
 @dataclass
-class _Tag:
+class _Origin:
     """What is known of the memory of a tensor that comes of the images."""
 
-    memory: StorageWeakRef  # held, so that its address is not used again
+    memory: StorageWeakRef  # kept, so that its address is not used again
     passed: int  # attention layers between the images and it
-    tokens: Tensor | None = None  # what it was projected from, since the last layer
+    tokens: Tensor | None = None  # what it was projected from, since the last of these layers
 
 
 class _Forward(TorchDispatchMode):
@@ -190,87 +212,95 @@ class _Forward(TorchDispatchMode):
 
     def __init__(self, recorder: _Recorder, given: list[Tensor]) -> None:
         super().__init__()
-        self.recorder, self.name = recorder, recorder.name
+        self.recorder = recorder
         self.images = given[0].shape[0] if given and given[0].dim() else 0
-        self.tags: dict[int, _Tag] = {}
+        self.origins: dict[int, _Origin] = {}  # by the address of the memory
         self.attended = 0  # calls of attention, pooling among them
-        self.count = 0  # layers of self-attention
+        self.passed = 0  # layers of self-attention
         self.shape: tuple[int, ...] = ()  # of a layer's weights, without the images
         self.kept: list[Tensor] = []
-        self.executed: set[nn.Module] = set()
-        self.layer: nn.Module | None = None  # the one that is asked for its weights
+        self.executed: set[nn.Module] = set()  # layers that were asked
+        self.layer: nn.Module | None = None  # the one that is executed now
+        self.products: list[tuple[str, bool]] = []  # name, and whether the result is a single row
         self.problem = ""
-        self.products: list[tuple[str, bool]] = []
-        self.opened, self.in_layer = ExitStack(), ExitStack()
-        self.mark(given, 0)
+        self.modes = ExitStack()
+        self.in_layer = ExitStack()
+        self._mark(given, 0)
 
     def open(self) -> None:
-        self.opened.enter_context(_Calls(self))
-        self.opened.enter_context(self)
+        """Follow what this thread computes from now on."""
+        self.modes.enter_context(_FusedCalls(self))
+        self.modes.enter_context(self)
 
     def close(self) -> None:
+        """Follow no more."""
         self.in_layer.close()
-        self.opened.close()
+        self.modes.close()
 
-    # what comes of the images
-
-    def tag(self, tensor: Tensor) -> _Tag | None:
-        return self.tags.get(tensor.untyped_storage()._cdata) if _stored(tensor) else None
-
-    def passed(self, *given: Any) -> int:
-        """Attention layers between the images and these; -1 if none of them comes of the images."""
-        tags = [self.tag(tensor) for tensor in _tensors(given)]
-        return max((tag.passed for tag in tags if tag), default=-1)
-
-    def mark(self, made: Any, passed: int, tokens: Tensor | None = None) -> None:
-        for tensor in filter(_stored, _tensors(made)):
-            memory = tensor.untyped_storage()
-            self.tags[memory._cdata] = _Tag(StorageWeakRef(memory), passed, tokens)
+    # --- operations
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        if _BUSY.get():
-            return result
-        known = [given for given in _tensors((args, kwargs)) if self.tag(given)]
-        if known:
-            self.look(function.name().rpartition("::")[2].partition(".")[0], known, result)
+        if not _BUSY.get():
+            known = [given for given in _tensors((args, kwargs)) if self._origin(given)]
+            if known:
+                name = function.name().rpartition("::")[2].partition(".")[0]
+                self._follow(name.strip("_"), known, result)
         return result
 
-    def look(self, name: str, known: list[Tensor], result: Any) -> None:
-        """An operation on tensors that come of the images."""
-        tokens = next((t.tokens for t in map(self.tag, known) if t.tokens is not None), None)
+    def _follow(self, name: str, known: list[Tensor], result: Any) -> None:
+        """An operation on tensors that come of the images: its result does, too."""
+        projected = [self.origins[_address(tensor)].tokens for tensor in known]
+        tokens = next((one for one in projected if one is not None), None)
         if any(part in name for part in _FUSED):
             self.fail(f"makes weights by {name}, which cannot be recorded")
-        elif name.strip("_") in _SOFTMAX and _is_square(result):
-            self.fail(f"makes weights by a {name.strip('_')} of its own, which cannot be recorded")
-        elif name.strip("_") in _PRODUCTS and len(known) > 1:
-            self.products.append((name, _is_row(result)))
-        elif name.strip("_") in _PRODUCTS:
-            tokens = known[0]
-        self.mark(result, self.passed(known), tokens)
+        elif name in _SOFTMAX and _is_square(result):
+            self.fail(f"makes weights by a {name} of its own, which cannot be recorded")
+        elif name in _PRODUCTS:
+            if len(known) > 1:
+                self.products.append((name, _is_row(result)))
+            else:
+                tokens = known[0]
+        self._mark(result, self._depth(known), tokens)
 
-    def fail(self, problem: str) -> None:
-        """The first problem is told when the forward pass ends, and nothing is kept any more."""
-        self.problem = self.problem or f"{self.name} {problem}. {REMEDIES}"
-        self.kept.clear()
+    def _origin(self, tensor: Any) -> _Origin | None:
+        if not torch._C._has_storage(tensor):
+            return None
+        return self.origins.get(_address(tensor))
 
-    # layers
+    def _depth(self, *given: Any) -> int:
+        """Attention layers between the images and these; -1 if none of them comes of the images."""
+        origins = [self._origin(tensor) for tensor in _tensors(given)]
+        return max((one.passed for one in origins if one), default=-1)
 
-    def enter_layer(self, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-        self.executed.add(module)
-        if self.layer is not None:  # part of a layer that is asked
+    def _mark(self, made: Any, passed: int, tokens: Tensor | None = None) -> None:
+        """These come of the images."""
+        for tensor in _tensors(made):
+            if torch._C._has_storage(tensor):
+                memory = StorageWeakRef(tensor.untyped_storage())
+                self.origins[_address(tensor)] = _Origin(memory, passed, tokens)
+
+    # --- layers that are asked for their weights
+
+    def enter_layer(self, layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        """What happens in it is its own affair, also if it is made of such a layer."""
+        self.executed.add(layer)
+        if self.layer is not None:
             return
-        self.layer = module
-        given = [*args, *(kwargs[name] for name in ("query", "key") if name in kwargs)][:2]
-        self.before = self.passed(args, kwargs), len(given) < 2 or _same(*given)
+        self.layer = layer
+        named = [kwargs[name] for name in ("query", "key") if name in kwargs]
+        query, key = (*args, *named, None, None)[:2]
+        self.depth = self._depth(args, kwargs)
+        self.is_self = key is None or _same(query, key)
         self.in_layer.enter_context(_busy())
         # a mode would turn the fast path of nn.MultiheadAttention off
         self.in_layer.enter_context(torch._C.DisableTorchFunction())
 
-    def leave_layer(self, module: nn.Module, output: Any) -> None:
-        if module is not self.layer:
+    def leave_layer(self, layer: nn.Module, output: Any) -> None:
+        """Keep its weights; ``output`` is None if it failed."""
+        if layer is not self.layer:
             return
         self.in_layer.close()
         self.layer = None
@@ -278,33 +308,36 @@ class _Forward(TorchDispatchMode):
             return
         weights = output[1] if isinstance(output, tuple) and len(output) == 2 else None
         if not isinstance(weights, Tensor) or weights.dim() != 4:
-            return self.fail(
-                f"has a layer {type(module).__name__} that gave no weights per head: called with"
+            self.fail(
+                f"has a layer {type(layer).__name__} that gave no weights per head: called with"
                 " need_weights=True, its forward must return (output, weights of shape (n,"
                 " num_heads, s, s))"
             )
-        if module.training and getattr(module, "dropout", False):
+            return
+        if layer.training and getattr(layer, "dropout", False):
             warnings.warn(
                 "recorded in train mode, after attention dropout: rows do not sum to 1. Call"
                 " model.eval() before, or use attention_weights",
                 stacklevel=2,
             )
-        passed, itself = self.before
-        rows = self.rows(weights.shape, passed, itself)
+        rows = self._count(tuple(weights.shape), self.depth, self.is_self)
         if rows is not None:
-            self.keep(weights[:, :, rows])
-        self.mark(output, self.attended)
+            self._keep(weights[:, :, rows])
+        self._mark(output, self.attended)
+
+    # --- layers that call F.scaled_dot_product_attention
 
     def fused(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-        """F.scaled_dot_product_attention was called."""
+        """The result of a call; its weights are computed beside it."""
         with _busy():
             result = function(*args, **kwargs)
-        with _busy(), torch.no_grad(), torch._C.DisableTorchFunction():
-            self.see(*args, **kwargs)
-        self.mark(result, self.attended)
+            # no other mode for functions sees what is computed here
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                self._see(*args, **kwargs)
+        self._mark(result, self.attended)
         return result
 
-    def see(
+    def _see(
         self,
         query: Tensor,
         key: Tensor,
@@ -314,15 +347,9 @@ class _Forward(TorchDispatchMode):
         is_causal: bool = False,
         **options: Any,
     ) -> None:
-        """Compute the weights: with the identity as values, they are the output of the call."""
-        s, asking, asked = key.shape[-2], self.tag(query), self.tag(key)
-        itself = asking is asked or (
-            asking is not None
-            and asked is not None
-            and asking.passed == asked.passed
-            and _same(asking.tokens, asked.tokens)
-        )
-        rows = self.rows((*query.shape[:-1], s), self.passed(key), itself)
+        """Keep the weights of a call. With the identity as values, its output is the weights."""
+        s = key.shape[-2]
+        rows = self._count((*query.shape[:-1], s), self._depth(key), self._is_self(query, key))
         if rows is None:
             return
         if is_causal:  # no token looks at a later one
@@ -330,26 +357,44 @@ class _Forward(TorchDispatchMode):
         if attn_mask is not None:
             attn_mask = attn_mask.expand(*attn_mask.shape[:-2], s, s)[..., rows, :]
         identity = torch.eye(s, dtype=query.dtype, device=query.device).expand(*key.shape[:-1], s)
-        self.keep(
-            F.scaled_dot_product_attention(query[..., rows, :], key, identity, attn_mask, **options)
-        )
+        query = query[..., rows, :]
+        self._keep(F.scaled_dot_product_attention(query, key, identity, attn_mask, **options))
 
-    def rows(self, shape: Sequence[int], passed: int, itself: bool) -> slice | None:
-        """Count a layer with weights of this shape; the rows of it to keep, if any."""
-        shape, s = tuple(shape), shape[-1]
-        before, self.attended = self.attended, self.attended + 1
-        for tag in self.tags.values():
-            tag.tokens = None
-        if passed < before:
+    def _is_self(self, query: Tensor, key: Tensor) -> bool:
+        """Whether queries and keys are projections of the same tokens."""
+        asking, asked = self._origin(query), self._origin(key)
+        if asking is None or asked is None or asking.passed != asked.passed:
+            return False
+        return _same(asking.tokens, asked.tokens)
+
+    # --- all layers
+
+    def _count(self, shape: tuple[int, ...], depth: int, is_self: bool) -> slice | None:
+        """Count a call of attention with weights of this shape; the rows to keep, if any."""
+        before = self.attended
+        self.attended += 1
+        for origin in self.origins.values():
+            origin.tokens = None
+        queries, s = shape[-2:]
+        if depth < before:
             self.fail(
                 "has attention side by side: one call for each head, for each part of the batch,"
                 " or in two branches. Each layer must take what the one before it made"
             )
-        elif shape[-2] == 1 < s:  # pooling is no self-attention
+        elif queries == 1 < s:  # pooling
             return None
-        elif not itself:
+        else:
+            self._check_layer(shape, is_self)
+        if self.problem:
+            return None
+        self.shape = shape[1:]
+        self.passed += 1
+        return self._rows(s)
+
+    def _check_layer(self, shape: tuple[int, ...], is_self: bool) -> None:
+        if not is_self:
             self.fail("has cross attention: queries and keys come from different tokens")
-        elif len(shape) != 4 or shape[-2] != s or shape[1:] != (self.shape or shape[1:]):
+        elif len(shape) != 4 or shape[-2] != shape[-1] or shape[1:] != (self.shape or shape[1:]):
             self.fail(
                 f"has attention weights {shape}: all layers must have the same shape,"
                 " (n, num_heads, s, s)"
@@ -359,67 +404,92 @@ class _Forward(TorchDispatchMode):
                 f"has attention weights {shape} for {self.images} images: the first axis must be"
                 " the images', so this is attention in windows, or of a part of the batch"
             )
-        if self.problem:
-            return None
-        self.shape, self.count = shape[1:], self.count + 1
-        query, layers = self.recorder.query, self.recorder.layers
+
+    def _rows(self, s: int) -> slice | None:
+        """The rows of the last layer that are asked for."""
+        layers, query = self.recorder.layers, self.recorder.query
         if query is not None and not -s <= query < s:
             raise IndexError(f"query must be 0 to {s - 1}, got {query}")
-        if layers is not None and self.count - 1 not in layers:
+        if layers is not None and self.passed - 1 not in layers:
             return None
-        return slice(None) if query is None else slice(query % s, query % s + 1)
+        if query is None:
+            return slice(None)
+        return slice(query % s, query % s + 1)
 
-    def keep(self, weights: Tensor) -> None:  # a row is copied, so that the others can go
-        whole = self.recorder.query is None
-        self.kept.append(weights.detach() if whole else weights[:, :, 0].detach().clone())
+    def _keep(self, weights: Tensor) -> None:
+        """Keep rows of weights, (n, num_heads, rows, s)."""
+        weights = weights.detach()
+        if self.recorder.query is not None:
+            # a copy, so that the memory of the other rows can be freed
+            weights = weights[:, :, 0].clone()
+        self.kept.append(weights)
+
+    def fail(self, problem: str) -> None:
+        """Nothing is kept any more; the first problem is told when the forward pass ends."""
+        self.problem = self.problem or f"{self.recorder.name} {problem}. {REMEDIES}"
+        self.kept.clear()
 
     def check(self) -> None:
-        """Raise an error unless each attention layer has been recorded."""
-        layers, asked = self.recorder.layers, self.recorder.asked
+        """Raise an error unless each attention layer of the forward pass has been recorded."""
+        asked, layers = self.recorder.asked, self.recorder.layers
+        expected = max(1, self.recorder.blocks)
+        if not self.executed.issuperset(asked):
+            expected = max(expected, len(asked), self.passed + 1)
+        if self.passed < expected:
+            self.fail(
+                f"was called, and only {self.passed} attention layers could be recorded; expected"
+                f" at least {expected}"
+            )
+        product = self._own_product()
+        if product:
+            self.fail(f"makes weights by a {product} of its own, which cannot be recorded")
         if self.problem:
             raise ValueError(self.problem)
-        expected = max(1, self.recorder.blocks)
-        if set(asked) - self.executed:
-            expected = max(expected, len(asked), self.count + 1)
-        if self.count < expected:
-            raise ValueError(
-                f"{self.name} was called, and only {self.count} attention layers could be"
-                f" recorded; expected at least {expected}. {REMEDIES}"
-            )
-        if self.product():
-            raise ValueError(
-                f"{self.name} makes weights by a {self.product()} of its own, which cannot be"
-                f" recorded. {REMEDIES}"
-            )
-        if layers is not None and max(layers) >= self.count:
-            raise IndexError(f"layers must be 0 to {self.count - 1}, got {max(layers)}")
+        if layers is not None and max(layers) >= self.passed:
+            raise IndexError(f"layers must be 0 to {self.passed - 1}, got {max(layers)}")
 
-    def product(self) -> str:
-        """The name of a product of two tensors that come of the images; pooling has two products,
-        each with one row."""
-        rows = [name for name, row in self.products if row]
-        others = [name for name, row in self.products if not row]
-        return (others or rows[2:] or [""])[0]
+    def _own_product(self) -> str:
+        """The name of a product of two tensors that come of the images; empty if there is none.
+
+        Pooling by hand has two such products, each with a single row.
+        """
+        rows = [name for name, is_row in self.products if is_row]
+        others = [name for name, is_row in self.products if not is_row]
+        found = others or rows[2:]
+        return found[0] if found else ""
 
 
-class _Calls(TorchFunctionMode):
+class _FusedCalls(TorchFunctionMode):
     """Sees the calls of F.scaled_dot_product_attention, before they become other operations."""
 
     def __init__(self, forward: _Forward) -> None:
+        super().__init__()
         self.forward = forward
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        kwargs = kwargs or {}
         if getattr(function, "__name__", "") == "scaled_dot_product_attention":
-            return self.forward.fused(function, args, kwargs or {})
-        return function(*args, **(kwargs or {}))
+            return self.forward.fused(function, args, kwargs)
+        return function(*args, **kwargs)
 
 
-_FUSED = ("attention", "attn", "multi_head", "encoder_layer")
+# --- what is looked for among the operations
+
+
+_FUSED = ("attention", "attn", "multi_head", "encoder_layer")  # parts of names
 _SOFTMAX = {"softmax", "safe_softmax", "log_softmax", "exp"}
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "dot", "matmul", "linear", "einsum"}
 _PRODUCTS |= {"inner", "tensordot", "cdist", "cdist_forward", "convolution", "conv1d", "conv2d"}
+
+
+def _is_square(result: Any) -> bool:
+    return result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
+
+
+def _is_row(result: Any) -> bool:
+    return result.dim() < 2 or result.shape[-2] == 1
 
 
 def _tensors(given: Any) -> list[Tensor]:
@@ -431,19 +501,15 @@ def _tensors(given: Any) -> list[Tensor]:
         parts = given.values()
     elif isinstance(given, list | tuple):
         parts = given
-    return [tensor for part in parts for tensor in _tensors(part)]
+    found: list[Tensor] = []
+    for part in parts:
+        found += _tensors(part)
+    return found
 
 
-def _stored(tensor: Tensor) -> bool:
-    return torch._C._has_storage(tensor)
-
-
-def _is_row(result: Any) -> bool:
-    return result.dim() < 2 or result.shape[-2] == 1
-
-
-def _is_square(result: Any) -> bool:
-    return result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
+def _address(tensor: Tensor) -> int:
+    """The address of its memory, which views share."""
+    return tensor.untyped_storage()._cdata
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -455,13 +521,27 @@ def _same(first: Any, second: Any) -> bool:
     return first.is_meta or torch.equal(first, second)
 
 
-def _blocks(model: nn.Module) -> int:
-    """The length of the longest row of blocks of one class, the outermost ones."""
-    kinds = {type(child) for child in model.children()}
-    matrices = [sum(p.dim() == 2 for p in child.parameters()) for child in model.children()]
-    if isinstance(model, nn.ModuleList | nn.Sequential) and len(kinds) == 1 and min(matrices) > 2:
-        return len(matrices)
-    return max(map(_blocks, model.children()), default=0)
+# --- what the model tells of its layers
+
+
+def _check_layers(layers: Sequence[int]) -> None:
+    if not isinstance(layers, Sequence) or not layers or min(layers) < 0:
+        raise ValueError(
+            f"layers must be a list of layers, counted from 0, such as [0, 11], got {layers!r}"
+        )
+
+
+def _count_blocks(model: nn.Module) -> int:
+    """The length of the longest row of blocks of one class, with at least three matrices each.
+
+    Rows within a block, such as its experts, do not count.
+    """
+    children = list(model.children())
+    if isinstance(model, nn.ModuleList | nn.Sequential) and len(set(map(type, children))) == 1:
+        matrices = [sum(p.dim() == 2 for p in child.parameters()) for child in children]
+        if min(matrices) > 2:
+            return len(children)
+    return max(map(_count_blocks, children), default=0)
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:
@@ -491,11 +571,3 @@ def _can_be_asked(part: nn.Module) -> bool:
     parameters = inspect.signature(part.forward).parameters
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     return "need_weights" in parameters or takes_any
-
-
-REMEDIES = (
-    "FastVisionTransformer: give the plain model. timm: set fused_attn = True in the attention"
-    ' layers. Hugging Face: load with attn_implementation="sdpa". A layer of your own: call'
-    " F.scaled_dot_product_attention, or take need_weights like nn.MultiheadAttention. Convolutions"
-    " have no attention weights, and attention in windows (Swin) does not cover the whole picture"
-)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -562,3 +562,94 @@ def test_closed_streams(closed: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "run" / "weights.pth").is_file()
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started, and those that they have started."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, path.read_text().split()):
+            found += [child, *children(child)]
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for somebody to ask."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are found in /proc")
+def test_workers_end_when_their_launcher_is_killed(tmp_path: Path) -> None:
+    words = "-m torch.distributed.run --standalone --nproc-per-node 2 -m mnist_vit train"
+    words += f" vit_mnist_p7 --data embedded --epochs 500 --run-dir {tmp_path / 'run'}"
+    launcher = subprocess.Popen([sys.executable, *words.split()], env=environment())
+    try:
+        started = time.monotonic()
+        while not (tmp_path / "run" / "checkpoint.pth").exists():
+            assert launcher.poll() is None
+            assert time.monotonic() - started < 400
+            time.sleep(0.5)
+        workers = children(launcher.pid)
+        assert len(workers) >= 2
+    finally:
+        launcher.kill()
+        launcher.wait()
+    last = time.monotonic() + 60
+    while any(map(is_alive, workers)) and time.monotonic() < last:
+        time.sleep(0.5)
+    left = list(filter(is_alive, workers))
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+# --- answers that do not end ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C after half a second."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def endless(*_: Any, **__: Any) -> None:
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(99)
+    os.chdir("/")
+    while True:
+        time.sleep(0.01)
+
+
+class Endless(nn.Module):
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+        endless()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [("gelu", endless), ("mlp_block", Endless), ("vit", Endless)]
+)
+def test_ctrl_c_ends_an_answer_that_does_not_end(
+    name: str, answer: Any, ctrl_c: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mnist_vit import check
+
+    before = torch.get_default_dtype(), torch.get_rng_state(), os.getcwd()
+    getattr(check, name)(answer)
+    told = capsys.readouterr().out
+    assert told.startswith(f"{name}: stopped before there was a verdict")
+    assert "Traceback" not in told
+    assert (torch.get_default_dtype(), os.getcwd()) == (before[0], before[2])
+    assert torch.equal(torch.get_rng_state(), before[1])

@@ -7,6 +7,7 @@ from typing import Any
 from . import all_exercises
 from .checking import nearest_exercise, verdict
 from .keeping import keep
+from .observing.undisturbed import stoppable
 
 EXERCISES = all_exercises()
 
@@ -20,10 +21,11 @@ def check_of(name: str) -> Callable[[Any], None]:
         raise AttributeError(nearest_exercise(name, EXERCISES))
 
     def check(answer: Any = None) -> None:
-        passed, sentence = verdict(EXERCISES[name], answer)
-        print(sentence)
-        if passed and (line := keep(name, answer)):
-            print(line)
+        with stoppable(name):
+            passed, sentence = verdict(EXERCISES[name], answer)
+            print(sentence)
+            if passed and (line := keep(name, answer)):
+                print(line)
 
     check.__name__ = name
     check.__doc__ = (
