@@ -60,12 +60,10 @@ def own_class(file: str | Path) -> type[nn.Module]:
     try:
         found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
     except (Exception, SystemExit) as error:  # whatever is in the file
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(path)
-        ]
-        at = f" (line {lines[-1]})" if lines else ""
+        at = ""
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == str(path):
+                at = f" (line {frame.lineno})"  # of the last one
         raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise WeightsError(f"{path} has no class {CLASS}: notebook 06 builds it")
@@ -73,9 +71,13 @@ def own_class(file: str | Path) -> type[nn.Module]:
 
 
 def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
-    """Build the file's model with these sizes, and set missing attributes; WeightsError if it
-    fails."""
-    sizes = {key: value for key, value in config.items() if (key, value) != ("pool", "token")}
+    """Build the file's model with these sizes, and set missing attributes.
+
+    WeightsError if it cannot be built.
+    """
+    sizes = dict(config)
+    if sizes.get("pool") == "token":  # the only way that the course's class has
+        del sizes["pool"]
     made: Any = own_class(file)
     try:
         model = made(**sizes)
@@ -83,8 +85,9 @@ def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
         raise WeightsError(
             f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}"
         ) from error
-    for key in (key for key in sizes if not hasattr(model, key)):
-        setattr(model, key, sizes[key])
+    for key, size in sizes.items():
+        if not hasattr(model, key):
+            setattr(model, key, size)
     if made.__name__ == CLASS:  # else it is the package's class
         model.made_of = {"code": Path(file).name, "config": config}
     return model

@@ -60,7 +60,7 @@ def read_file(path: str | Path, most: int | None = None) -> bytes:
     """
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
     with open(path, "rb") as file:
@@ -68,18 +68,25 @@ def read_file(path: str | Path, most: int | None = None) -> bytes:
 
 
 def data_dir(given: str | Path | None = None) -> Path:
-    """The folder of the data sets: ``given``, else MNIST_VIT_DATA, else data/ in the clone or the
-    current folder."""
-    return user_path(given or os.environ.get("MNIST_VIT_DATA") or (CHECKOUT or Path.cwd()) / "data")
+    """The folder of the data sets.
+
+    It is ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder.
+    """
+    default = (CHECKOUT or Path.cwd()) / "data"
+    return user_path(given or os.environ.get("MNIST_VIT_DATA") or default)
 
 
 def out_dir(kind: str, given: str | Path | None = None) -> Path:
-    """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current
-    folder."""
-    return user_path(given or Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd()) / kind)
+    """The folder for results.
+
+    It is ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder.
+    """
+    parent = Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd())
+    return user_path(given or parent / kind)
 
 
 PARTS = ".mnist_vit-*.part"
+TAKEN = -1  # in place of a lock's handle: another process or thread has it
 
 
 def part_beside(path: Path) -> Path:
@@ -89,19 +96,20 @@ def part_beside(path: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
-    """Create and lock a folder until the ``with`` block or the process ends; yields False if it
-    cannot be locked.
+    """Create and lock a folder until the ``with`` block or the process ends.
 
-    Raises BlockingIOError if another process or thread keeps the lock for ``wait`` seconds.
+    Yields False if the file system has no locks. Raises BlockingIOError if another process or thread keeps the lock for ``wait`` seconds.
     """
     make_folder(folder)
     last = time.monotonic() + wait
-    while (handle := _lock(folder)) == TAKEN:
+    handle = _lock(folder)
+    while handle == TAKEN:
         if time.monotonic() >= last:
             raise BlockingIOError(
                 f"another run is writing to {folder}: wait for it, or name another folder"
             )
         time.sleep(0.02)
+        handle = _lock(folder)
     try:
         yield handle is not None
     finally:
@@ -109,17 +117,14 @@ def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
             os.close(handle)
 
 
-TAKEN = -1
-
-
 def _lock(folder: Path) -> int | None:
     """The handle of a lock, TAKEN, or None if the file system has no locks."""
     handle = None
     try:
-        if os.name == "nt":  # the file is deleted when its handle is closed
-            return os.open(
-                folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0)
-            )
+        if os.name == "nt":
+            deleted_when_closed = getattr(os, "O_TEMPORARY", 0)
+            new = os.O_CREAT | os.O_EXCL | os.O_RDWR
+            return os.open(folder / ".lock", new | deleted_when_closed)
         import fcntl
 
         handle = os.open(folder, os.O_RDONLY)
@@ -128,7 +133,9 @@ def _lock(folder: Path) -> int | None:
     except OSError as error:
         if handle is not None:
             os.close(handle)
-        return TAKEN if isinstance(error, BlockingIOError | FileExistsError) else None
+        if isinstance(error, BlockingIOError | FileExistsError):
+            return TAKEN
+        return None
 
 
 def make_folder(folder: Path) -> None:
@@ -167,10 +174,9 @@ def write_atomic(
     before: Path | None = None,
     sync: bool = True,
 ) -> Path:
-    """Write a file so that a crash leaves either the old or the new one; missing folders are
-    created.
+    """Write a file so that a crash leaves either the old or the new one.
 
-    ``write`` gets an open binary file. The old file is first renamed to ``before``, if given.
+    Missing folders are created. ``write`` gets an open binary file. The old file is first renamed to ``before``, if given.
     Raises OSError if the disk is full or the folder is read-only; no partial file remains.
     ``sync=False`` leaves flushing to the caller.
     """
@@ -229,8 +235,9 @@ def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool 
         update: move an older copy to a folder named after the date, then copy; my_vit.py is kept.
     """
     source, target = shipped("notebooks"), user_path(folder)
-    patterns = ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py")
-    files = sorted(file for pattern in patterns for file in source.glob(pattern))
+    files: list[Path] = []
+    for pattern in ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py"):
+        files += sorted(source.glob(pattern))
     if not files:
         raise ValueError(f"the notebooks are missing from {source}: reinstall mnist_vit")
     if source.resolve() in (target.resolve(), *target.resolve().parents):
@@ -271,8 +278,10 @@ def _notebook_text(file: Path, with_outputs: bool) -> str:
 
 
 def _set_aside(folder: Path, names: list[Path]) -> Path | None:
-    """Move these files of a folder to a new one in it, named after the time; None if there are
-    none."""
+    """Move these files of a folder to a new one in it, named after the time.
+
+    Returns the new folder; None if there are no files to move.
+    """
     if not names:
         return None
     stem = time.strftime("before-%Y%m%d-%H%M%S")

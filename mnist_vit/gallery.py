@@ -22,7 +22,7 @@ from .files import PARTS, locked, part_beside, read_file, sync_names, write_atom
 from .forward import eval_mode, logits_of
 from .tokens import patch_grid, pools_patches
 
-__all__ = ["folder_name", "replacing", "save_attention_images"]
+__all__ = ["replacing", "save_attention_images"]
 
 # The names of our files in an image's folder; older versions left parts behind.
 OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"

@@ -310,8 +310,9 @@ class _Subject:
         # errors come before a folder is made
         first = self.prepared(torch.tensor([0]))
         try_once(self.model, first, len(self.classes))
+        rows = attention_weights(self.model, first, query=0)
         self.grid = given.grid or patch_grid(self.model, first)
-        to_maps(attention_weights(self.model, first, query=0), self.grid)
+        to_maps(rows, self.grid)
 
     def prepared(self, some: Tensor) -> Tensor:
         """A batch for the model."""

@@ -743,6 +743,7 @@ def test_every_option_has_a_mistake() -> None:
         "tensorboard",
         "transform",
         "classes",
+        "grid",
         "with_outputs",
         "update",
         "run",

@@ -250,7 +250,7 @@ def test_a_transform_that_makes_no_tensor_of_a_picture(
     given: dict[str, Any] = {
         "transform": transform,
         "classes": range(1000),
-        "out": tmp_path / "out",
+        "out": tmp_path / "out.html",
     }
     for call in (
         lambda: jobs.explore(model, folder, **given),
@@ -258,7 +258,7 @@ def test_a_transform_that_makes_no_tensor_of_a_picture(
     ):
         with pytest.raises(ValueError, match=rf"{got}.*return_tensors"):
             call()
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.html").exists()
 
 
 def test_a_model_without_a_class_head_is_told_so(tmp_path: Path) -> None:

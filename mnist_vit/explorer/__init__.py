@@ -30,7 +30,7 @@ from ..forward import eval_mode, logits_of
 from ..model import VisionTransformer
 from ..tokens import patch_grid, pools_patches
 
-__all__ = ["Page", "check_place", "live_twin", "pack", "write_page"]
+__all__ = ["Page", "live_twin", "pack", "write_page"]
 
 HERE = Path(__file__).parent
 VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
