@@ -376,7 +376,7 @@ class _Forward(TorchDispatchMode):
         for origin in self.origins.values():
             origin.tokens = None
         queries, s = shape[-2:]
-        if depth < before:
+        if 0 <= depth < before:
             self.fail(
                 "has attention side by side: one call for each head, for each part of the batch,"
                 " or in two branches. Each layer must take what the one before it made"

@@ -139,7 +139,7 @@ def _compute_the_same(model: nn.Module, twin: nn.Module, images: Tensor) -> bool
 
 def check_place(path: Path) -> None:
     """Raise ValueError if a page at this path would replace what is not a page of this package."""
-    if path.suffix not in (".html", ".htm") or path.is_dir():
+    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
         raise ValueError(
             f"{path} is a folder or no .html file: name a file such as {path.stem or 'page'}.html"
         )
