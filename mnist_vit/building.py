@@ -6,13 +6,14 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from .errors import WeightsError
 from .files import read_file, user_path
 from .model import VisionTransformer
 
-__all__ = ["build_model", "build_own", "model_config", "own_class"]
+__all__ = ["build_model", "build_own", "model_config", "own_class", "tokens_of"]
 
 CLASS = "MyVisionTransformer"
 NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
@@ -44,6 +45,20 @@ def model_config(model: nn.Module) -> dict[str, Any]:
 def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
     """The model of a config dict, newly initialised."""
     return VisionTransformer(**config | options)
+
+
+def tokens_of(config: dict[str, Any]) -> int:
+    """The number of tokens of a config's model, which is too large to build perhaps.
+
+    A model with the same options and the smallest sizes has as many, and is built instead. Options
+    that our class does not have are ignored.
+    """
+    known = inspect.signature(VisionTransformer).parameters
+    narrow = {name: value for name, value in config.items() if name in known}
+    narrow |= dict.fromkeys(("num_layers", "num_heads", "hidden_dim", "mlp_dim"), 1)
+    narrow |= {"num_classes": 1, "representation_size": None, "in_channels": 1}
+    with torch.random.fork_rng(devices=[]):
+        return build_model(narrow).seq_length
 
 
 def own_class(file: str | Path) -> type[nn.Module]:

@@ -98,7 +98,8 @@ def part_beside(path: Path) -> Path:
 def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
     """Create and lock a folder until the ``with`` block or the process ends.
 
-    Yields False if the file system has no locks. Raises BlockingIOError if another process or thread keeps the lock for ``wait`` seconds.
+    Yields False if the file system has no locks. Raises BlockingIOError if another process or
+    thread keeps the lock for ``wait`` seconds.
     """
     make_folder(folder)
     last = time.monotonic() + wait
@@ -176,9 +177,9 @@ def write_atomic(
 ) -> Path:
     """Write a file so that a crash leaves either the old or the new one.
 
-    Missing folders are created. ``write`` gets an open binary file. The old file is first renamed to ``before``, if given.
-    Raises OSError if the disk is full or the folder is read-only; no partial file remains.
-    ``sync=False`` leaves flushing to the caller.
+    Missing folders are created. ``write`` gets an open binary file. The old file is first renamed
+    to ``before``, if given. Raises OSError if the disk is full or the folder is read-only; no
+    partial file remains. ``sync=False`` leaves flushing to the caller.
     """
     path = Path(path)
     part = part_beside(path)

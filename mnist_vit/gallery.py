@@ -137,6 +137,7 @@ def folder_name(text: str) -> str:
 
 
 def _not_ours(folder: Path) -> list[Path]:
+    """The files in an image's folder that a user has put there."""
     return [path for path in folder.glob("*") if not re.fullmatch(OURS, path.name)]
 
 

@@ -18,8 +18,8 @@ def make_optimizers(
 ) -> dict[str, torch.optim.Optimizer]:
     """The optimizers of a model by name: "adamw" for all parameters, or "muon" and "adamw".
 
-    Both have the same learning rate. Raises ValueError if ``kind`` is unknown, or if the model has no matrix in encoder.layers for
-    Muon.
+    Both have the same learning rate. Raises ValueError if ``kind`` is unknown, or if the model has
+    no matrix in encoder.layers for Muon.
     """
     if kind == "adamw":
         return {"adamw": make_optimizer(model, learning_rate, weight_decay)}
@@ -75,10 +75,11 @@ def make_optimizer(
 class Muon(torch.optim.Muon):
     """torch's Muon with Newton-Schulz steps in float32 instead of bfloat16.
 
-    That is faster for small matrices on a CPU. The averaged gradient U S V^T is replaced by approximately U V^T, scaled to the size of an AdamW
-    step ("match_rms_adamw"), so that AdamW's learning rate and weight decay can be used. A step for
-    ``vit_mnist`` takes 2.7 ms on one thread; torch's takes 1.8 times as long, or 13 times with
-    ``ONEDNN_MAX_CPU_ISA=AVX2``, as on a processor without bfloat16 (``python -m benchmarks muon``).
+    That is faster for small matrices on a CPU. The averaged gradient U S V^T is replaced by
+    approximately U V^T, scaled to the size of an AdamW step ("match_rms_adamw"), so that AdamW's
+    learning rate and weight decay can be used. A step for ``vit_mnist`` takes 2.7 ms on one thread;
+    torch's takes 1.8 times as long, or 13 times with ``ONEDNN_MAX_CPU_ISA=AVX2``, as on a processor
+    without bfloat16 (``python -m benchmarks muon``).
 
     Sources: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; Liu et al. 2025,
     https://arxiv.org/abs/2502.16982.
@@ -89,15 +90,15 @@ class Muon(torch.optim.Muon):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._step_of(parameter, group)
+                    self._step_of(parameter, parameter.grad, group)
 
-    def _step_of(self, parameter: Tensor, group: dict[str, Any]) -> None:
+    def _step_of(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """The step of one matrix, in place."""
         state = self.state[parameter]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
-        state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-        average = parameter.grad.lerp(state["momentum_buffer"], group["momentum"])
+        state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+        average = gradient.lerp(state["momentum_buffer"], group["momentum"])
         if len(average) > average.shape[1]:
             direction = _orthogonal(average.T, group).T
         else:

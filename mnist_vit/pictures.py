@@ -82,7 +82,8 @@ def read_folder(
 def open_picture(path: str | Path) -> Any:
     """Open a PNG, JPEG, WebP or BMP file as a Pillow image.
 
-    It has 8 bits, EXIF's orientation applied, and a white background. Raises DataError for other formats, animations, damaged files and far too many pixels.
+    It has 8 bits, EXIF's orientation applied, and a white background. Raises DataError for other
+    formats, animations, damaged files and far too many pixels.
     """
     from PIL import Image, ImageOps
 

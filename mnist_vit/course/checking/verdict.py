@@ -122,7 +122,7 @@ def solution(exercise: Exercise) -> Outcome:
 
 
 @functools.cache
-def _slips(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
+def outcomes(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
     """The outcome of each known slip."""
     return [(run(exercise, mutant), slip) for mutant, slip in exercise.mutants]
 
@@ -183,7 +183,7 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> str:
 
 def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
     """The first known slip that gives all the same values, and ends alike."""
-    for outcome, slip in _slips(exercise):
+    for outcome, slip in outcomes(exercise):
         if _same_values(exercise, outcome, got) and outcome.end == got.end:
             return slip
     return None
@@ -191,7 +191,7 @@ def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
 
 def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:
     """The first known slip that gives several of the wrong tensors, before something else does."""
-    for outcome, slip in _slips(exercise):
+    for outcome, slip in outcomes(exercise):
         if _same_mistakes(exercise, outcome, got) > 1:
             return slip
     return None

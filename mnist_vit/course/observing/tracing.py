@@ -177,7 +177,7 @@ def _line() -> str | None:
     inside: str | None = None
     for frame, number in traceback.walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
-        is_compare = file.startswith(COURSE) and frame.f_code.co_name == "compare"
+        is_compare = file.startswith(COURSE) and frame.f_code.co_name.startswith("compare")
         if is_compare or file.startswith(ENGINE):
             break
         line = ""
