@@ -33,7 +33,7 @@ from .errors import printable
 from .evaluation import Evaluation, History, evaluate_model
 from .explorer import Page, check_place, evenly, write_page
 from .fast import speed_up
-from .files import copy_notebooks, data_dir, make_folder, out_dir
+from .files import copy_notebooks, data_dir, make_folder, out_dir, user_path
 from .forward import try_once
 from .gallery import folder_name, replacing, save_attention_images
 from .options import taking
@@ -183,7 +183,7 @@ def _name_of(model: Any) -> str:
 def _run_folder(given: str | Path | None, name: str) -> Path:
     """The folder of a run; default: a new one with the time in its name."""
     if given:
-        return Path(given)
+        return user_path(given)
     return out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .console import say
 from .errors import WeightsError, check_sizes
-from .files import PARTS, locked, read_file, write_atomic, write_json, write_text
+from .files import PARTS, locked, read_file, user_path, write_atomic, write_json, write_text
 
 __all__ = ["RunFolder", "newest_checkpoint"]
 
@@ -47,7 +47,7 @@ class RunFolder:
         tensorboard: bool = False,
     ) -> None:
         check_sizes(checkpoint_every=checkpoint_every)
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else user_path(path)
         self.settings = json.loads(json.dumps(settings))  # as they will be read
         self.writes = writes
         self.checkpoint_every = checkpoint_every

@@ -7,6 +7,7 @@ parts of a batch taken for images, another model's layers, a grid guessed from a
 import asyncio
 import contextvars
 import gc
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,9 @@ from mnist_vit.attention import (
 from mnist_vit.data import ImageData
 from mnist_vit.tokens import patch_grid
 
-S, D, HEADS = 17, 32, 4  # tokens, width and heads of the models here
+S = 17  # tokens of the models here
+D = 32  # their width
+HEADS = 4
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
@@ -115,7 +118,10 @@ def hooks(model: nn.Module) -> int:
         "_forward_hooks_with_kwargs",
         "_forward_hooks_always_called",
     ]
-    return sum(len(getattr(module, kind)) for module in model.modules() for kind in kinds)
+    count = 0
+    for module in model.modules():
+        count += sum(len(getattr(module, kind)) for kind in kinds)
+    return count
 
 
 def modes() -> int:
@@ -157,7 +163,9 @@ def squared_relu(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def image_by_image_head_by_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     n, h = q.shape[:2]
-    parts = [by_hand(q[i, j], k[i, j], v[i, j]) for i in range(n) for j in range(h)]
+    parts = []
+    for i, j in itertools.product(range(n), range(h)):
+        parts.append(by_hand(q[i, j], k[i, j], v[i, j]))
     return torch.stack(parts).unflatten(0, (n, h))
 
 

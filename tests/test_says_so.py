@@ -323,7 +323,9 @@ def pipe(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_a_pipe_is_a_sentence(pipe: Callable[[str], Path], tmp_path: Path) -> None:
-    own, weights, picture = pipe("x.py"), pipe("x.pth"), pipe("x.png")
+    own = pipe("x.py")
+    weights = pipe("x.pth")
+    picture = pipe("x.png")
     pipe("data/MNIST/raw/t10k-images-idx3-ubyte")
     pipe("data/MNIST/raw/t10k-labels-idx1-ubyte")
     pipe("zip/cifar10.zip")
