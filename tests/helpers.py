@@ -8,6 +8,7 @@ conftest`` finds.
 import ast
 import functools
 import importlib.util
+import math
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from nbformat import NotebookNode
 from torch import nn
 
 import mnist_vit
+from mnist_vit.attention import to_maps
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.checking import verdict
 
@@ -135,6 +137,12 @@ def randomise(*models: nn.Module, seed: int = 0) -> None:
             values = torch.randn(parameters[0].shape, generator=generator) * 0.1
             for parameter in parameters:
                 parameter.copy_(values)
+
+
+def square_maps(rows: torch.Tensor) -> torch.Tensor:
+    """The maps of a model of the course: a square grid of patches after the class token."""
+    side = math.isqrt(rows.shape[-1] - 1)
+    return to_maps(rows, (side, side))
 
 
 def environment(**extra: str) -> dict[str, str]:

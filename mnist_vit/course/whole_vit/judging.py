@@ -20,7 +20,7 @@ from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, gradients
 from ..checking.comparing import compare
-from ..observing.undisturbed import undisturbed
+from ..observing.undisturbed import stoppable, undisturbed
 from .building import SIZES, build, run
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
 from .trial import Trial
@@ -32,7 +32,8 @@ ALL_ELSE = "With these at 0 (norm weights at 1, matrices at the identity) everyt
 
 def vit(answer: Any = None, **options: Any) -> None:
     """Print what ``judge_vit`` says of a Vision Transformer."""
-    print("\n".join(judge_vit(answer, **options)[1]))
+    with stoppable("vit"):
+        print("\n".join(judge_vit(answer, **options)[1]))
 
 
 def judge_vit(answer: Any, **options: Any) -> tuple[bool, list[str]]:
