@@ -16,17 +16,20 @@ from typing import Any
 
 from . import __version__
 from .errors import DataError, WeightsError, nearest, unknown
-from .files import PACKAGE, say, shipped
+from .files import PACKAGE, existing, say, shipped
 
 
 def progress(folder: str, run: bool = False) -> None:
     """Print which pieces in each my_vit.py are the learner's own, one line per file.
 
     Args:
-        folder: a folder with the files of all learners, or with one subfolder per learner.
+        folder: a folder with the files of all learners, or with one subfolder per learner; or one
+            file.
         run: also run the checks, each file in a process of its own, but with your user's
             permissions.
     """
+    existing(folder)  # told before anything else is imported
+
     from .check import progress
 
     progress(folder, run)

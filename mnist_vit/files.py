@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from .errors import DataError
+
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
 
@@ -30,6 +32,14 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
     """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current
     folder."""
     return Path(given or Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd()) / kind).expanduser()
+
+
+def existing(folder: str | Path) -> Path:
+    """A folder, or a file, that must be there; DataError if it is not."""
+    path = Path(folder).expanduser()
+    if not path.exists():
+        raise DataError(f"there is no folder {path}: name one that exists")
+    return path
 
 
 def say(text: str, file: TextIO | None = None) -> None:

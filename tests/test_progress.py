@@ -56,9 +56,9 @@ def table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Table:
 LEFT_OUT = {  # what lies there, the row that must be, what it must say
     "not UTF-8": ({"eva/my_vit.py": RIGHT.encode("utf-16")}, "eva/my_vit.py", "not UTF-8"),
     "not UTF-8, another name": ({"eva.py": b"# caf\xe9\n" + RIGHT.encode()}, "eva.py", "not UTF-8"),
-    "an empty folder": ({"eva/": ""}, "eva/", "no Python file"),
-    "a folder in a group": ({"a/eva/": "", "a/bob/my_vit.py": RIGHT}, "a/eva/", "no Python file"),
-    "a folder without Python": ({"eva/notes.txt": "x"}, "eva/", "no Python file"),
+    "an empty folder": ({"eva/": ""}, "eva/", "no my_vit.py"),
+    "a folder in a group": ({"a/eva/": "", "a/bob/my_vit.py": RIGHT}, "a/eva/", "no my_vit.py"),
+    "a folder without Python": ({"eva/notes.txt": "x"}, "eva/", "no my_vit.py"),
     "an empty file": ({"eva/my_vit.py": ""}, "eva/my_vit.py", "no piece"),
     "another file": ({"eva/other.py": "print(1)"}, "eva/other.py", "no piece"),
     "broken in the first line": (
@@ -88,7 +88,7 @@ LEFT_OUT = {  # what lies there, the row that must be, what it must say
     "dashes": ({"eva.py": RIGHT + "x = " + "-" * 20_000 + "1"}, "eva.py", "no Python"),
     "brackets": ({"eva.py": RIGHT + "x = " + "(" * 900 + ")" * 900}, "eva.py", "no Python"),
     "dots": ({"eva.py": RIGHT + "x = x" + ".x" * 20_000}, "eva.py", ""),
-    "a folder called like a file": ({"my_vit.py/": ""}, "my_vit.py/", "no Python file"),
+    "a folder called like a file": ({"my_vit.py/": ""}, "my_vit.py/", "no my_vit.py"),
     "spaces": ({"Eva  B/my_vit.py": RIGHT}, '"Eva', "own"),
     "in my_answers' place": ({"my_answers.py": RIGHT}, "my_answers.py", "own"),
     "a folder called solutions": ({"solutions/my_vit.py": RIGHT}, "solutions/my_vit.py", "own"),
