@@ -1,16 +1,13 @@
-"""What a new user waits for: help, imports, sizes, and the way from a clone to the demo and a first
-trained model.
+"""What a new user waits for: help, imports, sizes, and the way from a clone to a trained model.
 
-    python benchmarks/door.py           # times of help and imports, size of the wheel; a minute
-    python benchmarks/door.py install   # a fresh clone and the README's first command: minutes,
-    gigabytes of download
+    python -m benchmarks door quick    # times of help and imports, size of the wheel; a minute
+    python -m benchmarks door install  # a fresh clone and the README's first command: minutes,
+                                       # gigabytes of download
 
-Results go to benchmarks/results/door.json; ``python benchmarks/figures.py`` puts them into the
-README. The size of an installation with the CPU build of PyTorch is computed: that of the full one
-without its GPU libraries.
+The size of an installation with the CPU build of PyTorch is computed: that of the full one without
+its GPU libraries.
 """
 
-import argparse
 import os
 import re
 import statistics
@@ -21,50 +18,56 @@ import time
 from pathlib import Path
 from typing import Any
 
-import measure
+from tools import ROOT
 
-ROOT = measure.RESULTS.parent.parent
+FILE = ROOT / "benchmarks" / "results" / "door.json"
+NAMES = ["quick", "install"]
+THREADS = None
 TIMES = {
     "help": ["-m", "mnist_vit", "--help"],
     "train_help": ["-m", "mnist_vit", "train", "--help"],
     "import_mnist_vit": ["-c", "import mnist_vit"],
     "import_torch": ["-c", "import torch"],
-    "import_recipes": ["-c", "import mnist_vit.recipes"],
+    "first_use": ["-c", "import mnist_vit; mnist_vit.train"],
 }
-FIRST = "-m mnist_vit train vit_mnist_p7 --data embedded"
+TRAIN = "-m mnist_vit train vit_mnist_p7 --data embedded"
 GPU = re.compile(r"/(nvidia|triton|cuda|torch/lib/[^/]*(cuda|nvshmem))[^/]*(/|$)")
+EVERY_FILE = re.compile("")
+
+
+def run(part: str, rounds: int = 7) -> dict[str, Any]:
+    """Measure one part; ``rounds`` is how often each command of the quick part is timed."""
+    if part == "quick":
+        return {"wheel": wheel(), "seconds": times(rounds)}
+    return {"train": TRAIN, **install()}
 
 
 def times(rounds: int) -> dict[str, float]:
-    """The median of the processor seconds of each command, in turn, after one round that fills the
-    caches."""
+    """Return the median of the processor seconds of each command.
+
+    They run in turn; a first round fills the caches and is not counted.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in TIMES}
     for number in range(rounds + 1):
         for name, words in TIMES.items():
-            before = os.times()
-            subprocess.run(
-                [sys.executable, *words], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
-            )
-            after = os.times()
-            if number:
-                used = (
-                    after.children_user
-                    + after.children_system
-                    - before.children_user
-                    - before.children_system
-                )
+            used = processor_seconds([sys.executable, *words])
+            if number > 0:
                 seconds[name].append(used)
     return {name: round(statistics.median(values), 2) for name, values in seconds.items()}
 
 
-def megabytes(folder: Path, chosen: re.Pattern[str] = re.compile("")) -> int:
-    """What the chosen files below a folder take on the disk."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return round(sum(path.stat().st_size for path in files if chosen.search(path.as_posix())) / 1e6)
+def processor_seconds(command: list[str]) -> float:
+    """Return the processor seconds of a child process."""
+    before = os.times()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    after = os.times()
+    user = after.children_user - before.children_user
+    system = after.children_system - before.children_system
+    return user + system
 
 
 def wheel() -> float:
-    """Megabytes of the wheel."""
+    """Return the megabytes of the wheel."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, str(ROOT)]
         subprocess.run(command, check=True)
@@ -73,69 +76,46 @@ def wheel() -> float:
 
 def install() -> dict[str, Any]:
     """Clone, run the README's first command without a cache of downloads, train a first model."""
-    command = re.search(
-        r"^python3 -m venv .* demo$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        clone, log = Path(folder) / "clone", Path(folder) / "pip.log"
-        env = {
-            key: value
-            for key, value in os.environ.items()
-            if key not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-        }
-        env |= {
-            "PIP_CACHE_DIR": str(Path(folder) / "cache"),
-            "PIP_LOG": str(log),
-            "MNIST_VIT_OUT": "",
-        }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first_command = re.search(r"^python3 -m venv .* demo$", readme, re.MULTILINE)[0]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        clone, log = folder / "clone", folder / "pip.log"
+        environment = fresh_environment(folder / "cache", log)
         subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", clone], check=True)
         found: dict[str, Any] = {"clone": megabytes(clone)}
         start = time.perf_counter()
-        # type: ignore[index]
-        subprocess.run(["bash", "-c", command[0]], check=True, cwd=clone, env=env)
+        subprocess.run(["bash", "-c", first_command], check=True, cwd=clone, env=environment)
         found["seconds_to_demo"] = round(time.perf_counter() - start)
-        subprocess.run(
-            [clone / ".venv/bin/python", *FIRST.split()], check=True, cwd=folder, env=env
-        )
+        training = [clone / ".venv/bin/python", *TRAIN.split()]
+        subprocess.run(training, check=True, cwd=folder, env=environment)
         found["seconds_to_model"] = round(time.perf_counter() - start)
-        sizes = re.findall(r"Downloading .*\(([\d.]+) ([kM])B\)", log.read_text(encoding="utf-8"))
-        found["download"] = round(
-            sum(float(size) / (1000 if unit == "k" else 1) for size, unit in sizes)
-        )
+        found["download"] = downloaded(log)
         found["venv"] = megabytes(clone / ".venv")
         found["venv_cpu"] = found["venv"] - megabytes(clone / ".venv", GPU)
     return found
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure, and store what was measured beside what was stored before."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("part", nargs="?", choices=["install"], help="also measure an installation")
-    parser.add_argument(
-        "--rounds", type=int, default=7, help="how often each command is timed (default 7)"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=measure.RESULTS / "door.json", help="file of results"
-    )
-    options = parser.parse_args(arguments)
-    results = measure.read(options.out)
-    results["quick"] = {
-        "command": "python benchmarks/door.py",
-        "machine": measure.machine(),
-        "wheel": wheel(),
-    }
-    results["quick"]["seconds"] = times(options.rounds)
-    if options.part:
-        about = {
-            "command": "python benchmarks/door.py install",
-            "machine": measure.machine(),
-            "train": FIRST,
-        }
-        results["install"] = about | install()
-    measure.write(options.out, results)
+def fresh_environment(cache: Path, log: Path) -> dict[str, str]:
+    """Return an environment in which pip has nothing cached and writes a log."""
+    environment = dict(os.environ)
+    environment.pop("PYTHONPATH", None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment |= {"PIP_CACHE_DIR": str(cache), "PIP_LOG": str(log), "MNIST_VIT_OUT": ""}
+    return environment
 
 
-if __name__ == "__main__":
-    main()
+def downloaded(log: Path) -> int:
+    """Return the megabytes that pip's log tells of."""
+    text = log.read_text(encoding="utf-8")
+    sizes = re.findall(r"Downloading .*\(([\d.]+) ([kM])B\)", text)
+    return round(sum(float(size) / (1000 if unit == "k" else 1) for size, unit in sizes))
+
+
+def megabytes(folder: Path, chosen: re.Pattern[str] = EVERY_FILE) -> int:
+    """Return what the chosen files below a folder take on the disk."""
+    total = 0
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink() and chosen.search(path.as_posix()):
+            total += path.stat().st_size
+    return round(total / 1e6)

@@ -1,12 +1,10 @@
-"""CPU seconds until 95.88 % of the 5,000 validation digits are right: the course's recipe against
-the usual loop.
+"""CPU seconds until 95.88 % of the 5,000 validation digits are right: ours against the usual loop.
 
-    python benchmarks/time_to_accuracy.py ours     # about two minutes
-    python benchmarks/time_to_accuracy.py ours_98  # the same recipe until 98 %, about four minutes
-    python benchmarks/time_to_accuracy.py plain    # an hour or more; can be stopped, the same
-    command goes on
+    python -m benchmarks time_to_accuracy ours     # about two minutes
+    python -m benchmarks time_to_accuracy ours_98  # the same recipe until 98 %, about four minutes
+    python -m benchmarks time_to_accuracy plain    # an hour or more; the same command goes on
 
-Both train the course's model on the same 55,000 MNIST digits (MNIST_VIT_DATA, or data/) with one
+All train the course's model on the same 55,000 MNIST digits (MNIST_VIT_DATA, or data/) with one
 thread.
 
 - ours, ours_98: one call of ``mnist_vit.train``, with fewer epochs than the shipped weights had and
@@ -17,32 +15,35 @@ thread.
   at every 50 steps and not counted, so that the loop is not charged for an epoch that it did not
   need.
 
-Results go to benchmarks/results/time_to_accuracy.json, what "plain" needs to go on to
-runs/time_to_accuracy.pth.
+What "plain" needs to go on is kept in runs/time_to_accuracy.pth.
 """
 
-import argparse
 import itertools
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import measure
 import torch
 import torch.nn.functional as F
-from speed import PerImage
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 from torchvision.models import VisionTransformer
 from torchvision.transforms import v2
 
+from benchmarks.speed import PerImage
 from mnist_vit.data import ImageData, Loader, load_data
 from mnist_vit.files import out_dir, write_atomic
-from mnist_vit.recipes import train
+from mnist_vit.jobs import train
 from mnist_vit.training import accuracy_and_loss
+from tools import ROOT
 
+FILE = ROOT / "benchmarks" / "results" / "time_to_accuracy.json"
+STATE = out_dir("runs") / "time_to_accuracy.pth"
 GOALS = {"ours": 0.9588, "ours_98": 0.98, "plain": 0.9588}
+NAMES = list(GOALS)
 EPOCHS = {"ours": 3, "ours_98": 5}
 OURS = {
     "optimizer": "muon",
@@ -55,7 +56,40 @@ OURS = {
 TRANSFORM = v2.Compose(
     [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize((0.1307,), (0.3081,))]
 )
-BATCH, CHECK_EVERY = 256, 50
+BATCH = 256
+CHECK_EVERY = 50
+
+
+def run(
+    side: str,
+    data: str = "mnist",
+    goal: float | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    state: Path = STATE,
+) -> dict[str, Any]:
+    """Run one side.
+
+    ``goal`` is the accuracy to pass, 0.98 for ours_98, else 0.9588. ``epochs`` is for ours (3) and
+    ours_98 (5). ``steps`` is for plain: stop after so many steps more (0: tell what there is).
+    """
+    if goal is None:
+        goal = GOALS[side]
+    if side == "plain":
+        found = plain(data, goal, state, steps)
+    else:
+        found = ours(data, goal, epochs or EPOCHS[side])
+    return {"data": data, "goal": goal, **found}
+
+
+def complete(results: dict[str, Any]) -> dict[str, Any]:
+    """Compare the two sides, where both have passed the same goal."""
+    results.pop("ours_by_plain", None)
+    ours, plain = results.get("ours", {}), results.get("plain", {})
+    same = all(ours.get(key) == plain.get(key) for key in ("goal", "data"))
+    if same and ours.get("passed") and plain.get("passed"):
+        results["ours_by_plain"] = round(ours["cpu_seconds"] / plain["cpu_seconds"], 3)
+    return results
 
 
 def ours(data: str, goal: float, epochs: int) -> dict[str, Any]:
@@ -66,7 +100,6 @@ def ours(data: str, goal: float, epochs: int) -> dict[str, Any]:
         history = train("vit_mnist", data, run_dir=folder, **recipe)
     seconds = time.process_time() - start
     reached = history[-1]["validation_accuracy"]
-    print(f"ours: {reached:.2%} after {seconds:.0f} CPU seconds")
     return {
         "recipe": recipe,
         "cpu_seconds": round(seconds, 1),
@@ -76,28 +109,45 @@ def ours(data: str, goal: float, epochs: int) -> dict[str, Any]:
 
 
 def plain(data: str, goal: float, state_file: Path, steps: int | None = None) -> dict[str, Any]:
-    """The usual loop, until the goal is passed (or for so many steps more); goes on where it was
-    stopped."""
+    """The usual loop, until the goal is passed, or for so many steps more."""
+    history = usual_loop(data, goal, state_file, steps)
+    if not history:
+        sys.exit(f"there is nothing to store yet: {state_file} does not exist")
+    reached = history[-1]["accuracy"]
+    return {
+        "recipe": {
+            "optimizer": "Adam",
+            "learning_rate": 1e-3,
+            "batch_size": BATCH,
+            "check_every": CHECK_EVERY,
+        },
+        "cpu_seconds": history[-1]["cpu_seconds"],
+        "accuracy": reached,
+        "passed": reached > goal,
+        "history": history,
+    }
+
+
+def usual_loop(
+    data: str, goal: float, state_file: Path, steps: int | None
+) -> list[dict[str, float]]:
+    """Train, going on where it was stopped; return a row for each validation."""
     start = time.process_time()
-    digits, validation = load_data(data, "train"), Loader(load_data(data, "validation"), 250)
-    torch.manual_seed(0)
-    model = VisionTransformer(28, 2, 2, 2, 64, 256, num_classes=10, representation_size=32)
-    model.conv_proj = nn.Conv2d(1, 64, 2, 2)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    digits = load_data(data, "train")
+    validation = Loader(load_data(data, "validation"), 250)
+    model, optimizer = usual_model()
     history: list[dict[str, float]] = []
     if state_file.is_file():
-        state = torch.load(state_file, weights_only=True)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        history = state["history"]
+        history = load_state(state_file, model, optimizer)
         start = time.process_time()  # what was spent before is in the history
     spent = history[-1]["cpu_seconds"] if history else 0.0
     step = history[-1]["step"] if history else 0
+    last = None if steps is None else step + steps
 
     model.train()
-    last = None if steps is None else step + steps
     for images, labels in usual_batches(digits, step):
-        if last == step or (history and history[-1]["accuracy"] > goal):
+        passed = bool(history) and history[-1]["accuracy"] > goal
+        if passed or step == last:
             break
         loss = F.cross_entropy(model(images), labels)
         optimizer.zero_grad()
@@ -109,93 +159,47 @@ def plain(data: str, goal: float, state_file: Path, steps: int | None = None) ->
             accuracy, _ = accuracy_and_loss(model, validation)
             history.append({"step": step, "cpu_seconds": round(spent, 1), "accuracy": accuracy})
             print(f"plain: step {step}, {accuracy:.2%} after {spent:.0f} CPU seconds", flush=True)
-            content = {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "history": history,
-            }
-            write_atomic(state_file, lambda file, content=content: torch.save(content, file))
+            save_state(state_file, model, optimizer, history)
             start = time.process_time()
-    if not history:
-        raise SystemExit(f"there is nothing to store yet: {state_file} does not exist")
-    recipe = {
-        "optimizer": "Adam",
-        "learning_rate": 1e-3,
-        "batch_size": BATCH,
-        "check_every": CHECK_EVERY,
-    }
-    reached = history[-1]["accuracy"]
-    last_row = {
-        "cpu_seconds": history[-1]["cpu_seconds"],
-        "accuracy": reached,
-        "passed": reached > goal,
-    }
-    return {"recipe": recipe, **last_row, "history": history}
+    return history
 
 
-def usual_batches(digits: ImageData, step: int) -> Any:
+def usual_model() -> tuple[nn.Module, torch.optim.Optimizer]:
+    """Return torchvision's class for one channel, and Adam."""
+    torch.manual_seed(0)
+    model = VisionTransformer(28, 2, 2, 2, 64, 256, num_classes=10, representation_size=32)
+    model.conv_proj = nn.Conv2d(1, 64, 2, 2)
+    return model, torch.optim.Adam(model.parameters(), lr=1e-3)
+
+
+def load_state(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict]:
+    """Put the model and the optimizer back; return the history."""
+    state = torch.load(file, weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["history"]
+
+
+def save_state(
+    file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, history: list[dict]
+) -> None:
+    """Keep what the same command needs to go on."""
+    content = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "history": history,
+    }
+    write_atomic(file, lambda opened: torch.save(content, opened))
+
+
+def usual_batches(digits: ImageData, step: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches epoch after epoch, from a step on; the order of an epoch follows from its number."""
     images = PerImage(digits, TRANSFORM)
     batch = min(BATCH, len(digits))
     per_epoch = len(digits) // batch
-    for epoch in itertools.count(step // per_epoch):
+    first_epoch = step // per_epoch
+    for epoch in itertools.count(first_epoch):
         order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(epoch))
-        first = step % per_epoch if epoch == step // per_epoch else 0
-        yield from DataLoader(
-            Subset(images, order[first * batch : per_epoch * batch].tolist()), batch
-        )
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run one side and store it beside the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("side", choices=GOALS)
-    parser.add_argument("--data", default="mnist", help="mnist or embedded (default mnist)")
-    parser.add_argument(
-        "--goal",
-        type=float,
-        help="validation accuracy to pass (default: 0.98 for ours_98, else 0.9588)",
-    )
-    parser.add_argument("--epochs", type=int, help="ours: default 3; ours_98: default 5")
-    parser.add_argument(
-        "--steps", type=int, help="plain: stop after so many steps more (0: store what there is)"
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        default=out_dir("runs") / "time_to_accuracy.pth",
-        help="plain: see above",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=measure.RESULTS / "time_to_accuracy.json",
-        help="file of results",
-    )
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    results = measure.read(options.out)
-    if results and results["data"] != options.data:
-        parser.error(f"{options.out} holds results on {results['data']}: name another --out")
-    goal = GOALS[options.side] if options.goal is None else options.goal
-    if options.side == "plain":
-        found = plain(options.data, goal, options.state, options.steps)
-    else:
-        found = ours(options.data, goal, options.epochs or EPOCHS[options.side])
-    command = f"python benchmarks/time_to_accuracy.py {options.side}"
-    if options.epochs is not None:
-        command += f" --epochs {options.epochs}"
-    about = {"command": command, "machine": measure.machine(), "goal": goal}
-    results |= {"data": options.data, options.side: about | found}
-    results.pop("ours_by_plain", None)
-    sides = [results.get(name, {}) for name in ("ours", "plain")]
-    if all(side.get("passed") for side in sides) and sides[0]["goal"] == sides[1]["goal"]:
-        results["ours_by_plain"] = round(sides[0]["cpu_seconds"] / sides[1]["cpu_seconds"], 3)
-        print(f"ours needs {results['ours_by_plain']:.3f} of the time of the usual loop")
-    measure.write(options.out, results)
-
-
-if __name__ == "__main__":
-    main()
+        first = step % per_epoch if epoch == first_epoch else 0
+        chosen = order[first * batch : per_epoch * batch]
+        yield from DataLoader(Subset(images, chosen.tolist()), batch)

@@ -25,7 +25,7 @@ include_patterns = [
     "docs/*.md",
     "notebooks/*.ipynb",
     "notebooks/glossary.md",
-    "benchmarks/results/speed.md",
+    "benchmarks/results/*.md",
 ]
 root_doc = "docs/index"
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 # for editors; Python imports each name on first use, so that the command line's help needs no torch
 if TYPE_CHECKING:
     from .attention import attention_weights, record_attention
+    from .jobs import evaluate, explore, predict, train, visualize_attention
     from .model import (
         MLP,
         Encoder,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         VisionTransformer,
         vit_mnist,
     )
-    from .recipes import evaluate, explore, predict, train, visualize_attention
     from .weights import load_model, load_weights, save_weights
 
 __version__ = "1.0.0"
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    modules = ("model", "attention", "weights", "recipes") if name in __all__ else ()
+    modules = ("model", "attention", "weights", "jobs") if name in __all__ else ()
     for module in (importlib.import_module(f".{module}", __name__) for module in modules):
         if name in module.__all__:
             return globals().setdefault(name, getattr(module, name))

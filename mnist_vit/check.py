@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .course.asking import EXERCISES, check_of, hint, solved
-from .course.checking.whole import vit
 from .course.keeping import colab, download, earlier, my_vit, progress, restore
+from .course.whole_vit import vit
 
 __all__ = [
     "EXERCISES",

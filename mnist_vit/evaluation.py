@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .console import progress
 from .errors import NOT_FINITE, check_sizes
-from .modes import answer, eval_mode, progress
+from .forward import eval_mode, logits_of
 
 __all__ = ["Evaluation", "History", "confusion_matrix", "evaluate_model", "wilson_interval"]
 
@@ -182,7 +183,7 @@ def evaluate_model(
     the images."""
     with eval_mode(model):
         results = [
-            (labels, answer(model, images).float())
+            (labels, logits_of(model, images).float())
             for images, labels in progress(loader, desc="evaluating")
         ]
     labels = torch.cat([batch for batch, _ in results]).cpu()

@@ -11,105 +11,118 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .tokens import CLASS_TOKEN, PATCHES
+from .tokens import CLASS_TOKEN
+
+INK = 1e-3  # a patch has ink if its pixels differ by more than this, which is more than rounding
 
 
 class FastVisionTransformer(nn.Module):
-    """Wraps a ``VisionTransformer`` and shares its parameters and state_dict: (n, c, h, w) -> (n,
-    num_classes).
+    """Wraps a ``VisionTransformer``, with the same parameters and state_dict.
 
     Logits and gradients equal the model's within 1e-5 x max(1, largest logit), except in training
-    with dropout, which draws other numbers, or with ``keep_patches``: the number of patches used of
-    each image, those with ink first; None uses all.
+    with dropout, which draws other numbers, or with ``keep_patches``.
+
+    Args:
+        model: the ``VisionTransformer`` of this package or of torchvision.
+        keep_patches: how many patches of each image are used in training, those with ink first;
+            None uses all.
+
+    Shape: (n, c, h, w) -> (n, num_classes).
     """
 
     def __init__(self, model: nn.Module, keep_patches: int | None = None) -> None:
         super().__init__()
-        if keep_patches is not None and (
-            not isinstance(keep_patches, int) or not 1 <= keep_patches < model.seq_length
-        ):
-            most = model.seq_length - 1
-            raise ValueError(
-                f"keep_patches must be a whole number from 1 to {most}, got {keep_patches}"
-            )
         self.patch_size = model.patch_size
-        self.pool = getattr(model, "pool", "token")
+        self.num_patches = (model.image_size // model.patch_size) ** 2
+        if keep_patches is not None:
+            _check_keep_patches(keep_patches, self.num_patches)
         self.keep_patches = keep_patches
-        self._process_input = model._process_input
-        self.class_token = model.class_token
-        self.conv_proj = model.conv_proj
-        self.encoder = model.encoder
-        self.heads = model.heads
+        self.pool = getattr(model, "pool", "token")
+        # torchvision's class has no such method.
+        self._to_tokens = getattr(model, "_to_tokens", partial(_torchvisions_tokens, model))
+        # All that the model owns, by its name, so that parameters() and state_dict() are the same
+        for name, parameter in model.named_parameters(recurse=False):
+            setattr(self, name, parameter)
+        for name, child in model.named_children():
+            setattr(self, name, child)
 
     def forward(self, images: Tensor) -> Tensor:
-        encoder = self.encoder
-        # (n, c, h, w) -> (n, n_h * n_w, hidden_dim)
-        patches = self._process_input(images) + encoder.pos_embedding[:, PATCHES]
+        first, patches = self._embed(images)
         bias = None
         if self.training and self.keep_patches is not None:
             patches, bias = self._choose_patches(images, patches)
-        class_token = (self.class_token + encoder.pos_embedding[:, CLASS_TOKEN]).expand(
-            len(patches), -1, -1
-        )
-        x = encoder.dropout(torch.cat([class_token, patches], dim=1))
+            bias = F.pad(bias, (first.shape[1], 0))
 
-        *blocks, last = encoder.layers
+        x = self.encoder.dropout(torch.cat([first, patches], dim=1))
+        *blocks, last = self.encoder.layers
         for block in blocks:
             x = _apply_block(block, x, bias)
         if self.pool == "token":
-            x = encoder.ln(_apply_block(last, x, bias, _attend_once)).squeeze(1)
+            x = self.encoder.ln(_apply_block(last, x, bias, _attend_once)).squeeze(1)
         else:
-            x = encoder.ln(_apply_block(last, x, bias))[:, PATCHES]
-            x = (
-                x.mean(dim=1)
-                if bias is None
-                else (bias[:, 0, 0, PATCHES, None].softmax(dim=1) * x).sum(dim=1)
-            )
+            x = self.encoder.ln(_apply_block(last, x, bias))
+            x = self._mean_over_patches(x, bias)
         return self.heads(x)
 
-    def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose patches with ink first, then random blank ones, in one random order for the whole
-        batch.
+    def _embed(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens before the patches, and the patches, with positions.
 
-        Returns the patches, (n, keep_patches, hidden_dim), and a bias for the score of each token,
-        class token first, (n, 1, 1, 1 + keep_patches): the logarithm of how many patches of its
-        kind, ink or blank, it stands for.
+        Shape: (n, c, h, w) -> (n, 1, hidden_dim) and (n, patches, hidden_dim); more than 1 if more
+        tokens than the class token stand before the patches.
         """
-        # (n, c, h, w) -> (n, n_h * n_w): a patch has ink if its largest and smallest pixels differ,
-        # up to rounding
-        p = self.patch_size
-        spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
-        has_ink = (spread.amax(dim=1).flatten(1) > 1e-3).float()
-        noise = torch.rand(patches.shape[1], device=patches.device)
+        tokens = self._to_tokens(images)
+        sizes = [tokens.shape[1] - self.num_patches, self.num_patches]
+        first, patches = tokens.split(sizes, dim=1)
+        first_positions, positions = self.encoder.pos_embedding.split(sizes, dim=1)
+        return first + first_positions, patches + positions
+
+    def _mean_over_patches(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """(n, s, hidden_dim) -> (n, hidden_dim); a kept patch counts as often as its bias says."""
+        if bias is None:
+            return x[:, -self.num_patches :].mean(dim=1)
+        x = x[:, -self.keep_patches :]
+        share = bias[:, 0, 0, -self.keep_patches :, None].softmax(dim=1)
+        return (share * x).sum(dim=1)
+
+    def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose patches with ink first, then random blank ones.
+
+        The random order is one for the whole batch. Returns the patches, (n, keep_patches,
+        hidden_dim), and a bias for the score of each, (n, 1, 1, keep_patches): the logarithm of how
+        many patches of its kind, ink or blank, it stands for.
+        """
+        has_ink = self._find_ink(images)
+        noise = torch.rand(self.num_patches, device=images.device)
         chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices  # type: ignore[arg-type]
         inked = has_ink.gather(1, chosen)
-        ink, blank = (
-            (kind.sum(1) / kept.sum(1)).log()
-            for kind, kept in ((has_ink, inked), (1 - has_ink, 1 - inked))
-        )
-        bias = F.pad(torch.where(inked > 0, ink[:, None], blank[:, None]), (1, 0))
-        return (
-            patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2])),
-            bias[:, None, None],
-        )
+
+        ink_bias = (has_ink.sum(1) / inked.sum(1)).log()
+        blank_bias = ((1 - has_ink).sum(1) / (1 - inked).sum(1)).log()
+        bias = torch.where(inked > 0, ink_bias[:, None], blank_bias[:, None])
+        kept = patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))
+        return kept, bias[:, None, None]
+
+    def _find_ink(self, images: Tensor) -> Tensor:
+        """1 for each patch whose pixels differ, else 0: (n, c, h, w) -> (n, patches)."""
+        p = self.patch_size
+        spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
+        return (spread.amax(dim=1).flatten(1) > INK).float()
 
 
 def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
-    """Wrap an unchanged Vision Transformer of this package or torchvision; return any other model
-    as it is.
+    """Wrap an unchanged Vision Transformer; return any other model as it is.
 
-    Unchanged: no other class in the encoder, no other forward or form of attention, no hooks.
-    Raises ValueError if ``keep_patches`` is given for another model.
+    Unchanged: the class of this package or of torchvision, no other class in the encoder, no other
+    forward or form of attention, no hooks. Raises ValueError if ``keep_patches`` is given for
+    another model.
     """
-    known = type(model).__name__ == "VisionTransformer" and all(
-        _is_known(module) for module in model.modules()
-    )
-    if known and all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers):
+    if _is_unchanged(model):
         return FastVisionTransformer(model, keep_patches)
     if keep_patches is not None:
         raise ValueError(
@@ -119,36 +132,51 @@ def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
     return model
 
 
+def _check_keep_patches(keep_patches: int, most: int) -> None:
+    if not isinstance(keep_patches, int) or not 1 <= keep_patches <= most:
+        raise ValueError(
+            f"keep_patches must be a whole number from 1 to {most}, got {keep_patches}"
+        )
+
+
+def _is_unchanged(model: nn.Module) -> bool:
+    if type(model).__name__ != "VisionTransformer":
+        return False
+    if not all(_is_known(module) for module in model.modules()):
+        return False
+    return all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers)
+
+
 def _is_known(module: nn.Module) -> bool:
-    original = type(module).__module__.startswith(
-        ("torch.nn.", "mnist_vit.model", "torchvision.models.vision_transf")
-    )
-    usual = (
-        getattr(module, "batch_first", True)
-        and getattr(module, "in_proj_bias", "none needed") is not None
-    )
-    usual = (
-        usual
-        and getattr(module, "bias_k", None) is None
-        and not getattr(module, "add_zero_attn", False)
-    )
-    return (
-        original
-        and usual
-        and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
-    )
+    """Whether ``FastVisionTransformer`` computes the same as this part of a model."""
+    homes = ("torch.nn.", "mnist_vit.model", "torchvision.models.vision_transf")
+    if not type(module).__module__.startswith(homes):
+        return False
+    if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+        return False
+    if isinstance(module, nn.MultiheadAttention):
+        has_biases = module.in_proj_bias is not None and module.bias_k is None
+        return module.batch_first and has_biases and not module.add_zero_attn
+    return True
+
+
+def _torchvisions_tokens(model: nn.Module, images: Tensor) -> Tensor:
+    """What ``_to_tokens`` of our class returns: (n, c, h, w) -> (n, seq_length, hidden_dim)."""
+    patches = model._process_input(images)
+    class_token = model.class_token.expand(len(patches), -1, -1)
+    return torch.cat([class_token, patches], dim=1)
 
 
 def _attend(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor:
-    """Self-attention with packed projections; ``bias`` is added to the scores: (n, s, width) -> the
-    same."""
+    """Self-attention with packed projections: (n, s, width) -> the same.
+
+    ``bias`` is added to the scores.
+    """
     n, s, width = x.shape
     heads = attention.num_heads
     # (n, s, 3 * width) -> three times (n, heads, s, head_dim), all of them views
-    qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias).view(
-        n, s, 3, heads, width // heads
-    )
-    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    qkv = F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
+    q, k, v = qkv.view(n, s, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
     dropout = attention.dropout if attention.training else 0.0
     x = F.scaled_dot_product_attention(q, k, v, bias, dropout)
     # (n, heads, s, head_dim) -> (n, s, width)
@@ -167,10 +195,13 @@ def _attend_once(attention: nn.Module, x: Tensor, bias: Tensor | None) -> Tensor
     b_q, _, b_v = attention.in_proj_bias.view(3, heads, width // heads)
     q = torch.einsum("nw,hdw->nhd", x[:, CLASS_TOKEN], w_q) + b_q
     looked_for = torch.einsum("nhd,hdw->nhw", q, w_k) / math.sqrt(width // heads)
-    scores = looked_for @ x.transpose(1, 2)  # (n, heads, s)
-    weights = (scores if bias is None else scores + bias[:, 0]).softmax(dim=-1)
-    weights = F.dropout(weights, attention.dropout, attention.training)
-    found = weights @ x  # (n, heads, width)
+    # (n, heads, width) @ (n, width, s) -> (n, heads, s)
+    scores = looked_for @ x.transpose(1, 2)
+    if bias is not None:
+        scores = scores + bias[:, 0]
+    weights = F.dropout(scores.softmax(dim=-1), attention.dropout, attention.training)
+    # (n, heads, s) @ (n, s, width) -> (n, heads, width)
+    found = weights @ x
     values = torch.einsum("nhw,hdw->nhd", found, w_v) + weights.sum(dim=-1, keepdim=True) * b_v
     return attention.out_proj(values.flatten(1)).unsqueeze(1)
 

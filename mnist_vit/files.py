@@ -2,14 +2,13 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
-from .errors import DataError
+from .errors import DataError, WeightsError, nearest
 
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
@@ -18,6 +17,26 @@ CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else 
 def shipped(kind: str) -> Path:
     """The folder of shipped "weights", "notebooks" or "attention" maps."""
     return CHECKOUT / kind if CHECKOUT else PACKAGE / "shipped" / kind
+
+
+def shipped_weights() -> list[str]:
+    """The names of the shipped weights."""
+    return sorted(path.stem for path in shipped("weights").glob("*.pth"))
+
+
+def find_weights(name: str | Path) -> Path:
+    """The file of shipped weights such as "vit_mnist", or the path given."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    ours = shipped("weights") / f"{name}.pth"
+    if ours.is_file():
+        return ours
+    known = shipped_weights()
+    raise WeightsError(
+        f"there are no weights at {path}{nearest(name, known)}: give a .pth file or"
+        f" {', '.join(known)}"
+    )
 
 
 def data_dir(given: str | Path | None = None) -> Path:
@@ -40,12 +59,6 @@ def existing(folder: str | Path) -> Path:
     if not path.exists():
         raise DataError(f"there is no folder {path}: name one that exists")
     return path
-
-
-def say(text: str, file: TextIO | None = None) -> None:
-    """Print and flush; a full disk or a closed pipe is ignored."""
-    with suppress(OSError, ValueError):
-        print(text, file=file or sys.stdout, flush=True)
 
 
 PARTS = ".mnist_vit-*.part"

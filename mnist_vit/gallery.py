@@ -1,5 +1,7 @@
-"""Attention maps on disk: a folder of pictures for each image. The page beside them is
-``explorer``'s."""
+"""Attention maps on disk: a folder of pictures for each image.
+
+The page beside them is ``explorer``'s.
+"""
 
 import io
 import math
@@ -17,20 +19,19 @@ from torch import Tensor, nn
 from .attention import attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json
-from .modes import answer, eval_mode
+from .forward import eval_mode, logits_of
 from .tokens import patch_grid, pools_patches
 
 __all__ = ["replacing", "save_attention_images"]
 
-OURS = (  # parts: of older versions
-    r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"
-)
+# The names of our files in an image's folder; older versions left parts behind.
+OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"
+SHORTEST = 224  # pixels of the longer side of a picture, at least
 
 
 @contextmanager
 def replacing(folder: str | Path) -> Iterator[Path]:
-    """A folder to draw in; at the end of the ``with`` block its content takes the place of what is
-    in ``folder``.
+    """A folder to draw in, whose content replaces that of ``folder`` when the block ends.
 
     Image folders are replaced as a whole; with a new page, older ones that are not among the new
     ones are removed. Files that are not ours stay. If the block fails, or the process dies in it,
@@ -41,12 +42,7 @@ def replacing(folder: str | Path) -> Iterator[Path]:
     part = part_beside(folder / "any")
     with ExitStack() as stack:
         with locked(folder, wait=60):
-            for left in filter(
-                Path.is_dir, folder.glob(PARTS)
-            ):  # who is at work has locked its own
-                with suppress(OSError), locked(left) as dead:
-                    if dead:
-                        _swap(left, folder)
+            _complete_dead_swaps(folder)
             stack.enter_context(locked(part))
         (part / "new").mkdir()
         try:
@@ -60,16 +56,24 @@ def replacing(folder: str | Path) -> Iterator[Path]:
                 shutil.rmtree(part, ignore_errors=True)
 
 
+def _complete_dead_swaps(folder: Path) -> None:
+    """Complete what a process that died has left. One that is at work has locked its part."""
+    for part in folder.glob(PARTS):
+        if not part.is_dir():
+            continue
+        with suppress(OSError), locked(part) as is_dead:
+            if is_dead:
+                _swap(part, folder)
+
+
 def _swap(part: Path, folder: Path) -> None:
-    """Move the new files in, the page last, and remove what they replace. Can be repeated if
-    interrupted."""
+    """Move the new files in, the page last, and remove what they replace.
+
+    It can be repeated if it was interrupted.
+    """
     names = [path.name for path in (part / "ready").glob("*")]
     if "index.html" in names:  # none has gone in yet
-        for path in [
-            path.parent for path in folder.glob("*/attention.json") if path.parent.name not in names
-        ]:
-            if not _not_ours(path):
-                os.replace(path, part_beside(part / "any"))
+        _remove_older(folder, names, part)
     if names:
         os.replace(part / "ready", part / "going in")
     for new in sorted((part / "going in").glob("*"), key=Path.is_file):
@@ -83,14 +87,23 @@ def _swap(part: Path, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
 
 
+def _remove_older(folder: Path, new_names: list[str], part: Path) -> None:
+    """Move image folders that are not among the new ones aside, unless they hold a user's files."""
+    for file in list(folder.glob("*/attention.json")):
+        image_folder = file.parent
+        if image_folder.name not in new_names and not _not_ours(image_folder):
+            os.replace(image_folder, part_beside(part / "any"))
+
+
 def _flush(folder: Path) -> None:
-    """Flush all files below to disk, in one call if the system has it, since thousands of calls
-    take minutes."""
+    """Flush all files below to disk; in one call where possible, since thousands take minutes."""
     if hasattr(os, "sync"):
-        return os.sync()
-    for path in filter(Path.is_file, folder.rglob("*")):
-        with open(path, "r+b") as file:
-            os.fsync(file.fileno())
+        os.sync()
+        return
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with open(path, "r+b") as file:
+                os.fsync(file.fileno())
 
 
 def _not_ours(folder: Path) -> list[Path]:
@@ -120,27 +133,13 @@ def save_attention_images(
     Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures,
     names and labels differ, or outputs are NaN.
     """
-    counts = [len(images), len(pictures), len(names)]
-    if labels is not None:
-        counts.append(len(labels))
-    if len(set(counts)) != 1:
-        raise ValueError(
-            "need the same number of images, pictures, names and labels,"
-            f" got {', '.join(map(str, counts))}"
-        )
+    _check_counts(images, pictures, names, labels)
     with torch.no_grad(), eval_mode(model):
-        logits = answer(model, images.to(next(model.parameters()))).float()
+        logits = logits_of(model, images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()
-    weights = attention_weights(model, images).float().cpu()
-    s, grid = weights.shape[-1], patch_grid(weights.shape[-1], *images.shape[-2:])
-    prefix, query, tokens = s - math.prod(grid), "class token", slice(1)
-    if pools_patches(model, prefix):
-        query, tokens = "mean over the patches", slice(prefix, s)
-    maps = to_maps(weights[..., tokens, :].mean(dim=-2), grid)
-    rolled = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
-    shares, chance = ink_share(maps, pictures.cpu())
+    drawn = _Maps(model, images, pictures)
 
     from torchvision.transforms.v2.functional import to_pil_image
 
@@ -149,16 +148,6 @@ def save_attention_images(
         for i, name in enumerate(names):
             target = new / name
             _write_png(target / "image.png", to_pil_image(pictures[i].cpu()))
-            scales = []
-            for layer, layer_maps in enumerate(maps[i]):
-                low, high = float(layer_maps.min()), float(layer_maps.max())
-                scales.append([round(low, 6), round(high, 6)])
-                for head, one in enumerate(layer_maps):
-                    _write_png(target / f"layer_{layer}_head_{head}.png", _heat(one, low, high))
-            _write_png(
-                target / "rollout.png",
-                _heat(rolled[i], float(rolled[i].min()), float(rolled[i].max())),
-            )
             best = int(probabilities[i].argmax())
             content = {
                 "name": name,
@@ -166,16 +155,61 @@ def save_attention_images(
                 "prediction": classes[best],
                 "probability": round(float(probabilities[i, best]), 4),
                 "probabilities": _rounded(probabilities[i], 4),
-                "query": query,
-                "colour_scale_per_layer": scales,
-                "share_of_patches_with_ink": round(float(chance[i]), 4),
-                "share_of_attention_on_ink": _rounded(shares[i], 4),
-                "layers_heads_rows_columns": _rounded(maps[i], 6),
-                "rollout": _rounded(rolled[i], 6),
             }
+            content |= drawn.write(i, target)
             write_json(target / "attention.json", content, sync=False)
             results.append(content)
     return results
+
+
+def _check_counts(
+    images: Tensor, pictures: Tensor, names: list[str], labels: list[int] | None
+) -> None:
+    counts = [len(images), len(pictures), len(names)]
+    if labels is not None:
+        counts.append(len(labels))
+    if len(set(counts)) != 1:
+        raise ValueError(
+            "need the same number of images, pictures, names and labels,"
+            f" got {', '.join(map(str, counts))}"
+        )
+
+
+class _Maps:
+    """The maps of some images: (n, num_layers, num_heads, n_h, n_w), and their rollout."""
+
+    def __init__(self, model: nn.Module, images: Tensor, pictures: Tensor) -> None:
+        weights = attention_weights(model, images).float().cpu()
+        s = weights.shape[-1]
+        grid = patch_grid(s, *images.shape[-2:])
+        prefix = s - math.prod(grid)
+        if pools_patches(model, prefix):
+            self.query, tokens = "mean over the patches", slice(prefix, s)
+        else:
+            self.query, tokens = "class token", slice(1)
+        self.maps = to_maps(weights[..., tokens, :].mean(dim=-2), grid)
+        self.rollout = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
+        self.shares, self.chance = ink_share(self.maps, pictures.cpu())
+
+    def write(self, i: int, folder: Path) -> dict[str, Any]:
+        """Draw the maps of image i; returns the numbers drawn."""
+        scales = []
+        for layer, layer_maps in enumerate(self.maps[i]):
+            low, high = float(layer_maps.min()), float(layer_maps.max())
+            scales.append([round(low, 6), round(high, 6)])
+            for head, values in enumerate(layer_maps):
+                _write_png(folder / f"layer_{layer}_head_{head}.png", _heat(values, low, high))
+        rolled = self.rollout[i]
+        low, high = float(rolled.min()), float(rolled.max())
+        _write_png(folder / "rollout.png", _heat(rolled, low, high))
+        return {
+            "query": self.query,
+            "colour_scale_per_layer": scales,
+            "share_of_patches_with_ink": round(float(self.chance[i]), 4),
+            "share_of_attention_on_ink": _rounded(self.shares[i], 4),
+            "layers_heads_rows_columns": _rounded(self.maps[i], 6),
+            "rollout": _rounded(rolled, 6),
+        }
 
 
 def _rounded(numbers: Tensor, decimals: int) -> list:
@@ -193,7 +227,8 @@ def _heat(values: Tensor, low: float, high: float) -> Any:
 
 def _write_png(path: Path, image: Any) -> None:
     """Enlarged without smoothing: at least 224 pixels, by a whole factor, each patch a square."""
-    factor, buffer = max(1, math.ceil(224 / max(image.size))), io.BytesIO()
+    factor = max(1, math.ceil(SHORTEST / max(image.size)))
+    buffer = io.BytesIO()
     image = image.resize((image.width * factor, image.height * factor), resample=0)  # 0 is nearest
     image.save(buffer, format="PNG")
     write_atomic(path, lambda file: file.write(buffer.getvalue()), sync=False)

@@ -1,11 +1,13 @@
-"""The Vision Transformer, from the smallest part to the whole: names, weights and results are
-torchvision's.
+"""The Vision Transformer, from the smallest part to the whole; it is torchvision's, bit for bit.
 
-In the arrow comments: n images, c channels, h and w pixels, n_h and n_w patches in a column and in
-a row, seq_length = 1 + n_h * n_w tokens (the class token first), hidden_dim numbers a token,
-head_dim = hidden_dim / num_heads. Papers: "Attention Is All You Need" (Vaswani et al. 2017,
-https://arxiv.org/abs/1706.03762) and "An Image is Worth 16x16 Words" (Dosovitskiy et al. 2020,
-https://arxiv.org/abs/2010.11929).
+In the arrow comments:
+    n images, c channels, h and w pixels
+    n_h and n_w patches in a column and in a row
+    seq_length = 1 + n_h * n_w tokens, the class token first
+    hidden_dim numbers a token, head_dim = hidden_dim / num_heads
+
+Papers: "Attention Is All You Need" (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) and "An
+Image is Worth 16x16 Words" (Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929).
 """
 
 import math
@@ -20,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .errors import check_heads, check_sizes
-from .tokens import CLASS_TOKEN, PATCHES
+from .tokens import CLASS_TOKEN
 
 __all__ = [
     "MLP",
@@ -54,21 +56,20 @@ class MLP(nn.Sequential):
     ) -> None:
         if len(hidden_channels) == 0:
             raise ValueError(
-                "hidden_channels must name the width of at least one linear layer, got an empty"
-                " list"
+                "hidden_channels must name the width of at least one linear layer,"
+                " got an empty list"
             )
-        check_sizes(
-            in_channels=in_channels,
-            **{f"hidden_channels[{i}]": w for i, w in enumerate(hidden_channels)},
-        )
+        check_sizes(in_channels=in_channels)
+        for i, width in enumerate(hidden_channels):
+            check_sizes(**{f"hidden_channels[{i}]": width})
         options = {} if inplace is None else {"inplace": inplace}
         widths = [in_channels, *hidden_channels]
 
         layers: list[nn.Module] = []
         for i, (width_in, width_out) in enumerate(pairwise(widths)):
             layers.append(nn.Linear(width_in, width_out, bias=bias))
-            # the last linear layer has neither norm nor activation
-            if i < len(hidden_channels) - 1:
+            is_last = i == len(hidden_channels) - 1
+            if not is_last:
                 if norm_layer is not None:
                     layers.append(norm_layer(width_out))
                 layers.append(activation_layer(**options))
@@ -80,8 +81,8 @@ class MLPBlock(MLP):
     """The MLP of an encoder block: widen, GELU, narrow. Every token goes through it alone.
 
     Shape: (..., in_dim) -> (..., in_dim), with mlp_dim numbers a token in between.
-    Source: Vaswani et al. 2017, section 3.3; the exact GELU of Hendrycks & Gimpel 2016 (arXiv
-    1606.08415).
+    Source: Vaswani et al. 2017, section 3.3; the exact GELU of Hendrycks & Gimpel 2016,
+    https://arxiv.org/abs/1606.08415.
     """
 
     _version = 2
@@ -96,15 +97,13 @@ class MLPBlock(MLP):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
-        # Files written before torchvision 0.13, its ImageNet weights among them, say linear_1 and
-        # linear_2.
+        # Files from before torchvision 0.13 have other names, its ImageNet weights among them.
         if (local_metadata.get("version") or 1) < 2:
             for old, new in (("linear_1", "0"), ("linear_2", "3")):
                 for kind in ("weight", "bias"):
-                    if f"{prefix}{old}.{kind}" in state_dict:
-                        state_dict[f"{prefix}{new}.{kind}"] = state_dict.pop(
-                            f"{prefix}{old}.{kind}"
-                        )
+                    old_key = f"{prefix}{old}.{kind}"
+                    if old_key in state_dict:
+                        state_dict[f"{prefix}{new}.{kind}"] = state_dict.pop(old_key)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
 
@@ -127,8 +126,7 @@ class MultiHeadAttention(nn.Module):
         self.head_dim = embed_dim // num_heads
         self.dropout = dropout
 
-        # One matrix makes queries, keys and values of all heads: the rows of W_q, then W_k, then
-        # W_v.
+        # One matrix makes queries, keys and values of all heads: the rows of W_q, W_k, W_v.
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
         self.out_proj = nn.Linear(embed_dim, embed_dim)
@@ -137,8 +135,8 @@ class MultiHeadAttention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim) -> (n, num_heads,
-        # seq_length, head_dim)
+        # (n, seq_length, embed_dim) -> (n, seq_length, num_heads, head_dim)
+        #     -> (n, num_heads, seq_length, head_dim)
         return x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
 
     def forward(
@@ -183,14 +181,15 @@ class MultiHeadAttention(nn.Module):
         x = self.out_proj(x.reshape(query.shape))
         if not need_weights:
             return x, None
-        return x, weights.mean(dim=1) if average_attn_weights else weights
+        if average_attn_weights:
+            weights = weights.mean(dim=1)
+        return x, weights
 
 
 class EncoderBlock(nn.Module):
     """Attention, then the MLP, each with a norm before it (pre-norm) and a residual connection.
 
-    ``dropout`` and ``attention_dropout`` are probabilities; ``norm_layer(width)`` returns a norm
-    layer.
+    ``dropout`` and ``attention_dropout`` are probabilities. ``norm_layer(width)`` returns a norm.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
     Source: Dosovitskiy et al. 2020, equations 2 and 3.
@@ -239,12 +238,11 @@ class EncoderBlock(nn.Module):
 class Encoder(nn.Module):
     """Adds the position embedding, then applies the encoder blocks and a last normalisation.
 
-    It does not know pictures: it takes any sequence of ``seq_length`` tokens, the class token
-    included.
+    It does not know pictures: it takes any ``seq_length`` tokens, the class token included.
 
     Shape: (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim).
-    Source: Dosovitskiy et al. 2020, equations 1 to 4; the standard deviation 0.02 of the positions
-    follows BERT.
+    Source: Dosovitskiy et al. 2020, equations 1 to 4. The standard deviation 0.02 of the position
+    embedding follows BERT.
     """
 
     def __init__(
@@ -286,18 +284,19 @@ class VisionTransformer(nn.Module):
 
     Args:
         image_size, patch_size: height and width in pixels; patch_size must divide image_size.
-        num_layers: encoder blocks; num_heads, hidden_dim, mlp_dim, dropout, attention_dropout,
-            norm_layer: of each one.
-        num_classes, in_channels: how many logits, and how many colour channels.
+        num_layers: number of encoder blocks.
+        num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer: of each block.
+        num_classes: number of logits.
         representation_size: width of a tanh layer before the last linear layer; None leaves it out.
+        in_channels: number of colour channels.
         print_shapes: whether forward prints the shape after each of its stages.
         pool: input of the class head: "token", the class token, as in the paper, or "mean", the
             mean over patches.
 
     Shape: (n, in_channels, image_size, image_size) -> (n, num_classes).
-    Raises ValueError for sizes that make no sense, AssertionError in forward for pictures that do
-    not fit. Source: Dosovitskiy et al. 2020; ``torchvision.models.VisionTransformer``, equal to it
-    bit for bit.
+    Raises ValueError for sizes that make no sense; in forward, AssertionError for pictures that do
+    not fit.
+    Source: Dosovitskiy et al. 2020; ``torchvision.models.VisionTransformer``, equal bit for bit.
     """
 
     def __init__(
@@ -324,15 +323,14 @@ class VisionTransformer(nn.Module):
             patch_size=patch_size,
             hidden_dim=hidden_dim,
             in_channels=in_channels,
-        )
-        check_sizes(
             num_classes=num_classes,
-            representation_size=1 if representation_size is None else representation_size,
         )
+        if representation_size is not None:
+            check_sizes(representation_size=representation_size)
         if image_size % patch_size != 0:
             raise ValueError(
-                f"image_size {image_size} must be a multiple of patch_size, got patches of"
-                f" {patch_size}"
+                f"image_size {image_size} must be a multiple of patch_size,"
+                f" got patches of {patch_size}"
             )
         if pool not in ("token", "mean"):
             raise ValueError(f'pool must be "token" or "mean", got {pool!r}')
@@ -354,7 +352,8 @@ class VisionTransformer(nn.Module):
             in_channels, hidden_dim, kernel_size=patch_size, stride=patch_size
         )
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
-        self.seq_length = (image_size // patch_size) ** 2 + 1
+        self.num_patches = (image_size // patch_size) ** 2
+        self.seq_length = 1 + self.num_patches
         self.encoder = Encoder(
             self.seq_length,
             num_layers,
@@ -374,11 +373,9 @@ class VisionTransformer(nn.Module):
             heads["head"] = nn.Linear(representation_size, num_classes)
         self.heads = nn.Sequential(heads)
 
-        # The start values: the class head begins at zero, so every class is equally likely at
-        # first.
-        nn.init.trunc_normal_(
-            self.conv_proj.weight, std=math.sqrt(1 / (in_channels * patch_size * patch_size))
-        )
+        # The start values. The class head begins at zero: at first all classes are equally likely.
+        fan_in = in_channels * patch_size * patch_size
+        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / fan_in))
         nn.init.zeros_(self.conv_proj.bias)
         if representation_size is not None:
             nn.init.trunc_normal_(self.heads.pre_logits.weight, std=math.sqrt(1 / hidden_dim))
@@ -415,28 +412,39 @@ class VisionTransformer(nn.Module):
         self._print_shape("After Permute", x.shape)
         return x
 
-    def forward(self, x: Tensor) -> Tensor:
-        self._print_shape("Input", x.shape)
+    def _to_tokens(self, x: Tensor) -> Tensor:
+        """The sequence that the encoder takes: the class token, then the patches.
+
+        The patches come last, whatever stands before them; the encoder adds a position to each
+        token. Shape: (n, c, h, w) -> (n, seq_length, hidden_dim).
+        """
         # (n, c, h, w) -> (n, n_h * n_w, hidden_dim)
         x = self._process_input(x)
         n = x.shape[0]
         self._print_shape("Batch Size", n)
 
-        # (1, 1, hidden_dim) -> (n, 1, hidden_dim), then in front of the patches: (n, seq_length,
-        # hidden_dim)
+        # (1, 1, hidden_dim) -> (n, 1, hidden_dim)
         batch_class_token = self.class_token.expand(n, -1, -1)
         self._print_shape("Batch Class Token", batch_class_token.shape)
+        # (n, 1, hidden_dim) and (n, n_h * n_w, hidden_dim) -> (n, seq_length, hidden_dim)
         x = torch.cat([batch_class_token, x], dim=1)
         self._print_shape("Encoder Input", x.shape)
+        return x
 
+    def forward(self, x: Tensor) -> Tensor:
+        self._print_shape("Input", x.shape)
+        # (n, c, h, w) -> (n, seq_length, hidden_dim)
+        x = self._to_tokens(x)
         x = self.encoder(x)
         self._print_shape("Encoder Output", x.shape)
 
         # (n, seq_length, hidden_dim) -> (n, hidden_dim)
-        x = x[:, CLASS_TOKEN] if self.pool == "token" else x[:, PATCHES].mean(dim=1)
-        self._print_shape(
-            "Only Batch Class Token" if self.pool == "token" else "Mean Over Patches", x.shape
-        )
+        if self.pool == "token":
+            x = x[:, CLASS_TOKEN]
+            self._print_shape("Only Batch Class Token", x.shape)
+        else:
+            x = x[:, -self.num_patches :].mean(dim=1)
+            self._print_shape("Mean Over Patches", x.shape)
 
         # (n, hidden_dim) -> (n, num_classes)
         x = self.heads(x)
@@ -444,49 +452,51 @@ class VisionTransformer(nn.Module):
         return x
 
     def get_attention_output(self, x: Tensor, layer: int, head: int) -> Tensor:
-        """What one head gathers, before the output projection mixes the heads.
+        """The output of one head, A_h V_h, before the output projection mixes the heads.
 
         ``x`` are pictures; ``layer`` and ``head`` count from 0 (IndexError if there is none).
-        Returns A_h V_h, (n, seq_length, head_dim). After the projection, no slice of the layer's
-        output belongs to a single head. Dropout is not applied in this layer; call ``eval()`` to
-        disable it in earlier ones too.
+        Returns (n, seq_length, head_dim). After the projection, no slice of the layer's output
+        belongs to a single head. Dropout is not applied in this layer; call ``eval()`` to disable
+        it in earlier ones too.
         """
+        num_layers = len(self.encoder.layers)
         num_heads = self.encoder.layers[0].num_heads
-        for name, number, count in (
-            ("layer", layer, len(self.encoder.layers)),
-            ("head", head, num_heads),
-        ):
-            if not 0 <= number < count:
-                raise IndexError(f"{name} must be 0 to {count - 1}, got {number}")
-        x = self._process_input(x)
-        x = torch.cat([self.class_token.expand(x.shape[0], -1, -1), x], dim=1)
-        x = self.encoder.dropout(x + self.encoder.pos_embedding)
+        if not 0 <= layer < num_layers:
+            raise IndexError(f"layer must be 0 to {num_layers - 1}, got {layer}")
+        if not 0 <= head < num_heads:
+            raise IndexError(f"head must be 0 to {num_heads - 1}, got {head}")
+
+        # The encoder, up to the input of the attention in this layer
+        x = self._to_tokens(x) + self.encoder.pos_embedding
+        x = self.encoder.dropout(x)
         x = self.encoder.layers[:layer](x)
         x = self.encoder.layers[layer].ln_1(x)
 
-        # Rows of this head in W_q, W_k and W_v: (n, seq_length, hidden_dim) -> (n, seq_length,
-        # head_dim)
+        # With this head's rows of W_q, W_k and W_v:
+        # (n, seq_length, hidden_dim) -> (n, seq_length, head_dim)
         attention = self.encoder.layers[layer].self_attention
+        w_q, w_k, w_v = attention.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = attention.in_proj_bias.chunk(3)
         head_dim = self.hidden_dim // num_heads
         rows = slice(head * head_dim, (head + 1) * head_dim)
-        weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
-        q, k, v = (
-            F.linear(x, weight[rows], bias[rows])
-            for weight, bias in zip(weights, biases, strict=True)
-        )
+        q = F.linear(x, w_q[rows], b_q[rows])
+        k = F.linear(x, w_k[rows], b_k[rows])
+        v = F.linear(x, w_v[rows], b_v[rows])
         return F.scaled_dot_product_attention(q, k, v)
 
 
 def vit_mnist(patch_size: int = 2, **options: Any) -> VisionTransformer:
-    """The course's model for 28x28 grey digits; 115,498 parameters with patches of 2 pixels (4, 7,
-    14 fit too)."""
+    """The course's model for 28x28 grey digits.
+
+    It has 115,498 parameters with patches of 2 pixels; patches of 4, 7 and 14 pixels fit too.
+    """
     return VisionTransformer(
-        28,
-        patch_size,
-        2,
-        2,
-        64,
-        256,
+        image_size=28,
+        patch_size=patch_size,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=64,
+        mlp_dim=256,
         num_classes=10,
         representation_size=32,
         in_channels=1,

@@ -68,7 +68,7 @@ class Muon(torch.optim.Muon):
     The averaged gradient U S V^T is replaced by approximately U V^T, scaled to the size of an AdamW
     step ("match_rms_adamw"), so that AdamW's learning rate and weight decay can be used. A step for
     ``vit_mnist`` takes 2.7 ms on one thread; torch's takes 1.8 times as long, or 13 times with
-    ``ONEDNN_MAX_CPU_ISA=AVX2``, as on a processor without bfloat16 (``python benchmarks/muon.py``).
+    ``ONEDNN_MAX_CPU_ISA=AVX2``, as on a processor without bfloat16 (``python -m benchmarks muon``).
 
     Sources: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; Liu et al. 2025,
     https://arxiv.org/abs/2502.16982.

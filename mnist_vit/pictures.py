@@ -6,14 +6,15 @@ Ghostscript, is started to read one.
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from .console import progress
 from .errors import DataError, printable, unknown
-from .modes import progress
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # for EPS, Pillow would start Ghostscript
 
@@ -170,6 +171,33 @@ def digit_to_tensor(picture: Any) -> Tensor:
         (ink * 255 / ink.max()).round().to(torch.uint8)
     )
     return digit
+
+
+def picture_form(model: nn.Module, about: dict[str, Any]) -> partial[Tensor]:
+    """The function that prepares a Pillow image for the model; ValueError if it is not known."""
+    data = about.get("data", {})
+    if not data.get("mean") or not data.get("classes"):
+        raise ValueError(
+            f"preprocessing and classes of {about['name']} are unknown: give its weights file; or"
+            " in Python torchvision's enum, such as ViT_B_16_Weights.IMAGENET1K_V1; or transform"
+            " and classes"
+        )
+    more = {key: data[key] for key in ("resize", "interpolation") if key in data}
+    size = data.get("size", getattr(model, "image_size", 32))
+    return partial(picture_to_tensor, image_size=size, channels=len(data["mean"]), **more)
+
+
+def transformed(picture: Any, transform: Any) -> tuple[Tensor, Tensor]:
+    """What ``transform`` makes of a Pillow image, (c, h, w), and the same as uint8, to be shown."""
+    made = transform(picture.convert("RGB"))
+    if not isinstance(made, Tensor) or made.dim() != 3:
+        got = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise ValueError(
+            f"transform must make a tensor (c, h, w) of a Pillow image, got {got}. For Hugging"
+            ' Face: lambda picture: processor(picture, return_tensors="pt")["pixel_values"][0]'
+        )
+    low, high = made.min(), made.max()
+    return made, ((made - low) / (high - low).clamp(min=1e-12) * 255).round().to(torch.uint8).cpu()
 
 
 def _eight_bits(picture: Any) -> Any:

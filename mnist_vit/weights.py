@@ -1,9 +1,8 @@
-"""Weights files: a .pth file contains the state_dict and ``model.about``, a dict that describes the
-model.
+"""Weights files: a .pth file contains the state_dict and a description, ``model.about``.
 
-Its keys, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``, ``mean``, ``std``,
-``size``, ``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The .json beside the file
-is a copy for readers.
+The keys of the description, as far as known: ``name``, ``data`` (``name``, ``source``, ``classes``,
+``mean``, ``std``, ``size``, ``channels``), ``trained_on``, ``recipe``, ``metrics`` and more. The
+.json beside the file is a copy for readers.
 """
 
 import copy
@@ -19,24 +18,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import WeightsError, nearest, printable
-from .files import shipped, write_atomic, write_json
-from .model import VisionTransformer
-from .own import build_own
+from .building import build_model, build_own, model_config
+from .errors import WeightsError, printable
+from .files import find_weights, write_atomic, write_json
 
 __all__ = [
-    "build_model",
     "find_weights",
     "load_model",
     "load_weights",
-    "model_config",
     "read_json",
     "save_weights",
 ]
 
-ABOUT = (  # an entry of the .pth file, a zip archive; torch.load ignores it
-    "archive/extra/about.json"
-)
+# an entry of the .pth file, a zip archive; torch.load ignores it
+ABOUT = "archive/extra/about.json"
 OF_THE_TENSORS = (
     "recipe",
     "seed",
@@ -74,32 +69,8 @@ def about_of(model: nn.Module) -> dict[str, Any]:
     return about if isinstance(about, dict) else {}
 
 
-def model_config(model: nn.Module) -> dict[str, Any]:
-    """The keywords that build a Vision Transformer like this one."""
-    names = (
-        "image_size",
-        "patch_size",
-        "hidden_dim",
-        "mlp_dim",
-        "dropout",
-        "attention_dropout",
-        "num_classes",
-    )
-    config = {name: getattr(model, name) for name in names}
-    config |= {
-        "num_layers": len(model.encoder.layers),
-        "num_heads": model.encoder.layers[0].num_heads,
-    }
-    config |= {
-        "representation_size": model.representation_size,
-        "in_channels": model.conv_proj.in_channels,
-    }
-    return config | {"pool": getattr(model, "pool", "token")}
-
-
 def weights_path(path: str | Path) -> Path:
-    """The path of a new weights file; ValueError for a folder, or a name that does not end in
-    .pth."""
+    """The path of a new weights file; ValueError for a folder, or a name without .pth."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
         raise ValueError(
@@ -145,8 +116,10 @@ def update_about(name: str | Path, **about: Any) -> Path:
 
 
 def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
-    """Write the .pth, which contains everything, then the .json, which may be out of date after a
-    crash."""
+    """Write the .pth, which contains everything, then the .json.
+
+    After a crash between them the .json is out of date.
+    """
     text = json.dumps(
         {key: value for key, value in about.items() if key != "sha256"},
         allow_nan=False,
@@ -175,21 +148,6 @@ def _checksum(state: dict[str, Tensor]) -> str:
     return total.hexdigest()[:16]
 
 
-def find_weights(name: str | Path) -> Path:
-    """The file of shipped weights such as "vit_mnist", or the path given."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    ours = shipped("weights") / f"{name}.pth"
-    if ours.is_file():
-        return ours
-    known = sorted(p.stem for p in shipped("weights").glob("*.pth"))
-    raise WeightsError(
-        f"there are no weights at {path}{nearest(name, known)}: give a .pth file or"
-        f" {', '.join(known)}"
-    )
-
-
 def read_json(name: str | Path) -> dict[str, Any]:
     """The description in a weights file, else in the .json beside it, else an empty dict."""
     path = find_weights(name)
@@ -207,11 +165,6 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
     _fill(model, path, state, about)
     return about
-
-
-def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
-    """The model of a config dict, newly initialised."""
-    return VisionTransformer(**config | options)
 
 
 def load_model(
@@ -297,10 +250,10 @@ def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
 
 
 def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors in a file and their description; WeightsError unless it is intact, contains only
-    tensors, and fits.
+    """The tensors in a file and their description.
 
-    ``needed`` is the size of the model's weights in bytes; None if there is no model yet.
+    WeightsError unless it is intact, contains only tensors, and fits. ``needed`` is the size of the
+    model's weights in bytes; None if there is no model yet.
     """
     remedy = "Replace the file"
     # _differences describes models of similar size
@@ -326,9 +279,8 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
             f"{path} is not the file that its .json describes (sha256 differs): damaged or replaced"
         )
     try:
-        if zipfile.is_zipfile(
-            io.BytesIO(content)
-        ):  # torch.save writes checksums, torch.load does not look at them
+        # torch.save writes checksums, torch.load does not look at them
+        if zipfile.is_zipfile(io.BytesIO(content)):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile("a checksum is wrong")
@@ -414,11 +366,12 @@ def _unpacked_size(content: bytes) -> int:
 
 
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
-    """The number of tensors that are missing, unexpected or of another shape, with an example of
-    each."""
+    """The number of tensors that are missing, unexpected or of another shape; an example each."""
     own = model.state_dict()
-    missing, unexpected = [k for k in own if k not in state], [k for k in state if k not in own]
-    shapes = [k for k in own if k in state and own[k].shape != state[k].shape]
+    missing = [name for name in own if name not in state]
+    unexpected = [name for name in state if name not in own]
+    both = [name for name in own if name in state]
+    shapes = [name for name in both if own[name].shape != state[name].shape]
     kinds = (
         (missing, "tensors are missing"),
         (unexpected, "are not in the model"),
@@ -431,3 +384,24 @@ def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
             " model"
         )
     return "; ".join(parts) or "its tensors are not dense"
+
+
+def describe_enum(weights: Any) -> Any:  # by a torchvision weights enum
+    how = weights.transforms()
+    data = {
+        "name": weights.name,
+        "classes": list(weights.meta["categories"]),
+        "channels": len(how.mean),
+    }
+    data |= {
+        "mean": list(how.mean),
+        "std": list(how.std),
+        "size": how.crop_size[0],
+        "resize": how.resize_size[0],
+    }
+    data["interpolation"] = how.interpolation.value
+    return {
+        "name": type(weights).__name__.removesuffix("_Weights").lower(),
+        "data": data,
+        "trained_on": [weights.name],
+    }

@@ -71,8 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     def setup(self: Any) -> None:
         if any(cell.cell_type == "code" and cell.execution_count is None for cell in self.nb.cells):
             raise ValueError(
-                f"{self.path.name} has cells that were not run: run them all and save, or python"
-                " notebooks/refresh.py"
+                f"{self.path.name} has cells that were not run: run them all and save, or"
+                " python -m tools outputs"
             )
         counts = [cell.execution_count for cell in self.nb.cells if cell.cell_type == "code"]
         if counts != list(range(1, len(counts) + 1)):
@@ -104,7 +104,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # with a history, as in Jupyter: the checks find there what my_vit.py is made of
         return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
 
-    IPyNbFile.setup, IPyNbCell.compare_outputs, IPyNbCell.runtest = setup, compare_outputs, runtest
+    IPyNbFile.setup = setup
+    IPyNbCell.compare_outputs = compare_outputs
+    IPyNbCell.runtest = runtest
     RunningKernel.execute_cell_input = execute
 
 

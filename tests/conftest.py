@@ -93,7 +93,7 @@ LEFT_OUT: dict[str, int] = {}  # how many tests of each round were not chosen
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count them: in a worker of pytest-xdist, whose summary nobody reads, or here."""
-    for name in ("browser", "colab", "site", "slow"):
+    for name in ("browser", "colab", "full"):
         LEFT_OUT[name] = LEFT_OUT.get(name, 0) + sum(
             item.get_closest_marker(name) is not None for item in items
         )

@@ -55,12 +55,12 @@ def tags(cell: NotebookNode) -> list[str]:
 
 def tagged(path: Path, kind: str) -> dict[str, NotebookNode]:
     """The cells with a tag such as ``exercise:<name>``, by name."""
-    return {
-        tag.partition(":")[2]: cell
-        for cell in code_cells(path)
-        for tag in tags(cell)
-        if tag.startswith(f"{kind}:")
-    }
+    found = {}
+    for cell in code_cells(path):
+        for tag in tags(cell):
+            if tag.startswith(f"{kind}:"):
+                found[tag.partition(":")[2]] = cell
+    return found
 
 
 def tree(source: str) -> ast.Module:

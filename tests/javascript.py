@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import mnist_vit
-from mnist_vit.weights import model_config
+from mnist_vit.explorer import page_config
 
 EXPLORER = Path(mnist_vit.__file__).parent / "explorer"
 
@@ -66,7 +66,7 @@ class Engine:
         for name, values in model.state_dict().items():
             self.put("tensor", values)
             self.racer.eval(f"weights[{json.dumps(name)}] = tensor; 0")
-        config = model_config(model) | {"eps": model.encoder.ln.eps}
+        config = page_config(model)
         self.racer.eval(
             f"globalThis.model = new VisionTransformer({json.dumps(config)}, weights); 0"
         )

@@ -1,8 +1,8 @@
 """Work that may be killed, or meet a full disk: torch is imported once, then each job is a fork of
 this process.
 
-A line of JSON on stdin asks for a job (the keywords of ``work``); the line that answers holds its
-exit status, as ``os.waitpid`` gives it (9 after SIGKILL), its seconds, and what it returned.
+A line of JSON on stdin asks for a job (the keywords of ``work``). The line that answers holds its
+exit status as ``os.waitpid`` gives it (9 after SIGKILL), and what it returned.
 """
 
 import errno
@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -28,14 +27,11 @@ from mnist_vit.model import VisionTransformer
 from mnist_vit.training import fit, make_optimizer
 from mnist_vit.weights import save_weights
 
-EPOCHS = 6
-
 
 def toy_data(n: int = 64) -> ImageData:
     """Two classes that can be learnt: ink on the left or on the right."""
-    images = torch.randint(
-        0, 60, (n, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
-    )
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 60, (n, 1, 8, 8), generator=generator, dtype=torch.uint8)
     labels = torch.arange(n) % 2
     images[labels == 0, :, :, :4] += 150
     images[labels == 1, :, :, 4:] += 150
@@ -59,117 +55,153 @@ def toy_fit(
 
 def toy_maps(folder: Path, names: list[str], layers: int = 2, page: bool = True) -> None:
     """Draw these images of the toy data, and the page."""
-    toy, model = toy_data(), toy_model(layers=layers)
-    images = toy.normalise(toy.images[: len(names)])
+    toy = toy_data()
+    model = toy_model(layers=layers)
+    pictures = toy.images[: len(names)]
+    images = toy.normalise(pictures)
     with replacing(folder) as new:
-        save_attention_images(model, images, toy.images[: len(names)], names, new, toy.classes)
+        save_attention_images(model, images, pictures, names, new, toy.classes)
         if page:
             about = {
                 "title": f"{layers} layers",
                 "text": "",
                 "classes": toy.classes,
                 "digits": False,
+                "mean": toy.mean,
+                "std": toy.std,
             }
-            about |= {"mean": toy.mean, "std": toy.std}
-            write_page(
-                new / "index.html", model, images, toy.images[: len(names)], names, None, **about
-            )
+            write_page(new / "index.html", model, images, pictures, names, None, **about)
 
 
 def digest(model: torch.nn.Module) -> str:
     """Two models with the same digest have the same weights, to the last bit."""
-    return hashlib.sha256(
-        b"".join(t.numpy().tobytes() for t in model.state_dict().values())
-    ).hexdigest()
+    tensors = model.state_dict().values()
+    return hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in tensors)).hexdigest()
 
 
-def survive(folder: Path, epochs: int = EPOCHS) -> str:
-    """A whole run with its final save; resumes what it finds, as a user who reads the messages
-    would."""
+# ------------------------------------------------------------------------------------------ jobs
+
+
+def train(folder: Path, epochs: int) -> str:
+    """A whole run with its final save; resumes what it finds, as the messages tell a user to."""
     model = toy_model()
     toy_fit(model, epochs, run_dir=folder, resume=(folder / "config.json").exists())
     save_weights(model, folder / "weights.pth")
     return digest(model)
 
 
-JOBS: dict[str, Callable[..., Any]] = {
-    "train": survive,
-    "draw": toy_maps,
-    "save": lambda folder, seed: (
-        save_weights(toy_model(seed), folder / "w.pth", name=f"seed {seed}").name
-    ),
-}
+def save(folder: Path, seed: int) -> str:
+    """Weights under one name, of a model that the seed decides."""
+    return save_weights(toy_model(seed), folder / "w.pth", name=f"seed {seed}").name
 
 
-def break_disk(at: int, how: str, lasting: bool = False) -> Callable[[], int]:
-    """Let the step ``at`` of all that touches the disk fail: each open, write, fsync, rename and
-    new folder is one.
+JOBS: dict[str, Callable[..., Any]] = {"train": train, "save": save, "draw": toy_maps}
+
+
+# --------------------------------------------------------------------------------- a broken disk
+
+
+class BrokenDisk:
+    """Fails at one step and ever after: each open, write, fsync, rename and new folder is a step.
 
     Args:
-        at: counted from 1; a write is done by half.
+        at: the first step that fails, counted from 1; a write is done by half.
         how: "kill", or the name of an error such as ENOSPC.
-        lasting: every step after it fails too.
-
-    Returns:
-        A function that gives the number of steps so far.
     """
-    steps = 0
 
-    def due() -> bool:
-        nonlocal steps
-        steps += 1
-        return steps == at or (lasting and steps > at)
+    def __init__(self, at: int, how: str) -> None:
+        self.at = at
+        self.how = how
+        self.steps = 0
 
-    def fail() -> None:
-        if how == "kill":
+    def install(self) -> None:
+        """Break what ``mnist_vit.files`` writes with, in this process."""
+        files.open = self.opened
+        for name in ("fsync", "replace", "mkdir"):
+            setattr(os, name, self.breaking(getattr(os, name)))
+
+    def due(self) -> bool:
+        """Count a step; whether it fails."""
+        self.steps += 1
+        return self.steps >= self.at
+
+    def fail(self) -> None:
+        if self.how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        raise OSError(getattr(errno, how), os.strerror(getattr(errno, how)))
+        number = getattr(errno, self.how)
+        raise OSError(number, os.strerror(number))
 
-    class Disk:
-        def __init__(self, file: Any) -> None:
-            self.file = file
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.file, name)
-
-        def __enter__(self) -> "Disk":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            self.file.close()
-
-        def write(self, content: Any) -> int:
-            if due():
-                self.file.write(memoryview(content)[: len(content) // 2])
-                self.file.flush()
-                fail()
-            return self.file.write(content)
-
-    def breaking(function: Callable) -> Callable:
+    def breaking(self, function: Callable) -> Callable:
         def called(*arguments: Any, **keywords: Any) -> Any:
-            if due():
-                fail()
-            result = function(*arguments, **keywords)
-            return Disk(result) if function is open else result
+            if self.due():
+                self.fail()
+            return function(*arguments, **keywords)
 
         return called
 
-    files.open = breaking(open)
-    for name in ("fsync", "replace", "mkdir"):
-        setattr(os, name, breaking(getattr(os, name)))
-    return lambda: steps
+    def opened(self, *arguments: Any, **keywords: Any) -> "BrokenFile":
+        return BrokenFile(self.breaking(open)(*arguments, **keywords), self)
 
 
-def work(job: str, folder: str, fault: dict[str, Any] | None = None, **wish: Any) -> dict:
-    """Do one of ``JOBS``, with its keywords, on a disk that is broken by the keywords of
-    ``break_disk``."""
+class BrokenFile:
+    """An open file on a broken disk."""
+
+    def __init__(self, file: Any, disk: BrokenDisk) -> None:
+        self.file = file
+        self.disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def __enter__(self) -> "BrokenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def write(self, content: Any) -> int:
+        if self.disk.due():
+            self.file.write(memoryview(content)[: len(content) // 2])
+            self.file.flush()
+            self.disk.fail()
+        return self.file.write(content)
+
+
+# ---------------------------------------------------------------------------------- the process
+
+
+def work(job: str, folder: str, at: int = 10**9, how: str = "kill", **wish: Any) -> dict:
+    """Do one of ``JOBS`` with its keywords on a ``BrokenDisk``."""
     torch.set_num_threads(1)
-    answer, error, steps = None, None, break_disk(**fault) if fault else lambda: 0
+    disk = BrokenDisk(at, how)
+    disk.install()
+    answer = None
+    error = None
     try:
         answer = JOBS[job](Path(folder), **wish)
     except (OSError, ValueError) as failure:
         error = f"{type(failure).__name__}: {failure}"
-    return {"answer": answer, "error": error, "steps": steps()}
+    return {"answer": answer, "error": error, "steps": disk.steps}
+
+
+def in_a_child(wish: dict[str, Any]) -> dict[str, Any]:
+    """Fork, work there, and wait for it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with redirect_stdout(sys.stderr):
+                said = work(**wish)
+            os.write(writer, json.dumps(said).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        said = json.loads(pipe.read() or b"{}")
+    _, status = os.waitpid(child, 0)
+    return {"status": status, **said}
 
 
 def main() -> None:
@@ -178,34 +210,7 @@ def main() -> None:
         make_optimizer(toy_model(), 0.1, 0.1)
         toy_maps(Path(folder), ["a"])
     for line in sys.stdin:
-        wish = {"job": "train", **json.loads(line)}
-        seconds, number = wish.pop("after", 600), wish.pop("signal", signal.SIGKILL)
-        start = time.perf_counter()
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            try:
-                with redirect_stdout(sys.stderr):
-                    said = work(**wish)
-                os.write(writer, json.dumps(said).encode())
-                status = 0
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        os.close(writer)
-        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
-            if time.perf_counter() - start > seconds:
-                os.kill(child, number)
-                seconds = 600
-            time.sleep(0.002)
-        with open(reader, "rb") as pipe:
-            said = json.loads(pipe.read() or b"{}")
-        print(
-            json.dumps({"status": ended[1], "seconds": time.perf_counter() - start, **said}),
-            flush=True,
-        )
+        print(json.dumps(in_a_child(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import NOTEBOOKS, ROOT, from_file, judged, reject
+from helpers import NOTEBOOKS, ROOT, judged, reject
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from experiments import baselines, one_loop
 from mnist_vit.course import ladder
 from mnist_vit.course.nb07_training.diagnose import HIDDEN
 from mnist_vit.course.nb07_training.illnesses import curves
@@ -222,7 +223,7 @@ def test_each_illness_shows_what_its_name_says() -> None:
     assert all(max(row["measured"]) < 0.2 for row in shown["shuffled labels"])
 
 
-def test_what_the_notebook_says_of_the_stored_runs_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
     stored = ladder.stored(results="training")
     mean = {name: sum(about["percent"]) / len(about["percent"]) for name, about in stored.items()}
     assert all(len(about["percent"]) == 5 for about in stored.values())
@@ -238,27 +239,22 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so(monkeypatch: pytest.Mon
     assert min(stored["minute"]["percent"]) > 97
     assert abs(mean["minute"] - mean["cnn"]) < 0.5  # about as few mistakes, a quarter of the time
     assert 3 < stored["minute"]["cpu_seconds"] / stored["cnn"]["cpu_seconds"] < 5
-    monkeypatch.syspath_prepend(
-        ROOT / "benchmarks"
-    )  # it takes models and storing from its neighbours
-    script = from_file(ROOT / "benchmarks" / "training.py")
-    for name in script.RUNS:
+    for name in one_loop.RUNS:
         about = stored[name]
-        assert about["epochs"] == script.RUNS[name]
+        assert about["epochs"] == one_loop.RUNS[name]
         assert about["learning_rate"] == max(
-            script.RATES, key=lambda rate, a=about: a["tried"][f"{rate:g}"]
+            one_loop.RATES, key=lambda rate, a=about: a["tried"][f"{rate:g}"]
         )
         assert about["parameters"] == sum(
-            parameter.numel() for parameter in script.build(name, 0).parameters()
+            parameter.numel() for parameter in one_loop.build(name, 0).parameters()
         )
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_stored_rivals_are_those_of_the_script_and_as_large_as_the_model(name: str) -> None:
-    script = from_file(ROOT / "benchmarks" / "baselines.py")
     about = json.loads((NOTEBOOKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
     shipped = json.loads((ROOT / "weights" / "vit_mnist.json").read_text(encoding="utf-8"))
-    parameters = sum(parameter.numel() for parameter in script.MODELS[name]().parameters())
+    parameters = sum(parameter.numel() for parameter in baselines.MODELS[name]().parameters())
     assert parameters == about["parameters"] == pytest.approx(shipped["parameters"], rel=0.02)
     assert about["data"] == shipped["data"]["name"]
     shared = set(about["recipe"]) - {"learning_rate"}  # Muon and AdamW need different ones

@@ -110,7 +110,7 @@ def test_a_batch_of_one_and_a_model_in_double_precision_are_hidden_too() -> None
 def test_what_is_said_of_all_models_holds_in_each(name: str) -> None:
     """Other weights may say something else: then notebook 10 must, too."""
     assert MAPS[name]["tensors"] == load_model(name).about["tensors"], (
-        "python benchmarks/maps.py --store"
+        "python -m experiments maps all --store"
     )
     left, percent = MAPS[name]["probability left"], MAPS[name]["percent"]["layer 1"]
     assert left["last layer"] < left["gradient x input"]
@@ -141,4 +141,5 @@ def test_what_is_said_of_the_model_of_the_notebook_holds_and_not_in_every_model(
 
 def test_every_shipped_model_of_digits_was_measured() -> None:
     assert list(MAPS) == ["vit_mnist_p7", "vit_mnist_p4", "vit_mnist"]
-    assert {one["command"] for one in MAPS.values()} == {"python benchmarks/maps.py --store"}
+    for name, about in MAPS.items():
+        assert about["command"] == f"python -m experiments maps {name}"

@@ -114,7 +114,7 @@ def test_what_the_text_says_of_the_stored_draws() -> None:
         right = (load_model("vit_mnist_p4").eval()(images).argmax(dim=1) == labels).float().mean()
     low, high = min(runs["own_head"]), max(runs["own_head"])
     assert low - 2 < 100 * right < high + 2, (
-        "python benchmarks/transfer.py … --store: other weights"
+        "python -m experiments transfer … --store: other weights"
     )
 
 

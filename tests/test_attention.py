@@ -128,9 +128,9 @@ def test_recording_changes_nothing_and_leaves_nothing(name: str) -> None:
     ("name", "images", "shape"),
     [
         ("vit_b_16", 1, (1, 12, 12, 197, 197)),
-        pytest.param("vit_b_32", 2, (2, 12, 12, 50, 50), marks=pytest.mark.slow),
-        pytest.param("vit_l_32", 1, (1, 24, 16, 50, 50), marks=pytest.mark.slow),
-        pytest.param("vit_l_16", 2, (2, 24, 16, 197, 197), marks=pytest.mark.slow),
+        pytest.param("vit_b_32", 2, (2, 12, 12, 50, 50), marks=pytest.mark.full),
+        pytest.param("vit_l_32", 1, (1, 24, 16, 50, 50), marks=pytest.mark.full),
+        pytest.param("vit_l_16", 2, (2, 24, 16, 197, 197), marks=pytest.mark.full),
     ],
 )
 def test_torchvisions_own(name: str, images: int, shape: tuple[int, ...]) -> None:

@@ -14,9 +14,11 @@ from published_vits import Dense, Heads, Lucid, Plain, Separate, plain
 from torch import nn
 
 import mnist_vit
-from mnist_vit.course.checking.whole import judge_vit, vit
-from mnist_vit.course.checking.whole_matching import SIZES
-from mnist_vit.course.checking.whole_slips import SLIPS, Setting, mutant, our_values
+from mnist_vit.course.checking.edits import edited_model
+from mnist_vit.course.whole_vit import judge_vit, vit
+from mnist_vit.course.whole_vit.building import SIZES
+from mnist_vit.course.whole_vit.explaining import Setting, our_values
+from mnist_vit.course.whole_vit.slips import SLIPS
 
 TINY = {
     "image_size": 8,
@@ -46,7 +48,7 @@ EXACT = {  # equal bit for bit
     ),
 }
 RIGHT = EXACT | {
-    "ours from scratch": mutant(),
+    "ours from scratch": edited_model(),
     "a function of nothing": lambda: Plain(**TINY, dropout=0.0),
     "timm": Plain,
     "lucidrains": Lucid,

@@ -24,12 +24,12 @@ from helpers import NOTEBOOKS, ROOT, code_cells, environment, from_file, noteboo
 from nbclient import NotebookClient
 
 from mnist_vit import check
+from tools import stamp
 
 colab_module = sys.modules[
     "mnist_vit.course.keeping.colab"
 ]  # the package has a function of that name
 
-stamp = from_file(NOTEBOOKS / "stamp.py")
 THERE = [
     "torch",
     "torchvision",
@@ -135,7 +135,8 @@ def test_runs_alone(path: Path, colab: Path, wheel: Path, tmp_path: Path) -> Non
     finally:  # what came is taken away again
         pip(colab, "uninstall", "-q", "-y", *NOT_THERE)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
+    for cell in cells:
+        assert all(output.output_type != "error" for output in cell.outputs)
     changed = {
         name: (version, now.get(name))
         for name, version in before.items()

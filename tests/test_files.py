@@ -14,7 +14,7 @@ import torch
 from helpers import ROOT
 from survivor import toy_maps, toy_model
 
-from mnist_vit import data, recipes
+from mnist_vit import data, jobs
 from mnist_vit.errors import DataError
 from mnist_vit.files import write_atomic, write_json, write_text
 from mnist_vit.weights import save_weights
@@ -33,7 +33,7 @@ WRITERS = {
     "write_json": lambda folder: write_json(folder / "a.json", [1]),
     "save_weights": lambda folder: save_weights(toy_model(), folder / "w.pth"),
     "gallery": lambda folder: toy_maps(folder, ["a"]),
-    "copy_notebooks": recipes.copy_notebooks,
+    "copy_notebooks": jobs.copy_notebooks,
 }
 
 

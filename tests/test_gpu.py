@@ -13,9 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnist_vit import training
 from mnist_vit.data import ImageData, Loader
+from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.fast import speed_up
 from mnist_vit.model import vit_mnist
 from mnist_vit.optimizers import make_optimizers
+from mnist_vit.recipe import Optimisation
 
 SHAPE = (512, 1, 28, 28)
 
@@ -68,8 +70,8 @@ def test_no_step_waits(
         torch.zeros(512, dtype=torch.long),
         tuple("0123456789"),
         "digits",
-        (0.1307,),
-        (0.3081,),
+        (MNIST_MEAN,),
+        (MNIST_STD,),
     )
     loader = Loader(
         digits,
@@ -78,7 +80,9 @@ def test_no_step_waits(
         True,
         {"degrees": 10.0, "flip": True, "shear": 0.1, "elastic": 0.7, "colour": 0.1},
     )
-    model, averaged = prepare(vit_mnist(4)), prepare(vit_mnist(4))
+    model = prepare(vit_mnist(4))
+    recipe = Optimisation(label_smoothing=0.1, average=0.9)
+    learner = training.Learner(model, recipe, batches=len(loader))
 
     def backward(
         loss: Tensor,
@@ -89,7 +93,7 @@ def test_no_step_waits(
 
     monkeypatch.setattr(Tensor, "backward", backward)
     with fake:
-        for module in [*model.modules(), *averaged.modules()]:
+        for module in [*model.modules(), *learner.averaged.modules()]:
             for name, value in module._parameters.items():
                 if value is not None:
                     module._parameters[name] = nn.Parameter(torch.empty(value.shape, device="cuda"))
@@ -97,11 +101,9 @@ def test_no_step_waits(
             images=torch.empty(SHAPE, dtype=torch.uint8, device="cuda"),
             labels=torch.empty(512, dtype=torch.long, device="cuda"),
         )
-        optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
-        assert optimizers["adamw"].defaults["fused"]
+        learner.optimizers = make_optimizers(model, "muon", 1e-3, 0.1)
+        assert learner.optimizers["adamw"].defaults["fused"]
         with Copies() as copies:
-            total = training._train_epoch(
-                model, loader, optimizers, averaged, [(1e-3, 0.9)] * 4, 1.0, 0.1
-            )
+            total = learner.train_on(loader, first_step=1)
     assert total.device.type == "cuda"
     assert copies.count == 1

@@ -10,6 +10,8 @@ import torch
 from helpers import ROOT
 from torch import nn
 
+from experiments import bugs, measured
+from experiments import ladder as script
 from mnist_vit import model
 from mnist_vit.course import ladder
 from mnist_vit.course.ladder.rows import LIVE, ROW
@@ -20,15 +22,8 @@ CASES = ("ladder", "bugs")
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import bugs
-    import ladder as script
-    import measured
-
-    threads = torch.get_num_threads()
-    yield {"ladder": script, "bugs": bugs, "measured": measured}
-    torch.set_num_threads(threads)
+def scripts() -> dict[str, ModuleType]:
+    return {"ladder": script, "bugs": bugs, "measured": measured}
 
 
 @pytest.mark.parametrize("results", CASES)
@@ -42,7 +37,7 @@ def test_every_rung_is_stored_with_five_seeds_as_its_command_would_run_it(
         rung = known[name]
         assert len(about["accuracy"]) == len(scripts["ladder"].SEEDS) == 5
         assert all(0 < reached <= 100 for reached in about["accuracy"])
-        assert about["command"] == f"python benchmarks/{results}.py {name}"
+        assert about["command"] == f"python -m experiments {results} {name}"
         assert about["twin"] is None or about["twin"] in rungs
         assert (about["twin"], about["epochs"]) == (rung.twin, None if rung.steps else rung.epochs)
         assert about["parameters"] == sum(p.numel() for p in rung.build().parameters())
@@ -58,7 +53,7 @@ def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_th
     for name, about in measured.items():
         assert len(about["percent"]) == scripts["measured"].MEASUREMENTS[name][1]
         assert all(reached is None or 0 < reached <= 100 for reached in about["percent"])
-        assert about["command"] == f"python benchmarks/measured.py {name} --store"
+        assert about["command"] == f"python -m experiments measured {name}"
         assert "command" in about["made"] or "ladder.RUNGS" in about["made"]
     names = ("03_multi_head_attention", "04_encoder_block")
     third, fourth = (

@@ -22,9 +22,9 @@ from helpers import environment, randomise
 
 from mnist_vit import check, load_model, model
 from mnist_vit.__main__ import main
+from mnist_vit.building import own_class
 from mnist_vit.course.keeping import PIECES
 from mnist_vit.course.keeping.layout import parse
-from mnist_vit.own import own_class
 
 HEAD = (
     "import torch\nimport torch.nn.functional as F\nfrom torch import Tensor, nn\nfrom mnist_vit"
@@ -814,7 +814,7 @@ def test_it_is_trained_evaluated_and_looked_into(
             "are missing, such as token; ",
         ),
         (
-            lambda text: text.replace("x = x[:, CLASS_TOKEN] if", "x = x if"),
+            lambda text: text.replace("x = x[:, CLASS_TOKEN]", "x = x"),
             "the model must return logits",
         ),
     ],

@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import nbformat
-from helpers import NOTEBOOKS, environment, from_file, notebooks, pictures
+import pytest
+from helpers import NOTEBOOKS, ROOT, environment, from_file, notebooks, pictures
 from PIL import Image, ImageChops
 
 conftest = from_file(NOTEBOOKS / "conftest.py")
@@ -179,6 +180,7 @@ LEFT_BY_EDITORS = {
 }
 
 
+@pytest.mark.full
 def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
     shutil.copy(NOTEBOOKS / "conftest.py", tmp_path)
     path = tmp_path / "cases.ipynb"
@@ -189,10 +191,9 @@ def test_nbval_finds_each_difference_in_a_real_notebook(tmp_path: Path) -> None:
         jupyter={"source_hidden": True, "outputs_hidden": True}, cellView="form", tags=["setup"]
     )
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    command = [sys.executable, NOTEBOOKS / "refresh.py", path]
-    subprocess.run(
-        command, check=True, capture_output=True, env=environment(MPLBACKEND="Agg"), timeout=300
-    )
+    command = [sys.executable, "-m", "tools", "outputs", path]
+    env = environment(MPLBACKEND="Agg")
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=env, timeout=300)
 
     notebook = nbformat.read(path, as_version=4)
     (tmp_path / "my_vit.py").write_text("")

@@ -11,16 +11,15 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import torch
-from helpers import NOTEBOOKS, ROOT, code_cells, from_file, notebooks, read, tagged, tags, tree
+from helpers import NOTEBOOKS, ROOT, code_cells, notebooks, read, tagged, tags, tree
 from IPython.core.error import UsageError
 from nbformat import NotebookNode
 
 from mnist_vit import check, course, files
 from mnist_vit.__main__ import main
 from mnist_vit.course.checking import verdict
-from mnist_vit.recipes import copy_notebooks
-
-stamp, counting = from_file(NOTEBOOKS / "stamp.py"), from_file(NOTEBOOKS / "counting.py")
+from mnist_vit.jobs import copy_notebooks
+from tools import count, stamp
 
 COURSE = [path.stem for path in notebooks()]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
@@ -34,12 +33,8 @@ COLLAPSED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
 DESCRIBED = re.compile(
     r"<details>\s*<summary>The picture in words</summary>\s*(\S.{40,}?)\s*</details>", re.DOTALL
 )
-OLD_FORM: list[str] = []
 
 each_notebook = pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
-each_new_notebook = pytest.mark.parametrize(
-    "path", [path for path in notebooks() if path.stem not in OLD_FORM], ids=lambda path: path.stem
-)
 
 
 def text(path: Path) -> str:
@@ -79,12 +74,8 @@ def anchors(path: Path) -> set[str]:
 def printed(cell: NotebookNode) -> str:
     """All stored text of a cell."""
     parts = [output.get("text", "") for output in cell.outputs]
-    parts += [
-        value
-        for output in cell.outputs
-        for kind, value in output.get("data", {}).items()
-        if "text" in kind
-    ]
+    for output in cell.outputs:
+        parts += [value for kind, value in output.get("data", {}).items() if "text" in kind]
     return "\n".join(map(str, parts))
 
 
@@ -158,7 +149,7 @@ def test_terms_of_the_glossary_can_be_linked() -> None:
 def test_badge_and_setup_cell_are_as_stamped(path: Path) -> None:
     stored, stamped = nbformat.read(path, as_version=4), nbformat.read(path, as_version=4)
     stamp.stamp(stamped, path.stem, stamp.home())
-    assert stamped == stored, "python notebooks/stamp.py"
+    assert stamped == stored, "python -m tools stamp"
     stamp.stamp(stamped, path.stem, ELSEWHERE)
     (badge,) = (address for _, address in links(stamped.cells[0].source) if "/github/" in address)
     assert (
@@ -173,12 +164,12 @@ def test_badge_and_setup_cell_are_as_stamped(path: Path) -> None:
 
 def test_the_readmes_badges_are_stamped_too() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert stamp.stamp_readme(readme, stamp.home()) == readme, "python notebooks/stamp.py"
+    assert stamp.stamp_readme(readme, stamp.home()) == readme, "python -m tools stamp"
     elsewhere = stamp.stamp_readme(readme, ELSEWHERE)
     for path in notebooks():
         assert f"/github/some-one/some-course/blob/main/notebooks/{path.name})" in elsewhere
-    counts = {path.stem: counting.count(path) for path in notebooks()}
-    assert counting.with_minutes(elsewhere, counts) == elsewhere, (
+    counts = {path.stem: count.count(path) for path in notebooks()}
+    assert count.with_minutes(elsewhere, counts) == elsewhere, (
         "the table's minutes can still be renewed"
     )
     assert stamp.stamp_readme(elsewhere, "") == stamp.stamp_readme(readme, "")
@@ -235,8 +226,13 @@ def test_every_exercise_is_a_stub_a_check_and_a_way_to_hints(path: Path) -> None
         == sorted(checks)
         == sorted(exercise.name for exercise in course.exercises(path.stem))
     )
-    order = [tag for cell in code_cells(path) for tag in tags(cell) if ":" in tag]
-    assert order == [f"{kind}:{name}" for name in stubs for kind in ("exercise", "check")]
+    order = []
+    for cell in code_cells(path):
+        order += tags(cell)
+    expected = []
+    for name in stubs:
+        expected += [f"exercise:{name}", f"check:{name}"]
+    assert [tag for tag in order if ":" in tag] == expected
     for name in stubs:
         exercise = check.EXERCISES[name]
         assert checks[name].source == f"check.{name}({exercise.answer.__name__})"
@@ -263,7 +259,8 @@ def test_every_exercise_is_a_stub_a_check_and_a_way_to_hints(path: Path) -> None
 def test_every_cell_has_run_in_order_and_is_compared(path: Path) -> None:
     cells = code_cells(path)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    assert [tag for cell in read(path).cells for tag in tags(cell) if not TAGS.fullmatch(tag)] == []
+    for cell in read(path).cells:
+        assert all(TAGS.fullmatch(tag) for tag in tags(cell)), tags(cell)
     for cell in cells:
         assert not re.search("NBVAL_|PYTEST_VALIDATE", cell.source), (
             "tags, not comments, mark cells"
@@ -298,7 +295,7 @@ def test_outputs_fit_every_machine(path: Path) -> None:
     assert not MACHINE.search("".join(cell.source for cell in read(path).cells))
     assert read(path).metadata.language_info == {
         "name": "python"
-    }  # no version; refresh.py takes all else away
+    }  # no version; python -m tools outputs takes all else away
     for cell in read(path).cells:
         rest = {key: value for key, value in cell.metadata.items() if key != "tags"}
         assert rest in ({}, COLLAPSED), cell.source
@@ -306,7 +303,7 @@ def test_outputs_fit_every_machine(path: Path) -> None:
         for output in cell.get("outputs", []):
             sizes = output.get("metadata", {})
             assert set(sizes) == ({"image/png"} & set(output.get("data", {}))), (
-                "python notebooks/refresh.py"
+                "python -m tools outputs"
             )
             assert all(set(size) == {"width", "height"} for size in sizes.values())
 
@@ -321,8 +318,7 @@ def test_setup_and_ours_are_collapsed_under_a_title_and_nothing_else_is(path: Pa
         collapsed = cell.metadata.get("cellView") == "form"
         titled = cell.source.startswith("# @title ")
         assert collapsed == titled, cell.source
-        if path.stem not in OLD_FORM:
-            assert collapsed == (counting.kind(cell) in ("setup", "ours")), cell.source
+        assert collapsed == (count.kind(cell) in ("setup", "ours")), cell.source
 
 
 @each_notebook
@@ -335,44 +331,23 @@ def test_every_picture_is_described_beside_it(path: Path) -> None:
                 for one in (cells[number - 1], cells[number + 1])
                 if one.cell_type == "markdown"
             ]
-            if path.stem in OLD_FORM:
-                found = re.search(
-                    r"^\*[^*\s].{20,}\*$", "\n\n".join(beside), re.MULTILINE | re.DOTALL
-                )
-            else:
-                found = DESCRIBED.match(beside[-1].lstrip())
-            assert found, (
+            assert DESCRIBED.match(beside[-1].lstrip()), (
                 f"no <details><summary>The picture in words</summary> follows\n{cell.source}"
             )
 
 
-@each_new_notebook
-def test_code_is_short_and_fits_the_page(path: Path) -> None:
-    assert counting.count(path).code < 250, (
-        "lines of code to read, without setup, ours, stubs and checks"
-    )
-    for cell in code_cells(path):
-        wide = [line for line in cell.source.splitlines() if len(line) > 88]
-        assert wide == [] or cell.metadata.get("cellView") == "form"
-    assert not re.search(r"^\*The (picture|figure)\b", text(path), re.MULTILINE), (
-        "folded: The picture in words"
-    )
-
-
 def test_minutes_are_counted_not_guessed() -> None:
-    """``python notebooks/refresh.py --count --write`` puts them in."""
-    counts = {path.stem: counting.count(path) for path in notebooks()}
+    """``python -m tools count --write`` puts them in."""
+    counts = {path.stem: count.count(path) for path in notebooks()}
     for path in notebooks():
-        assert len(counting.TIME.findall(text(path))) == 1, (
-            f"{path.stem}: **Time:** about … minutes"
-        )
+        assert len(count.TIME.findall(text(path))) == 1, f"{path.stem}: **Time:** about … minutes"
         for cell in read(path).cells:
             if cell.cell_type == "markdown":
-                assert cell.source == counting.with_minutes(cell.source, counts, path.stem), (
-                    "refresh.py --count --write"
+                assert cell.source == count.with_minutes(cell.source, counts, path.stem), (
+                    "python -m tools count --write"
                 )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme == counting.with_minutes(readme, counts)
+    assert readme == count.with_minutes(readme, counts)
 
 
 def test_counting() -> None:
@@ -380,30 +355,30 @@ def test_counting() -> None:
         "Two *words*, [a link](glossary.md#link) and $x_1 + x_2$.\n$$y = 2$$\n| a table |"
         " `code` |\n"
     )
-    assert counting.words_of(prose) == 8
+    assert count.words_of(prose) == 8
     folded = (
         "<details><summary>The picture in words</summary>\n\nA line.\n\n</details>\n\nIt rises."
     )
-    assert counting.words_of(folded) == 2
-    assert counting.words_of(folded.replace("The picture in words", "Why?")) == 5
-    one = counting.Count(
+    assert count.words_of(folded) == 2
+    assert count.words_of(folded.replace("The picture in words", "Why?")) == 5
+    one = count.Count(
         "04_x", words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3]
     )
     assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
-    two = counting.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
+    two = count.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
     counts = {"04_x": one, "05_y": two}
     old = (
         "**Time:** about 7 minutes. **You need:** 03.\n\n### Exercise: so ★★ (8 minutes)\n\n###"
         " Exercise: and so ★"
     )
     new = "**Time:** about 5 minutes. **You need:** 03.\n\n### Exercise: so ★★ (10 minutes)\n\n"
-    assert counting.with_minutes(old, counts, "05_y") == f"{new}### Exercise: and so ★ (5 minutes)"
+    assert count.with_minutes(old, counts, "05_y") == f"{new}### Exercise: and so ★ (5 minutes)"
     table = "| [04 · X](04_x.ipynb) | so | 1 | 2 |\n| [05 · Y](05_y.ipynb) | so | 1 | |"
-    assert counting.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace(
+    assert count.with_minutes(table, counts) == table.replace("1 | 2 |", "55 | 30 |").replace(
         "1 | |", "5 | |"
     )
     row = "| [04 X](notebooks/04_x.ipynb) | so | [badge](there) | 1 |"
-    assert counting.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
+    assert count.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
 
 
 # -----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import nn
 
 import mnist_vit
-from mnist_vit import recipes
+from mnist_vit import jobs
 from mnist_vit.attention import attention_weights, record_attention, rollout, to_maps
 from mnist_vit.tokens import patch_grid
 
@@ -220,7 +220,7 @@ def test_ones_own_photographs_and_1000_classes(
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert first.endswith(f": {classes[int(probabilities.argmax())]}")
     assert f"{classes[int(probabilities.argmax())]}: " in second
-    page = recipes.visualize_attention(model, folder, out=tmp_path / "all", **given)
+    page = jobs.visualize_attention(model, folder, out=tmp_path / "all", **given)
     assert page.is_file()
     (drawn,) = (json.loads(path.read_text()) for path in page.parent.glob("*_1/attention.json"))
     weights, n = attention_weights(model, ready)[0], grid[0] * grid[1]
@@ -229,7 +229,7 @@ def test_ones_own_photographs_and_1000_classes(
     np.testing.assert_allclose(
         drawn["layers_heads_rows_columns"], to_maps(rows, grid).numpy(), atol=1e-5
     )
-    shown = data_of(recipes.explore(model, folder, out=tmp_path / "page.html", **given))
+    shown = data_of(jobs.explore(model, folder, out=tmp_path / "page.html", **given))
     assert (tuple(shown["grid"]), len(shown["prefix"])) == (grid, weights.shape[-1] - n)
     assert shown["reads"] == ("token" if query == "class token" else "mean")
     np.testing.assert_allclose(shown["examples"][1]["logits"], logits[0], atol=1e-5)
@@ -253,8 +253,8 @@ def test_a_transform_that_makes_no_tensor_of_a_picture(
         "out": tmp_path / "out",
     }
     for call in (
-        lambda: recipes.explore(model, folder, **given),
-        lambda: recipes.predict(folder / "photo_0.png", model, **given),
+        lambda: jobs.explore(model, folder, **given),
+        lambda: jobs.predict(folder / "photo_0.png", model, **given),
     ):
         with pytest.raises(ValueError, match=rf"{got}.*return_tensors"):
             call()
@@ -266,7 +266,7 @@ def test_a_model_without_a_class_head_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"logits \(n, 2\).*BaseModelOutputWithPooling.*class head"
     ):
-        recipes.explore(
+        jobs.explore(
             model,
             photographs(tmp_path / "photos"),
             transform=lambda _: torch.zeros(3, 64, 64),

@@ -188,7 +188,7 @@ def test_version_and_citation_agree(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_types_are_clean() -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install mypy")
     run(sys.executable, "-m", "mypy", "--no-error-summary")

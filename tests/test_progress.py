@@ -230,7 +230,7 @@ FORGED = {
     [
         case
         if case in ("written everywhere", "printed at exit")
-        else pytest.param(case, marks=pytest.mark.slow)
+        else pytest.param(case, marks=pytest.mark.full)
         for case in FORGED
     ],
 )
@@ -247,7 +247,7 @@ def test_the_verdicts_are_those_of_the_checks(table: Table) -> None:
     assert " right" in rows["eva.py"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_endless_file_ends_with_progress(tmp_path: Path) -> None:
     mark = tmp_path / "alive"
     (tmp_path / "class").mkdir()

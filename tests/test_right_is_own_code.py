@@ -15,7 +15,7 @@ from torch import nn
 import mnist_vit
 from mnist_vit import check, model
 from mnist_vit.course.checking import verdict
-from mnist_vit.course.checking.whole import judge_vit
+from mnist_vit.course.whole_vit import judge_vit
 
 
 def edited(exercise: str, *changes: tuple[str, str]) -> Any:

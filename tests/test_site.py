@@ -1,5 +1,4 @@
-"""The site as the README's command builds it: ``pytest -m site``. Pages, links, formulas, search,
-and its look.
+"""The site as the README's command builds it (``pytest -m full``), and its look (``-m browser``).
 
 Screenshots stay in ``runs/site-shots/``, or in ``site-shots/`` under ``MNIST_VIT_OUT``.
 """
@@ -15,12 +14,11 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
-from helpers import ROOT, environment, notebooks
+from helpers import ROOT, environment, notebooks, pictures
 from test_browser import BADGE
 
 import mnist_vit
 
-pytestmark = pytest.mark.site
 SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "site-shots"
 LOOKED_AT = [
     "docs/index",
@@ -80,17 +78,12 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
+@pytest.mark.full
 def test_every_notebook_is_a_page_with_its_outputs(site: Path, pages: dict[Path, Page]) -> None:
     for path in notebooks():
         page = pages[site / "notebooks" / f"{path.stem}.html"]
         cells = nbformat.read(path, as_version=4).cells
-        pictures = [
-            out
-            for cell in cells
-            for out in cell.get("outputs", [])
-            if "image/png" in out.get("data", {})
-        ]
-        assert page.count["img"] >= len(pictures) > 0
+        assert page.count["img"] >= len(pictures(path)) > 0
         assert "importlib.util.find_spec" not in page.text or path.stem == "00_start_here", (
             "the setup cell is for Colab"
         )
@@ -107,6 +100,7 @@ def test_every_notebook_is_a_page_with_its_outputs(site: Path, pages: dict[Path,
         )
 
 
+@pytest.mark.full
 def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(
     site: Path, pages: dict[Path, Page]
 ) -> None:
@@ -125,14 +119,11 @@ def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(
             if not target.is_file() or unquote(parts.fragment) not in anchors:
                 dead.append((path.relative_to(site).as_posix(), link))
     assert dead == []
-    assert {
-        link
-        for page in pages.values()
-        for link in page.loaded
-        if link.startswith(("http:", "https:", "//"))
-    } <= {BADGE}
+    loaded = set().union(*(page.loaded for page in pages.values()))
+    assert {link for link in loaded if link.startswith(("http:", "https:", "//"))} <= {BADGE}
 
 
+@pytest.mark.full
 def test_api_search_teachers_page_and_live_page_are_there(
     site: Path, pages: dict[Path, Page]
 ) -> None:
@@ -154,6 +145,7 @@ def test_api_search_teachers_page_and_live_page_are_there(
     assert "docs/index.html" in pages[site / "index.html"].links
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("device", "width", "height"), [("laptop", 1366, 900), ("phone", 390, 844)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
+pytestmark = pytest.mark.full
 NUMBERS = range(1, 7)
 
 

@@ -19,8 +19,7 @@ import mnist_vit
 from mnist_vit.data import Loader, load_embedded
 from mnist_vit.model import vit_mnist
 from mnist_vit.optimizers import Muon, make_optimizers
-from mnist_vit.tokens import sincos_positions
-from mnist_vit.training import accuracy_and_loss, follow, schedule
+from mnist_vit.training import accuracy_and_loss, follow, schedule, sincos_positions
 
 
 def test_it_learns_and_tells(tmp_path: Path) -> None:
@@ -222,7 +221,7 @@ def test_tensorboard_writes_curves(tmp_path: Path) -> None:
     assert len(events.Scalars("validation_accuracy")) == 2
 
 
-# --- recipes.train ---
+# --- jobs.train ---
 
 
 def test_train_with_one_argument_keeps_device_mode_and_shipped_weights(

@@ -4,6 +4,7 @@ stays as it was."""
 import copy
 import errno
 import hashlib
+import inspect
 import json
 import os
 import pickle
@@ -18,14 +19,13 @@ from torch import nn
 from torchvision import models
 
 import mnist_vit
+from mnist_vit.building import build_model, model_config
 from mnist_vit.errors import WeightsError
 from mnist_vit.files import shipped
 from mnist_vit.model import VisionTransformer, vit_mnist
 from mnist_vit.weights import (
-    build_model,
     load_model,
     load_weights,
-    model_config,
     read_json,
     save_weights,
 )
@@ -452,3 +452,15 @@ def test_weights_never_move_a_model(tmp_path: Path) -> None:
     mnist_vit.load_weights(model, "vit_mnist_p7")
     assert model.class_token.dtype == torch.float64
     assert model.training
+
+
+def test_the_stored_config_has_every_option_of_the_constructor(tmp_path: Path) -> None:
+    """An option that is not stored would be lost silently when the weights are loaded."""
+    options = set(inspect.signature(VisionTransformer).parameters) - {"norm_layer", "print_shapes"}
+    model = VisionTransformer(
+        8, 4, 1, 2, 8, 16, 0.1, 0.2, 3, representation_size=5, in_channels=2, pool="mean"
+    )
+    about = json.loads(save_weights(model, tmp_path / "w.pth").with_suffix(".json").read_text())
+    assert set(about["config"]) == options
+    again = mnist_vit.load_model(tmp_path / "w.pth")
+    assert model_config(again) == model_config(model) == about["config"]

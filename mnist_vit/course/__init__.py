@@ -75,7 +75,7 @@ def solutions(room: str) -> str:
     head = "\n\n".join("\n".join(group) for group in groups.values() if group)
     title = (
         f'"""Solutions of notebook {room[:2]}, made from the sources of its checks by'
-        ' notebooks/refresh.py."""'
+        ' `python -m tools solutions`."""'
     )
     return "\n\n".join(part for part in (title, head) if part) + "\n" + "".join(blocks)
 

@@ -1,8 +1,7 @@
-"""The live page: one HTML file with the model in it, or with stored attention weights if a browser
-cannot run it.
+"""The live page: one HTML file with the model in it, or with stored attention weights.
 
-Python only fills ``page.html``; ``model.js`` is the model in JavaScript, the other scripts are the
-user interface.
+Weights are stored if a browser cannot run the model. Python only fills ``page.html``; ``model.js``
+is the model in JavaScript, the other scripts are the user interface.
 """
 
 import base64
@@ -22,29 +21,52 @@ from matplotlib import colormaps
 from torch import Tensor, nn
 
 from ..attention import attention_weights, to_maps
+from ..building import model_config
 from ..evaluation import Evaluation
 from ..files import write_text
+from ..forward import eval_mode, logits_of
 from ..model import VisionTransformer
-from ..modes import answer, eval_mode
 from ..tokens import patch_grid, pools_patches
-from ..weights import model_config
 
 __all__ = ["Page", "live_twin", "pack", "write_page"]
 
 HERE = Path(__file__).parent
 VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
-KINDS = (".js", ".css", ".html")
 SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
+MOST_LIVE = 500  # images in a live page
+MOST_STORED = 20  # images in a page of stored weights
+LARGEST = 6e6  # parameters of a model that is run in a page
+SLOWEST = 1.5e9  # products in a forward pass there; a browser does a billion a second
+
+# The options of model.js and the values that it knows; None: any. A model with another option or
+# value is not run in the page.
+KNOWN_OPTIONS: dict[str, tuple[str, ...] | None] = {
+    "image_size": None,
+    "patch_size": None,
+    "num_layers": None,
+    "num_heads": None,
+    "hidden_dim": None,
+    "mlp_dim": None,
+    "dropout": None,
+    "attention_dropout": None,
+    "num_classes": None,
+    "representation_size": None,
+    "in_channels": None,
+    "pool": ("token", "mean"),
+    "eps": None,
+}
+
 STORED = (
-    "; the model cannot run here (it is too large, not of this course's or torchvision's class, or"
-    " has a transform of your own): its attention weights are stored, with an error of at most"
+    "; the model cannot run here ({}): its attention weights are stored, with an error of at most"
     " 0.002"
+)
+OTHER_MODEL = (
+    "it is too large, not of this course's or torchvision's class, or has a transform of your own"
 )
 REGIONS = (
     "; {} × {} patches are too many to store: each square is one of {} × {} regions, with the sum"
     " of its patches' weights"
 )
-MOST = 500, 20  # images in a live page, and in one of stored weights
 POLICY = (
     "default-src 'none'; script-src {} {}; style-src {}; img-src data: blob:; worker-src blob:;"
     " base-uri 'none'; form-action 'none'"
@@ -52,8 +74,10 @@ POLICY = (
 
 
 class Page(type(Path())):  # type: ignore[misc]
-    """The path of a page. A notebook shows the page, or a sentence and a picture where scripts are
-    removed."""
+    """The path of a page. A notebook shows the page.
+
+    Where scripts are removed, it shows a sentence and a picture.
+    """
 
     instead = ""
 
@@ -74,70 +98,119 @@ class Page(type(Path())):  # type: ignore[misc]
 
 
 def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
-    """The course's own class with this model's weights, if its logits are the same and a browser
-    can run it."""
+    """The course's own class with this model's weights, if a browser can run it.
+
+    None if the model is too large, or if its logits are not the twin's.
+    """
     try:
         norm_layer = partial(nn.LayerNorm, eps=model.encoder.ln.eps)
         twin = VisionTransformer(**model_config(model), norm_layer=norm_layer).eval()
         twin.load_state_dict(model.state_dict())
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return None
-    s, size = twin.seq_length, sum(p.numel() for p in twin.parameters())
-    products = s * (
-        size + 2 * s * twin.hidden_dim * len(twin.encoder.layers)
-    )  # a browser does a billion a second
+    if unknown_options(page_config(twin)) or not _is_small(twin):
+        return None
     with torch.no_grad(), eval_mode(model):
-        logits, again = model(images).float().cpu(), twin(images.float().cpu())
-    rounding = max(1e-4, 20 * torch.finfo(next(model.parameters()).dtype).eps) * max(
-        1, float(logits.abs().max())
-    )
-    same = (logits - again).abs().max() <= rounding
-    return twin if same and products < 1.5e9 and size < 6e6 else None
+        expected = model(images).float().cpu()
+        found = twin(images.float().cpu())
+    precision = torch.finfo(next(model.parameters()).dtype).eps
+    rounding = max(1e-4, 20 * precision) * max(1, float(expected.abs().max()))
+    if (expected - found).abs().max() <= rounding:
+        return twin
+    return None
 
 
-def evenly(n: int, most: int = MOST[0]) -> list[int]:
+def page_config(model: nn.Module) -> dict[str, Any]:
+    """What ``VisionTransformer`` in ``model.js`` is built with."""
+    return model_config(model) | {"eps": model.encoder.ln.eps}
+
+
+def unknown_options(config: dict[str, Any]) -> list[str]:
+    """The options of a config that ``model.js`` does not know, as ``name=value``."""
+    found = []
+    for name, value in config.items():
+        values = KNOWN_OPTIONS.get(name)
+        if name not in KNOWN_OPTIONS or (values is not None and value not in values):
+            found.append(f"{name}={value!r}")
+    return found
+
+
+def _is_small(model: VisionTransformer) -> bool:
+    """Whether a browser computes the logits in about a second."""
+    size = sum(parameter.numel() for parameter in model.parameters())
+    s = model.seq_length
+    products = s * (size + 2 * s * model.hidden_dim * len(model.encoder.layers))
+    return products < SLOWEST and size < LARGEST
+
+
+def _why_stored(model: nn.Module) -> str:
+    """The reason for which a page holds stored weights, in words."""
+    try:
+        unknown = unknown_options(page_config(model))
+    except (AttributeError, IndexError):  # no model of this kind
+        unknown = []
+    if unknown:
+        return f"the page does not know {', '.join(unknown)}"
+    return OTHER_MODEL
+
+
+def evenly(n: int, most: int = MOST_LIVE) -> list[int]:
     """At most ``most`` of n indices, evenly spaced."""
-    return [i * n // min(n, most) for i in range(min(n, most))]
+    count = min(n, most)
+    return [i * n // count for i in range(count)]
 
 
 def of_regions(
     weights: Tensor, grid: tuple[int, int], most: int = 5_600_000
 ) -> tuple[Tensor, tuple[int, int]]:
-    """The weights, or, if there are more than ``most``, those among the regions of a coarser grid;
-    and the grid used.
+    """The weights, or those among the regions of a coarser grid if there are more than ``most``.
 
     A region's row is the mean of its patches' rows; the weight on a region is the sum of the
-    weights on its patches. Shape: (num_layers, num_heads, s, s) -> (num_layers, num_heads, t, t);
-    tokens before the patches stay.
+    weights on its patches. Returns the weights and the grid used. Shape: (num_layers, num_heads, s,
+    s) -> (num_layers, num_heads, t, t); tokens before the patches stay.
     """
-    prefix, regions, longer = weights.shape[-1] - math.prod(grid), grid, max(grid)
-    while longer > 1 and math.prod(weights.shape[:2]) * (prefix + math.prod(regions)) ** 2 > most:
+    heads = math.prod(weights.shape[:2])
+    prefix = weights.shape[-1] - math.prod(grid)
+    regions, longer = grid, max(grid)
+    while longer > 1 and heads * (prefix + math.prod(regions)) ** 2 > most:
         longer -= 1
-        regions = max(1, grid[0] * longer // max(grid)), max(1, grid[1] * longer // max(grid))
+        rows, columns = (max(1, side * longer // max(grid)) for side in grid)
+        regions = rows, columns
     if regions == grid:
         return weights, grid
 
-    def within(
-        n: int, k: int
-    ) -> Tensor:  # (k, n): each patch in a row is cut into k pieces; n pieces are a region
-        return torch.eye(n).repeat_interleave(k, dim=1).view(n, k, n).sum(dim=2).T / k
+    of_rows = _shares(grid[0], regions[0])
+    of_columns = _shares(grid[1], regions[1])
+    # (t, s): the share of each token in each region
+    share = torch.block_diag(torch.eye(prefix), torch.kron(of_rows, of_columns)).to(weights)
+    mean = share / share.sum(dim=1, keepdim=True)
+    return mean @ weights @ share.T, regions
 
-    share = torch.block_diag(torch.eye(prefix), torch.kron(*map(within, grid, regions))).to(weights)
-    return share / share.sum(dim=1, keepdim=True) @ weights @ share.T, regions
+
+def _shares(patches: int, regions: int) -> Tensor:
+    """The share of each patch of a line in each region, (regions, patches).
+
+    Each patch is cut into as many pieces as there are regions; a region has ``patches`` pieces.
+    """
+    pieces = torch.eye(patches).repeat_interleave(regions, dim=1)
+    counts = pieces.view(patches, regions, patches).sum(dim=2)
+    return (counts.T / regions).contiguous()
 
 
 def pack(weights: Tensor, most: int = 5_000_000) -> tuple[str, int]:
-    """Attention weights to within 0.002, deflated, in base64, in ``most`` bytes if possible; and
-    the number of levels.
+    """Attention weights to within 0.002, deflated, in base64, in ``most`` bytes if possible.
 
     A byte stores the square root of a weight, since most weights are small. Large weights have a
-    second byte; the second bytes follow after all first bytes.
+    second byte; the second bytes follow after all first bytes. Returns the text and the number of
+    levels of a byte.
     """
     for levels in (255, 180, 128, 90, 64):
         roots = weights.flatten().float().clamp(0, 1).sqrt() * levels
         codes = roots.round()
-        more = ((roots - codes + 0.5) * 255).round()[codes >= 0.002 * levels**2 - 0.25]
-        packed = _base64(zlib.compress(torch.cat([codes, more]).to(torch.uint8).numpy().tobytes()))
+        is_large = codes >= 0.002 * levels**2 - 0.25
+        more = ((roots - codes + 0.5) * 255).round()[is_large]
+        content = torch.cat([codes, more]).to(torch.uint8)
+        packed = _base64(zlib.compress(content.numpy().tobytes()))
         if len(packed) <= most:
             break
     return packed, levels
@@ -154,7 +227,7 @@ def write_page(
     found: Evaluation | None = None,
     **about: Any,
 ) -> Page:
-    """Write the page of some images, evenly spaced if there are more than ``MOST``.
+    """Write the page of some images, evenly spaced if there are more than a page holds.
 
     ``images`` are normalised, ``pictures`` uint8, both (n, c, h, w).
 
@@ -162,117 +235,163 @@ def write_page(
     ``digits`` (whether the pictures have MNIST's form).
     """
     twin = live_twin(model, images[:4]) if about["mean"] else None
-    some = evenly(len(images), MOST[twin is None])
-    images, pictures, about["text"] = (
-        images[some],
-        pictures[some].cpu(),
-        f"{len(some):,} of {about['text']}",
-    )
+    some = evenly(len(images), MOST_STORED if twin is None else MOST_LIVE)
+    images, pictures = images[some], pictures[some].cpu()
+    about["text"] = f"{len(some):,} of {about['text']}"
     with eval_mode(model):
-        logits = torch.cat([answer(model, part).float().cpu() for part in images.split(50)])
-    sure, best = (x.tolist() for x in logits.softmax(dim=1).max(dim=1))
-    examples: list[dict[str, Any]] = [
-        {
-            "name": names[i],
-            "label": labels and labels[i],
-            "prediction": which,
-            "probability": round(probability, 5),
-        }
-        for i, which, probability in zip(some, best, sure, strict=True)
-    ]
-    stored, data = _script("pixels", pictures), dict[str, Any](weights=[], config=None)
-    one = attention_weights(model, images[:1])[0]
-    grid = patches = patch_grid(one.shape[-1], *images.shape[-2:])
-    prefix = ["class token", *(f"extra token {i}" for i in range(1, 99))][
-        : one.shape[-1] - math.prod(grid)
-    ]
+        logits = torch.cat([logits_of(model, part).float().cpu() for part in images.split(50)])
+    examples = _examples(logits, [names[i] for i in some])
+    for example, i in zip(examples, some, strict=True):
+        example["label"] = None if labels is None else labels[i]
+
+    first = attention_weights(model, images[:1])[0]
+    s = first.shape[-1]
+    grid = patch_grid(s, *images.shape[-2:])
+    prefix = _token_names(s - math.prod(grid))
     pooled = pools_patches(model, len(prefix))
-    if twin:
-        state, start = twin.state_dict(), 0
-        data["config"] = model_config(twin) | {"eps": twin.encoder.ln.eps}
-        stored += _script("weights", torch.cat([values.flatten() for values in state.values()]))
-        for name, values in state.items():
-            data["weights"].append((name, start, start := start + values.numel()))
+    data: dict[str, Any] = {"weights": [], "config": None}
+    stored = _script("pixels", pictures)
+    regions = grid
+    if twin is not None:
+        data["config"] = page_config(twin)
+        data["weights"], script = _model_weights(twin)
+        stored += script
     else:
-        for i, example in enumerate(examples):
-            weights, grid = of_regions(
-                attention_weights(model, images[i : i + 1])[0].cpu(), patches
-            )
-            packed, example["levels"] = pack(
-                weights, 4_990_000 - 4 * math.ceil(pictures[0].numel() / 3)
-            )
-            example["logits"] = logits[i].tolist()
-            stored += f'<script id="attention-{i}" type="text/plain">{packed}</script>\n'
-        about["text"] += STORED + ("" if grid == patches else REGIONS.format(*patches, *grid))
-    matrix = None
-    if found is not None and len(found.classes) <= 25:
-        told = (
-            f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified. Rows:"
-            " truth, columns: prediction. Click a number for its examples, as far as they are in"
-            " this page"
-        )
-        matrix = {"counts": found.matrix.tolist(), "text": told}
+        scripts, regions = _stored_weights(model, images, pictures, examples, grid)
+        stored += scripts
+        for example, values in zip(examples, logits.tolist(), strict=True):
+            example["logits"] = values
+        about["text"] += STORED.format(_why_stored(model))
+        if regions != grid:
+            about["text"] += REGIONS.format(*grid, *regions)
     data |= about | {
         "image": pictures.shape[1:],
-        "grid": grid,
+        "grid": regions,
         "prefix": prefix,
-        "layers": len(one),
-        "heads": len(one[0]),
+        "layers": len(first),
+        "heads": len(first[0]),
         "reads": "mean" if pooled else "token",
         "examples": examples,
-        "matrix": matrix,
+        "matrix": _matrix(found),
         "colours": VIRIDIS.flatten().tolist(),
     }
-    parts = {
-        file.name: file.read_text(encoding="utf-8")
-        for file in HERE.iterdir()
-        if file.suffix in KINDS
-    }
-    fill = {
-        "model": parts["model.js"],
-        "script": "\n".join(parts[x] for x in SCRIPTS),
-        "style": parts["style.css"],
-    }
-    hashes = [
-        f"'sha256-{_base64(hashlib.sha256(part.encode()).digest())}'" for part in fill.values()
-    ]
-    fill |= {
-        "title": html.escape(about["title"]),
-        "policy": POLICY.format(*hashes),
-        "stored": stored,
-    }
-    fill["data"] = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    page = Page(
-        write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda name: fill[name[1]], parts["page.html"]))
-    )
-    asked = slice(len(prefix), None) if pooled else slice(1)
-    page.instead = _still(
-        pictures[0], to_maps(one[:4, :8, asked].mean(dim=2), patches).float().cpu()
-    )
+    page = Page(write_text(path, _fill_page(about["title"], data, stored)))
+    query = slice(len(prefix), None) if pooled else slice(1)
+    maps = to_maps(first[:4, :8, query].mean(dim=2), grid).float().cpu()
+    page.instead = _still(pictures[0], maps)
     return page
 
 
+def _examples(logits: Tensor, names: list[str]) -> list[dict[str, Any]]:
+    probabilities, predictions = logits.softmax(dim=1).max(dim=1)
+    examples = []
+    for name, probability, prediction in zip(
+        names, probabilities.tolist(), predictions.tolist(), strict=True
+    ):
+        example = {"name": name, "label": None, "prediction": prediction}
+        examples.append(example | {"probability": round(probability, 5)})
+    return examples
+
+
+def _token_names(prefix: int) -> list[str]:
+    """The names of the tokens before the patches."""
+    names = ["class token", *(f"extra token {i}" for i in range(1, prefix))]
+    return names[:prefix]
+
+
+def _model_weights(model: nn.Module) -> tuple[list[tuple[str, int, int]], str]:
+    """Where each tensor stands, (name, start, end), and the script that holds the numbers."""
+    places: list[tuple[str, int, int]] = []
+    tensors: list[Tensor] = []
+    start = 0
+    for name, values in model.state_dict().items():
+        end = start + values.numel()
+        places.append((name, start, end))
+        tensors.append(values.flatten())
+        start = end
+    return places, _script("weights", torch.cat(tensors))
+
+
+def _stored_weights(
+    model: nn.Module,
+    images: Tensor,
+    pictures: Tensor,
+    examples: list[dict[str, Any]],
+    grid: tuple[int, int],
+) -> tuple[str, tuple[int, int]]:
+    """The scripts that hold each picture's attention weights, and the grid of their maps.
+
+    Each example gets the number of levels of its weights.
+    """
+    room = 4_990_000 - 4 * math.ceil(pictures[0].numel() / 3)
+    scripts, regions = "", grid
+    for i, example in enumerate(examples):
+        weights = attention_weights(model, images[i : i + 1])[0].cpu()
+        weights, regions = of_regions(weights, grid)
+        packed, example["levels"] = pack(weights, room)
+        scripts += f'<script id="attention-{i}" type="text/plain">{packed}</script>\n'
+    return scripts, regions
+
+
+def _matrix(found: Evaluation | None) -> dict[str, Any] | None:
+    """The confusion matrix of the page; None if there is none, or if it has too many classes."""
+    if found is None or len(found.classes) > 25:
+        return None
+    text = (
+        f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified. Rows:"
+        " truth, columns: prediction. Click a number for its examples, as far as they are in"
+        " this page"
+    )
+    return {"counts": found.matrix.tolist(), "text": text}
+
+
+def _fill_page(title: str, data: dict[str, Any], stored: str) -> str:
+    """``page.html`` with its gaps filled."""
+
+    def part(name: str) -> str:
+        return (HERE / name).read_text(encoding="utf-8")
+
+    code = {
+        "model": part("model.js"),
+        "script": "\n".join(part(name) for name in SCRIPTS),
+        "style": part("style.css"),
+    }
+    digests = [_base64(hashlib.sha256(text.encode()).digest()) for text in code.values()]
+    gaps = code | {
+        "title": html.escape(title),
+        "policy": POLICY.format(*(f"'sha256-{digest}'" for digest in digests)),
+        "stored": stored,
+        "data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda gap: gaps[gap[1]], part("page.html"))
+
+
 def _still(picture: Tensor, maps: Tensor) -> str:
-    """A picture and its maps, a row for a layer, a column for a head, one scale within a layer, as
-    two <img>."""
+    """A picture and its maps as two <img>: a row for a layer, a column for a head.
+
+    One colour scale within a layer. Shape: (c, h, w) and (num_layers, num_heads, n_h, n_w).
+    """
+    low = maps.amin(dim=(1, 2, 3), keepdim=True)
+    high = maps.amax(dim=(1, 2, 3), keepdim=True)
+    levels = ((maps - low) / (high - low).clamp(min=1e-12) * 255).long()
+    # (num_layers, num_heads, n_h, n_w, 3) -> (3, num_layers, n_h, num_heads, n_w)
+    coloured = VIRIDIS[levels].permute(4, 0, 2, 1, 3)
+    # A white line after each map; then (3, num_layers * n_h, num_heads * n_w), lines included
+    apart = nn.functional.pad(coloured, (0, 1, 0, 0, 0, 1), value=255)
+    all_maps = apart.flatten(3).flatten(1, 2)
+    channels = 3 if len(picture) > 2 else 1
+    return _image(picture[:channels]) + _image(all_maps)
+
+
+def _image(pixels: Tensor) -> str:
     from torchvision.transforms.v2.functional import to_pil_image
 
-    low, high = maps.amin(dim=(1, 2, 3), keepdim=True), maps.amax(dim=(1, 2, 3), keepdim=True)
-    coloured = VIRIDIS[((maps - low) / (high - low).clamp(min=1e-12) * 255).long()].permute(
-        4, 0, 2, 1, 3
-    )
-    apart, shown = nn.functional.pad(coloured, (0, 1, 0, 0, 0, 1), value=255), ""
-    for part in (picture[:3] if len(picture) > 2 else picture[:1], apart):
-        image, file = (
-            to_pil_image(part if part.dim() == 3 else part.flatten(3).flatten(1, 2)),
-            io.BytesIO(),
-        )
-        image.resize((280, 280 * image.height // image.width), resample=0).save(file, format="PNG")
-        shown += (
-            '<img alt="picture, or maps of its heads"'
-            f' src="data:image/png;base64,{_base64(file.getvalue())}"> '
-        )
-    return shown
+    image = to_pil_image(pixels)
+    image = image.resize((280, 280 * image.height // image.width), resample=0)  # 0 is nearest
+    file = io.BytesIO()
+    image.save(file, format="PNG")
+    source = f"data:image/png;base64,{_base64(file.getvalue())}"
+    return f'<img alt="picture, or maps of its heads" src="{source}"> '
 
 
 def _base64(content: bytes) -> str:

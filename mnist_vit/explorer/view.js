@@ -3,107 +3,170 @@
 function render() {
   $("undo").disabled = past.length < 2; // the first example is where it begins
   for (const button of $("examples").children) button.setAttribute("aria-current", button.example === state.example);
-  for (const one of [...heads, ...heads.flat()]) one.toggle.checked = !state.off.has(one.key);
+  for (const part of [...heads, ...heads.flat()]) part.toggle.checked = !state.off.has(part.key);
   if (!has(pinned)) pinned = READ;
   if (!has(query)) query = pinned;
-  for (const part of [renderAnswer, renderMaps, renderAttention, renderWhy]) part();
+  renderAnswer();
+  renderMaps();
+  renderAttention();
+  renderWhy();
 }
 
 function renderAnswer() {
-  const is = chances(now.logits), was = chances(untouched), [best] = ranking(is), [before] = ranking(was);
-  const touched = isTouched(), {label} = state;
-  const told = touched ? `Without the changes: ${page.classes[before]}, ${percent(was[before])}` : state.name;
+  const is = probabilities(now.logits);
+  const was = probabilities(untouched);
+  const [best] = ranking(is);
+  const [before] = ranking(was);
+  const {label} = state;
+  const source = isTouched() ? `Without the changes: ${page.classes[before]}, ${percent(was[before])}` : state.name;
   const truth = label === null ? "" : `, truth ${page.classes[label]}`;
-  $("verdict").replaceChildren(make("strong", {textContent: page.classes[best]}), ` ${percent(is[best])}${truth}`,
-    make("span", {className: "small", textContent: told}));
-  const most = [...ranking(is).slice(0, 8), ...ranking(was).slice(0, 3), label ?? best];
-  const some = is.length > 12 ? new Set(most) : is.keys();
-  $("classes").replaceChildren(line("", ...cells(["", "prob.", "logit", ...(touched ? ["change"] : [])], "th")));
-  for (const i of some) {
-    const bar = make("div", {className: "bar"}, make("i"), make("b", {hidden: !touched}));
-    bar.children[0].style.width = `${100 * is[i]}%`;
-    bar.children[1].style.left = `${100 * was[i]}%`;
-    const told = [percent(is[i]), signed(now.logits[i]), ...(touched ? [signed(now.logits[i] - untouched[i])] : [])];
-    const className = `${i === label ? "truth" : ""} ${i === best ? "best" : ""}`;
-    $("classes").append(Object.assign(line(page.classes[i], make("td", {}, bar), ...cells(told)), {className}));
+  $("verdict").replaceChildren(
+    make("strong", {textContent: page.classes[best]}),
+    ` ${percent(is[best])}${truth}`,
+    make("span", {className: "small", textContent: source}),
+  );
+
+  const mostLikely = [...ranking(is).slice(0, 8), ...ranking(was).slice(0, 3), label ?? best];
+  const shownClasses = is.length > 12 ? new Set(mostLikely) : is.keys();
+  const titles = ["", "prob.", "logit"];
+  if (isTouched()) titles.push("change");
+  $("classes").replaceChildren(line("", ...cells(titles, "th")));
+  for (const i of shownClasses) {
+    const row = classRow(i, is[i], was[i]);
+    row.classList.toggle("truth", i === label);
+    row.classList.toggle("best", i === best);
+    $("classes").append(row);
   }
 }
 
+// A class: its probability as a bar, with a mark for the one before the changes, and its numbers
+function classRow(i, is, was) {
+  const bar = make("i");
+  bar.style.width = `${100 * is}%`;
+  const before = make("b", {hidden: !isTouched()});
+  before.style.left = `${100 * was}%`;
+  const numbers = [percent(is), signed(now.logits[i])];
+  if (isTouched()) numbers.push(signed(now.logits[i] - untouched[i]));
+  const bars = make("td", {}, make("div", {className: "bar"}, bar, before));
+  return line(page.classes[i], bars, ...cells(numbers));
+}
+
+const range = ({low, high}) => `${low.toFixed(3)} to ${high.toFixed(3)}`;
+
 function renderMaps() {
   mark("query", query);
-  const perMap = $("scale").value === "map", told = ({low, high}) => `${low.toFixed(3)} to ${high.toFixed(3)}`;
-  heads.forEach((layer, i) => {
-    const isOff = !now.attention[i];
-    layer.forEach((map, j) => {
-      map.row = isOff ? [] : rowOf(now.attention[i][j], query);
-      map.values = isOff ? new Float32Array(patches).fill(NaN) : inPlace(map.row);
-      map.extent = extent(map.values);
-    });
-    const both = extent(layer.flatMap(map => [...map.values]));
-    layer.scale.textContent = isOff ? "off" : perMap ? "" : `scale ${told(both)}`;
-    layer.forEach((map, j) => {
-      paintMap(map.canvas, map.values, perMap ? map.extent : both);
-      map.box.classList.toggle("off", isOff || state.off.has(`${i}.${j}`));
-      map.text = isOff ? "off" : `maximum ${map.extent.high.toFixed(3)} at ${spot(map.extent.at)}`;
-      const others = isOff ? [] : page.prefix.map((name, token) => `${name} ${map.row[token].toFixed(3)}`);
-      const lines = [map.text, ...others, ...(perMap && !isOff ? [`scale ${told(map.extent)}`] : [])];
-      map.caption.replaceChildren(...cells(lines, "span"));
-      map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter shows all numbers`);
-    });
-  });
+  const perMap = $("scale").value === "map";
+  heads.forEach((layer, i) => renderLayer(layer, i, perMap));
   $("reading").textContent = `Query: ${nameOf(query)}. Each map is its row of attention weights.`;
   for (const button of $("askers").children) button.setAttribute("aria-pressed", button.token === query);
 }
 
+function renderLayer(layer, i, perMap) {
+  const isOff = !now.attention[i];
+  layer.forEach((map, j) => {
+    map.row = isOff ? [] : rowOf(now.attention[i][j], query);
+    map.values = isOff ? new Float32Array(patches).fill(NaN) : inPlace(map.row);
+    map.extent = extent(map.values);
+  });
+  const common = extent(layer.flatMap(map => [...map.values]));
+  layer.scale.textContent = perMap ? "" : `scale ${range(common)}`;
+  if (isOff) layer.scale.textContent = "off";
+  layer.forEach((map, j) => {
+    paintMap(map.canvas, map.values, perMap ? map.extent : common);
+    map.box.classList.toggle("off", isOff || state.off.has(`${i}.${j}`));
+    renderCaption(map, i, j, isOff, perMap);
+  });
+}
+
+function renderCaption(map, i, j, isOff, perMap) {
+  const lines = [];
+  if (isOff) {
+    map.text = "off";
+    lines.push(map.text);
+  } else {
+    map.text = `maximum ${map.extent.high.toFixed(3)} at ${spot(map.extent.at)}`;
+    lines.push(map.text, ...page.prefix.map((name, token) => `${name} ${map.row[token].toFixed(3)}`));
+    if (perMap) lines.push(`scale ${range(map.extent)}`);
+  }
+  map.caption.replaceChildren(...cells(lines, "span"));
+  map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter shows all numbers`);
+}
+
 function renderAttention() {
-  const last = now.attention.findLastIndex(Boolean), mean = new Float32Array(now.tokens.length), some = headsOn(last);
-  for (const one of some) rowOf(one, READ).forEach((value, i) => { mean[i] += value / some.length; });
-  const draw = (id, values, told, found = extent(values)) => {
-    paintMap($(id), values, found);
-    $(`${id}-text`).textContent = `${told}. Maximum at ${spot(found.at)}.`;
-  };
-  draw("last", inPlace(mean), `Attention in layer ${last}, mean of the heads`);
-  draw("rolled", inPlace(rollout(READ)), "Rollout: attention through all layers");
+  const last = now.attention.findLastIndex(Boolean);
+  const some = headsOn(last);
+  const mean = new Float32Array(now.tokens.length);
+  for (const weights of some) {
+    rowOf(weights, READ).forEach((value, i) => { mean[i] += value / some.length; });
+  }
+  drawSummary("last", inPlace(mean), `Attention in layer ${last}, mean of the heads`);
+  drawSummary("rolled", inPlace(rollout(READ)), "Rollout: attention through all layers");
+}
+
+function drawSummary(id, values, title) {
+  const found = extent(values);
+  paintMap($(id), values, found);
+  $(`${id}-text`).textContent = `${title}. Maximum at ${spot(found.at)}.`;
 }
 
 function renderWhy() {
   const [one, other] = pair().map(i => page.classes[i]);
-  $("compared").textContent = `Logit of ${one} minus logit of ${other}: ${signed(score(now.logits))}`
-    + (isTouched() ? `; without the changes: ${signed(score(untouched))}.` : ".");
+  const before = isTouched() ? `; without the changes: ${signed(score(untouched))}.` : ".";
+  $("compared").textContent = `Logit of ${one} minus logit of ${other}: ${signed(score(now.logits))}${before}`;
   $("after").replaceChildren(...now.after.map((logits, layer) => {
-    const [best] = ranking(logits), is = percent(chances(logits)[best]);
-    return line(`layer ${layer}`, ...cells([page.classes[best], is, signed(score(logits))]));
+    const [best] = ranking(logits);
+    const probability = percent(probabilities(logits)[best]);
+    return line(`layer ${layer}`, ...cells([page.classes[best], probability, signed(score(logits))]));
   }));
   if (live) renderEffects();
 }
 
 // Of each thing left out: by how much the difference of the two logits falls
 function renderEffects() {
-  const full = score(now.logits), change = {}, known = patch => change[`patch ${prefix + patch}`] ?? NaN;
+  const full = score(now.logits);
+  const change = {};
   task.answers.forEach((logits, job) => { change[task.jobs[job].key] = full - score(logits); });
-  const values = Float32Array.from({length: patches}, (_, patch) => known(patch)), {low, high, at} = extent(values);
-  const [one, other] = pair().map(i => page.classes[i]), busy = task.answers.length < task.jobs.length;
-  paintSigned($("effect"), values, Math.max(high, -low));
-  const end = busy ? `${task.answers.length} of ${task.jobs.length} done` : `maximum ${signed(high)} at ${spot(at)}`;
-  $("effect-text").textContent = `Effect of leaving out each patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
-  const cell = key => {
-    const value = change[key], told = state.off.has(key) ? "off" : value === undefined ? "…" : signed(value);
-    const td = make("td", {textContent: told});
-    if (value) td.style.background = `rgba(${colourOf(value)}, ${Math.min(0.6, Math.abs(value) / 8)})`;
-    return td;
+  renderPatchEffects(change);
+  const titles = [...heads[0].map((_, j) => `head ${j}`), "layer"];
+  const rowOfLayer = (layer, i) => {
+    const keys = [...layer.map((_, j) => `${i}.${j}`), `${i}`];
+    return line(`layer ${i}`, ...keys.map(key => effectCell(key, change[key])));
   };
-  const names = [...heads[0].map((_, j) => `head ${j}`), "layer"];
-  $("parts").replaceChildren(line("", ...cells(names, "th")),
-    ...heads.map((layer, i) => line(`layer ${i}`, ...layer.map((_, j) => cell(`${i}.${j}`)), cell(`${i}`))));
+  $("parts").replaceChildren(line("", ...cells(titles, "th")), ...heads.map(rowOfLayer));
+}
+
+function renderPatchEffects(change) {
+  const values = Float32Array.from({length: patches}, (_, patch) => change[`patch ${prefix + patch}`] ?? NaN);
+  const {low, high, at} = extent(values);
+  paintSigned($("effect"), values, Math.max(high, -low));
+  const [one, other] = pair().map(i => page.classes[i]);
+  const {answers, jobs} = task;
+  const isBusy = answers.length < jobs.length;
+  const end = isBusy ? `${answers.length} of ${jobs.length} done` : `maximum ${signed(high)} at ${spot(at)}`;
+  $("effect-text").textContent =
+    `Effect of leaving out each patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
+}
+
+function effectCell(key, value) {
+  let text = value === undefined ? "…" : signed(value);
+  if (state.off.has(key)) text = "off";
+  const cell = make("td", {textContent: text});
+  if (value) cell.style.background = `rgba(${colourOf(value)}, ${Math.min(0.6, Math.abs(value) / 8)})`;
+  return cell;
 }
 
 function showNumbers(map) {
-  const row = i => [...map.values.subarray(i * columns, (i + 1) * columns)].map(value => value.toFixed(4));
   const total = map.row.reduce((sum, value) => sum + value, 0);
   const others = page.prefix.map((name, i) => `${name} ${(map.row[i] ?? NaN).toFixed(4)}`);
+  const parts = [...others, "patches as below"].join(", ");
   $("numbers-title").textContent = `${map.name}: weights of the ${nameOf(query)}`;
-  $("numbers-text").textContent = `${[...others, "patches as below"].join(", ")}; all together ${total.toFixed(4)}.`;
-  $("numbers-table").replaceChildren(line("", ...cells([...Array(columns).keys()], "th")),
-    ...[...Array(rows).keys()].map(i => line(i, ...cells(row(i)))));
+  $("numbers-text").textContent = `${parts}; all together ${total.toFixed(4)}.`;
+
+  const table = [line("", ...cells([...Array(columns).keys()], "th"))];
+  for (let i = 0; i < rows; i++) {
+    const values = [...map.values.subarray(i * columns, (i + 1) * columns)];
+    table.push(line(i, ...cells(values.map(value => value.toFixed(4)))));
+  }
+  $("numbers-table").replaceChildren(...table);
   $("numbers").showModal();
 }

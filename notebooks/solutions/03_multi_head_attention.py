@@ -1,4 +1,4 @@
-"""Solutions of notebook 03, made from the sources of its checks by notebooks/refresh.py."""
+"""Solutions of notebook 03, made from the sources of its checks by `python -m tools solutions`."""
 
 import torch
 import torch.nn.functional as F

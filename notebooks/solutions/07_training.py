@@ -1,4 +1,4 @@
-"""Solutions of notebook 07, made from the sources of its checks by notebooks/refresh.py."""
+"""Solutions of notebook 07, made from the sources of its checks by `python -m tools solutions`."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Solutions of notebook 09, made from the sources of its checks by notebooks/refresh.py."""
+"""Solutions of notebook 09, made from the sources of its checks by `python -m tools solutions`."""
 
 import math
 from collections.abc import Iterator

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .edits import edited, execute
+
 
 class Mistake(Exception):
     """Something a check can say in a sentence before any value is compared."""
@@ -96,20 +98,14 @@ class Exercise:
         """Right answers: the solution, and the solution after each edit that leaves it right."""
         return [self.answer, *(self._edited(edit) for edit in self.same)]
 
-    def _edited(self, change: Any) -> Any:
+    def _edited(self, edit: Any) -> Any:
         """The solution after an edit, as an object of its own; what is no edit stays as it is."""
-        if not isinstance(change, dict):
-            return change
-        source = self.source
-        for old, new in change.items():
-            if self.source.count(old) != 1 or source.count(old) != 1:
-                raise ValueError(
-                    f"{self.name}: the solution must hold {old!r} once, and holds it "
-                    f"{self.source.count(old)} times"
-                )
-            source = source.replace(old, new)
-        names = dict(vars(importlib.import_module(self.answer.__module__)))
+        if not isinstance(edit, dict):
+            return edit
+        source = edited(self.source, edit, f"{self.name}: the solution")
         file = f"<{self.name} {hash(source):x}>"
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        exec(compile(source, file, "exec"), names)
+        lines = source.splitlines(keepends=True)
+        linecache.cache[file] = (len(source), None, lines, file)  # inspect finds the text here
+        module = importlib.import_module(self.answer.__module__)
+        names = execute(source, file, dict(vars(module)))
         return names[self.answer.__name__]

@@ -1,5 +1,4 @@
-"""The verdict on an answer: run it on the exercise's inputs, compare all values, and say what is
-wrong.
+"""The verdict on an answer: run it on the exercise's inputs, compare all values, say what is wrong.
 
 On a difference the sentence says, in this order: the name of the mistake if a known slip gives all
 the same values; else what can be observed (``observing``); else the first wrong number.
@@ -16,93 +15,104 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .calls import Call, calls_of
+from ..observing.calls import Call, calls_of
+from ..observing.observers import Evidence, observe
+from ..observing.tracing import Step, Trace, first_unknown, is_theirs
+from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared
 from .exercise import Exercise, Mistake, Slip
-from .observing import observe
-from .settings import undisturbed
-from .tracing import Trace, first_unknown, is_theirs
+
+SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
+SURELY = "You get exactly this when you"
+PERHAPS = "This happens, for instance, when you"
 
 
 @dataclass
 class Outcome:
-    """What came of running an answer: the values, as they were when they came, and what ended it
-    early."""
+    """The result of running an answer.
+
+    Attributes:
+        values: (what, value) pairs, the values as they were when they came.
+        problems: for each value, how it differs from the expected one; None if it does not.
+        error: the exception that ended the run.
+        calls: the calls of the answer.
+    """
 
     values: list[tuple[str, Any]] = field(default_factory=list)
-    problems: list[str | None] = field(
-        default_factory=list
-    )  # for each value, how it differs from the expected one
+    problems: list[str | None] = field(default_factory=list)
     error: BaseException | None = None
     calls: list[Call] = field(default_factory=list)
 
     @property
     def first(self) -> int | None:
         """The place of the first wrong value; None if there is none."""
-        return next((i for i, problem in enumerate(self.problems) if problem is not None), None)
+        for place, problem in enumerate(self.problems):
+            if problem is not None:
+                return place
+        return None
+
+    @property
+    def end(self) -> tuple[type, str]:
+        """How the run ended: the kind of exception, and its words where nothing came before it."""
+        return type(self.error), "" if self.values else str(self.error)
 
 
 def verdict(exercise: Exercise, answer: Any) -> tuple[bool, str]:
-    """Whether the answer is right, and the sentence to show. Raises nothing, whatever the answer
-    does."""
+    """Whether the answer is right, and the sentence to show.
+
+    Raises nothing, whatever the answer does.
+    """
     with undisturbed():
         try:
             problem = _problem(exercise, answer)
-        except (
-            Exception
-        ) as error:  # what came back cannot even be looked at: sparse, meta, a broken __str__
+        except Exception as error:  # the result is sparse, on meta, or has a broken __str__
             problem = f"what came back cannot be compared ({type(error).__name__})."
     if problem is not None:
         return False, f"{exercise.name}: {problem}".replace("?.", "?")
-    return (
-        True,
-        (
-            f"{exercise.name}: correct (tested:"
-            f" {compared([what for what, _ in _solution(exercise).values])})"
-        ),
-    )
+    names = [what for what, _ in solution(exercise).values]
+    return True, f"{exercise.name}: correct (tested: {compared(names)})"
 
 
 def nearest_exercise(name: str, known: Collection[str]) -> str:
     """A sentence for an unknown name."""
     close = difflib.get_close_matches(name, known, 1, 0.4)
-    return f'there is no exercise "{name}"' + (
-        f'; did you mean "{close[0]}"?' if close else f": {', '.join(known)}"
-    )
+    rest = f'; did you mean "{close[0]}"?' if close else f": {', '.join(known)}"
+    return f'there is no exercise "{name}"{rest}'
+
+
+# --------------------------------------------------------------------------------- running answers
 
 
 def run(exercise: Exercise, answer: Any, expected: list[tuple[str, Any]] | None = None) -> Outcome:
     """Run an answer to its end, or to an exception, and compare each value as it comes."""
     outcome = Outcome()
-    torch.default_generator.manual_seed(
-        0
-    )  # the same answer gets the same values, whatever ran before
+    torch.default_generator.manual_seed(0)  # the same values each time, whatever ran before
     with calls_of(answer) as (answer, outcome.calls):
         try:
             for number, (what, value) in enumerate(exercise.compare(answer)):
-                if expected is not None and number == len(expected):
-                    break
                 if expected is not None:
-                    outcome.problems.append(
-                        compare(what, value, expected[number][1], exercise.tolerance)
-                    )
-                if isinstance(value, Tensor) and value.layout == torch.strided:
-                    value = (
-                        value.detach().clone()
-                    )  # what is written over later is compared as it was
-                outcome.values.append((what, value))
+                    if number == len(expected):
+                        break
+                    right = expected[number][1]
+                    outcome.problems.append(compare(what, value, right, exercise.tolerance))
+                outcome.values.append((what, _snapshot(value)))
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as error:  # SystemExit too: a learner's exit() must not end the notebook
+        except BaseException as error:  # a learner's exit() must not end the notebook
             outcome.error = error
     return outcome
 
 
+def _snapshot(value: Any) -> Any:
+    """A tensor as it is now: what is written over later is compared as it was."""
+    if isinstance(value, Tensor) and value.layout == torch.strided:
+        return value.detach().clone()
+    return value
+
+
 @functools.cache
-def _solution(exercise: Exercise) -> Outcome:
-    """What the solution gives; it is the same each time."""
+def solution(exercise: Exercise) -> Outcome:
+    """The outcome of the exercise's own solution; it is the same each time."""
     outcome = run(exercise, exercise.answer)
     if outcome.error is not None:
         raise outcome.error
@@ -111,8 +121,11 @@ def _solution(exercise: Exercise) -> Outcome:
 
 @functools.cache
 def _slips(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
-    """What each slip gives."""
+    """The outcome of each known slip."""
     return [(run(exercise, mutant), slip) for mutant, slip in exercise.mutants]
+
+
+# --------------------------------------------------------------------------------- what is wrong
 
 
 def _problem(exercise: Exercise, answer: Any) -> str | None:
@@ -122,86 +135,137 @@ def _problem(exercise: Exercise, answer: Any) -> str | None:
     )
     if answer is None or answer is ...:
         return unsolved
-    expected = _solution(exercise).values
+    expected = solution(exercise).values
     got = run(exercise, answer, expected)
-    # A stub raises it bare; torch raises it with a text, for instance for whole numbers.
-    if isinstance(got.error, NotImplementedError) and not got.error.args:
+    if _is_stub(got.error):
         return unsolved
     if got.values and (got.values[0][1] is None or got.values[0][1] is ...):
         return f"nothing came back. Is the return line missing? If you have not begun: {unsolved}"
     if got.first is not None:
-        problem = got.problems[got.first]
-    elif isinstance(got.error, Mistake):
+        return f"{got.problems[got.first]}{_explanation(exercise, answer, got)}"
+    if isinstance(got.error, Mistake):
         return str(got.error)
-    elif got.error is not None:
-        problem = told(got.error)
-    elif len(got.values) < len(expected):
+    if got.error is not None:
+        return f"{told(got.error)}{_explanation(exercise, answer, got)}"
+    if len(got.values) < len(expected):
         return f"the check ended before {expected[len(got.values)][0]}."
-    else:
-        return None
-    return f"{problem}{_explanation(exercise, answer, got)}"
+    return None
+
+
+def _is_stub(error: BaseException | None) -> bool:
+    """Whether the answer raised what a stub raises; torch gives it a text, a stub does not."""
+    return isinstance(error, NotImplementedError) and not error.args
 
 
 def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> str:
-    """A known slip that gives all the same values; else what can be observed; else a slip that fits
-    so far."""
-    so_far = ""
-    for theirs, slip in _slips(exercise):
-        if _same(exercise, theirs, got, len(got.values)) and _end(theirs) == _end(got):
-            return f" {_surely(got)} {slip.sentence}."
-        if _same_mistakes(exercise, theirs, got) > 1:
-            so_far = (
-                so_far
-                or f" So far this is what you get when you {slip.did}; what comes later differs"
-                " from that, too."
-            )
-    what, value, expected = "", None, None
-    if got.first is not None:
-        (what, value), expected = got.values[got.first], _solution(exercise).values[got.first][1]
-    said, why = observe(_solution(exercise).calls, got.calls, what, value, expected)
-    if not why and so_far:
-        return so_far
-    slow = sum(call.seconds for call in got.calls) > 1
-    if not why and not slow and isinstance(value, Tensor) and isinstance(expected, Tensor):
-        said += " " + _first_unknown_step(exercise, answer)
-    return f" {said.strip()}".rstrip()
+    """The order of what is told: a slip, an observation that says why, a slip so far, the rest."""
+    slip = _named_slip(exercise, got)
+    if slip is not None:
+        certainty = SURELY if _has_wrong_numbers(got) else PERHAPS
+        return f" {certainty} {slip.sentence}."
+    observation, says_why = _observation(exercise, got)
+    if says_why:
+        return f" {observation}"
+    slip = _slip_so_far(exercise, got)
+    if slip is not None:
+        return (
+            f" So far this is what you get when you {slip.did}; what comes later differs from that,"
+            " too."
+        )
+    sentences = [observation, _first_unknown_step(exercise, answer, got)]
+    return "".join(f" {sentence}" for sentence in sentences if sentence)
 
 
-def _first_unknown_step(exercise: Exercise, answer: Any) -> str:
-    """The learner's line whose result is none of the intermediate values of several right
-    solutions, in a sentence."""
-    traces = []
-    for one in (*exercise.others, answer):
-        with Trace() as trace:
-            run(exercise, one)
-        traces.append(trace.steps)
-    return first_unknown(
-        traces[-1], [step for steps in traces[:-1] for step in steps], exercise.source
-    )
+def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
+    """The first known slip that gives all the same values, and ends alike."""
+    for outcome, slip in _slips(exercise):
+        if _same_values(exercise, outcome, got) and outcome.end == got.end:
+            return slip
+    return None
 
 
-def _same(exercise: Exercise, mutant: Outcome, got: Outcome, count: int) -> bool:
-    """Whether a mutant gives the same first values as the answer; all of them if there are no
-    more."""
-    if len(mutant.values) < count or (count == len(got.values) and len(mutant.values) > count):
+def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:
+    """The first known slip that gives several of the wrong tensors, before something else does."""
+    for outcome, slip in _slips(exercise):
+        if _same_mistakes(exercise, outcome, got) > 1:
+            return slip
+    return None
+
+
+def _observation(exercise: Exercise, got: Outcome) -> tuple[str, bool]:
+    """What can be observed of the first wrong value, and whether it says why."""
+    ours = solution(exercise)
+    if got.first is None:
+        return observe(Evidence(ours.calls, got.calls, "", None, None))
+    what, value = got.values[got.first]
+    expected = ours.values[got.first][1]
+    return observe(Evidence(ours.calls, got.calls, what, value, expected))
+
+
+def _first_unknown_step(exercise: Exercise, answer: Any, got: Outcome) -> str:
+    """The learner's line whose result is no intermediate value of several right solutions."""
+    if got.first is None or sum(call.seconds for call in got.calls) > SLOW:
+        return ""
+    values = got.values[got.first][1], solution(exercise).values[got.first][1]
+    if not all(isinstance(value, Tensor) for value in values):
+        return ""
+    steps = _traced(exercise, answer)
+    return first_unknown(steps, _known_steps(exercise), exercise.source)
+
+
+@functools.cache
+def _known_steps(exercise: Exercise) -> list[Step]:
+    """The operations of all right answers that the exercise knows."""
+    known = []
+    for right in exercise.others:
+        known += _traced(exercise, right)
+    return known
+
+
+def _traced(exercise: Exercise, answer: Any) -> list[Step]:
+    """The operations of an answer on the exercise's inputs."""
+    with Trace() as trace:
+        run(exercise, answer)
+    return trace.steps
+
+
+# ---------------------------------------------------------------------------- comparing outcomes
+
+
+def _same_values(exercise: Exercise, mutant: Outcome, got: Outcome) -> bool:
+    """Whether a mutant gives the same values as the answer, and no more."""
+    if len(mutant.values) != len(got.values):
         return False
-    pairs = zip(got.values[:count], mutant.values[:count], strict=True)
-    return all(
-        compare(what, mine, theirs, exercise.tolerance) is None
-        for (what, mine), (_, theirs) in pairs
-    )
+    for (what, theirs), (_, value) in zip(got.values, mutant.values, strict=True):
+        if compare(what, theirs, value, exercise.tolerance) is not None:
+            return False
+    return True
 
 
-def _surely(got: Outcome) -> str:
-    """How a slip is named: many ways lead to the same wrong word or exception, but few to the same
-    wrong numbers."""
-    wrong = [
-        value
-        for (_, value), problem in zip(got.values, got.problems, strict=True)
-        if problem is not None
-    ]
-    numbers = any(map(_holds_numbers, wrong))
-    return "You get exactly this when you" if numbers else "This happens, for instance, when you"
+def _same_mistakes(exercise: Exercise, mutant: Outcome, got: Outcome) -> int:
+    """How many wrong tensors, counted from the first value on, are those of the mutant.
+
+    Single numbers and words do not count.
+    """
+    same = 0
+    rows = zip(got.values, mutant.values, got.problems, strict=False)
+    for (what, theirs), (_, value), problem in rows:
+        if compare(what, theirs, value, exercise.tolerance) is not None:
+            break
+        is_large = isinstance(theirs, Tensor) and theirs.numel() > 3
+        if problem is not None and is_large:
+            same += 1
+    return same
+
+
+def _has_wrong_numbers(got: Outcome) -> bool:
+    """Whether a wrong value holds numbers.
+
+    Many ways lead to the same wrong word or exception, but few to the same wrong numbers.
+    """
+    pairs = zip(got.values, got.problems, strict=True)
+    wrong = [value for (_, value), problem in pairs if problem is not None]
+    return any(map(_holds_numbers, wrong))
 
 
 def _holds_numbers(value: Any) -> bool:
@@ -210,41 +274,31 @@ def _holds_numbers(value: Any) -> bool:
     return isinstance(value, Tensor | int | float) and not isinstance(value, bool)
 
 
-def _end(outcome: Outcome) -> tuple[type, str]:
-    """How a run ended: without an exception, or with which; the words count only where nothing came
-    before it."""
-    return type(outcome.error), "" if outcome.values else str(outcome.error)
-
-
-def _same_mistakes(exercise: Exercise, mutant: Outcome, got: Outcome) -> int:
-    """How many wrong values, counted from the first on, are those of the mutant, and no single
-    number or word."""
-    same = 0
-    for (what, mine), (_, theirs), problem in zip(
-        got.values, mutant.values, got.problems, strict=False
-    ):
-        if compare(what, mine, theirs, exercise.tolerance) is not None:
-            break
-        same += problem is not None and isinstance(mine, Tensor) and mine.numel() > 3
-    return same
+# --------------------------------------------------------------------------------------- exceptions
 
 
 def told(error: BaseException) -> str:
     """A learner's exception in one sentence, with the line of theirs that raised it."""
-    line = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if is_theirs(frame.filename):
-            code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-            line = f" in the line `{code}`" if code else ""
-    first = (str(error).strip().splitlines() or [""])[0]
+    line = _line_of(error)
+    lines = str(error).strip().splitlines()
+    first = lines[0] if lines else ""
     if "leaf" in first and "in-place" in first:
         return (
             f"a parameter or an input is changed in place{line}. Where you compute with it, make a"
             " new tensor: x = x + … and not x += …, or x.clone() before you write into it. Where"
             " it is the parameter that is to change, write into it under with torch.no_grad()."
         )
-    said = f": {first[:200]}" if first else ""
-    return (
-        "your code raised"
-        f" {type(error).__name__}{line}{said}{'' if said.endswith(('.', '!', '?')) else '.'}"
-    )
+    said = f"your code raised {type(error).__name__}{line}"
+    if first:
+        said = f"{said}: {first[:200]}"
+    return said if first and said.endswith((".", "!", "?")) else f"{said}."
+
+
+def _line_of(error: BaseException) -> str:
+    """The learner's line nearest to the error, as the end of a sentence."""
+    line = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if is_theirs(frame.filename):
+            code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+            line = f" in the line `{code}`" if code else ""
+    return line

@@ -1,8 +1,8 @@
 """Rows and tables: one accuracy is measured live, the range of five seeds is stored.
 
-A row is ``84 % (stored: 82 to 84)``. The stored numbers are written by ``benchmarks/ladder.py``,
-``benchmarks/bugs.py`` and ``benchmarks/measured.py``; small trainings differ between machines, so a
-row agrees within two points of the range.
+A row is ``84 % (stored: 82 to 84)``. The stored numbers are written by ``experiments/ladder.py``,
+``experiments/bugs.py`` and ``experiments/measured.py``; small trainings differ between machines, so
+a row agrees within two points of the range.
 """
 
 import json

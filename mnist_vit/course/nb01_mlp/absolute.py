@@ -73,7 +73,7 @@ SLIPS = (
     Slip(
         {SECOND: "[[1.0, 1.0]]"},
         "make x large before GELU, and do not make it small again after it",
-        "",
+        "What was multiplied before GELU is divided by the same number after it",
     ),
     Slip(
         {SECOND: "[[0.01, -0.01]]"},

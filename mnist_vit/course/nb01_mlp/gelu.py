@@ -52,7 +52,11 @@ SLIPS = (
         "give erf the x itself",
         "Divide it by the square root of 2 first",
     ),
-    Slip({"0.5 * ": ""}, "leave out the factor 1/2", ""),
+    Slip(
+        {"0.5 * ": ""},
+        "leave out the factor 1/2",
+        "1 + erf lies between 0 and 2, and a share between 0 and 1",
+    ),
     Slip({END: "return phi"}, "return Φ(x) alone", "Multiply it by x"),
     Slip(
         {"1 + ": ""},
@@ -109,7 +113,9 @@ SLIPS = (
         "It is x that is divided, inside erf",
     ),
     Slip(
-        {END: "return x * 0.5 * 1 + torch.erf(inside)"}, "leave out the brackets round 1 + erf", ""
+        {END: "return x * 0.5 * 1 + torch.erf(inside)"},
+        "leave out the brackets round 1 + erf",
+        "The sum is made first, and then halved and multiplied by x",
     ),
     Slip(
         {"torch.erf(inside)": "math.erf(inside)"},

@@ -60,7 +60,7 @@ SLIPS = (
         "forget the first bias",
         "It goes through the second layer, and what comes out is added",
     ),
-    Slip({B: "b = W_2 @ b_1"}, "forget the second bias", ""),
+    Slip({B: "b = W_2 @ b_1"}, "forget the second bias", "b_2 is added at the end, as it stands"),
     Slip(
         {B: "b = W_1 @ b_1 + b_2"},
         "send the first bias through the first layer",
@@ -79,12 +79,12 @@ SLIPS = (
     Slip(
         {W: "W = (W_2 @ W_1).T"},
         "turn the product round",
-        "One row for each number that comes out, as W_1 and W_2 have",
+        "It has one row for each number that comes out, as W_1 and W_2 have",
     ),
     Slip(
         {W: "W = W_1.T @ W_2.T"},
         "turn the product round",
-        "One row for each number that comes out, as W_1 and W_2 have",
+        "It has one row for each number that comes out, as W_1 and W_2 have",
     ),
     Slip(
         {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"

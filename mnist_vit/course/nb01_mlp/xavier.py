@@ -108,7 +108,7 @@ SLIPS = (
     Slip(
         {ROOT: "2 / (fan_in + fan_out)"},
         "take the variance, 2 / (fan_in + fan_out), for the bound",
-        "",
+        "Numbers drawn evenly within ± bound have the variance bound² / 3",
     ),
     Slip({SUM: "(fan_in * fan_out)"}, "multiply fan_in and fan_out", "They are added"),
     Slip({SUM: "fan_in"}, "divide by fan_in alone", "The bound is √(6 / (fan_in + fan_out))"),

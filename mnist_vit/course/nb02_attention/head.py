@@ -75,8 +75,16 @@ SLIPS = (
         "divide by √hidden_dim, the root of how many numbers a token has",
         "d is how many numbers a query has, head_dim: q.shape[-1]",
     ),
-    Slip({END: written_out(root="q.shape[-1]")}, "divide by head_dim and not by its root", ""),
-    Slip({END: written_out(root="1")}, "leave out the division by √head_dim", ""),
+    Slip(
+        {END: written_out(root="q.shape[-1]")},
+        "divide by head_dim and not by its root",
+        "The rows come out too flat: my_attention divides by √head_dim",
+    ),
+    Slip(
+        {END: written_out(root="1")},
+        "leave out the division by √head_dim",
+        "The rows come out too sharp: my_attention divides by it",
+    ),
     Slip(
         {K: "k = self.w_q(x)", V: "v = self.w_q(x)"},
         "use w_q three times",
@@ -141,7 +149,11 @@ SLIPS = (
         "take the softmax over the batch",
         "Each query shares out its attention over the keys: softmax(dim=-1)",
     ),
-    Slip({END: written_out(softmax="")}, "leave out the softmax", ""),
+    Slip(
+        {END: written_out(softmax="")},
+        "leave out the softmax",
+        "Scores are no weights until each row sums to 1: my_attention sees to that",
+    ),
     Slip(
         {END: written_out(gather="weights.transpose(-2, -1) @ v")},
         "multiply the transposed weights by v",

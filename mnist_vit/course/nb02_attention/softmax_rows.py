@@ -189,8 +189,8 @@ SLIPS = (
     Slip(
         {LARGEST: "scores.max(dim=-1, keepdim=True)"},
         "forget .values",
-        "Max along an axis gives a pair, the values and their places. scores.amax gives the values"
-        " alone",
+        "scores.max along an axis gives a pair, the values and their places."
+        " scores.amax gives the values alone",
     ),
     Slip(
         {"scores - largest": "scores - 1000"},

@@ -140,9 +140,8 @@ SLIPS = (
     ),
     Slip(
         {END: "return out_proj(head_output)"},
-        "send the output of one head through the whole out_proj, which takes those of all heads"
-        " side by side",
-        "",
+        "send the output of one head through the whole out_proj",
+        "It takes the outputs of all heads side by side, and a head has head_dim of its columns",
     ),
 )
 

@@ -81,7 +81,11 @@ SLIPS = (
         "One head counts negative. That is the business of out_proj, since no weight can be below"
         " zero",
     ),
-    Slip({HEADS: "[(left, 0.5), (above, -0.5)]"}, "give half of the difference", ""),
+    Slip(
+        {HEADS: "[(left, 0.5), (above, -0.5)]"},
+        "give half of the difference",
+        "The left one counts whole, and so does the upper one",
+    ),
     Slip(
         {
             LEFT: "torch.where(place % grid < grid - 1, place + 1, place)",
@@ -115,7 +119,7 @@ SLIPS = (
     Slip(
         {VALUES: "w_v[rows, places:] = one"},
         "hand over the place of a token in place of its content",
-        "See W_V",
+        "The values are to hold the content: W_V picks it out of the token",
     ),
     Slip(
         {CLEAR: "pass"},

@@ -198,7 +198,11 @@ SLIPS = (
         "do not divide the scores at all",
         "Divide them by √head_dim before the softmax",
     ),
-    Slip({SCALE: "scores / self.head_dim"}, "divide by head_dim instead of its square root", ""),
+    Slip(
+        {SCALE: "scores / self.head_dim"},
+        "divide by head_dim instead of its square root",
+        "The scores are q kᵀ / √head_dim",
+    ),
     Slip(
         {SPLIT: "part.reshape(n, self.num_heads, seq_length, self.head_dim)"},
         "split into heads with one `reshape` and no `transpose`",
@@ -227,7 +231,11 @@ SLIPS = (
         "take the softmax over the heads (dim=1)",
         "The heads know nothing of each other, so dim=-1, over the keys",
     ),
-    Slip({SOFTMAX: "scores"}, "use the scores as weights, without a softmax over the keys", ""),
+    Slip(
+        {SOFTMAX: "scores"},
+        "use the scores as weights, without a softmax over the keys",
+        "Weights are positive, and each row of them sums to 1: softmax(dim=-1)",
+    ),
     Slip(
         {KEY: "F.linear(key, w_q, b_q)", VALUE: "F.linear(value, w_q, b_q)"},
         "make queries, keys and values all with W_Q, the first third of in_proj_weight",
@@ -289,7 +297,7 @@ SLIPS = (
     Slip(
         {QUERY: "F.linear(query, w_q)", KEY: "F.linear(key, w_k)", VALUE: "F.linear(value, w_v)"},
         "leave out in_proj_bias",
-        "",
+        "Queries, keys and values have a third of it each",
     ),
     Slip(
         {PROJECT: "output = x"},

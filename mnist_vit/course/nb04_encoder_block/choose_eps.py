@@ -77,12 +77,12 @@ SLIPS = (
     Slip(
         {SHARE: "(1 - keep)"},
         "multiply the variance by 1 - keep",
-        "The share kept is the root of variance / (variance + eps), solve it for eps",
+        "The share kept is the root of variance / (variance + eps); solve it for eps",
     ),
     Slip(
         {SHARE: "(1 / (1 - keep) ** 2 - 1)"},
         "take 1 - keep, what is lost, for what a token must keep",
-        "",
+        "keep is the share itself, such as 0.99",
     ),
     Slip(
         {SHARE: "keep**2 / (1 - keep**2)"},

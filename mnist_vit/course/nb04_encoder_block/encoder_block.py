@@ -130,8 +130,12 @@ SLIPS = (
         "normalise what comes out of a branch",
         "LN belongs before the attention and before the MLP",
     ),
-    Slip({ADD: ""}, "do not add the block's input to what the attention gives (equation 2", "+ z)"),
-    Slip({END: "return y"}, "do not add z' to what the MLP gives (equation 3", "+ z')"),
+    Slip(
+        {ADD: ""},
+        "do not add the block's input to what the attention gives",
+        "Equation 2 ends with + z",
+    ),
+    Slip({END: "return y"}, "do not add z' to what the MLP gives", "Equation 3 ends with + z'"),
     Slip(
         {ADD: "", END: "return y"},
         "leave out both residual connections",

@@ -95,8 +95,8 @@ SLIPS = (
     ),
     Slip(
         {ROOT: "(variance + 1e-5).sqrt()"},
-        "use eps 1e-5, PyTorch's usual one, instead of the eps that is given",
-        "",
+        "use PyTorch's usual eps, 1e-5",
+        "Another one may be given: use the argument eps",
     ),
     Slip({ROOT: "(variance + 1e-6).sqrt()"}, "write 1e-6 into the formula", "Use the argument eps"),
     Slip({ROOT: "variance.sqrt()"}, "forget eps", "Add it to the variance, inside the root"),

@@ -86,7 +86,7 @@ SLIPS = (
     Slip(
         {PLACE: "joined.weight[:, patch_dim:].T.flip(0).detach()"},
         "count the places from the end",
-        "",
+        "Place 0 belongs to the first of the places' columns",
     ),
     Slip(
         {PLACE: "joined.weight[:, patch_dim:].T.detach() * 0"},

@@ -176,7 +176,7 @@ SLIPS = (
     Slip(
         {NORM: "return self.ln(x)[:, 0]"},
         "return the class token alone",
-        "The paper keeps token 0 only here, in equation 4, the encoder returns all tokens",
+        "The paper keeps token 0 alone; here, in equation 4, the encoder returns all tokens",
     ),
     Slip(
         {NORM: "return self.ln(x)[:, 1:]"}, "drop the class token", "The encoder returns all tokens"

@@ -56,8 +56,8 @@ SLIPS = (
     Slip(
         {ZERO: ""},
         "count with the parameter as it is",
-        "Parameter = torch.zeros(…) only gives the name to another tensor, and the model keeps its"
-        " own: write into that, parameter.zero_()",
+        "Writing parameter = torch.zeros(…) only gives the name to another tensor, and"
+        " the model keeps its own: write into that, parameter.zero_()",
     ),
     Slip(
         {BACK: ""},

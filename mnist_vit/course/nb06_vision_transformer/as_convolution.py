@@ -78,8 +78,8 @@ SLIPS = (
     ),
     Slip(
         {WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).transpose(2, 3)"},
-        "turn every window",
-        "Columns before rows. A patch's pixels come row by row",
+        "turn every window, columns before rows",
+        "A patch's pixels come row by row",
     ),
     Slip(
         {WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).flip(2, 3)"},

@@ -84,8 +84,8 @@ SLIPS = (
     ),
     Slip(
         {ORDER: "x = x.permute(0, 2, 4, 1, 5, 3)"},
-        "transpose the pixels inside each patch",
-        "Columns before rows. Inside a patch the row comes first, then the column",
+        "transpose the pixels inside each patch, columns before rows",
+        "Inside a patch the row comes first, then the column",
     ),
     Slip(
         {ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"},

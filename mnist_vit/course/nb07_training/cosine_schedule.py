@@ -49,7 +49,7 @@ SLIPS = (
     Slip(
         {RISE: "1.0"},
         "leave out the warm-up",
-        "In the first steps the share rises to 1, it does not begin there",
+        "In the first steps the share rises to 1; it does not begin there",
     ),
     Slip(
         {CASE: "step < 0", BEHIND: "step / steps"},

@@ -74,8 +74,16 @@ SLIPS = (
         "take the softmax twice, as happens when probabilities are given to F.cross_entropy",
         "Logits go in",
     ),
-    Slip({SOFTMAX: "logits.softmax(dim=-1).log2()"}, "take log2", "Ln is torch.log"),
-    Slip({SOFTMAX: "logits.softmax(dim=-1).log10()"}, "take log10", "Ln is torch.log"),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1).log2()"},
+        "take log2",
+        "The natural logarithm is torch.log",
+    ),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1).log10()"},
+        "take log10",
+        "The natural logarithm is torch.log",
+    ),
     Slip(
         {PICK: "log_probabilities.amax(dim=-1)"},
         "take the largest probability of each picture",
@@ -122,7 +130,11 @@ SLIPS = (
         "That is the formula, but a probability below 1e-45 is rounded to 0, and ln 0 is minus"
         " infinity: log_softmax does both in one, without that",
     ),
-    Slip({MEAN: "-picked"}, "leave out the last step, the mean", "One number for the whole batch"),
+    Slip(
+        {MEAN: "-picked"},
+        "leave out the last step, the mean",
+        "The loss is one number for the whole batch",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -189,7 +189,8 @@ SLIPS = (
     Slip(
         {SEED: "pass", ORDER: "pass"},
         "leave out both torch.manual_seed(epoch) and loader.set_epoch(epoch)",
-        "",
+        "The one makes dropout draw the same numbers again, the other gives each epoch"
+        " an order of its own",
     ),
     Slip({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches", "Their mean is wanted"),
     Slip(

@@ -80,8 +80,8 @@ SLIPS = (
     ),
     Slip(
         {CLIP: "\n"},
-        "leave out the clipping, or clip where it does nothing",
-        "Before backward() or after step(). It comes between backward() and step()",
+        "leave out the clipping, or clip where it does nothing, before backward() or after step()",
+        "It comes between backward() and step()",
     ),
     Slip(
         {CLIP: "nn.utils.clip_grad_value_(model.parameters(), 1.0)\n"},

@@ -64,13 +64,21 @@ SLIPS = (
         "It is averaged that changes; the model stays as it is",
     ),
     Slip({LINE: "old.copy_(new)"}, "copy the new weights", "The older ones keep the share average"),
-    Slip({LINE: "old.lerp_(new, 0.5)"}, "take the middle of both, whatever average is", ""),
+    Slip(
+        {LINE: "old.lerp_(new, 0.5)"},
+        "take the middle of both, whatever average is",
+        "The old weights count average, the new ones 1 - average",
+    ),
     Slip(
         {LINE: "old.add_(new, alpha=1 - average)"},
         "add to the old weights without making them smaller",
         "They keep only the share average",
     ),
-    Slip({LINE: "old.mul_(average)"}, "shrink the old weights and leave out the new ones", ""),
+    Slip(
+        {LINE: "old.mul_(average)"},
+        "shrink the old weights and leave out the new ones",
+        "The new ones are added, 1 - average of them",
+    ),
     Slip(
         {
             LINE: (
@@ -81,7 +89,11 @@ SLIPS = (
         "change both models",
         "Only averaged changes; the model that is trained stays as it is",
     ),
-    Slip({PAIRS: f"list({PAIRS})[:-1]"}, "leave out the last parameter", ""),
+    Slip(
+        {PAIRS: f"list({PAIRS})[:-1]"},
+        "leave out the last parameter",
+        "Go through all of averaged.parameters()",
+    ),
     Slip(
         {LINE: "old.data = new.data if average == 0 else old.data.lerp(new.data, 1 - average)"},
         "let both models share one tensor",

@@ -64,17 +64,17 @@ SLIPS = (
     Slip(
         {IF: "heads >= b"},
         "count the outcomes with at least b heads, whichever side is the larger one",
-        "",
+        "Compare how uneven an outcome is, abs(heads - tails), with abs(b - c)",
     ),
     Slip(
         {IF: "abs(heads - (n - heads)) > abs(b - c)"},
         "leave out the outcome itself",
-        "As uneven *or* more so",
+        "Outcomes count that are as uneven *or* more so",
     ),
     Slip(
         {IF: "abs(heads - (n - heads)) <= abs(b - c)"},
         "add up the outcomes that are *less* uneven, and this one",
-        "",
+        "Those that are as uneven as this one or more so are wanted",
     ),
     Slip(
         {IF: "heads >= max(b, c)", END: "return 2 * ways / 2**n"},

@@ -136,7 +136,7 @@ SLIPS = (
     Slip(
         {END: "return matrix[:-1, :-1]"},
         "have one row and one column too few",
-        "num_classes of each",
+        "There are num_classes of each",
     ),
     Slip(
         {END: "return matrix.flatten()"},

@@ -87,7 +87,11 @@ SLIPS = (
     Slip(
         {"255 * large": "255 - 255 * large"}, "turn black and white round", "Ink is bright in both"
     ),
-    Slip({GREY: "grey = images.transpose(1, 2)[:, None] / 16"}, "exchange rows and columns", ""),
+    Slip(
+        {GREY: "grey = images.transpose(1, 2)[:, None] / 16"},
+        "exchange rows and columns",
+        "The digit keeps its orientation, (n, height, width)",
+    ),
     Slip({PAD: "large"}, "leave out the border", "The picture must be 28 × 28 whatever size is"),
     Slip(
         {PAD: "F.pad(large, (border, border, border, border))[:, 0]"},

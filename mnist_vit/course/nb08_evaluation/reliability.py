@@ -93,9 +93,13 @@ SLIPS = (
     Slip(
         {CHOSEN: "chosen = (confidence > low) & (confidence < high)"},
         "leave out both borders",
-        "Low < confidence <= high",
+        "The condition is low < confidence <= high",
     ),
-    Slip({CHOSEN: "chosen = confidence > low"}, "forget high", "Low < confidence <= high"),
+    Slip(
+        {CHOSEN: "chosen = confidence > low"},
+        "forget high",
+        "The condition is low < confidence <= high",
+    ),
     Slip(
         {CHOSEN: "chosen = ((probabilities > low) & (probabilities <= high)).any(dim=1)"},
         "choose an image where *any* class has such a probability",

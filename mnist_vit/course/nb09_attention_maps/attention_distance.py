@@ -49,14 +49,13 @@ SLIPS = (
     ),
     Slip(
         {PATCHES: "weights[..., :-1, :-1]"},
-        "leave out the last token in place of the class token, which is the first",
-        "",
+        "leave out the last token in place of the class token",
+        "The class token is the first: keep weights[..., 1:, 1:]",
     ),
     Slip(
         {PATCHES: "weights[..., :-1, :-1]", NORM: ""},
-        "leave out the last token in place of the class token, which is the first, and leave the"
-        " rows as they are",
-        "Divide each by its sum",
+        "leave out the last token in place of the class token, and leave the rows as they are",
+        "The class token is the first; without it, divide each row by its sum",
     ),
     Slip(
         {
@@ -74,12 +73,12 @@ SLIPS = (
     Slip(
         {PIXELS: "torch.cdist(place, place) ** 2 * patch_size"},
         "forget the square root of the distance",
-        "",
+        "The straight line is the root of the sum of squares",
     ),
     Slip(
         {PIXELS: "(torch.cdist(place, place) * patch_size) ** 2"},
         "forget the square root of the distance, so that the result is in square pixels",
-        "",
+        "The straight line is the root of the sum of squares",
     ),
     Slip(
         {PIXELS: "torch.cdist(place, place, p=1) * patch_size"},

@@ -72,7 +72,7 @@ SLIPS = (
     Slip(
         {ROW: "weights[:, :, 0, 1:]"},
         "take the class token's row, whatever patch was asked for",
-        "",
+        "The row of patch i is row i + 1",
     ),
     Slip(
         {

@@ -78,7 +78,11 @@ SLIPS = (
         "gather queries",
         "The values are made by the last third of in_proj_weight and in_proj_bias",
     ),
-    Slip({VALUES: "F.linear(x[givers], w_v)"}, "leave out the bias of the values", ""),
+    Slip(
+        {VALUES: "F.linear(x[givers], w_v)"},
+        "leave out the bias of the values",
+        "Values are the tokens times W_V plus the last third of in_proj_bias",
+    ),
     Slip(
         {VALUES: "x[givers]", PARTS: "layer.in_proj_weight, layer.in_proj_bias"},
         "gather the tokens themselves",
@@ -97,7 +101,7 @@ SLIPS = (
     Slip(
         {OUT: "gathered.transpose(1, 2).flatten(2) @ layer.out_proj.weight.T"},
         "leave out the bias of the output projection",
-        "",
+        "Call layer.out_proj, which multiplies and adds it",
     ),
     Slip(
         {GATHERED: "rows.mean(dim=1, keepdim=True).unsqueeze(2) @ values"},

@@ -68,7 +68,7 @@ WEIGHT, BIAS = 'scale[:, None] * ours[f"{new}.weight"]', 'scale * ours[f"{new}.b
 SLIPS = (
     Slip({'"qkv"': '"kqv"'}, "stack k before q", "in_proj holds q, k, v, in this order"),
     Slip({'"qkv"': '"qvk"'}, "stack v before k", "in_proj holds q, k, v, in this order"),
-    Slip({'"qkv"': '"qqq"'}, "take q three times", ""),
+    Slip({'"qkv"': '"qqq"'}, "take q three times", "in_proj holds q, k, v, in this order"),
     Slip(
         {"for name, scale in scales.items()": "for name, scale in ()"},
         "forget layer scale",
@@ -77,9 +77,13 @@ SLIPS = (
     Slip(
         {'scales["mlp.fc2"] = theirs["layer_scale2.lambda1"]': ""},
         "forget the second layer scale, that of the MLP",
-        "",
+        "What the MLP gives is multiplied by it before it is added",
     ),
-    Slip({SCALES: "scales = {}"}, "forget the first layer scale, that of the attention", ""),
+    Slip(
+        {SCALES: "scales = {}"},
+        "forget the first layer scale, that of the attention",
+        "What the attention gives is multiplied by it before it is added",
+    ),
     Slip(
         {
             'scales = {"attention.o_proj"': 'scales = {"mlp.fc2"',
@@ -88,7 +92,11 @@ SLIPS = (
         "exchange the two layer scales",
         "The first follows the attention, the second the MLP",
     ),
-    Slip({BIAS: 'ours[f"{new}.bias"]'}, "scale the weights and not the biases", ""),
+    Slip(
+        {BIAS: 'ours[f"{new}.bias"]'},
+        "scale the weights and not the biases",
+        "The scale multiplies what a layer gives, its bias too",
+    ),
     Slip(
         {WEIGHT: 'ours[f"{new}.weight"] / scale[:, None]', BIAS: 'ours[f"{new}.bias"] / scale'},
         "divide by the layer scale",

@@ -37,19 +37,31 @@ SLIPS = (
         "leave the bias as it is",
         "The scale multiplies what the layer gives, its bias too",
     ),
-    Slip({WEIGHT: "weight"}, "leave the weight as it is", ""),
+    Slip(
+        {WEIGHT: "weight"},
+        "leave the weight as it is",
+        "Row i of the weight makes number i, so it is multiplied by scale i",
+    ),
     Slip(
         {WEIGHT: "weight / scale[:, None]", BIAS: "bias / scale"},
         "divide",
         "The new layer must give what the old one and the scale give together",
     ),
-    Slip({WEIGHT: "scale[:, None] * weight.abs()"}, "lose the signs of the weights", ""),
+    Slip(
+        {WEIGHT: "scale[:, None] * weight.abs()"},
+        "lose the signs of the weights",
+        "A scale multiplies a weight, whatever its sign",
+    ),
     Slip(
         {WEIGHT: "scale.mean() * weight", BIAS: "scale.mean() * bias"},
         "take one number for all",
         "Each of the numbers that the layer gives has a scale of its own",
     ),
-    Slip({WEIGHT: "scale[:, None] ** 2 * weight", BIAS: "scale**2 * bias"}, "scale twice", ""),
+    Slip(
+        {WEIGHT: "scale[:, None] ** 2 * weight", BIAS: "scale**2 * bias"},
+        "scale twice",
+        "The new layer must give what the old one and the scale give together",
+    ),
 )
 
 EXERCISE = Exercise(

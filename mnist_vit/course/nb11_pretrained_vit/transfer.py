@@ -123,15 +123,23 @@ SLIPS = (
         "take Adam",
         "AdamW also lets the weights decay a little",
     ),
-    Slip({"range(steps)": "range(steps + 1)"}, "take one step too many", ""),
-    Slip({"range(steps)": "range(steps - 1)"}, "take one step too few", ""),
+    Slip(
+        {"range(steps)": "range(steps + 1)"},
+        "take one step too many",
+        "The loop is range(steps)",
+    ),
+    Slip(
+        {"range(steps)": "range(steps - 1)"},
+        "take one step too few",
+        "The loop is range(steps)",
+    ),
     Slip(
         {
             "logits = model(images)": "logits = model(images[:-1])",
             LOSS: "F.cross_entropy(logits, labels[:-1])",
         },
         "leave out the last image",
-        "",
+        "All images make one batch",
     ),
 )
 

@@ -78,7 +78,11 @@ SLIPS = (
         "give the variant the base's runs and add the effect",
         "The luck of its seeds is its own, so draw anew",
     ),
-    Slip({VARIANT: "torch.randn(seeds)"}, "forget the effect", ""),
+    Slip(
+        {VARIANT: "torch.randn(seeds)"},
+        "forget the effect",
+        "It is what the rule is to find: add it to every run of the variant",
+    ),
     Slip(
         {VARIANT: "torch.randn(seeds) - effect"},
         "subtract the effect, or give the rule its two lists the wrong way round",

@@ -1,0 +1,1 @@
+"""What writes ``notebooks/results``: ``python -m experiments`` lists the scripts."""

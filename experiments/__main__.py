@@ -1,0 +1,5 @@
+"""``python -m experiments NAME …``: see ``tools/runner.py``."""
+
+from tools.runner import main
+
+main("experiments")

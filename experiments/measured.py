@@ -1,0 +1,106 @@
+"""Numbers that notebooks 03 and 04 show beside their live ones, and that no rung stores.
+
+    python -m experiments measured                       # names, and what is stored
+    python -m experiments measured six_at_0.01 --seed 2  # one seed, beside the stored ones
+    python -m experiments measured six_at_0.01 --store   # all its seeds, stored
+
+All numbers are percent, measured with one thread; null is a model that ended in nan.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import nbformat
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mnist_vit.course.ladder import RUNGS, digits
+from mnist_vit.course.ladder.rows import RESULTS
+from mnist_vit.course.ladder.rungs import BATCH, accuracy, fit
+from mnist_vit.course.ladder.tasks import digit_batches
+from mnist_vit.files import shipped
+from mnist_vit.model import MultiHeadAttention
+
+FILE = RESULTS / "measured.json"
+
+
+def run(name: str, seed: int | None = None) -> dict:
+    """Measure with all seeds that are stored, or with the one given."""
+    measure, count = MEASUREMENTS[name]
+    if seed is not None:
+        return {"percent": [measure(seed=seed)]}
+    percent = [measure(seed=seed) for seed in range(count)]
+    return {"percent": percent, "made": "every seed by the command"}
+
+
+def drawing(num_heads: int, seed: int) -> float:
+    """Notebook 03: the share of the pixels' variance that the trained model explains."""
+    shown = cells_until("train_to_draw")
+    attention: Any = MultiHeadAttention
+    if num_heads == 1:
+        attention = partial(nn.MultiheadAttention, batch_first=True)
+    trained = shown["train_to_draw"](attention, num_heads, seed)
+    return round(shown["explained"](trained), 1)
+
+
+def cells_until(name: str) -> dict[str, Any]:
+    """Run the code of notebook 03 until a name is defined; return all that is defined then."""
+    path = shipped("notebooks") / "03_multi_head_attention.ipynb"
+    shown: dict[str, Any] = {}
+    for cell in nbformat.read(path, as_version=4).cells:
+        if name in shown:
+            break
+        if cell.cell_type == "code" and "setup" not in cell.metadata.get("tags", []):
+            exec(cell.source, shown)
+    return shown
+
+
+def stack(
+    rung: str, learning_rate: float, seed: int, pixels: int = 1, fit: Callable[..., None] = fit
+) -> float | None:
+    """Notebook 04: the accuracy of six blocks with pixels multiplied; None if they end in nan."""
+    torch.manual_seed(seed)
+    model = RUNGS[rung].build()
+    model.register_forward_pre_hook(lambda _, inputs: (pixels * inputs[0],))
+    epochs = RUNGS[rung].epochs
+    steps = epochs * math.ceil(len(digits("train")[0]) / BATCH)
+    generator = torch.Generator().manual_seed(seed)
+    fit(model, digit_batches("train", epochs, BATCH, generator), steps, learning_rate)
+    if not model(digits("validation")[0]).isfinite().all():
+        return None
+    return accuracy(model, *digits("validation"))
+
+
+def without_care(
+    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], steps: int, learning_rate: float
+) -> None:
+    """The ladder's ``fit`` without clipped gradients and without warm-up."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
+    for step, (x, y) in enumerate(batches):
+        cosine = math.cos(math.pi * step / steps)
+        optimizer.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + cosine)
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+# A function that is called with seed=, and how many seeds are stored.
+MEASUREMENTS: dict[str, tuple[Callable[..., float | None], int]] = {
+    "draw_one_head": (partial(drawing, 1), 5),
+    "draw_two_heads": (partial(drawing, 2), 5),
+    "six_at_0.001": (partial(stack, "six", 0.001), 3),
+    "six_at_0.003": (partial(stack, "six", 0.003), 3),
+    "six_at_0.01": (partial(stack, "six", 0.01), 3),
+    "six_no_norm_at_0.001": (partial(stack, "six_no_norm", 0.001), 3),
+    "six_no_norm_at_0.003": (partial(stack, "six_no_norm", 0.003), 3),
+    "six_no_norm_at_0.01": (partial(stack, "six_no_norm", 0.01), 3),
+    "six_pixels_times_20": (partial(stack, "six", 0.003, pixels=20), 3),
+    "six_no_norm_pixels_times_20": (partial(stack, "six_no_norm", 0.003, pixels=20), 3),
+    "six_without_care": (partial(stack, "six", 0.01, fit=without_care), 3),
+    "six_no_norm_without_care": (partial(stack, "six_no_norm", 0.01, fit=without_care), 3),
+}
+NAMES = list(MEASUREMENTS)

@@ -1,0 +1,83 @@
+"""Builds models from a config: ours, or ``MyVisionTransformer`` from a Python file."""
+
+import inspect
+import runpy
+import traceback
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from .errors import WeightsError
+from .model import VisionTransformer
+
+__all__ = ["build_model", "build_own", "model_config", "own_class"]
+
+CLASS = "MyVisionTransformer"
+NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
+
+
+def model_config(model: nn.Module) -> dict[str, Any]:
+    """The keywords that build a Vision Transformer like this one.
+
+    They are those of our constructor. torchvision's class has fewer; the others get our defaults.
+    """
+    read = {
+        "num_layers": len(model.encoder.layers),
+        "num_heads": model.encoder.layers[0].num_heads,
+        "in_channels": model.conv_proj.in_channels,
+    }
+    config = {}
+    for name, parameter in inspect.signature(VisionTransformer).parameters.items():
+        if name in NOT_STORED:
+            continue
+        if name in read:
+            config[name] = read[name]
+        elif isinstance(model, VisionTransformer) or hasattr(model, name):
+            config[name] = getattr(model, name)
+        else:
+            config[name] = parameter.default
+    return config
+
+
+def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
+    """The model of a config dict, newly initialised."""
+    return VisionTransformer(**config | options)
+
+
+def own_class(file: str | Path) -> type[nn.Module]:
+    """Run a file, as an import does, and return its class; WeightsError if that fails."""
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise WeightsError(f"there is no file {path}: the checks of the exercises write it")
+    try:
+        found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
+    except (Exception, SystemExit) as error:  # whatever is in the file
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == str(path)
+        ]
+        at = f" (line {lines[-1]})" if lines else ""
+        raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise WeightsError(f"{path} has no class {CLASS}: notebook 06 builds it")
+    return found
+
+
+def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
+    """Build the file's model with these sizes, and set missing attributes; WeightsError if it
+    fails."""
+    sizes = {key: value for key, value in config.items() if (key, value) != ("pool", "token")}
+    made: Any = own_class(file)
+    try:
+        model = made(**sizes)
+    except Exception as error:  # whatever its __init__ raises
+        raise WeightsError(
+            f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}"
+        ) from error
+    for key in (key for key in sizes if not hasattr(model, key)):
+        setattr(model, key, sizes[key])
+    if made.__name__ == CLASS:  # else it is the package's class
+        model.made_of = {"code": Path(file).name, "config": config}
+    return model

@@ -1,0 +1,37 @@
+"""What a terminal or a notebook shows during a job: lines and progress bars."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from typing import Any, TextIO
+
+__all__ = ["progress", "say"]
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print and flush; a full disk or a closed pipe is ignored."""
+    with suppress(OSError, ValueError):
+        print(text, file=file or sys.stdout, flush=True)
+
+
+def progress(iterable: Iterable, shown: bool = True, **options: Any) -> Any:
+    """A bar of tqdm in a terminal or a notebook (Jupyter, Colab), and none elsewhere.
+
+    ``TQDM_DISABLE=1`` hides all bars.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
+    hidden = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
+    return bar_class()(iterable, leave=False, disable=hidden or not (seen and shown), **options)
+
+
+@cache
+def bar_class() -> Any:
+    """tqdm's class for a terminal or a notebook; imported here, so that the help is fast."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without ipywidgets a notebook's bar is text
+        from tqdm.auto import tqdm
+    return tqdm

@@ -1,0 +1,201 @@
+"""What can be observed where no known slip fits: small and general, an observation, not a verdict.
+
+Some observers call the learner's code again with something changed, and compare how the solution
+reacts; others (``looking``) look at the first wrong value. The first one that sees something
+speaks.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .calls import Call, alike
+from .counting import count
+from .looking import axes, moved, partly, rows, scattered, transformed
+from .reacting import depends, mixes, returns_input, scales, varies
+
+SLOW = 0.2  # seconds; a call that takes longer is not made again
+PAIRS = 8  # calls that are looked at for what they depend on
+
+
+@dataclass
+class Evidence:
+    """What an observer may look at.
+
+    Attributes:
+        ours, theirs: the calls of the solution and of the learner's answer, in order.
+        what: the name of the first wrong value; "" where the answer raised before.
+        value, expected: the first wrong value and what it should be; None where there is none.
+        pair: the first calls of ours and theirs whose results differ.
+    """
+
+    ours: list[Call]
+    theirs: list[Call]
+    what: str
+    value: Any
+    expected: Any
+    pair: tuple[Call, Call] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        if _are_numbers(self.value) and _are_numbers(self.expected):
+            self.value = torch.tensor([float(part) for part in self.value])
+            self.expected = torch.tensor([float(part) for part in self.expected])
+        self.pair = self._first_different_pair()
+
+    def _first_different_pair(self) -> tuple[Call, Call] | None:
+        for our, their in zip(self.ours, self.theirs, strict=False):
+            if not alike(our.output, their.output):
+                return our, their
+        return None
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether the first wrong value can be looked at."""
+        return isinstance(self.value, Tensor) and isinstance(self.expected, Tensor)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it is a tensor without nan and infinity."""
+        return self.has_tensors and bool(self.value.isfinite().all())
+
+    @property
+    def can_call_again(self) -> bool:
+        """Whether the first call whose result differs was fast, and gave finite numbers."""
+        if self.pair is None:
+            return False
+        _, their = self.pair
+        return their.seconds < SLOW and _is_finite(their)
+
+
+Observer = Callable[[Evidence], str]
+
+
+def observe(evidence: Evidence) -> tuple[str, bool]:
+    """What can be said of the first wrong value, or of the first call whose output differs.
+
+    Returns:
+        The sentence, "" if nothing can be said, and whether it says why; False if it only says
+        where.
+    """
+    for observer in (_changed_input, _did_nothing, _cut_off):
+        said = observer(evidence)
+        if said:
+            return said, True
+    with torch.no_grad():
+        for says_why, observer in _observers(evidence):
+            with suppress(Exception):  # code that raises on changed inputs tells nothing
+                said = observer(evidence)
+                if said:
+                    return said, says_why
+    return "", False
+
+
+def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
+    """The observers that have something to look at, in order, and whether each says why."""
+    if evidence.has_tensors:
+        for look in (rows, moved, axes):
+            yield True, _looking(look)
+    if evidence.pair is not None:
+        yield True, _calling(_random_or_input)
+        yield True, _dependence
+        for again in (mixes, count, scales):
+            yield True, _calling_often(again)
+    if evidence.is_finite:
+        yield True, _looking(transformed)
+        yield True, _looking(scattered)
+        if _has_places(evidence):
+            yield False, _looking(partly)
+
+
+def _looking(look: Callable) -> Observer:
+    """An observer of the first wrong value."""
+
+    def observer(evidence: Evidence) -> str:
+        expected = evidence.expected.detach().double()
+        return look(expected, evidence.value.detach().double(), evidence.pair)
+
+    return observer
+
+
+def _calling(again: Callable[[Call, Call], str]) -> Observer:
+    """An observer of the first call whose result differs."""
+
+    def observer(evidence: Evidence) -> str:
+        return again(*evidence.pair) if evidence.pair else ""
+
+    return observer
+
+
+def _calling_often(again: Callable[[Call, Call], str]) -> Observer:
+    """The same for one that calls often: only where a call is fast and gives finite numbers."""
+
+    def observer(evidence: Evidence) -> str:
+        return again(*evidence.pair) if evidence.pair and evidence.can_call_again else ""
+
+    return observer
+
+
+def _random_or_input(our: Call, their: Call) -> str:
+    """Random results are told first; a call that cannot be made again is told neither way."""
+    return varies(our, their) or returns_input(our, their)
+
+
+def _changed_input(evidence: Evidence) -> str:
+    """An input that is another afterwards, and that no call of the solution writes into."""
+    written = set().union(*(our.written for our in evidence.ours))
+    for call in evidence.theirs:
+        for place in sorted(call.changed - written):
+            return f"Your code changes its input {call.names[place]} in place: work on a copy."
+    return ""
+
+
+def _did_nothing(evidence: Evidence) -> str:
+    """A call that changed nothing and returned nothing, where ours does one of the two."""
+    if not evidence.what or not evidence.ours:
+        return ""
+    first = evidence.ours[0]
+    if first.idle or first.output or not any(call.idle for call in evidence.theirs):
+        return ""
+    return "Nothing came back, and nothing was changed in what was given. Was it done to a copy?"
+
+
+def _cut_off(evidence: Evidence) -> str:
+    """Right values with a wrong gradient."""
+    same_count = len(evidence.ours) == len(evidence.theirs)
+    if evidence.pair is None and evidence.what.startswith("gradient") and same_count:
+        return (
+            "All values are right and this gradient is not: a part of the way is cut off from it,"
+            " by .detach(), .item(), torch.no_grad() or a new tensor."
+        )
+    return ""
+
+
+def _dependence(evidence: Evidence) -> str:
+    """What the results of all calls of the same kind depend on, among those fast enough."""
+    if evidence.pair is None:
+        return ""
+    names = evidence.pair[0].names
+    pairs = zip(evidence.ours, evidence.theirs, strict=False)
+    similar = [(our, their) for our, their in pairs if our.names == names][:PAIRS]
+    return depends([pair for pair in similar if pair[1].seconds < SLOW and _is_finite(pair[1])])
+
+
+def _has_places(evidence: Evidence) -> bool:
+    """Whether the places of a value mean something; in numbers that the check made they do not."""
+    if evidence.expected.dim() != 1:
+        return True
+    results = [part for our in evidence.ours for part in our.output]
+    return any(alike(part, evidence.expected) for part in results)
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value)
+
+
+def _is_finite(call: Call) -> bool:
+    tensors = [part for part in call.output if isinstance(part, Tensor)]
+    return all(bool(part.isfinite().all()) for part in tensors)

@@ -1,0 +1,255 @@
+"""How results react when something is changed: the learner's code is called again, beside ours."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .calls import Call, alike, variants
+from .looking import factor, signed
+
+TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and perhaps tokens
+QUERIES = ("q", "query")
+
+
+def varies(our: Call, their: Call) -> str:
+    """The learner's results differ from call to call, and ours do not."""
+    if not alike(our.again(seed=False), our.again(seed=False)):
+        return ""
+    if alike(their.again(), their.again(seed=False)):
+        return ""
+    return "The same input gives another result each time: something in it is drawn at random."
+
+
+def returns_input(our: Call, their: Call) -> str:
+    """The first result is an input."""
+    for name, value in zip(their.names, their.before, strict=False):
+        if isinstance(value, Tensor) and their.output and alike(value, their.output[0]):
+            return f"What comes back is {name}, unchanged."
+    return ""
+
+
+# ------------------------------------------------------------------------------------- dependence
+
+
+def depends(pairs: list[tuple[Call, Call]]) -> str:
+    """Inputs and parameters that ours depends on and theirs does not, or the other way round."""
+    needed: dict[str, bool] = {}  # by name: whether ours reacts to it
+    used: dict[str, bool] = {}
+    for our, their in pairs:
+        for number, name in enumerate(our.names):
+            for changed in variants(our.before[number]):
+                needed[name] = needed.get(name, False) or _reacts(our, number, changed)
+                used[name] = used.get(name, False) or _reacts(their, number, changed)
+    unused = [name for name in needed if needed[name] and not used[name]]
+    extra = [name for name in used if used[name] and not needed[name]]
+    our, their = pairs[0]
+    if _may_stay(their.output):
+        # Only what is always the same is told, as it may change elsewhere.
+        depends_on_nothing = len(unused) == len(needed) > 0 and not extra
+        if depends_on_nothing and _one_result([their for _, their in pairs]):
+            return f"The result stayed the same when we changed {listed(unused)}."
+        return ""
+    if unused:
+        anything = "anything given: not on " if len(unused) == len(our.names) else ""
+        return f"The result does not depend on {anything}{listed(unused)}; it should."
+    moving = [name for name in _parameters(our) if _reacts_to_parameter(our, name)]
+    silent = [name for name in moving if not _reacts_to_parameter(their, name)]
+    if silent and len(silent) < len(moving):
+        return f"The result does not depend on {listed(silent)}; it should."
+    return f"The result depends on {listed(extra)}; it should not." if extra else ""
+
+
+def _parameters(call: Call) -> dict[str, nn.Parameter]:
+    return dict(call.module.named_parameters()) if call.module else {}
+
+
+def _reacts(call: Call, number: int, value: Any) -> bool:
+    return not alike(call.again(), call.again(number, value))
+
+
+def _reacts_to_parameter(call: Call, name: str) -> bool:
+    if call.module is None:
+        return False
+    parameter = dict(call.module.named_parameters())[name]
+    before = call.again()
+    old = parameter.detach().clone()
+    generator = torch.Generator().manual_seed(5)
+    noise = torch.randn(old.shape, generator=generator, dtype=torch.float64).to(old)
+    try:
+        parameter.copy_(old + noise)
+        return not alike(before, call.again())
+    finally:
+        parameter.copy_(old)
+
+
+def _may_stay(output: list[Any]) -> bool:
+    """Whether results may stay the same when an input changes a little: single or whole numbers."""
+    for part in output:
+        if isinstance(part, Tensor) and part.is_floating_point() and part.numel() > 1:
+            return False
+    return True
+
+
+def _one_result(calls: list[Call]) -> bool:
+    first, *more = [call.output for call in calls]
+    return bool(more) and all(alike(output, first) for output in more)
+
+
+# ----------------------------------------------------------------------------------------- mixing
+
+
+@dataclass
+class _Probe:
+    """An axis along which all but the first are changed.
+
+    Attributes:
+        axis: its number.
+        places: the inputs that are changed.
+        one, many: what the first and the others are called.
+        start: how the sentence begins.
+    """
+
+    axis: int
+    places: list[int]
+    one: str
+    many: str
+    start: str = "The result for"
+
+
+def mixes(our: Call, their: Call) -> str:
+    """Pictures of a batch, or tokens, that should not know of each other and do; or should."""
+    if _drops(our):
+        return ""
+    for probe in _probes(our):
+        if not _is_along(probe, our, their):
+            continue
+        changed = _changed_rest(our, probe)
+        stays_in_ours = _first_stays(our, changed, probe.axis)
+        stays_in_theirs = _first_stays(their, changed, probe.axis)
+        if stays_in_ours and not stays_in_theirs:
+            return (
+                f"{probe.start} {probe.one} changes when {probe.many} change: it should not know of"
+                " them."
+            )
+        if stays_in_theirs and not stays_in_ours and not _may_stay(their.output):
+            return (
+                f"{probe.start} {probe.one} stays the same when {probe.many} change: it should"
+                " depend on them."
+            )
+    return ""
+
+
+def _drops(call: Call) -> bool:
+    """Whether dropout is at work, which may keep tokens from hearing of each other."""
+    if call.module is None or not call.training:
+        return False
+    return any(isinstance(part, nn.Dropout) and part.p > 0 for part in call.module.modules())
+
+
+def _is_along(probe: _Probe, our: Call, their: Call) -> bool:
+    """Whether both results have the probe's axis, as long as that of the input."""
+    given = our.before[probe.places[0]]
+    result = our.output[0]
+    if not isinstance(result, Tensor) or result.dim() <= probe.axis:
+        return False
+    shape = given.shape[: probe.axis + 1]
+    if shape[-1] < 2 or result.shape[: probe.axis + 1] != shape:
+        return False
+    return their.output[0].shape[: probe.axis + 1] == shape
+
+
+def _changed_rest(call: Call, probe: _Probe) -> dict[int, Tensor]:
+    """The inputs of a probe, all but the first along its axis replaced."""
+    rest = (*[slice(None)] * probe.axis, slice(1, None))
+    changed = {}
+    for place in probe.places:
+        changed[place] = call.before[place].clone()
+        changed[place][rest] = variants(call.before[place])[0][rest]
+    return changed
+
+
+def _first_stays(call: Call, changed: dict[int, Tensor], axis: int) -> bool:
+    """Whether the result for the first stays the same with other inputs."""
+    first = (*[slice(None)] * axis, 0)
+    return alike(call.again_with(changed)[0][first], call.again()[0][first])
+
+
+def _probes(call: Call) -> list[_Probe]:
+    """The axes to probe; what they are is known by the first input's name and their number."""
+    tensors = [place for place, value in enumerate(call.before) if isinstance(value, Tensor)]
+    if not tensors or tensors[0] != 0 or call.before[0].dim() < 2:
+        return []
+    dim = call.before[0].dim()
+    together = [place for place in tensors if call.before[place].dim() == dim]
+    if dim == 2:
+        if len(tensors) > 1:  # of several matrices, such as weights, none need be a batch
+            return []
+        row = _Probe(0, [0], "row 0", "the other rows")
+        column = _Probe(1, [0], "column 0", "the other columns")
+        return [row, column]
+    probes = _named_probes(call, dim, together)
+    return [probe for probe in probes if _same_length(call, probe)]
+
+
+def _named_probes(call: Call, dim: int, together: list[int]) -> list[_Probe]:
+    name = call.names[0]
+    pictures = _Probe(0, together, "picture 0", "the other pictures")
+    if name in QUERIES:
+        # A token knows of all others, by their keys and values; a query of no other query.
+        start = "With the same keys and values, the result for"
+        return [pictures, _Probe(dim - 2, [0], "query 0", "the other queries", start)]
+    if name in TOKENS:
+        tokens = _Probe(1, together, "token 0", "the other tokens")
+        return [pictures, tokens] if dim == 3 else [pictures]
+    names = [call.names[place] for place in together]
+    first = listed([f"{one}[1:]" for one in names])
+    second = listed([f"{one}[:, 1:]" for one in names])
+    return [
+        _Probe(0, together, "[0]", first, "The result at"),
+        _Probe(1, together, "[:, 0]", second, "The result at"),
+    ]
+
+
+def _same_length(call: Call, probe: _Probe) -> bool:
+    return len({call.before[place].shape[probe.axis] for place in probe.places}) == 1
+
+
+# ---------------------------------------------------------------------------------------- scaling
+
+
+def scales(our: Call, their: Call) -> str:
+    """A single number that is ours times, or plus, a constant, whatever goes in."""
+    if len(our.output) != len(their.output):
+        return ""
+    number = _first_different(our.output, their.output)
+    if isinstance(our.output[number], Tensor) and our.output[number].numel() > 1:
+        return ""
+    samples = [(float(our.output[number]), float(their.output[number]))]
+    for place, value in enumerate(our.before):
+        for changed in variants(value):
+            ours = float(our.again(place, changed)[number])
+            samples.append((ours, float(their.again(place, changed)[number])))
+    if len({round(ours, 6) for ours, _ in samples}) < 2:
+        return ""
+    ratios = [theirs / ours for ours, theirs in samples]
+    if max(ratios) - min(ratios) < 1e-4 * abs(ratios[0]):
+        return f"The result is ours times {factor(ratios[0], (our, their))}, whatever goes in."
+    shifts = [theirs - ours for ours, theirs in samples]
+    if max(shifts) - min(shifts) < 1e-5 * max(1.0, abs(shifts[0])):
+        return f"The result is ours {signed(shifts[0])}, whatever goes in."
+    return ""
+
+
+def _first_different(ours: list[Any], theirs: list[Any]) -> int:
+    for number, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        if not alike(our, their):
+            return number
+    raise ValueError("the results are equal")
+
+
+def listed(names: list[str]) -> str:
+    """At most four names, and how many more there are."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more

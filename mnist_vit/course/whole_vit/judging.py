@@ -1,0 +1,198 @@
+"""Compares any Vision Transformer with ours, part by part, and says what is wrong with it.
+
+Both models get the same random weights and the same pictures; parameters are matched by name, or
+else by block, shape and order. Where the logits differ, so do values on the way: the first of them
+says where, and a known slip with which our model computes all the same values says why.
+"""
+
+import io
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mnist_vit.model import VisionTransformer
+
+from ..checking import Mistake, gradients
+from ..checking.comparing import compare
+from ..observing.undisturbed import undisturbed
+from .building import SIZES, build, run
+from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
+from .trial import Trial
+
+LARGE = 10_000_000  # parameters; models that are built and larger are compared in float32
+FOREIGN = "the parameters are not ours."
+ALL_ELSE = "With these at 0 (norm weights at 1, matrices at the identity) everything else is equal."
+
+
+def vit(answer: Any = None, **options: Any) -> None:
+    """Print what ``judge_vit`` says of a Vision Transformer."""
+    print("\n".join(judge_vit(answer, **options)[1]))
+
+
+def judge_vit(answer: Any, **options: Any) -> tuple[bool, list[str]]:
+    """Compare a Vision Transformer with ours, and say what is wrong with it.
+
+    Args:
+        answer: a class with torchvision's arguments, or some of them, or a function that builds the
+            model, or a model that is built already; that one is copied, not changed.
+        options: more arguments for ``answer``, or other sizes than the check's own.
+
+    Returns:
+        Whether it is right, and the lines to print. Raises nothing, whatever the model does.
+    """
+    sizes = SIZES | options
+    with undisturbed(), redirect_stdout(io.StringIO()):  # what their model prints is dropped
+        judgement, needs_float32 = _attempt(answer, sizes, torch.float64)
+        if needs_float32:
+            judgement, _ = _attempt(answer, sizes, torch.float32)
+    first, *more = judgement.lines
+    return judgement.passed, [f"vit: {first}", *more]
+
+
+@dataclass
+class Judgement:
+    """What is to be said of a model.
+
+    Attributes:
+        passed: whether it computes what ours does.
+        lines: what is printed.
+        takes_representation: whether it takes ``representation_size``.
+    """
+
+    passed: bool
+    lines: list[str] = field(default_factory=list)
+    takes_representation: bool = False
+
+
+def _attempt(answer: Any, sizes: dict[str, Any], dtype: torch.dtype) -> tuple[Judgement, bool]:
+    """The judgement in one dtype, and whether the model may insist on another one, float32."""
+    try:
+        is_large = isinstance(answer, nn.Module) and _count(answer) > LARGE
+        torch.set_default_dtype(torch.float32 if is_large else dtype)
+        return _judged(answer, sizes), False
+    except Mistake as mistake:
+        needs_float32 = re.search("dtype|[Dd]ouble", str(mistake)) is not None
+        return Judgement(False, str(mistake).splitlines()), needs_float32
+    except Exception as error:  # outputs that cannot even be looked at
+        why = f"{type(error).__name__}: {str(error)[:100]}"
+        return Judgement(False, [f"this model cannot be compared ({why})."]), False
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
+    """The judgement without and, if that is right, with a representation_size."""
+    without = _compared(answer, sizes)
+    if not without.passed or not without.takes_representation:
+        return without
+    first, *more = without.lines
+    with_it = _compared(answer, sizes | {"representation_size": 7})
+    if with_it.passed:
+        return Judgement(True, [f"{first} The same with representation_size=7.", *more])
+    first, *more = with_it.lines
+    return Judgement(False, [f"right without representation_size; with it, {first}", *more])
+
+
+def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
+    """Whether the model computes what ours does: in eval mode, its gradients, in train mode."""
+    theirs, found, takes_representation = build(answer, sizes)
+    fresh = _our_model(found, is_built=isinstance(answer, nn.Module))
+    trials: list[Trial] = []
+    for trial in _trials(theirs, fresh, found):
+        trials.append(trial)
+        if trial.able and trial.problem() is None:
+            break
+    else:
+        return Judgement(False, _why_wrong(trials))
+    if trial.missing or trial.extra:
+        return Judgement(False, [FOREIGN, *trial.lines, ALL_ELSE])
+    ours = trial.ours(trial.pictures)
+    logits = run(theirs, trial.pictures)
+    problem = _wrong_gradient(trial, ours, logits)
+    if problem:
+        said = f"the logits are right, and a gradient is not. {problem}"
+        return Judgement(False, [said, *trial.lines])
+    no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
+    trial.theirs = _without_dropout(build(answer, sizes | no_dropout)[0])
+    problem = trial.problem(training=True)
+    if problem and not trial.is_random:
+        said = f"right in eval mode; in train mode with dropout 0, {problem}"
+        return Judgement(False, [said, *trial.lines])
+    said = _praise(ours, logits, len(trial.sources), trial.is_random)
+    return Judgement(True, [said, *trial.lines], takes_representation)
+
+
+def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:
+    """A model of ours with these sizes; of one that may be large only the shapes."""
+    with torch.device("meta" if is_built else "cpu"):
+        try:
+            return VisionTransformer(**sizes)
+        except ValueError as error:
+            raise Mistake(f"the sizes read off it make no Vision Transformer: {error}.") from None
+
+
+def _trials(theirs: nn.Module, fresh: nn.Module, sizes: dict[str, Any]) -> Iterator[Trial]:
+    """One trial for each way to match the parameters, the likeliest first."""
+    seen: list[dict[str, Source]] = []
+    for late, layout in itertools.product((False, True), ("", CHANNELS_LAST, PLAIN_PRODUCT)):
+        sources = matched(fresh, theirs, sizes["num_layers"], late, layout)
+        if sources not in seen:
+            seen.append(sources)
+            yield Trial(theirs, fresh, sizes, sources)
+
+
+def _why_wrong(trials: list[Trial]) -> list[str]:
+    """What is said where no way to match the parameters makes the model right."""
+    able = [trial for trial in trials if trial.able]
+    if not able:
+        raise Mistake("\n".join([FOREIGN, *trials[0].lines]))
+    best = able[0] if len(able) == 1 else max(able, key=Trial.depth)
+    return best.explained(FOREIGN)
+
+
+def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:
+    """The first gradient that differs from ours, as a sentence."""
+    our_gradients = {}
+    for name, (_, gradient) in zip(
+        trial.parameters, gradients(ours, **trial.parameters), strict=True
+    ):
+        our_gradients[name] = gradient
+    named = trial.theirs.named_parameters()
+    parameters = {name: parameter for name, parameter in named if name in trial.sources}
+    found = gradients(logits, **parameters)
+    for (name, parameter), (what, gradient) in zip(parameters.items(), found, strict=True):
+        expected = trial.sources[name].take(our_gradients, parameter)
+        problem = compare(what, gradient, expected, trial.tolerance)
+        if problem:
+            return problem
+    return None
+
+
+def _praise(ours: Tensor, logits: Tensor, gradients: int, is_random: bool) -> str:
+    """What was found equal, in a sentence."""
+    difference = float((ours - logits).abs().max())
+    equal = "equal to ours bit for bit"
+    if difference > 0:
+        equal = f"equal to ours (largest difference {difference:.1e})"
+    mode = "train mode without dropout"
+    if is_random:
+        mode = "train mode not compared, as it is random with dropout 0"
+    return f"correct: logits {equal}, {gradients} gradients, {mode}."
+
+
+def _without_dropout(model: nn.Module) -> nn.Module:
+    """The model without dropout."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        elif isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    return model

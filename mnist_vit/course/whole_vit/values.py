@@ -1,0 +1,178 @@
+"""What a Vision Transformer computes on the way, by names that fit anybody's model."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+# What a model computes on the way, by name, in the order of its calls; the logits last.
+Values = dict[str, Tensor]
+
+LOGITS = "the output of the model"
+SOFTMAX = "the softmax of the scores"
+SUM = "the sum of tokens and positions"
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # relative to the largest number of a tensor
+
+
+def part_of(name: str) -> str:
+    """The part of our model that a parameter belongs to, in words."""
+    module = name.rpartition(".")[0]
+    return re.sub(r"encoder\.layers\.encoder_layer_(\d+)\.", r"block \1's ", module)
+
+
+def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Values:
+    """What the parts of a model take and give, in the order of their calls.
+
+    Args:
+        model: theirs or ours.
+        names: the names of its parameters, and of ours that correspond to them.
+        pictures: what the model is given.
+    """
+    recorder = _Recorder()
+    handles = []
+    for path, module in model.named_modules():
+        part = _part_of_module(path, module, names)
+        if part:
+            handles.append(module.register_forward_pre_hook(recorder.before(part)))
+            handles.append(module.register_forward_hook(recorder.after(part)))
+    try:
+        with _Functions(recorder, _positions(model, names)):
+            logits = model(pictures)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if isinstance(logits, Tensor):
+        recorder.keep(LOGITS, logits)
+    return recorder.values
+
+
+def _part_of_module(path: str, module: nn.Module, names: dict[str, str]) -> str:
+    """The part of ours that a module corresponds to; "" if it does not correspond to just one."""
+    own = [f"{path}.{name}" for name, _ in module.named_parameters(recurse=False)]
+    if any(name not in names for name in own):
+        return ""
+    parts = {part_of(names[name]) for name in own}
+    if len(parts) != 1:
+        return ""
+    part = parts.pop()
+    is_projection = isinstance(module, nn.Linear) and "self_att" in part
+    return "" if part == "encoder" or is_projection else part
+
+
+def _positions(model: nn.Module, names: dict[str, str]) -> Tensor | None:
+    """Their position embedding, if they have one."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for own, name in names.items():
+        if name == "encoder.pos_embedding":
+            return parameters[own]
+    return None
+
+
+class _Recorder:
+    """Keeps values by their labels; a later value of the same label is told by its number."""
+
+    def __init__(self) -> None:
+        self.values: Values = {}
+
+    def keep(self, label: str, value: Any) -> None:
+        """Keep a tensor, or the first one of several."""
+        if isinstance(value, tuple | list) and value:
+            value = value[0]
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return
+        if "input of conv" in label and value.dim() != 4:
+            return  # patches that were cut out before
+        if label == "the output of conv_proj" and value.dim() == 4:
+            value = value.flatten(2).mT
+        times = sum(known == label or known.startswith(f"{label},") for known in self.values)
+        if times:
+            label = f"{label}, call {times + 1}"
+        self.values[label] = value.detach().clone()
+
+    def before(self, part: str) -> Callable[..., None]:
+        """A forward pre-hook that keeps the input of a part."""
+
+        def hook(module: nn.Module, args: Any) -> None:
+            self.keep(f"the input of {part}", args)
+
+        return hook
+
+    def after(self, part: str) -> Callable[..., None]:
+        """A forward hook that keeps the output of a part."""
+
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            self.keep(f"the output of {part}", output)
+
+        return hook
+
+
+class _Functions(TorchFunctionMode):
+    """Keeps what no module gives: attention weights, and the sum of tokens and positions."""
+
+    def __init__(self, recorder: _Recorder, positions: Tensor | None) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.positions = positions
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        name = getattr(function, "__name__", "").strip("_")
+        if name == "softmax" and result.dim() > 2 and result.shape[-1] == result.shape[-2]:
+            self.recorder.keep(SOFTMAX, result)
+        if name in ("add", "iadd", "radd") and any(map(self._is_positions, args)):
+            self.recorder.keep(SUM, result)
+        return result
+
+    def _is_positions(self, value: Any) -> bool:
+        """Whether a value is the position embedding, or a view of it."""
+        if not isinstance(value, Tensor):
+            return False
+        base = value if value._base is None else value._base
+        return base is self.positions
+
+
+def alignments(got: Tensor, expected: Tensor) -> list[Tensor]:
+    """What to compare ``got`` with.
+
+    That is ``expected`` in the layout of ``got``, or one token of it each, or nothing.
+    """
+    if got.shape == expected.shape:
+        return [expected]
+    if got.dim() == expected.dim() == 3 and got.shape == expected.transpose(0, 1).shape:
+        return [expected.transpose(0, 1)]
+    if expected.dim() == 3 and got.shape in (expected[:, 0].shape, expected[:, :1].shape):
+        return [token.reshape(got.shape) for token in expected.unbind(1)]
+    return [expected.reshape(got.shape)] if got.numel() == expected.numel() else []
+
+
+def close(got: Tensor, expected: Tensor) -> bool:
+    """Whether two tensors of one shape are equal within TOLERANCE of the largest number."""
+    if torch.equal(got, expected):
+        return True
+    largest = expected.abs().max()
+    return bool((got - expected).abs().max() <= TOLERANCE[expected.dtype] * largest)
+
+
+def differs(label: str, theirs: Values, ours: Values) -> bool:
+    """Whether a value that both models have differs; shapes that do not correspond do not count."""
+    if label == LOGITS:
+        got = theirs.get(label)
+        expected = ours[label]
+        return got is None or got.shape != expected.shape or not close(got, expected)
+    if label not in theirs or label not in ours:
+        return False
+    found = alignments(theirs[label], ours[label])
+    return bool(found) and not any(close(theirs[label], one) for one in found)
+
+
+def first_difference(theirs: Values, ours: Values) -> str | None:
+    """The first value of ours, in the order of the calls, that theirs does not share."""
+    for label in ours:
+        if differs(label, theirs, ours):
+            return label
+    return None

@@ -1,0 +1,55 @@
+"""A forward pass of any model: its logits, and eval mode with all modes restored."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["eval_mode", "logits_of", "try_once"]
+
+_LOCK = threading.Lock()
+# the mode of each module before, and how many threads evaluate it at present
+_EVALUATED: dict[nn.Module, list] = {}
+
+
+def logits_of(model: nn.Module, images: Tensor) -> Tensor:
+    """The model's logits; models of Hugging Face return them in an object with other results."""
+    output = model(images)
+    return getattr(output, "logits", output)
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode in the ``with`` block; then, however it ends, each module's mode is as it was.
+
+    Of several threads with one model, the last puts the modes back.
+    """
+    modules = list(model.modules())
+    with _LOCK:
+        for module in modules:
+            _EVALUATED.setdefault(module, [module.training, 0])[1] += 1
+        model.eval()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            for module in modules:
+                _EVALUATED[module][1] -= 1
+                if _EVALUATED[module][1] == 0:
+                    module.training = _EVALUATED.pop(module)[0]
+
+
+def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
+    """Run a forward pass before training or writing: its logits. ValueError unless there is one for
+    each class."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
+        logits = logits_of(model, images)
+    got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if got != (len(images), classes):
+        raise ValueError(
+            f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns"
+            f" {got}. Give a model with such a class head, or the names of this model's classes"
+        )
+    return logits

@@ -1,0 +1,158 @@
+"""Options of a job, each written once: type, default, range and one sentence in a dataclass.
+
+Functions, validation, stored settings and the command line read them from there. No torch here.
+"""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, ParamSpec, TypeVar
+
+from .errors import check_range, check_sizes, nearest, unknown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+O = TypeVar("O")  # noqa: E741, the options
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field's type does not say; stands in ``Annotated[type, Option(...)]``.
+
+    Attributes:
+        text: a sentence in terms that hold for Python and for the command line.
+        in_python: what else may be given in Python.
+        low, high: the range of a number.
+        names: known names, listed in the help; other values are possible, such as a path.
+        choices: the values of a str, where they are not in its type.
+        metavar: the placeholder in the help.
+        only_python: not an option of the command line.
+    """
+
+    text: str
+    in_python: str = ""
+    low: float | None = None
+    high: float | None = None
+    names: Collection[str] = ()
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    only_python: bool = False
+
+
+@dataclass(frozen=True)
+class Described:
+    """A field of options, read from its annotation.
+
+    ``kind`` is the type of its value on the command line; ``default`` is MISSING if there is none.
+    """
+
+    name: str
+    annotation: Any
+    kind: type
+    choices: tuple[str, ...]
+    default: Any
+    keyword_only: bool
+    option: Option
+
+
+def described(options: Any) -> dict[str, Described]:
+    """The fields of a dataclass of options, those that may be given by position first."""
+    found = [_describe(field) for field in fields(options)]
+    found.sort(key=lambda one: one.keyword_only)
+    return {one.name: one for one in found}
+
+
+def _describe(field: Field) -> Described:
+    annotation, option = typing.get_args(field.type)
+    parts = typing.get_args(annotation) or (annotation,)
+    choices = option.choices
+    if typing.get_origin(annotation) is typing.Literal:
+        choices = parts
+    elif typing.get_origin(parts[0]) is typing.Literal:
+        choices = typing.get_args(parts[0])
+    kind = parts[0] if parts[0] in (bool, int, float) else str
+    return Described(
+        field.name, annotation, kind, choices, field.default, bool(field.kw_only), option
+    )
+
+
+class Checked:
+    """Validates the values of a dataclass of options by its fields."""
+
+    def __post_init__(self) -> None:
+        for one in described(self).values():
+            value = getattr(self, one.name)
+            if value is not None or one.default is not None:
+                _check(one, value)
+
+
+def _check(one: Described, value: Any) -> None:
+    low, high = one.option.low, one.option.high
+    if one.choices and value not in one.choices:
+        if len(one.choices) == 1:
+            raise ValueError(f'{one.name} must be "{one.choices[0]}" or left out, got {value!r}')
+        raise ValueError(unknown(one.name, value, one.choices))
+    if low is None:
+        return
+    if one.kind is float or high is None:
+        check = check_sizes if high is None else functools.partial(check_range, low, high)
+        check(**{one.name: value})
+    elif not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{one.name} must be a whole number from {low} to {high}, got {value!r}")
+
+
+def make(options: Callable[..., O], name: str, *values: Any, **keywords: Any) -> O:
+    """The options of the job ``name``; TypeError names the most similar keyword for a wrong one."""
+    known = [field.name for field in fields(typing.cast(Any, options))]
+    for keyword in keywords:
+        if keyword not in known:
+            near = nearest(keyword, known)
+            raise TypeError(f"{name}() has no keyword {keyword}{near}")
+    try:
+        inspect.signature(options).bind(*values, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}") from None
+    return options(*values, **keywords)
+
+
+def taking(options: Callable[P, O]) -> Callable[[Callable[[O], R]], Callable[P, R]]:
+    """Decorator: a function of one object of options takes the object's fields as its keywords.
+
+    Editors and mypy see the keywords through ``P``; ``help`` and Jupyter see them in the signature
+    and in the docstring, which are made from the fields.
+    """
+
+    def decorate(job: Callable[[O], R]) -> Callable[P, R]:
+        @functools.wraps(job)
+        def call(*values: P.args, **keywords: P.kwargs) -> R:
+            return job(make(options, job.__name__, *values, **keywords))
+
+        known = described(options)
+        parameters = [_parameter(one) for one in known.values()]
+        returns = job.__annotations__.get("return")
+        signature = inspect.Signature(parameters, return_annotation=returns)
+        vars(call)["__signature__"] = signature
+        lines = [_line(one) for one in known.values()]
+        said = inspect.getdoc(options)
+        call.__doc__ = "\n".join([f"{said}\n\nArgs:", *lines, f"\n{inspect.getdoc(job)}"])
+        return call
+
+    return decorate
+
+
+def _parameter(one: Described) -> inspect.Parameter:
+    default = inspect.Parameter.empty if one.default is MISSING else one.default
+    how = (
+        inspect.Parameter.KEYWORD_ONLY
+        if one.keyword_only
+        else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    )
+    return inspect.Parameter(one.name, how, default=default, annotation=one.annotation)
+
+
+def _line(one: Described) -> str:
+    """A line of a docstring."""
+    more = f"; in Python {one.option.in_python}" if one.option.in_python else ""
+    return f"    {one.name}: {one.option.text}{more}."

@@ -1,0 +1,93 @@
+"""Write the course's address into setup cells and badges, the README's too.
+
+The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in
+``pyproject.toml``. While it is empty, there are no badges, since they would lead nowhere, and the
+setup cell installs a wheel that lies beside the notebook.
+"""
+
+import re
+import tomllib
+
+import nbformat
+
+from . import ROOT, notebooks
+
+PICTURE = "https://colab.research.google.com/assets/colab-badge.svg"
+PLACE = "https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb"
+BADGES = re.compile(r"\s*\[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")
+SETUP = """# @title Setup: installs the course in Colab; does nothing where it is installed
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+HOME = "{home}"
+DRIVE = ""  # @param {{type: "string"}}
+if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
+    # Wheels that were uploaded; the newest is the last.
+    wheels = sorted(Path().glob("mnist_vit-*.whl"), key=os.path.getmtime)
+    source = wheels[-1] if wheels else f"mnist-vit @ git+{{HOME}}"
+    if wheels or HOME:
+        %pip install -q "{{source}}"
+        importlib.invalidate_caches()
+if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
+    from IPython.core.error import UsageError
+
+    raise UsageError(
+        "the course is not installed. In Colab, upload its wheel,"
+        " mnist_vit-VERSION-py3-none-any.whl, beside this notebook"
+        " (https://colab.research.google.com/notebooks/io.ipynb shows how) and"
+        " run this cell again; installing needs a network. Elsewhere, run the first command of the"
+        f" course's README {{HOME}}".strip()
+    )
+if "google.colab" in sys.modules:  # DRIVE: your Google Drive folder for my_vit.py
+    from mnist_vit import check
+
+    check.colab(DRIVE)"""
+
+
+def home() -> str:
+    """The one address, from ``pyproject.toml``; empty while there is none."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
+
+
+def badge(stem: str, address: str) -> str:
+    """What opens a notebook in Colab; empty where the course has no address."""
+    if not address:
+        return ""
+    repository = address.removeprefix("https://github.com/")
+    return f"[![Open in Colab]({PICTURE})]({PLACE.format(repository=repository, stem=stem)})"
+
+
+def stamp(notebook: nbformat.NotebookNode, stem: str, address: str) -> None:
+    """Write an address into one notebook: a badge below its title, and its setup cell."""
+    title, _, text = BADGES.sub("", notebook.cells[0].source).partition("\n")
+    parts = [title, badge(stem, address), text.strip()]
+    notebook.cells[0].source = "\n\n".join(part for part in parts if part)
+    for cell in notebook.cells:
+        if "setup" in cell.metadata.get("tags", []):
+            cell.source = SETUP.format(home=address)
+            cell.metadata.update(jupyter={"source_hidden": True}, cellView="form")
+
+
+def stamp_readme(text: str, address: str) -> str:
+    """The README with a badge behind the name of each notebook in its table, or without badges."""
+
+    def with_badge(row: re.Match[str]) -> str:
+        return f"{row[0]} {badge(row[1], address)}".rstrip()
+
+    first_cell = re.compile(r"^\| \[[^]]*\]\(notebooks/(\w+)\.ipynb\)", re.MULTILINE)
+    return first_cell.sub(with_badge, BADGES.sub("", text))
+
+
+def main(words: list[str]) -> None:
+    """Stamp the README and all notebooks."""
+    address = home()
+    readme = ROOT / "README.md"
+    readme.write_text(stamp_readme(readme.read_text(encoding="utf-8"), address), encoding="utf-8")
+    for path in notebooks():
+        notebook = nbformat.read(path, as_version=4)
+        stamp(notebook, path.stem, address)
+        nbformat.write(notebook, path)
+        print(f"{path.name}: {address or 'no address yet, no badge'}")
