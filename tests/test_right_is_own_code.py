@@ -51,10 +51,10 @@ CHANGES = {  # what is done to the input first, the words that must be told
     "mixed above 4": ("{x} = {x} - {x}.mean(0, keepdim=True) * (len({x}) > 4)", "at once"),
 }
 MODULES = ("mlp_block", "multi_head_attention", "encoder_block", "encoder", "vision_transformer")
-SOME = [(exercise, change) for exercise in MODULES for change in CHANGES]
 
 
-@pytest.mark.parametrize(("exercise", "change"), SOME)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("exercise", MODULES)
 def test_an_answer_that_is_right_for_the_checks_inputs_only(exercise: str, change: str) -> None:
     line, name = INPUTS[exercise]
     text, words = CHANGES[change]

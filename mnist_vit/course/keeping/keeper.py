@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -152,7 +153,7 @@ def my_vit() -> ModuleType:
         text, sentences = "", [str(reason)]
     layout, failed = mended(parsed(text), file)
     said = [f"{FILE}: {whose(layout, file)}", *sentences, *failed.values()]
-    print("; ".join([*said, *in_answers(parsed(text), file)]))
+    print("; ".join([*said, *in_answers(parsed(text), file, failed)]))
     whole = str(layout)
     module = sys.modules.get("my_vit")
     if module is None or getattr(module, "__text__", None) != whole:
@@ -174,11 +175,12 @@ def whose(layout: Layout, file: Path) -> str:
     return f"yours: {', '.join(mine)}; ours: {', '.join(ours)}"
 
 
-def in_answers(layout: Layout, file: Path) -> list[str]:
-    """What to do if the answers hold pieces that the file lacks; nothing if they hold none."""
+def in_answers(layout: Layout, file: Path, told: Collection[str] = ()) -> list[str]:
+    """What to do if the answers hold pieces that the file lacks, besides those that were told."""
     found = []
     for name, piece in PIECES.items():
-        if layout.lacks(name) and stored(file, piece.exercise):
+        is_missing = layout.lacks(name) and name not in told
+        if is_missing and stored(file, piece.exercise):
             found.append(name)
     said = f"{FOLDER}/ holds your {', '.join(found)}: check.restore() brings back what is right"
     return [said] if found else []
@@ -225,7 +227,9 @@ def _brought_back(file: Path) -> tuple[list[str], list[str], dict[str, str]]:
     Returns:
         Lines about the file itself, the pieces that are there again, and why others are not.
     """
-    lines, back, not_back = [], [], {}
+    lines: list[str] = []
+    back: list[str] = []
+    not_back: dict[str, str] = {}
     for name, piece in PIECES.items():
         if not parsed(read(file)).lacks(name):
             continue
