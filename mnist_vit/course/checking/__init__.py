@@ -2,7 +2,16 @@
 answer."""
 
 from .exercise import Exercise, Mistake, Slip
-from .tools import copy_weights, describe, gradients, make, parameter_gradients, random, randomise
+from .tools import (
+    copy_weights,
+    describe,
+    gradients,
+    make,
+    parameter_gradients,
+    random,
+    randomise,
+    start_values,
+)
 from .verdict import nearest_exercise, verdict
 
 __all__ = [
@@ -17,5 +26,6 @@ __all__ = [
     "parameter_gradients",
     "random",
     "randomise",
+    "start_values",
     "verdict",
 ]

@@ -20,7 +20,9 @@ from ..observing.observers import Evidence, observe
 from ..observing.tracing import Step, Trace, first_unknown, is_theirs
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared
+from .elsewhere import elsewhere
 from .exercise import Exercise, Mistake, Slip
+from .own_code import Watch, borrowed
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
 SURELY = "You get exactly this when you"
@@ -136,7 +138,8 @@ def _problem(exercise: Exercise, answer: Any) -> str | None:
     if answer is None or answer is ...:
         return unsolved
     expected = solution(exercise).values
-    got = run(exercise, answer, expected)
+    with Watch(exercise) as watch:
+        got = run(exercise, answer, expected)
     if _is_stub(got.error):
         return unsolved
     if got.values and (got.values[0][1] is None or got.values[0][1] is ...):
@@ -149,7 +152,13 @@ def _problem(exercise: Exercise, answer: Any) -> str | None:
         return f"{told(got.error)}{_explanation(exercise, answer, got)}"
     if len(got.values) < len(expected):
         return f"the check ended before {expected[len(got.values)][0]}."
-    return None
+    if answer is exercise.answer:
+        return None
+    if watch.seen:
+        return "our own solution does the work. Right is code of your own, not ours."
+    return borrowed(exercise, answer, got.calls) or elsewhere(
+        exercise, solution(exercise).calls, got.calls
+    )
 
 
 def _is_stub(error: BaseException | None) -> bool:
