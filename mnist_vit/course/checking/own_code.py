@@ -26,12 +26,12 @@ def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
         for base in kind.__mro__:
             if base is nn.MultiheadAttention:
                 return "nn.MultiheadAttention does the work. Right is code of your own."
-            if _is_library(base):
+            if is_library(base):
                 return f"{_name(base)} does the work. Right is code of your own."
     return None
 
 
-def _is_library(kind: type) -> bool:
+def is_library(kind: type) -> bool:
     """Whether a class is one that a library offers; an edited copy of it is none."""
     home = sys.modules.get(kind.__module__)
     is_there = getattr(home, kind.__qualname__, None) is kind
