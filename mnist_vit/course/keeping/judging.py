@@ -6,7 +6,6 @@ torch, could still forge: see SECURITY.md.
 """
 
 import faulthandler
-import json
 import os
 import secrets
 import signal
@@ -55,11 +54,10 @@ def verdicts_of(layout: Layout) -> tuple[dict[str, str], str]:
         finally:
             _end(child)
         said = _received(child)
-    for line in said.splitlines():
-        if line.startswith(word):
-            found = json.loads(line.removeprefix(word))
-            return found, "" if found else "it changes the checks"
-    return {}, "it ended the check"
+    if f" {word} " not in said:
+        return {}, "it ended the check"
+    names = said.partition(f" {word} ")[2].split()
+    return dict(zip(names[::2], names[1::2], strict=True)), "" if names else "it changes the checks"
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -98,15 +96,17 @@ def judge(file: str) -> None:
 
     layout = parsed(Path(file).read_text("utf-8"))
     before = _functions()
+    look, write, end = _functions, os.write, os._exit  # the file may replace them
     failing = mended(layout, Path(file).parent / "nowhere" / FILE)[1]
-    found = {}
+    found = []
     for name in PIECES:
         if not layout.is_ours(name):
-            found[name] = "wrong" if name in failing else "right"
-    if before.items() > _functions().items():
-        found = {}
-    os.write(channel, f"\n{word}{json.dumps(found)}\n".encode())
-    os._exit(0)  # what the file has left for the end does not run
+            found += [name, "wrong" if name in failing else "right"]
+    now = look()
+    if any(now.get(key) != value for key, value in before.items()):
+        found = []
+    write(channel, " ".join(["", word, *found, ""]).encode())
+    end(0)  # what the file has left for the end does not run
 
 
 def _end_with(parent: int) -> None:
