@@ -34,6 +34,7 @@ from torchvision.transforms import v2
 from benchmarks.timing import compare
 from mnist_vit.attention import attention_weights, record_attention
 from mnist_vit.data import ImageData, Loader, load_embedded
+from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.fast import speed_up
 from mnist_vit.jobs import train
 from mnist_vit.model import vit_mnist
@@ -315,7 +316,7 @@ TRANSFORM = v2.Compose(
         ),
         v2.ToImage(),
         v2.ToDtype(torch.float32, scale=True),
-        v2.Normalize((0.1307,), (0.3081,)),
+        v2.Normalize((MNIST_MEAN,), (MNIST_STD,)),
     ]
 )
 

@@ -35,6 +35,7 @@ from torchvision.transforms import v2
 
 from benchmarks.speed import PerImage
 from mnist_vit.data import ImageData, Loader, load_data
+from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.files import out_dir, write_atomic
 from mnist_vit.jobs import train
 from mnist_vit.training import accuracy_and_loss
@@ -54,7 +55,7 @@ OURS = {
     "position_start": "sincos",
 }
 TRANSFORM = v2.Compose(
-    [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize((0.1307,), (0.3081,))]
+    [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize((MNIST_MEAN,), (MNIST_STD,))]
 )
 BATCH = 256
 CHECK_EVERY = 50

@@ -27,6 +27,7 @@ include_patterns = [
     "notebooks/glossary.md",
     "benchmarks/results/*.md",
 ]
+exclude_patterns = ["docs/architecture.md"]  # for maintainers, beside the code
 root_doc = "docs/index"
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
 

@@ -2,10 +2,12 @@
 
 The model is ours or another library's. Four different things are called attention; here they keep
 their names:
-    score: q kᵀ / √d
-    weight: the softmax of the scores; rows sum to 1
-    head output: A_h V_h, before the output projection
-    layer output: after the output projection. A slice of it belongs to no head.
+
+- score: q kᵀ / √d
+- weight: the softmax of the scores; rows sum to 1
+- head output: A_h V_h, before the output projection
+- layer output: after the output projection. A slice of it belongs to no head.
+
 Which token is which: ``tokens``.
 """
 

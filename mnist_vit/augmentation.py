@@ -78,8 +78,10 @@ def augment(
 def _bend(
     n: int, height: int, width: int, size: float, generator: torch.Generator, points: int = 6
 ) -> Tensor:
-    """Smooth random displacements, (2, n, height, width), from a grid of points, with a std of
-    ``size`` pixels."""
+    """Smooth random displacements from a grid of points, with a std of ``size`` pixels.
+
+    Shape: (2, n, height, width).
+    """
     places = torch.linspace(0, 1, points)
     weights = []
     for pixels in (height, width):

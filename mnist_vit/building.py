@@ -6,12 +6,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from .errors import WeightsError
 from .model import VisionTransformer
 
-__all__ = ["build_model", "build_own", "model_config", "own_class"]
+__all__ = ["build_model", "build_own", "model_config", "own_class", "tokens_of"]
 
 CLASS = "MyVisionTransformer"
 NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
@@ -45,6 +46,20 @@ def build_model(config: dict[str, Any], **options: Any) -> VisionTransformer:
     return VisionTransformer(**config | options)
 
 
+def tokens_of(config: dict[str, Any]) -> int:
+    """The number of tokens of a config's model, which is too large to build perhaps.
+
+    A model with the same options and the smallest sizes has as many, and is built instead. Options
+    that our class does not have are ignored.
+    """
+    known = inspect.signature(VisionTransformer).parameters
+    narrow = {name: value for name, value in config.items() if name in known}
+    narrow |= dict.fromkeys(("num_layers", "num_heads", "hidden_dim", "mlp_dim"), 1)
+    narrow |= {"num_classes": 1, "representation_size": None, "in_channels": 1}
+    with torch.random.fork_rng(devices=[]):
+        return build_model(narrow).seq_length
+
+
 def own_class(file: str | Path) -> type[nn.Module]:
     """Run a file, as an import does, and return its class; WeightsError if that fails."""
     path = Path(file).expanduser()
@@ -53,12 +68,10 @@ def own_class(file: str | Path) -> type[nn.Module]:
     try:
         found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
     except (Exception, SystemExit) as error:  # whatever is in the file
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(path)
-        ]
-        at = f" (line {lines[-1]})" if lines else ""
+        at = ""
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == str(path):
+                at = f" (line {frame.lineno})"  # of the last one
         raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise WeightsError(f"{path} has no class {CLASS}: notebook 06 builds it")
@@ -66,9 +79,13 @@ def own_class(file: str | Path) -> type[nn.Module]:
 
 
 def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
-    """Build the file's model with these sizes, and set missing attributes; WeightsError if it
-    fails."""
-    sizes = {key: value for key, value in config.items() if (key, value) != ("pool", "token")}
+    """Build the file's model with these sizes, and set missing attributes.
+
+    WeightsError if it cannot be built.
+    """
+    sizes = dict(config)
+    if sizes.get("pool") == "token":  # the only way that the course's class has
+        del sizes["pool"]
     made: Any = own_class(file)
     try:
         model = made(**sizes)
@@ -76,8 +93,9 @@ def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:
         raise WeightsError(
             f"{CLASS} in {file} cannot be built with {', '.join(sizes)}: {error}"
         ) from error
-    for key in (key for key in sizes if not hasattr(model, key)):
-        setattr(model, key, sizes[key])
+    for key, size in sizes.items():
+        if not hasattr(model, key):
+            setattr(model, key, size)
     if made.__name__ == CLASS:  # else it is the package's class
         model.made_of = {"code": Path(file).name, "config": config}
     return model

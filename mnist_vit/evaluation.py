@@ -1,5 +1,7 @@
-"""Results, as notebooks show them: confusion matrix, accuracy with confidence interval, training
-curves."""
+"""Results: accuracy with its interval, confusion matrix, training curves.
+
+Notebooks show them as tables and figures.
+"""
 
 import html
 import io
@@ -58,50 +60,46 @@ class Evaluation:
 
     @property
     def recall(self) -> Tensor:
-        """Share of a class's images that are predicted as that class, (k,); NaN for a class without
-        images."""
+        """Share of a class's images that are predicted as that class, (k,).
+
+        NaN for a class without images.
+        """
         return self.matrix.diagonal() / self.matrix.sum(dim=1)
 
     @property
     def precision(self) -> Tensor:
-        """Share of a class's predictions that are correct, (k,); NaN for a class that is never
-        predicted."""
+        """Share of a class's predictions that are correct, (k,).
+
+        NaN for a class that is never predicted.
+        """
         return self.matrix.diagonal() / self.matrix.sum(dim=0)
 
     def __repr__(self) -> str:
         return f"Evaluation({self._summary()}; {self.data})"
 
     def __str__(self) -> str:
+        rows = self.matrix.tolist()
+        longest_name = max(map(len, self.classes))
+        longest_count = len(str(int(self.matrix.max())))
+        width = max(longest_name, longest_count, 3) + 1
+
+        def line(cells: Iterable[object]) -> str:
+            return "".join(f"{cell!s:>{width}}" for cell in cells)
+
         lines = [
             self.data,
             self._summary(),
             "confusion matrix: each row is a true class, each column a prediction",
+            line(["", *self.classes]) + "  recall",
         ]
-        width = max(
-            4, *(len(name) + 1 for name in self.classes), len(str(int(self.matrix.max()))) + 1
-        )
-        lines.append(
-            " " * width + "".join(f"{name:>{width}}" for name in self.classes) + "  recall"
-        )
-        for name, row, recall in zip(
-            self.classes, self.matrix.tolist(), self.recall.tolist(), strict=True
-        ):
-            lines.append(
-                f"{name:>{width}}"
-                + "".join(f"{count:>{width}}" for count in row)
-                + f"  {recall:6.1%}"
-            )
+        for name, row, recall in zip(self.classes, rows, self.recall.tolist(), strict=True):
+            lines.append(line([name, *row]) + f"  {recall:6.1%}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [["truth \\ prediction", *self.classes]]
-        rows += [
-            [name, *map(str, row)]
-            for name, row in zip(self.classes, self.matrix.tolist(), strict=True)
-        ]
-        table = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-        )
+        table = _html_row(["truth \\ prediction", *self.classes])
+        for name, row in zip(self.classes, self.matrix.tolist(), strict=True):
+            table += _html_row([name, *row])
         summary = f"{html.escape(self._summary())}<br>{html.escape(self.data)}"
         return f"<p>{summary}</p><table>{table}</table>"
 
@@ -109,6 +107,10 @@ class Evaluation:
         low, high = self.interval
         share = f"{self.accuracy:.2%} ({self.correct:,} of {self.total:,})"
         return f"accuracy {share}, 95 % interval {low:.2%} to {high:.2%}"
+
+
+def _html_row(cells: Iterable[object]) -> str:
+    return "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
 
 
 class History(list[dict[str, float]]):
@@ -124,14 +126,12 @@ class History(list[dict[str, float]]):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 2.6), layout="constrained")
+        epochs = [row["epoch"] for row in self]
         for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
-            for key, label in ((kind, "training batches"), (f"validation_{kind}", "validation")):
-                axes.plot(
-                    [row["epoch"] for row in self],
-                    [row[key] for row in self],
-                    marker=".",
-                    label=label,
-                )
+            in_training = [row[kind] for row in self]
+            in_validation = [row[f"validation_{kind}"] for row in self]
+            axes.plot(epochs, in_training, marker=".", label="training batches")
+            axes.plot(epochs, in_validation, marker=".", label="validation")
             axes.set(xlabel="epoch", ylabel=kind)
             axes.legend()
         return figure
@@ -143,21 +143,27 @@ class History(list[dict[str, float]]):
 
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, num_classes: int) -> Tensor:
-    """Confusion matrix, int64, (k, k), of ``labels`` (rows) and ``predictions`` (columns), both
-    int64, (n,)."""
+    """Confusion matrix, int64, (k, k): rows are ``labels``, columns are ``predictions``.
+
+    Both are int64, (n,).
+    """
     check_sizes(num_classes=num_classes)
     if labels.shape != predictions.shape or labels.dim() != 1:
         raise ValueError(
             f"need two equally long vectors, got {tuple(labels.shape)} and"
             f" {tuple(predictions.shape)}"
         )
-    for name, values in (("labels", labels), ("predictions", predictions)):
-        if values.is_floating_point() or (
-            len(values) and not 0 <= values.min() <= values.max() < num_classes
-        ):
-            raise ValueError(f"{name} must be whole numbers from 0 to {num_classes - 1}")
+    _check_classes("labels", labels, num_classes)
+    _check_classes("predictions", predictions, num_classes)
     pairs = labels.long() * num_classes + predictions.long()
     return torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def _check_classes(name: str, values: Tensor, num_classes: int) -> None:
+    """Raise ValueError unless all values are whole numbers below ``num_classes``."""
+    in_range = len(values) == 0 or 0 <= values.min() <= values.max() < num_classes
+    if values.is_floating_point() or not in_range:
+        raise ValueError(f"{name} must be whole numbers from 0 to {num_classes - 1}")
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
@@ -169,7 +175,8 @@ def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, f
         raise ValueError(
             f"need 0 <= correct <= total and at least one image, got {correct} of {total}"
         )
-    share, extra = correct / total, z * z / total
+    share = correct / total
+    extra = z * z / total
     middle = (share + extra / 2) / (1 + extra)
     reach = z / (1 + extra) * math.sqrt(share * (1 - share) / total + extra / (4 * total))
     return max(0.0, middle - reach), min(1.0, middle + reach)
@@ -179,15 +186,18 @@ def wilson_interval(correct: int, total: int, z: float = 1.96) -> tuple[float, f
 def evaluate_model(
     model: nn.Module, loader: Iterable[tuple[Tensor, Tensor]], classes: tuple[str, ...], data: str
 ) -> Evaluation:
-    """Run the model in eval mode over all batches; ``classes`` are class names, ``data`` describes
-    the images."""
+    """Run the model in eval mode over all batches.
+
+    ``classes`` are class names, ``data`` describes the images.
+    """
+    all_labels = []
+    all_logits = []
     with eval_mode(model):
-        results = [
-            (labels, logits_of(model, images).float())
-            for images, labels in progress(loader, desc="evaluating")
-        ]
-    labels = torch.cat([batch for batch, _ in results]).cpu()
-    logits = torch.cat([batch for _, batch in results]).cpu()
+        for images, batch_labels in progress(loader, desc="evaluating"):
+            all_labels.append(batch_labels)
+            all_logits.append(logits_of(model, images).float())
+    labels = torch.cat(all_labels).cpu()
+    logits = torch.cat(all_logits).cpu()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     if logits.shape[1] != len(classes):

@@ -40,17 +40,21 @@ def find_weights(name: str | Path) -> Path:
 
 
 def data_dir(given: str | Path | None = None) -> Path:
-    """The folder of the data sets: ``given``, else MNIST_VIT_DATA, else data/ in the clone or the
-    current folder."""
-    return Path(
-        given or os.environ.get("MNIST_VIT_DATA") or (CHECKOUT or Path.cwd()) / "data"
-    ).expanduser()
+    """The folder of the data sets.
+
+    It is ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder.
+    """
+    default = (CHECKOUT or Path.cwd()) / "data"
+    return Path(given or os.environ.get("MNIST_VIT_DATA") or default).expanduser()
 
 
 def out_dir(kind: str, given: str | Path | None = None) -> Path:
-    """The folder for results: ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current
-    folder."""
-    return Path(given or Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd()) / kind).expanduser()
+    """The folder for results.
+
+    It is ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder.
+    """
+    parent = Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd())
+    return Path(given or parent / kind).expanduser()
 
 
 def existing(folder: str | Path) -> Path:
@@ -62,6 +66,7 @@ def existing(folder: str | Path) -> Path:
 
 
 PARTS = ".mnist_vit-*.part"
+TAKEN = -1  # in place of a lock's handle: another process or thread has it
 
 
 def part_beside(path: Path) -> Path:
@@ -71,19 +76,21 @@ def part_beside(path: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
-    """Create and lock a folder until the ``with`` block or the process ends; yields False if it
-    cannot be locked.
+    """Create and lock a folder until the ``with`` block or the process ends.
 
-    Raises BlockingIOError if another process or thread keeps the lock for ``wait`` seconds.
+    Yields False if the file system has no locks. Raises BlockingIOError if another process or
+    thread keeps the lock for ``wait`` seconds.
     """
     make_folder(folder)
     last = time.monotonic() + wait
-    while (handle := _lock(folder)) == TAKEN:
+    handle = _lock(folder)
+    while handle == TAKEN:
         if time.monotonic() >= last:
             raise BlockingIOError(
                 f"another run is writing to {folder}: wait for it, or name another folder"
             )
         time.sleep(0.02)
+        handle = _lock(folder)
     try:
         yield handle is not None
     finally:
@@ -91,17 +98,14 @@ def locked(folder: Path, wait: float = 0.0) -> Iterator[bool]:
             os.close(handle)
 
 
-TAKEN = -1
-
-
 def _lock(folder: Path) -> int | None:
     """The handle of a lock, TAKEN, or None if the file system has no locks."""
     handle = None
     try:
-        if os.name == "nt":  # the file is deleted when its handle is closed
-            return os.open(
-                folder / ".lock", os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_TEMPORARY", 0)
-            )
+        if os.name == "nt":
+            deleted_when_closed = getattr(os, "O_TEMPORARY", 0)
+            new = os.O_CREAT | os.O_EXCL | os.O_RDWR
+            return os.open(folder / ".lock", new | deleted_when_closed)
         import fcntl
 
         handle = os.open(folder, os.O_RDONLY)
@@ -110,7 +114,9 @@ def _lock(folder: Path) -> int | None:
     except OSError as error:
         if handle is not None:
             os.close(handle)
-        return TAKEN if isinstance(error, BlockingIOError | FileExistsError) else None
+        if isinstance(error, BlockingIOError | FileExistsError):
+            return TAKEN
+        return None
 
 
 def make_folder(folder: Path) -> None:
@@ -134,12 +140,11 @@ def write_atomic(
     before: Path | None = None,
     sync: bool = True,
 ) -> Path:
-    """Write a file so that a crash leaves either the old or the new one; missing folders are
-    created.
+    """Write a file so that a crash leaves either the old or the new one.
 
-    ``write`` gets an open binary file. The old file is first renamed to ``before``, if given.
-    Raises OSError if the disk is full or the folder is read-only; no partial file remains.
-    ``sync=False`` leaves flushing to the caller.
+    Missing folders are created. ``write`` gets an open binary file. The old file is first renamed
+    to ``before``, if given. Raises OSError if the disk is full or the folder is read-only; no
+    partial file remains. ``sync=False`` leaves flushing to the caller.
     """
     path = Path(path)
     part = part_beside(path)
@@ -195,26 +200,40 @@ def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool 
         with_outputs: keep the stored outputs, which answer each "Before you run it".
         update: move an older copy to a folder named after the date, then copy; my_vit.py is kept.
     """
-    source, target = shipped("notebooks"), Path(folder).expanduser()
-    patterns = ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py")
-    files = sorted(file for pattern in patterns for file in source.glob(pattern))
-    if not files:
+    source = shipped("notebooks")
+    target = Path(folder).expanduser()
+    names: list[Path] = []
+    for pattern in ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py"):
+        names += [file.relative_to(source) for file in source.glob(pattern)]
+    if not names:
         raise ValueError(f"the notebooks are missing from {source}: reinstall mnist_vit")
+    names.sort()
+
     before = target / time.strftime("before-%Y%m%d-%H%M%S")
-    for taken in filter(Path.exists, [target / file.relative_to(source) for file in files]):
+    for name in names:
+        taken = target / name
+        if not taken.exists():
+            continue
         if not update:
             raise ValueError(
                 f"{taken} exists and may contain your work: name another folder, or set update=True"
             )
-        make_folder((before / taken.relative_to(target)).parent)
-        os.replace(taken, before / taken.relative_to(target))
-    for file in files:
-        text = file.read_text("utf-8")
-        if file.suffix == ".ipynb" and not with_outputs:
-            notebook = json.loads(text)
-            for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "code"):
-                cell.update(execution_count=None, outputs=[])
-            text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-        write_text(target / file.relative_to(source), text)
+        make_folder((before / name).parent)
+        os.replace(taken, before / name)
+
+    for name in names:
+        text = (source / name).read_text("utf-8")
+        if name.suffix == ".ipynb" and not with_outputs:
+            text = _without_outputs(text)
+        write_text(target / name, text)
     print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
     return target
+
+
+def _without_outputs(text: str) -> str:
+    """A notebook's file without the outputs of its cells."""
+    notebook = json.loads(text)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell.update(execution_count=None, outputs=[])
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 __all__ = ["eval_mode", "logits_of", "try_once"]
 
 _LOCK = threading.Lock()
-# the mode of each module before, and how many threads evaluate it at present
+# The mode of each module before, and how many threads evaluate it at present.
 _EVALUATED: dict[nn.Module, list] = {}
 
 
@@ -42,8 +42,10 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
-    """Run a forward pass before training or writing: its logits. ValueError unless there is one for
-    each class."""
+    """Run a forward pass before training or writing; returns its logits.
+
+    ValueError unless there is one for each class.
+    """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
         logits = logits_of(model, images)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

@@ -107,6 +107,7 @@ def _flush(folder: Path) -> None:
 
 
 def _not_ours(folder: Path) -> list[Path]:
+    """The files in an image's folder that a user has put there."""
     return [path for path in folder.glob("*") if not re.fullmatch(OURS, path.name)]
 
 

@@ -104,12 +104,15 @@ def _check(one: Described, value: Any) -> None:
 
 
 def make(options: Callable[..., O], name: str, *values: Any, **keywords: Any) -> O:
-    """The options of the job ``name``; TypeError names the most similar keyword for a wrong one."""
+    """Build the options from the arguments of a call of the job ``name``.
+
+    Raises TypeError for arguments that do not fit, in the name of the job; it names the keyword
+    that is most similar to an unknown one.
+    """
     known = [field.name for field in fields(typing.cast(Any, options))]
     for keyword in keywords:
         if keyword not in known:
-            near = nearest(keyword, known)
-            raise TypeError(f"{name}() has no keyword {keyword}{near}")
+            raise TypeError(f"{name}() has no keyword {keyword}{nearest(keyword, known)}")
     try:
         inspect.signature(options).bind(*values, **keywords)
     except TypeError as error:
@@ -120,8 +123,9 @@ def make(options: Callable[..., O], name: str, *values: Any, **keywords: Any) ->
 def taking(options: Callable[P, O]) -> Callable[[Callable[[O], R]], Callable[P, R]]:
     """Decorator: a function of one object of options takes the object's fields as its keywords.
 
-    Editors and mypy see the keywords through ``P``; ``help`` and Jupyter see them in the signature
-    and in the docstring, which are made from the fields.
+    ``@taking(Recipe)`` turns ``train(recipe)`` into ``train(epochs=20, ...)``, which builds the
+    ``Recipe`` itself. Editors and mypy see the keywords through ``P``; ``help`` and Jupyter see
+    them in the signature and in the docstring, which are made from the fields.
     """
 
     def decorate(job: Callable[[O], R]) -> Callable[P, R]:
@@ -129,26 +133,29 @@ def taking(options: Callable[P, O]) -> Callable[[Callable[[O], R]], Callable[P, 
         def call(*values: P.args, **keywords: P.kwargs) -> R:
             return job(make(options, job.__name__, *values, **keywords))
 
-        known = described(options)
-        parameters = [_parameter(one) for one in known.values()]
-        returns = job.__annotations__.get("return")
-        signature = inspect.Signature(parameters, return_annotation=returns)
-        vars(call)["__signature__"] = signature
-        lines = [_line(one) for one in known.values()]
-        said = inspect.getdoc(options)
-        call.__doc__ = "\n".join([f"{said}\n\nArgs:", *lines, f"\n{inspect.getdoc(job)}"])
+        vars(call)["__signature__"] = _signature(options, job)
+        call.__doc__ = _docstring(options, job)
         return call
 
     return decorate
 
 
+def _signature(options: Any, job: Callable) -> inspect.Signature:
+    """The fields of the options as parameters, and what the job returns."""
+    parameters = [_parameter(one) for one in described(options).values()]
+    return inspect.Signature(parameters, return_annotation=job.__annotations__.get("return"))
+
+
+def _docstring(options: Any, job: Callable) -> str:
+    """The docstring of the options, a line for each field, and the docstring of the job."""
+    lines = [_line(one) for one in described(options).values()]
+    return "\n".join([f"{inspect.getdoc(options)}\n\nArgs:", *lines, f"\n{inspect.getdoc(job)}"])
+
+
 def _parameter(one: Described) -> inspect.Parameter:
     default = inspect.Parameter.empty if one.default is MISSING else one.default
-    how = (
-        inspect.Parameter.KEYWORD_ONLY
-        if one.keyword_only
-        else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    )
+    kinds = inspect.Parameter
+    how = kinds.KEYWORD_ONLY if one.keyword_only else kinds.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(one.name, how, default=default, annotation=one.annotation)
 
 

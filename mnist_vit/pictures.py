@@ -33,37 +33,39 @@ def read_folder(
     folder = Path(folder).expanduser()
     source, held_out = _find_split(folder, split)
     notes: list[str] = []
-    # the training images define the classes
-    home = folder if source == folder else folder / "train"
-    # images without classes
-    loose = _files(folder) if split == "all" and not _subfolders(folder) else []
-    classes = (folder.resolve().name,) if loose else _find_classes(home, notes)
-    strange = sorted({p.name for p in _subfolders(source)} - {p.name for p in _subfolders(home)})
-    if strange:
-        raise DataError(f"{source} has classes without images in {home}: {', '.join(strange)}")
-    paths = [(path, 0) for path in loose] or [
-        (path, label)
-        for label, name in enumerate(classes)
-        for path in _files(source / name, held_out)
-    ]
+    loose = []
+    if split == "all" and not _subfolders(folder):
+        loose = _files(folder)
+    if loose:  # images without classes
+        classes: tuple[str, ...] = (folder.resolve().name,)
+        paths = [(path, 0) for path in loose]
+    else:
+        home = folder if source == folder else folder / "train"
+        classes = _find_classes(home, notes)  # the training images define the classes
+        _check_subfolders(source, home)
+        paths = _labelled_files(source, classes, held_out)
     if not paths and held_out is not None:
         raise DataError(
             f"{source} has too few images for the split {split} (every tenth image of a class "
             "is for validation): give at least 10 of a class, or use the split all"
         )
+
+    prepare = prepare or partial(picture_to_tensor, image_size=image_size, channels=channels)
     images = torch.empty(0)
     labels = torch.empty(len(paths), dtype=torch.long)
     count = 0
     for path, label in progress(paths, desc="reading", unit=" pictures"):
         try:
-            picture = open_picture(path)
-            one = prepare(picture) if prepare else picture_to_tensor(picture, image_size, channels)
-        except DataError as error:  # without the advice after the last colon
-            notes.append(str(error).removeprefix(printable(f"{source}/")).rpartition(": ")[0])
-        else:
-            images = images if count else torch.empty(len(paths), *one.shape, dtype=torch.uint8)
-            images[count], labels[count] = one, label
-            count += 1
+            one = prepare(open_picture(path))
+        except DataError as error:
+            what, _, _advice = str(error).rpartition(": ")
+            notes.append(what.removeprefix(printable(f"{source}/")))
+            continue
+        if count == 0:
+            images = torch.empty(len(paths), *one.shape, dtype=torch.uint8)
+        images[count] = one
+        labels[count] = label
+        count += 1
     if notes:
         more = f", and {len(notes) - 5} more" if len(notes) > 5 else ""
         warnings.warn(printable(f"{source}: skipped: {'; '.join(notes[:5])}{more}"), stacklevel=3)
@@ -76,10 +78,10 @@ def read_folder(
 
 
 def open_picture(path: str | Path) -> Any:
-    """Open a PNG, JPEG, WebP or BMP file as a Pillow image: 8 bits, EXIF orientation applied, on
-    white background.
+    """Open a PNG, JPEG, WebP or BMP file as a Pillow image.
 
-    Raises DataError for other formats, animations, damaged files and far too many pixels.
+    It has 8 bits, EXIF's orientation applied, and a white background. Raises DataError for other
+    formats, animations, damaged files and far too many pixels.
     """
     from PIL import Image, ImageOps
 
@@ -88,9 +90,9 @@ def open_picture(path: str | Path) -> Any:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(path, formats=FORMATS)
         with picture:
-            frames = (
-                1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)
-            )  # MPO: previews of a phone
+            frames = getattr(picture, "n_frames", 1)
+            if picture.format == "MPO":  # the other frames are previews of a phone
+                frames = 1
             picture.load()
             picture = _eight_bits(ImageOps.exif_transpose(picture))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -98,10 +100,8 @@ def open_picture(path: str | Path) -> Any:
             f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: resize it"
         ) from error
     except Exception as error:  # damaged files raise many kinds
-        reason = (
-            getattr(error, "strerror", None)
-            or "empty, damaged or not a PNG, JPEG, WebP or BMP picture"
-        )
+        damage = "empty, damaged or not a PNG, JPEG, WebP or BMP picture"
+        reason = getattr(error, "strerror", None) or damage
         raise DataError(
             f"{path} cannot be read as a picture ({reason}): give a PNG or JPEG file"
         ) from error
@@ -117,11 +117,10 @@ def picture_to_tensor(
     resize: int | None = None,
     interpolation: str = "bilinear",
 ) -> Tensor:
-    """Convert a Pillow image to uint8 (channels, image_size, image_size): crop the centre after
-    resizing.
+    """Convert a Pillow image to uint8 (channels, image_size, image_size).
 
-    The shorter side is first resized to ``resize``, as for torchvision's weights, or else to
-    ``image_size``.
+    The shorter side is resized to ``resize``, as for torchvision's weights, or else to
+    ``image_size``; then the centre is cropped.
     """
     from PIL import Image, ImageOps
     from torchvision.transforms.v2 import InterpolationMode
@@ -149,27 +148,28 @@ def digit_to_tensor(picture: Any) -> Tensor:
     paper = ink.median()
     if paper <= 0.5 and ink.shape == (1, 28, 28):
         return (ink * 255).round().to(torch.uint8)
-    ink = (paper - ink if paper > 0.5 else ink - paper).clamp(min=0)
+    ink = paper - ink if paper > 0.5 else ink - paper
+    ink = ink.clamp(min=0)
     if ink.max() < 0.1:
         raise DataError(
             "the image contains no ink: draw a digit with more contrast to its background"
         )
     ink = ((ink / ink.max() - 0.25) / 0.75).clamp(min=0)  # remove shadows and the texture of paper
-    rows, columns = ink[0].amax(dim=1).nonzero()[:, 0], ink[0].amax(dim=0).nonzero()[:, 0]
+    rows = ink[0].amax(dim=1).nonzero()[:, 0]
+    columns = ink[0].amax(dim=0).nonzero()[:, 0]
     ink = ink[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    ink = transforms.resize(
-        ink, [max(1, round(20 * side / max(ink.shape))) for side in ink.shape[1:]], antialias=True
-    )
+    longer = max(ink.shape)
+    height, width = (max(1, round(20 * side / longer)) for side in ink.shape[1:])
+    ink = transforms.resize(ink, [height, width], antialias=True)
 
-    height, width = ink.shape[1:]
+    # Place the digit so that its centre of mass is in the middle
     places = torch.cartesian_prod(torch.arange(height), torch.arange(width))
     middle_y, middle_x = (ink.flatten() / ink.sum() @ places.float()).tolist()
     top = min(max(0, round(13.5 - middle_y)), 28 - height)
     left = min(max(0, round(13.5 - middle_x)), 28 - width)
+    pixels = (ink * 255 / ink.max()).round().to(torch.uint8)
     digit = torch.zeros(1, 28, 28, dtype=torch.uint8)
-    digit[:, top : top + height, left : left + width] = (
-        (ink * 255 / ink.max()).round().to(torch.uint8)
-    )
+    digit[:, top : top + height, left : left + width] = pixels
     return digit
 
 
@@ -197,7 +197,8 @@ def transformed(picture: Any, transform: Any) -> tuple[Tensor, Tensor]:
             ' Face: lambda picture: processor(picture, return_tensors="pt")["pixel_values"][0]'
         )
     low, high = made.min(), made.max()
-    return made, ((made - low) / (high - low).clamp(min=1e-12) * 255).round().to(torch.uint8).cpu()
+    shown = (made - low) / (high - low).clamp(min=1e-12) * 255
+    return made, shown.round().to(torch.uint8).cpu()
 
 
 def _eight_bits(picture: Any) -> Any:
@@ -207,32 +208,35 @@ def _eight_bits(picture: Any) -> Any:
 
     if picture.mode.startswith("I"):
         pixels = np.asarray(picture).astype(np.int64)
-        return Image.fromarray(
-            (pixels // 257 if pixels.max() > 255 else pixels).clip(0, 255).astype(np.uint8)
-        )
+        if pixels.max() > 255:
+            pixels = pixels // 257
+        return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
     if picture.has_transparency_data:
-        return Image.alpha_composite(
-            Image.new("RGBA", picture.size, "white"), picture.convert("RGBA")
-        )
+        white = Image.new("RGBA", picture.size, "white")
+        return Image.alpha_composite(white, picture.convert("RGBA"))
     return picture
 
 
 def _find_split(folder: Path, split: str) -> tuple[Path, bool | None]:
-    """The folder of a split, and whether it is every tenth image (True), all others (False) or all
-    (None)."""
+    """The folder of a split, and which of its images belong to it, as ``_files`` takes it."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder")
-    splits: dict[str, Any] = {
-        "all": (folder, None),
-        "train": (folder, False),
-        "validation": (folder, True),
-    }
-    if _subfolders(train := folder / "train"):  # a folder train that contains images is a class
-        splits = {"train": (train, False), "validation": (train, True)}
-        if (folder / "validation").is_dir():
-            splits = {"train": (train, None), "validation": (folder / "validation", None)}
-        if (folder / "test").is_dir():
-            splits["test"] = folder / "test", None
+    train = folder / "train"
+    validation = folder / "validation"
+    test = folder / "test"
+    splits: dict[str, tuple[Path, bool | None]] = {}
+    if not _subfolders(train):  # a folder train that contains images is a class
+        splits["all"] = (folder, None)
+        splits["train"] = (folder, False)
+        splits["validation"] = (folder, True)
+    elif validation.is_dir():
+        splits["train"] = (train, None)
+        splits["validation"] = (validation, None)
+    else:
+        splits["train"] = (train, False)
+        splits["validation"] = (train, True)
+    if _subfolders(train) and test.is_dir():
+        splits["test"] = (test, None)
     if split not in splits:
         raise DataError(f"{folder}: {unknown('split', split, splits)}")
     return splits[split]
@@ -240,15 +244,21 @@ def _find_split(folder: Path, split: str) -> tuple[Path, bool | None]:
 
 def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     """The names of the subfolders that contain files; other content is added to ``notes``."""
-    folders = _subfolders(source)
-    classes = [path.name for path in folders if _files(path)]
-    notes += [f"{path.name}/ (no image in it)" for path in folders if not _files(path)]
-    notes += [
-        f"folders inside {path.name}/: {nested} (only one level of folders is read)"
-        for path in folders
-        if (nested := len(_subfolders(path)))
-    ]
-    if loose := len(_files(source)):
+    classes = []
+    nested_notes = []
+    for path in _subfolders(source):
+        if _files(path):
+            classes.append(path.name)
+        else:
+            notes.append(f"{path.name}/ (no image in it)")
+        nested = len(_subfolders(path))
+        if nested:
+            nested_notes.append(
+                f"folders inside {path.name}/: {nested} (only one level of folders is read)"
+            )
+    notes += nested_notes
+    loose = len(_files(source))
+    if loose:
         notes.append(f"files outside the folders of the classes: {loose}")
     if len(classes) < 2:
         raise DataError(
@@ -258,19 +268,39 @@ def _find_classes(source: Path, notes: list[str]) -> tuple[str, ...]:
     return tuple(classes)
 
 
+def _check_subfolders(source: Path, home: Path) -> None:
+    """Raise DataError if a split has classes that the training images do not have."""
+    known = {path.name for path in _subfolders(home)}
+    strange = [path.name for path in _subfolders(source) if path.name not in known]
+    if strange:
+        raise DataError(f"{source} has classes without images in {home}: {', '.join(strange)}")
+
+
+def _labelled_files(
+    source: Path, classes: tuple[str, ...], held_out: bool | None
+) -> list[tuple[Path, int]]:
+    """The files of all classes, each with the index of its class."""
+    found = []
+    for label, name in enumerate(classes):
+        for path in _files(source / name, held_out):
+            found.append((path, label))
+    return found
+
+
+def _visible(folder: Path) -> list[Path]:
+    """What is in a folder, sorted, without hidden entries; nothing if there is no such folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def _subfolders(folder: Path) -> list[Path]:
-    return (
-        sorted(p for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
-        if folder.is_dir()
-        else []
-    )
+    return [path for path in _visible(folder) if path.is_dir()]
 
 
 def _files(folder: Path, held_out: bool | None = None) -> list[Path]:
     """The visible files of a folder: every tenth (True), all others (False) or all (None)."""
-    files = (
-        sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != ".")
-        if folder.is_dir()
-        else []
-    )
-    return [p for i, p in enumerate(files) if held_out is None or (i % 10 == 9) == held_out]
+    files = [path for path in _visible(folder) if path.is_file()]
+    if held_out is None:
+        return files
+    return [file for i, file in enumerate(files) if (i % 10 == 9) == held_out]

@@ -11,6 +11,7 @@ import io
 import json
 import warnings
 import zipfile
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .building import build_model, build_own, model_config
+from .building import build_model, build_own, model_config, tokens_of
 from .errors import WeightsError, printable
 from .files import find_weights, write_atomic, write_json
 
@@ -32,6 +33,7 @@ __all__ = [
 
 # an entry of the .pth file, a zip archive; torch.load ignores it
 ABOUT = "archive/extra/about.json"
+# Entries that hold for these tensors only, and not for ones that are trained further.
 OF_THE_TENSORS = (
     "recipe",
     "seed",
@@ -43,7 +45,17 @@ OF_THE_TENSORS = (
     "history",
     "seeds",
 )
-KINDS = {  # types of the entries that are used
+# The entries of a config that are lengths of a tensor's axis.
+IN_TENSORS = (
+    "patch_size",
+    "hidden_dim",
+    "mlp_dim",
+    "num_classes",
+    "representation_size",
+    "in_channels",
+)
+# The types of the entries that are used, and of those in ``data``.
+KINDS = {
     "name": str,
     "config": dict,
     "data": dict,
@@ -73,28 +85,23 @@ def weights_path(path: str | Path) -> Path:
     """The path of a new weights file; ValueError for a folder, or a name without .pth."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
-        raise ValueError(
-            f"{path} is a folder or not a .pth file: use a name such as"
-            f" {path.name.split('.')[0]}.pth"
-        )
+        better = f"{path.name.split('.')[0]}.pth"
+        raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {better}")
     return path
 
 
 def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
-    """Write the state_dict (as CPU tensors), ``model.about`` and ``about`` to ``path``, and a .json
-    beside it.
+    """Write the state_dict (as CPU tensors) and a description to ``path``, and a .json beside it.
 
-    If the weights have changed since ``model.about`` was set, recipe, metrics and history are
-    omitted.
+    The description is ``model.about`` with the entries of ``about``. If the weights have changed
+    since ``model.about`` was set, recipe, metrics and history are omitted.
     """
     path = weights_path(path)
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    known: Any = {
-        key: value for key, value in about_of(model).items() if key not in ("config", "code")
-    }
     tensors = _checksum(state)
+    known: Any = _without(about_of(model), ("config", "code"))
     if known.get("tensors", tensors) != tensors:
-        known = {key: value for key, value in known.items() if key not in OF_THE_TENSORS}
+        known = _without(known, OF_THE_TENSORS)
     if type(model).__name__ == "VisionTransformer":  # load_model builds no other class
         with suppress(AttributeError, IndexError):
             known["config"] = model_config(model)
@@ -106,6 +113,10 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     }
     model.about = known | about | fresh
     return _write(path, state, about_of(model))
+
+
+def _without(about: dict[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in about.items() if key not in keys}
 
 
 def update_about(name: str | Path, **about: Any) -> Path:
@@ -120,20 +131,14 @@ def _write(path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> Path:
 
     After a crash between them the .json is out of date.
     """
-    text = json.dumps(
-        {key: value for key, value in about.items() if key != "sha256"},
-        allow_nan=False,
-        default=str,
-    )
+    text = json.dumps(_without(about, ("sha256",)), allow_nan=False, default=str)
     buffer = io.BytesIO()
     torch.save(state, buffer)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.writestr(zipfile.ZipInfo(ABOUT), text)
     write_atomic(path, lambda file: file.write(buffer.getbuffer()))
-    write_json(
-        path.with_suffix(".json"),
-        json.loads(text) | {"sha256": hashlib.sha256(buffer.getbuffer()).hexdigest()},
-    )
+    sha256 = hashlib.sha256(buffer.getbuffer()).hexdigest()
+    write_json(path.with_suffix(".json"), json.loads(text) | {"sha256": sha256})
     return path
 
 
@@ -142,9 +147,8 @@ def _checksum(state: dict[str, Tensor]) -> str:
     total = hashlib.sha256()
     for name, tensor in state.items():
         total.update(name.encode())
-        total.update(
-            tensor.contiguous().flatten().view(torch.uint8).numpy().data if tensor.numel() else b""
-        )
+        if tensor.numel():
+            total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return total.hexdigest()[:16]
 
 
@@ -162,7 +166,8 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     damaged or of another architecture.
     """
     path = find_weights(name)
-    state, about = _read(path, sum(tensor.nbytes for tensor in model.state_dict().values()))
+    needed = sum(tensor.nbytes for tensor in model.state_dict().values())
+    state, about = _read(path, needed)
     _fill(model, path, state, about)
     return about
 
@@ -191,16 +196,17 @@ def load_model(
         )
     try:
         _check_sizes(about["config"], state)
-        model = (
-            build_own(name, about["config"] | options)
-            if own
-            else build_model(about["config"], **options)
-        )
+        if own:
+            model = build_own(name, about["config"] | options)
+        else:
+            model = build_model(about["config"], **options)
     except (TypeError, ValueError, KeyError) as error:
         raise WeightsError(
             f"{path} describes no model that mnist_vit can build ({error})"
         ) from error
-    _fill(model, path, state, about | ({"name": Path(name).name} if own else {}))
+    if own:
+        about = about | {"name": Path(name).name}
+    _fill(model, path, state, about)
     return model.eval()
 
 
@@ -214,15 +220,10 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
         raise WeightsError(
             f"{path} holds weights of another architecture: {differences}. Use load_model"
         ) from error
-    whole = [
-        name
-        for name, own in trial.state_dict().items()
-        if own.is_floating_point() and name in state and not state[name].is_floating_point()
-    ]
-    if whole:
-        raise WeightsError(
-            f"{path}: {whole[0]} is {state[whole[0]].dtype}. Save the floating-point weights"
-        )
+    for name, own in trial.state_dict().items():
+        given = state.get(name, own)
+        if own.is_floating_point() and not given.is_floating_point():
+            raise WeightsError(f"{path}: {name} is {given.dtype}. Save the floating-point weights")
     model.load_state_dict(state, strict=True)
     known: Any = {"name": path.stem, **about}
     model.about = known
@@ -230,19 +231,22 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
 
 def _check_sizes(config: dict[str, Any], state: dict[str, Tensor]) -> None:
     """Raise ValueError for sizes that no tensor has: a wrong size could request all memory."""
-    sizes = {None} | {size for tensor in state.values() for size in tensor.shape}
-    tokens = (config["image_size"] // config["patch_size"]) ** 2 + 1
-    names = (
-        "patch_size",
-        "hidden_dim",
-        "mlp_dim",
-        "num_classes",
-        "representation_size",
-        "in_channels",
-    )
-    for name, size in [*((name, config[name]) for name in names), ("the number of tokens", tokens)]:
-        if size not in sizes:
+    lengths: set[int] = set()
+    for tensor in state.values():
+        lengths.update(tensor.shape)
+    sizes = {name: config[name] for name in IN_TENSORS}
+    if sizes["representation_size"] is None:
+        del sizes["representation_size"]
+    for name, size in sizes.items():
+        if size not in lengths:
             raise ValueError(f"{name} is {size!r}, but no tensor has an axis of this length")
+    tokens = 1 + (config["image_size"] // config["patch_size"]) ** 2  # at least
+    if tokens <= max(lengths):
+        tokens = tokens_of(config)
+    if tokens not in lengths:
+        raise ValueError(
+            f"the number of tokens is {tokens!r}, but no tensor has an axis of this length"
+        )
     if not config["num_layers"] <= len(state):
         raise ValueError(
             f"num_layers is {config['num_layers']}, and there are {len(state)} tensors"
@@ -265,10 +269,14 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         raise WeightsError(
             f"{path} cannot be read ({error.strerror or error}). {remedy} or change its permissions"
         ) from error
-    if (size := _unpacked_size(content)) > (2 * len(content) if needed is None else room):
-        fits = (
-            f"{len(content):,} bytes on disk" if needed is None else f"a model of {needed:,} bytes"
-        )
+    if needed is None:
+        most = 2 * len(content)
+        fits = f"{len(content):,} bytes on disk"
+    else:
+        most = room
+        fits = f"a model of {needed:,} bytes"
+    size = _unpacked_size(content)
+    if size > most:
         raise WeightsError(
             f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}"
         )
@@ -279,12 +287,8 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
             f"{path} is not the file that its .json describes (sha256 differs): damaged or replaced"
         )
     try:
-        # torch.save writes checksums, torch.load does not look at them
-        if zipfile.is_zipfile(io.BytesIO(content)):
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                if archive.testzip() is not None:
-                    raise zipfile.BadZipFile("a checksum is wrong")
-        elif sha256 is None:
+        _check_zip(content)
+        if sha256 is None and not zipfile.is_zipfile(io.BytesIO(content)):
             warnings.warn(
                 f"{path} could not be checked for damage: its old format has no checksums",
                 stacklevel=4,
@@ -297,22 +301,41 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         raise WeightsError(
             f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)"
         ) from error
-    plain = isinstance(state, dict) and all(isinstance(name, str) for name in state)
-    if not plain or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    if not _is_state_dict(state):
         raise WeightsError(
             f"{path} holds no state_dict (names and tensors). Use torch.save(model.state_dict(),"
             " path)"
         )
     for name, tensor in state.items():
-        odd = tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided
-        if odd or any(
-            step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
-        ):
+        if not _is_dense(tensor):
             raise WeightsError(
                 f"{path}: {name} is sparse, quantized, a meta tensor or expanded: save dense"
                 " tensors"
             )
     return state, about
+
+
+def _check_zip(content: bytes) -> None:
+    """Raise BadZipFile if a checksum is wrong: torch.save writes them, torch.load ignores them."""
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        return
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("a checksum is wrong")
+
+
+def _is_state_dict(state: Any) -> bool:
+    if not isinstance(state, dict):
+        return False
+    return all(isinstance(name, str) and isinstance(one, Tensor) for name, one in state.items())
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether each number of a tensor is stored, as a number."""
+    if tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided:
+        return False
+    axes = zip(tensor.stride(), tensor.shape, strict=True)
+    return not any(step == 0 and size > 1 for step, size in axes)
 
 
 def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
@@ -323,9 +346,9 @@ def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
             if ABOUT in archive.namelist():
                 where = path
                 return _check_about(json.loads(archive.read(ABOUT)))
-        return (
-            _check_about(json.loads(where.read_text(encoding="utf-8"))) if where.is_file() else {}
-        )
+        if where.is_file():
+            return _check_about(json.loads(where.read_text(encoding="utf-8")))
+        return {}
     except (OSError, ValueError, RuntimeError, RecursionError) as error:
         reason = printable(str(error)) or type(error).__name__
         raise WeightsError(
@@ -344,15 +367,15 @@ def _check_about(about: Any) -> dict[str, Any]:
                 raise ValueError(
                     f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}"
                 )
-    mean, std = data.get("mean", []), data.get("std", [])
+    mean = data.get("mean", [])
+    std = data.get("std", [])
     numbers = all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std)
     if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
         raise ValueError("mean and std must have a number for each channel, std above 0")
     if "classes" in data:
         data["classes"] = [printable(str(name)) for name in data["classes"]]
-    about["trained_on"] = [
-        str(used) for used in about.get("trained_on", [data["name"]] if "name" in data else [])
-    ]
+    default = [data["name"]] if "name" in data else []
+    about["trained_on"] = [str(used) for used in about.get("trained_on", default)]
     return about
 
 
@@ -379,27 +402,25 @@ def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
     )
     parts = [f"{len(names)} {what}, such as {names[0]}" for names, what in kinds if names]
     if shapes:
-        parts[-1] += (
-            f": {tuple(state[shapes[0]].shape)} in the file, {tuple(own[shapes[0]].shape)} in the"
-            " model"
-        )
+        theirs = tuple(state[shapes[0]].shape)
+        ours = tuple(own[shapes[0]].shape)
+        parts[-1] += f": {theirs} in the file, {ours} in the model"
     return "; ".join(parts) or "its tensors are not dense"
 
 
-def describe_enum(weights: Any) -> Any:  # by a torchvision weights enum
+def describe_enum(weights: Any) -> Any:
+    """The description of weights by one of torchvision's enums."""
     how = weights.transforms()
     data = {
         "name": weights.name,
         "classes": list(weights.meta["categories"]),
         "channels": len(how.mean),
-    }
-    data |= {
         "mean": list(how.mean),
         "std": list(how.std),
         "size": how.crop_size[0],
         "resize": how.resize_size[0],
+        "interpolation": how.interpolation.value,
     }
-    data["interpolation"] = how.interpolation.value
     return {
         "name": type(weights).__name__.removesuffix("_Weights").lower(),
         "data": data,

@@ -5,7 +5,8 @@ the accuracy of a small live training, ``84 % (stored: 82 to 84)``, by two point
 range. Left out are stderr (progress bars, warnings), the live page, and lines that begin with
 ``my_vit.py: ``, which tell whose pieces are in use. A ``my_vit.py`` beside a notebook is used, and
 not changed. Cells tagged needs-cifar10 are compared where the images of CIFAR-10 are at hand, and
-skipped elsewhere. A notebook with a cell that was never run fails.
+skipped elsewhere. Cells tagged long train for long, and no later cell needs them: ``-m "not long"``
+leaves them out. A notebook with a cell that was never run fails.
 """
 
 import base64
@@ -39,6 +40,11 @@ def needs_cifar10(cell: Any) -> bool:
     return "needs-cifar10" in cell.metadata.get("tags", [])
 
 
+def is_long(cell: Any) -> bool:
+    """Whether a cell says by its tag that it trains for long."""
+    return "long" in cell.metadata.get("tags", [])
+
+
 def cifar10_folder() -> str | None:
     """The folder with the images of CIFAR-10, if they are at hand."""
     from mnist_vit.files import data_dir
@@ -65,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         prefix="mnist_vit_"
     )  # what the notebooks write; gone at the end
     config.add_cleanup(written.cleanup)
+    config.addinivalue_line("markers", "long: a cell of a notebook that trains for long")
     IPyNbFile.start_plain, IPyNbCell.compare_plain = IPyNbFile.setup, IPyNbCell.compare_outputs
     IPyNbCell.run_plain = IPyNbCell.runtest
 
@@ -108,6 +115,13 @@ def pytest_configure(config: pytest.Config) -> None:
     IPyNbCell.compare_outputs = compare_outputs
     IPyNbCell.runtest = runtest
     RunningKernel.execute_cell_input = execute
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the cells that train for long."""
+    cell = getattr(item, "cell", None)
+    if cell is not None and is_long(cell):
+        item.add_marker("long")
 
 
 def out_folder(notebooks: Path, written: str) -> str:

@@ -89,11 +89,17 @@ def page(chromium: Any) -> Iterator[Any]:
 
 
 LEFT_OUT: dict[str, int] = {}  # how many tests of each round were not chosen
+ROUNDS = {
+    "browser": "{} more tests are a round of their own: pytest -m browser",
+    "colab": "{} more tests are a round of their own: pytest -m colab",
+    "full": "{} more tests are a round of their own: pytest -m full",
+    "long": "{} cells that train for long run in the solved notebooks only: pytest -m full",
+}
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count them: in a worker of pytest-xdist, whose summary nobody reads, or here."""
-    for name in ("browser", "colab", "full"):
+    for name in ROUNDS:
         LEFT_OUT[name] = LEFT_OUT.get(name, 0) + sum(
             item.get_closest_marker(name) is not None for item in items
         )
@@ -120,6 +126,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(reason)
     for name, count in LEFT_OUT.items():
         if count:
-            terminalreporter.write_line(
-                f"{count} more tests are a round of their own: pytest -m {name}"
-            )
+            terminalreporter.write_line(ROUNDS[name].format(count))

@@ -63,8 +63,12 @@ def tagged(path: Path, kind: str) -> dict[str, NotebookNode]:
     return found
 
 
+@functools.cache
 def tree(source: str) -> ast.Module:
-    """The syntax of a cell, line magics included; line numbers are those of the cell."""
+    """The syntax of a cell, line magics included; not to be changed.
+
+    Line numbers are those of the cell.
+    """
     return ast.parse(TransformerManager().transform_cell(source))
 
 

@@ -25,11 +25,9 @@ class Plain(nn.Module):
         **more,
     ):
         super().__init__()
-        self.num_heads, self.scale, self.p = (
-            num_heads,
-            (hidden_dim // num_heads) ** -0.5,
-            patch_size,
-        )
+        self.num_heads = num_heads
+        self.scale = (hidden_dim // num_heads) ** -0.5
+        self.p = patch_size
         self.cls_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
         self.pos_embed = self.positions((image_size // patch_size) ** 2 + 1, hidden_dim)
         self.patch_embed = self.embed(hidden_dim, patch_size)
@@ -131,7 +129,9 @@ class Separate(Plain):
     """Query, key and value layers of their own, norm and softmax by hand, F.unfold, nn.Embedding
     for positions."""
 
-    last, positions, embed = Norm, nn.Embedding, staticmethod(Lucid.embed)
+    last = Norm
+    positions = nn.Embedding
+    embed = staticmethod(Lucid.embed)
 
     def block(self, d, h, m):
         layers = {name: nn.Linear(d, d) for name in ("key", "query", "value", "out")}

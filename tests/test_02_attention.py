@@ -58,7 +58,9 @@ def look_left_by_loops(side: int) -> tuple[Tensor, Tensor]:
 def find_bug_by_looking(head: nn.Module, x: Tensor) -> str:
     """By what can be seen, one thing after the other."""
     output, weights = head(x)
-    q, k, v = head.w_q(x), head.w_k(x), head.w_v(x)
+    q = head.w_q(x)
+    k = head.w_k(x)
+    v = head.w_v(x)
     if (weights.sum(-1) - 1).abs().max() > 1e-3:
         return "softmax over queries"
     if (output - weights @ v).abs().max() > 1e-4:

@@ -42,9 +42,9 @@ class SumOfHeads(MyMultiHeadAttention):
             )
             total = total + F.linear(kept[-1] @ v, columns)
         weights = torch.stack(kept, dim=1)
-        return total, (
-            (weights.mean(dim=1) if average_attn_weights else weights) if need_weights else None
-        )
+        if not need_weights:
+            return total, None
+        return total, weights.mean(dim=1) if average_attn_weights else weights
 
 
 class ByEinsum(MyMultiHeadAttention):
@@ -267,6 +267,8 @@ def test_split_heads_and_the_layer_agree_with_each_other() -> None:
             weights = (q @ k.mT / self.head_dim**0.5).softmax(dim=-1)
             return self.out_proj((weights @ v).transpose(1, 2).flatten(2)), weights
 
-    mine, theirs, x = Built(12, 3), MyMultiHeadAttention(12, 3), torch.randn(2, 5, 12)
+    mine = Built(12, 3)
+    theirs = MyMultiHeadAttention(12, 3)
+    x = torch.randn(2, 5, 12)
     theirs.load_state_dict(mine.state_dict())
     torch.testing.assert_close(mine(x, x, x)[0], theirs(x, x, x)[0])

@@ -153,13 +153,10 @@ test_answers = judged(RIGHT, WRONG)
 def test_in_the_last_layer_it_matters_less_who_asks_as_the_notebook_says() -> None:
     """Of new weights the stored output must say so too, or the text and what describes the pictures
     must change."""
-    texts = [
-        output.text
-        for cell in code_cells(NOTEBOOKS / "09_attention_maps.ipynb")
-        for output in cell.outputs
-        if "share to be moved" in output.get("text", "")
-    ]
-    first, last = (
-        list(map(float, re.findall(r"0\.\d\d", line))) for line in "".join(texts).splitlines()
-    )
-    assert max(last) < min(first)
+    text = ""
+    for cell in code_cells(NOTEBOOKS / "09_attention_maps.ipynb"):
+        for output in cell.outputs:
+            if "share to be moved" in output.get("text", ""):
+                text += output.text
+    first, last = [re.findall(r"0\.\d\d", line) for line in text.splitlines()]
+    assert max(map(float, last)) < min(map(float, first))

@@ -32,7 +32,9 @@ def with_buffer(model: VisionTransformer) -> None:
 def with_statistics(base: Sequence[float], variant: Sequence[float]) -> str:
     gap = statistics.mean(variant) - statistics.mean(base)
     limit = max(max(base) - min(base), max(variant) - min(variant))
-    return "better" if gap > limit else "worse" if gap < -limit else "unclear"
+    if abs(gap) <= limit:
+        return "unclear"
+    return "better" if gap > 0 else "worse"
 
 
 def all_at_once(rule: Any, effect: float, seeds: int, trials: int) -> float:

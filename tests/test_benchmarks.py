@@ -14,6 +14,7 @@ from benchmarks import recipes as short_runs
 from benchmarks import speed, time_to_accuracy
 from mnist_vit import jobs
 from mnist_vit.data import ImageData
+from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from tools import runner
 
 PAGE = ROOT / "docs" / "scaling.md"
@@ -35,7 +36,9 @@ def few() -> ImageData:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (24, 1, 28, 28), dtype=torch.uint8, generator=generator)
     labels = torch.arange(24) % 10
-    return ImageData(images, labels, tuple("0123456789"), "24 of noise", (0.1307,), (0.3081,))
+    return ImageData(
+        images, labels, tuple("0123456789"), "24 of noise", (MNIST_MEAN,), (MNIST_STD,)
+    )
 
 
 # ---- the scripts ----

@@ -63,6 +63,21 @@ def weigh(scores, dim=-1):
     return plain(weigh=lambda s, q, k: scores(s, q, k.mT).softmax(dim))
 
 
+def later_masked(scores):
+    return scores - 1e9 * torch.ones_like(scores).triu(1)
+
+
+def serial(b, x, msa, mlp):
+    """Without the first residual connection."""
+    y = msa(b.norm1(x))
+    return y + mlp(b.norm2(y))
+
+
+def post_norm(b, x, msa, mlp):
+    y = b.norm1(x + msa(x))
+    return b.norm2(y + mlp(y))
+
+
 def parts(make, **pieces):
     return plain(block=lambda s, *a: Plain.block(s, *a) | make(*a), **pieces)
 
@@ -82,7 +97,7 @@ NAMED = {  # the model, and what the verdict must name
     ),
     "softmax over queries": (weigh(lambda s, q, k: q * s.scale @ k, -2), "over the queries"),
     "causal": (
-        weigh(lambda s, q, k: (w := q * s.scale @ k) - 1e9 * torch.ones_like(w).triu(1)),
+        weigh(lambda s, q, k: later_masked(q * s.scale @ k)),
         "mask later tokens",
     ),
     "reshaped into heads": (
@@ -129,7 +144,7 @@ NAMED = {  # the model, and what the verdict must name
         "batch_first=True",
     ),
     "no first residual": (
-        layer(lambda b, x, msa, mlp: (y := msa(b.norm1(x))) + mlp(b.norm2(y))),
+        layer(serial),
         "the first residual",
     ),
     "no second residual": (
@@ -137,7 +152,7 @@ NAMED = {  # the model, and what the verdict must name
         "the second residual",
     ),
     "post-norm": (
-        layer(lambda b, x, msa, mlp: b.norm2((y := b.norm1(x + msa(x))) + mlp(y))),
+        layer(post_norm),
         "post-norm",
     ),
     "parallel": (

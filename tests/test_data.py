@@ -22,7 +22,7 @@ from mnist_vit.data import (
     load_folder,
     load_mnist,
 )
-from mnist_vit.datasets import DATA_SETS
+from mnist_vit.datasets import DATA_SETS, MNIST_MEAN
 from mnist_vit.errors import DataError
 
 
@@ -75,8 +75,8 @@ def test_mnist_splits(real_mnist: Path) -> None:
     whole = (
         torch.cat([parts["train"].images, parts["validation"].images]).float().mean().item() / 255
     )
-    assert abs(whole - 0.1307) < 0.0002
-    assert parts["train"].mean == (0.1307,)
+    assert abs(whole - MNIST_MEAN) < 0.0002
+    assert parts["train"].mean == (MNIST_MEAN,)
     assert parts["test"].name == "the 10,000 official MNIST test images"
 
 

@@ -45,7 +45,8 @@ def test_explore_shows_the_first_of_each_class_and_the_hardest(tmp_path: Path) -
     found = mnist_vit.evaluate(model)
     wrong = (found.predictions != found.labels).nonzero()[:, 0].tolist()
     numbers = [int(one["name"].partition("_")[2]) for one in shown["examples"]]
-    assert {500 * digit + i for digit in range(10) for i in range(3)} <= set(numbers)
+    first_of_each = {number for number in range(5000) if number % 500 < 3}
+    assert first_of_each <= set(numbers)
     assert len(wrong) <= 400
     assert set(wrong) <= set(numbers), "all misclassified, so that no cell of the matrix is empty"
     assert shown["text"].startswith(f"{len(numbers)} of ")

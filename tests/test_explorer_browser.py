@@ -19,13 +19,19 @@ from test_explorer_model import near, random_model, without, zero_heads
 from mnist_vit import VisionTransformer, load_model
 from mnist_vit.attention import attention_weights, rollout, to_maps
 from mnist_vit.data import load_embedded
+from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.explorer import Page, write_page
 from mnist_vit.pictures import digit_to_tensor, open_picture, picture_to_tensor
 
 pytestmark = pytest.mark.browser
 DONE = "() => task.jobs.length > 0 && task.answers.filter(Boolean).length === task.jobs.length"
-MNIST = {"classes": tuple("0123456789"), "mean": (0.1307,), "std": (0.3081,), "digits": True}
+MNIST = {
+    "classes": tuple("0123456789"),
+    "mean": (MNIST_MEAN,),
+    "std": (MNIST_STD,),
+    "digits": True,
+}
 
 
 def digits_page(
@@ -432,7 +438,8 @@ def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], tmp_
 @pytest.mark.parametrize("name", ["the mean and pre_logits", "torchvision", "deep"])
 def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path) -> None:
     model = random_model(name)
-    c, size, k = model.conv_proj.in_channels, model.image_size, model.num_classes
+    c = model.conv_proj.in_channels
+    size, k = model.image_size, model.num_classes
     pictures = torch.randint(0, 256, (2, c, size, size), dtype=torch.uint8)
     about = {"title": name, "text": "noise", "classes": [str(i) for i in range(k)], "digits": False}
     about |= {"mean": (0.4,) * c, "std": (0.3,) * c}

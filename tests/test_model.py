@@ -218,7 +218,8 @@ def test_attention_from_scratch_is_torchs(width: int, heads: int, tokens: int) -
 def test_attention_from_scratch_takes_keys_and_values_of_other_tokens() -> None:
     theirs_, ours_ = nn.MultiheadAttention(16, 2, batch_first=True), MultiHeadAttention(16, 2)
     randomise(theirs_, ours_)
-    query, key, value = torch.randn(2, 4, 16), torch.randn(2, 6, 16), torch.randn(2, 6, 16)
+    query = torch.randn(2, 4, 16)
+    key, value = torch.randn(2, 2, 6, 16)
     out, weights = ours_(query, key, value)
     assert weights.shape == (2, 4, 6)
     for a, b in zip((out, weights), theirs_(query, key, value), strict=True):

@@ -4,6 +4,7 @@ learner's copy."""
 import ast
 import os
 import re
+import symtable
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,9 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
 MACHINE = re.compile(
     r"/root|/home/|/tmp|/work|/usr|/Users|[A-Z]:\\|-packages|ipykernel|0x[0-9a-f]{6,}"
 )
-TAGS = re.compile(r"setup|(exercise|check):\w+|raises-exception|nbval-ignore-output|needs-cifar10")
+TAGS = re.compile(
+    r"setup|(exercise|check):\w+|raises-exception|nbval-ignore-output|needs-cifar10|long"
+)
 BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 ELSEWHERE = "https://github.com/some-one/some-course"
 COLLAPSED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
@@ -266,6 +269,67 @@ def test_every_cell_has_run_in_order_and_is_compared(path: Path) -> None:
             "tags, not comments, mark cells"
         )
         assert "nbval-ignore-output" not in tags(cell) or cell.source.startswith("# not compared: ")
+
+
+def names_used(statement: ast.stmt) -> set[str]:
+    """The names of a cell that a statement of it reads; the locals of a function are not among
+    them."""
+    table = symtable.symtable(ast.unparse(statement), "cell", "exec")
+    used = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
+    inner = table.get_children()
+    while inner:
+        table = inner.pop()
+        used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+        inner += table.get_children()
+    loops = ast.For | ast.With | ast.Try
+    return used - names_defined(statement) if isinstance(statement, loops) else used
+
+
+def names_defined(statement: ast.stmt) -> set[str]:
+    """The names of a cell that a statement of it gives a value."""
+    table = symtable.symtable(ast.unparse(statement), "cell", "exec")
+    given = [one for one in table.get_symbols() if one.is_assigned() or one.is_imported()]
+    return {symbol.get_name() for symbol in given}
+
+
+def needed_of_long(cells: list[NotebookNode]) -> set[str]:
+    """The names that cells tagged long define and other cells use."""
+    of_long: set[str] = set()
+    needed: set[str] = set()
+    for cell in cells:
+        for statement in tree(cell.source).body:
+            given = names_defined(statement)
+            if "long" in tags(cell):
+                of_long |= given
+            else:
+                needed |= names_used(statement) & of_long
+                of_long -= given
+    return needed
+
+
+@each_notebook
+def test_no_cell_and_no_exercise_needs_a_cell_that_is_left_out(path: Path) -> None:
+    cells = code_cells(path)
+    assert needed_of_long(cells) == set()
+    for cell in cells:
+        assert "long" not in tags(cell) or tags(cell) == ["long"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "needed"),
+    [
+        (["model = 1", "print(model)"], {"model"}),
+        (["model = 1", "def f():\n    return model"], {"model"}),
+        (["def f():\n    pass", "model = f()"], {"f"}),
+        (["model = 1", "model = 2\nprint(model)"], set()),
+        (["model = 1", "model = model + 1"], {"model"}),
+        (["for model in ():\n    pass", "def f(model):\n    return model"], set()),
+    ],
+)
+def test_names_of_a_long_cell(sources: list[str], needed: set[str]) -> None:
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    cells[0].metadata["tags"] = ["long"]
+    assert needed_of_long(cells) == needed
 
 
 @each_notebook

@@ -1,5 +1,5 @@
 """Notebooks with the solutions put in: each check prints its success line, every other cell what is
-stored; and a learner's executed copy."""
+stored, the long trainings too; and a learner's executed copy."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from helpers import code_cells, environment, nbval, notebooks, solve, tags
+from helpers import code_cells, environment, nbval, notebooks, solve
 from nbclient import NotebookClient
 
 from mnist_vit.course import exercises
@@ -16,20 +16,6 @@ from mnist_vit.course.keeping import PIECES
 from mnist_vit.jobs import copy_notebooks
 
 pytestmark = pytest.mark.full
-
-# Long trainings by the package's own loop: no answer changes them, and no later cell needs them.
-LEFT_OUT = {"07_training": ["Muon, 5 epochs:", "Muon, 24 epochs:", "illnesses.curves()"]}
-
-
-def leave_out(path: Path) -> int:
-    """Tag the cells that need not run again; returns how many."""
-    notebook = nbformat.read(path, as_version=4)
-    words = LEFT_OUT.get(path.stem, [])
-    chosen = [cell for cell in notebook.cells if any(word in cell.source for word in words)]
-    for cell in chosen:
-        cell.metadata["tags"] = [*tags(cell), "nbval-skip"]
-    nbformat.write(notebook, path)
-    return len(chosen)
 
 
 def test_the_course_solved_writes_my_vit_from_notebook_to_notebook_and_uses_it(
@@ -39,14 +25,12 @@ def test_the_course_solved_writes_my_vit_from_notebook_to_notebook_and_uses_it(
     names = [path.name for path in notebooks()]
     for name in names:
         assert solve(course / name) == len(exercises(Path(name).stem))
-        leave_out(course / name)
     ran = nbval(course, *names, MNIST_VIT_OUT=str(course))
 
     assert len(ran) == sum(len(code_cells(path)) for path in notebooks())
     skipped = [case.find("skipped") for case in ran if case.find("skipped") is not None]
     messages = [mark.get("message", "") for mark in skipped]
-    others = [message for message in messages if "CIFAR-10 are not at hand" not in message]
-    assert len(others) == sum(map(len, LEFT_OUT.values())), others
+    assert [message for message in messages if "CIFAR-10 are not at hand" not in message] == []
 
     told = subprocess.run(
         [sys.executable, "-c", "from mnist_vit import check; check.my_vit()"],

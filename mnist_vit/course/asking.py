@@ -1,5 +1,4 @@
-"""What ``mnist_vit.check`` offers: the check of an exercise by its name, hints, and ours where
-answers are missing."""
+"""What ``mnist_vit.check`` offers: checks by name, hints, and ours where answers are missing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +11,11 @@ EXERCISES = all_exercises()
 
 
 def check_of(name: str) -> Callable[[Any], None]:
-    """The function ``check.<name>``; AttributeError, with the nearest name, if there is no such
-    exercise."""
+    """The function ``check.<name>``.
+
+    Raises:
+        AttributeError: there is no such exercise; it tells the nearest name.
+    """
     if name.startswith("_"):
         raise AttributeError(name)
     if name not in EXERCISES:
@@ -24,7 +26,8 @@ def check_of(name: str) -> Callable[[Any], None]:
         if answer is EXERCISES[name].answer:
             passed, sentence = False, f"{name}: this is our solution. Right is code of your own."
         print(sentence)
-        if passed and (line := keep(name, answer)):
+        line = keep(name, answer) if passed else ""
+        if line:
             print(line)
 
     check.__name__ = name

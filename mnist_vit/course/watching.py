@@ -6,12 +6,15 @@ from torch.overrides import TorchFunctionMode
 
 
 class Watch(TorchFunctionMode):
-    """``with Watch("softmax") as watch: …; watch.seen``: called by this name, of a tensor, of torch
-    or of a module."""
+    """``with Watch("softmax") as watch: …; watch.seen``: whether a function of this name is called.
+
+    It may be one of a tensor, of torch or of a module.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.name, self.seen = name, False
+        self.name = name
+        self.seen = False
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -1,5 +1,4 @@
-"""The engine of the checks: an exercise, what its ``compare`` is made of, and the verdict on an
-answer."""
+"""The engine of the checks: exercises, what a ``compare`` is made of, and verdicts on answers."""
 
 from .exercise import Exercise, Mistake, Slip
 from .tools import (

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from .tools import describe
 
+NAMED = 3  # values that are named in the praise
+
 
 def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
     """None if equal, else a sentence: kind, shape, kind of number, device, nan, then values."""
@@ -28,24 +30,30 @@ def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
         return (
             f"{what} must be on the device of the input, {expected.device}, but is on {got.device}."
         )
-    got, expected = got.detach(), expected.detach()
+    return _compare_numbers(what, got.detach(), expected.detach(), tolerance)
+
+
+def _compare_numbers(what: str, got: Tensor, expected: Tensor, tolerance: float) -> str | None:
+    """Compare tensors of one shape and one kind of number."""
     if not expected.is_floating_point():
         wrong = got != expected
         if not wrong.any():
             return None
-    else:
-        finite = got.isfinite()
-        if not torch.equal(
-            finite, expected.isfinite()
-        ):  # only a mutant is ever expected to give nan
-            return f"{what}: {int((~finite).sum())} of {got.numel()} numbers are nan or infinite."
-        got, expected = got.where(finite, 0), expected.where(finite, 0)
-        wrong = (got - expected).abs()
-        if wrong.numel() == 0 or wrong.max() <= tolerance * max(1.0, float(expected.abs().max())):
-            return None
-    place = tuple(
-        int(i) for i in torch.unravel_index(wrong.to(torch.float64).argmax(), wrong.shape)
-    )
+        return _largest_difference(what, got, expected, wrong)
+    finite = got.isfinite()
+    if not torch.equal(finite, expected.isfinite()):  # only a mutant is ever expected to give nan
+        return f"{what}: {int((~finite).sum())} of {got.numel()} numbers are nan or infinite."
+    got = got.where(finite, 0)
+    expected = expected.where(finite, 0)
+    wrong = (got - expected).abs()
+    if wrong.numel() == 0 or wrong.max() <= tolerance * max(1.0, float(expected.abs().max())):
+        return None
+    return _largest_difference(what, got, expected, wrong)
+
+
+def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor) -> str:
+    largest = torch.unravel_index(wrong.to(torch.float64).argmax(), wrong.shape)
+    place = tuple(map(int, largest))
     where = f" at {list(place)}" if place else ""
     return (
         f"right shape, wrong numbers: {what} differs most{where}: "
@@ -58,33 +66,47 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
     if isinstance(got, Tensor) and got.dim() == 0:
         got = got.item()
     if isinstance(expected, list | tuple):
-        if not isinstance(got, list | tuple) or len(got) != len(expected):
-            return f"{what} must be a list of {len(expected)}, but is {describe(got)}."
-        for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-            place = f", number {i + 1} of {len(expected)}," if isinstance(expected, tuple) else ""
-            if (problem := _compare_plain(what + place, a, b, tolerance)) is not None:
-                return problem
-        return None
-    if isinstance(expected, bool) or not isinstance(expected, numbers.Number):
-        return (
-            None
-            if type(got) is type(expected) and got == expected
-            else f"{what} is not {describe(got)}."
-        )
-    if isinstance(got, bool) or not isinstance(got, numbers.Number):
-        return f"{what} must be a number, but is {describe(got)}."
-    if abs(got - expected) <= (
-        0 if isinstance(expected, int) else tolerance * max(1.0, abs(expected))
-    ):  # type: ignore[operator, arg-type]
-        return None
-    return f"{what} is not {describe(got)}."
+        return _compare_lists(what, got, expected, tolerance)
+    if _is_number(expected):
+        if not _is_number(got):
+            return f"{what} must be a number, but is {describe(got)}."
+        equal = _is_near(got, expected, tolerance)
+    else:
+        equal = type(got) is type(expected) and got == expected
+    return None if equal else f"{what} is not {describe(got)}."
+
+
+def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float) -> str | None:
+    if not isinstance(got, list | tuple) or len(got) != len(expected):
+        return f"{what} must be a list of {len(expected)}, but is {describe(got)}."
+    for number, (own, right) in enumerate(zip(got, expected, strict=True), start=1):
+        place = ""
+        if isinstance(expected, tuple):
+            place = f", number {number} of {len(expected)},"
+        problem = _compare_plain(what + place, own, right, tolerance)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Number) and not isinstance(value, bool)
+
+
+def _is_near(got: Any, expected: Any, tolerance: float) -> bool:
+    """Whether two numbers are equal: whole ones exactly, others within the tolerance."""
+    allowed = 0.0 if isinstance(expected, int) else tolerance * max(1.0, abs(expected))
+    return bool(abs(got - expected) <= allowed)
 
 
 def compared(names: list[str]) -> str:
-    """What was found equal, in a few words: at most three values by name, and how many
-    gradients."""
+    """What was found equal: at most three values by name, and how many gradients."""
     values = [name for name in names if not name.startswith("gradient")]
-    more = [f"{len(values) - 3} more"] if len(values) > 3 else []
-    count = len(names) - len(values)
-    gradients = [f"{count} gradient{'s' if count > 1 else ''}"] if count else []
-    return ", ".join([*values[:3], *more, *gradients])
+    parts = values[:NAMED]
+    if len(values) > NAMED:
+        parts.append(f"{len(values) - NAMED} more")
+    gradients = len(names) - len(values)
+    if gradients:
+        plural = "s" if gradients > 1 else ""
+        parts.append(f"{gradients} gradient{plural}")
+    return ", ".join(parts)

@@ -1,5 +1,7 @@
-"""An exercise: its solution, what is compared, and the slips that people make, told as edits of the
-solution."""
+"""An exercise: its solution, what is compared, and the slips that people make.
+
+A slip is told as an edit of the solution.
+"""
 
 import functools
 import importlib

@@ -16,20 +16,17 @@ def make(answer: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def copy_weights(source: nn.Module, target: Any) -> None:
-    """Give the learner's module the check's weights, by name. Raises Mistake if the names or shapes
-    differ."""
+    """Give the learner's module the check's weights, by name.
+
+    Raises:
+        Mistake: the names or the shapes differ.
+    """
     if not isinstance(target, nn.Module):
         raise Mistake(f"an nn.Module is needed, but this is a {type(target).__name__}.")
-    own, needed = target.state_dict(), source.state_dict()
-    for what, keys in (
-        ("lacks", needed.keys() - own.keys()),
-        ("has, but should not,", own.keys() - needed.keys()),
-    ):
-        if keys:
-            some = ", ".join(sorted(keys)[:4]) + (
-                f" and {len(keys) - 4} more" if len(keys) > 4 else ""
-            )
-            raise Mistake(f"the module {what} the parameters {some}. Keep the names of the stub.")
+    own = target.state_dict()
+    needed = source.state_dict()
+    _refuse_keys("lacks", needed.keys() - own.keys())
+    _refuse_keys("has, but should not,", own.keys() - needed.keys())
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
             raise Mistake(
@@ -38,17 +35,24 @@ def copy_weights(source: nn.Module, target: Any) -> None:
     target.load_state_dict(needed)
 
 
+def _refuse_keys(what: str, keys: set[str]) -> None:
+    """Raise Mistake with at most four of the names, if there are any."""
+    if keys:
+        some = ", ".join(sorted(keys)[:4])
+        if len(keys) > 4:
+            some += f" and {len(keys) - 4} more"
+        raise Mistake(f"the module {what} the parameters {some}. Keep the names of the stub.")
+
+
 def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Give every parameter values of a size that shows mistakes: none of them zero, norms near
-    one."""
+    """Give every parameter values that show mistakes: none of them zero, norms near one."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64).to(
-                parameter
-            )
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            small = 0.3 * noise.to(parameter)
             is_norm = parameter.dim() == 1 and name.endswith("weight")
-            parameter.copy_(1 + 0.3 * noise if is_norm else 0.3 * noise)
+            parameter.copy_(1 + small if is_norm else small)
     return module
 
 
@@ -58,18 +62,21 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Te
 
 
 def gradients(output: Any, **inputs: Tensor) -> Iterator[tuple[str, Tensor | None]]:
-    """(what, gradient) of a weighted sum of ``output`` with respect to each input, None where none
-    flows."""
+    """The gradients of a weighted sum of ``output`` with respect to each input.
+
+    Yields:
+        (what, gradient); the gradient is None where none flows.
+    """
     if not isinstance(output, Tensor):
         raise Mistake(f"a tensor is needed, but this is {describe(output)}.")
-    if not output.requires_grad:
-        yield from ((f"gradient of {name}", None) for name in inputs)
-        return
-    weights = random(*output.shape, seed=99).to(output)
-    values = torch.autograd.grad(
-        (output * weights).sum(), list(inputs.values()), allow_unused=True, retain_graph=True
-    )
-    yield from zip((f"gradient of {name}" for name in inputs), values, strict=True)
+    values: tuple[Tensor | None, ...] = (None,) * len(inputs)
+    if output.requires_grad:
+        weights = random(*output.shape, seed=99).to(output)
+        values = torch.autograd.grad(
+            (output * weights).sum(), list(inputs.values()), allow_unused=True, retain_graph=True
+        )
+    for name, value in zip(inputs, values, strict=True):
+        yield f"gradient of {name}", value
 
 
 def parameter_gradients(output: Tensor, module: nn.Module) -> Iterator[tuple[str, Tensor | None]]:
@@ -105,7 +112,7 @@ def describe(value: Any) -> str:
     if value is None:
         return "None: is the return line missing?"
     if isinstance(value, numbers.Number | str):
-        return repr(value.item() if hasattr(value, "item") else value)[
-            :60
-        ]  # numpy's numbers tell their kind, too
+        if hasattr(value, "item"):  # numpy's numbers tell their kind, too
+            value = value.item()
+        return repr(value)[:60]
     return f"of type {type(value).__name__}"

@@ -77,9 +77,11 @@ def verdict(exercise: Exercise, answer: Any) -> tuple[bool, str]:
 
 def nearest_exercise(name: str, known: Collection[str]) -> str:
     """A sentence for an unknown name."""
+    said = f'there is no exercise "{name}"'
     close = difflib.get_close_matches(name, known, 1, 0.4)
-    rest = f'; did you mean "{close[0]}"?' if close else f": {', '.join(known)}"
-    return f'there is no exercise "{name}"{rest}'
+    if close:
+        return f'{said}; did you mean "{close[0]}"?'
+    return f"{said}: {', '.join(known)}"
 
 
 # --------------------------------------------------------------------------------- running answers
@@ -95,7 +97,7 @@ def run(exercise: Exercise, answer: Any, expected: list[tuple[str, Any]] | None 
                 if expected is not None:
                     if number == len(expected):
                         break
-                    right = expected[number][1]
+                    _, right = expected[number]
                     outcome.problems.append(compare(what, value, right, exercise.tolerance))
                 outcome.values.append((what, _snapshot(value)))
         except KeyboardInterrupt:
@@ -122,7 +124,7 @@ def solution(exercise: Exercise) -> Outcome:
 
 
 @functools.cache
-def _slips(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
+def outcomes(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
     """The outcome of each known slip."""
     return [(run(exercise, mutant), slip) for mutant, slip in exercise.mutants]
 
@@ -181,13 +183,16 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> str:
             f" So far this is what you get when you {slip.did}; what comes later differs from that,"
             " too."
         )
-    sentences = [observation, _first_unknown_step(exercise, answer, got)]
-    return "".join(f" {sentence}" for sentence in sentences if sentence)
+    explanation = ""
+    for sentence in (observation, _first_unknown_step(exercise, answer, got)):
+        if sentence:
+            explanation += f" {sentence}"
+    return explanation
 
 
 def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
     """The first known slip that gives all the same values, and ends alike."""
-    for outcome, slip in _slips(exercise):
+    for outcome, slip in outcomes(exercise):
         if _same_values(exercise, outcome, got) and outcome.end == got.end:
             return slip
     return None
@@ -195,7 +200,7 @@ def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
 
 def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:
     """The first known slip that gives several of the wrong tensors, before something else does."""
-    for outcome, slip in _slips(exercise):
+    for outcome, slip in outcomes(exercise):
         if _same_mistakes(exercise, outcome, got) > 1:
             return slip
     return None
@@ -215,8 +220,9 @@ def _first_unknown_step(exercise: Exercise, answer: Any, got: Outcome) -> str:
     """The learner's line whose result is no intermediate value of several right solutions."""
     if got.first is None or sum(call.seconds for call in got.calls) > SLOW:
         return ""
-    values = got.values[got.first][1], solution(exercise).values[got.first][1]
-    if not all(isinstance(value, Tensor) for value in values):
+    _, value = got.values[got.first]
+    _, expected = solution(exercise).values[got.first]
+    if not isinstance(value, Tensor) or not isinstance(expected, Tensor):
         return ""
     steps = _traced(exercise, answer)
     return first_unknown(steps, _known_steps(exercise), exercise.source)
@@ -272,9 +278,10 @@ def _has_wrong_numbers(got: Outcome) -> bool:
 
     Many ways lead to the same wrong word or exception, but few to the same wrong numbers.
     """
-    pairs = zip(got.values, got.problems, strict=True)
-    wrong = [value for (_, value), problem in pairs if problem is not None]
-    return any(map(_holds_numbers, wrong))
+    for (_, value), problem in zip(got.values, got.problems, strict=True):
+        if problem is not None and _holds_numbers(value):
+            return True
+    return False
 
 
 def _holds_numbers(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""The ladder: what each piece of a Vision Transformer buys, measured with it and without it on
-4,000 small digits.
+"""The ladder: what each piece of a Vision Transformer buys, measured with it and without it.
 
+The tasks are small: 4,000 digits, and one about equal patches.
 ``ladder.train("block_mlp", mlp=MyMLPBlock)`` trains one rung with the learner's own piece in it, in
 under a minute; ``ladder.table("linear", "block_mlp")`` shows rungs below each other, live where
 they were trained, stored elsewhere.

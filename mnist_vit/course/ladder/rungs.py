@@ -22,14 +22,12 @@ NINE: dict[str, Any] = {"length": 9, "classes": 2, "pool": "first"}
 def fit(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], steps: int, learning_rate: float
 ) -> None:
-    """The training loop of all rungs: AdamW, the rate warmed up over a tenth of the steps, then
-    lowered by a cosine."""
+    """The training loop of all rungs: AdamW, a warm-up over a tenth of the steps, a cosine."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     for step, (x, y) in enumerate(batches):
         warm = min(1.0, (step + 1) / (0.1 * steps))
-        optimizer.param_groups[0]["lr"] = (
-            learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
-        )
+        rate = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimizer.param_groups[0]["lr"] = rate
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -45,15 +43,23 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Rung:
-    """A model, and the name of the rung without its piece. ``build`` is called with the pieces that
-    it ``takes``."""
+    """A model, and how it is trained.
+
+    Attributes:
+        title: what it is called in tables.
+        build: makes the model; it is called with the pieces that the rung takes.
+        takes: the kinds of pieces.
+        twin: the rung without its piece.
+        epochs: on the digits.
+        steps: of the relational task; 0 for digits.
+    """
 
     title: str
     build: Callable[..., nn.Module]
     takes: tuple[str, ...] = ()
     twin: str | None = None
     epochs: int = 12
-    steps: int = 0  # of the relational task; 0 for digits
+    steps: int = 0
 
     def train(
         self,
@@ -65,9 +71,11 @@ class Rung:
     ):
         """Train once: the model, its accuracy in percent, and CPU seconds."""
         torch.manual_seed(seed)
-        model, generator = self.build(**pieces), torch.Generator().manual_seed(seed)
+        model = self.build(**pieces)
+        generator = torch.Generator().manual_seed(seed)
         steps = self.steps or self.epochs * math.ceil(len(digits(split)[0]) / BATCH)
-        inked(split), inked(judge)  # not part of the time
+        for name in (split, judge):
+            inked(name)  # makes the data now, so that it is not part of the time
         start = time.process_time()
         if self.steps:
             fit(model, relation_batches(split, steps, generator), steps, learning_rate)
@@ -80,14 +88,16 @@ class Rung:
 
 def broken(bug: str) -> nn.Module:
     """The model of "relation" with a single head that has this bug."""
-    return PatchModel(
-        1, attention=lambda width, _: OneHead(partial(BrokenHead, bug), width), **NINE
-    )
+    head = partial(BrokenHead, bug)
+
+    def attention(width: int, num_heads: int) -> nn.Module:
+        return OneHead(head, width)
+
+    return PatchModel(1, attention=attention, **NINE)
 
 
 def whole(model: Callable[..., nn.Module] = VisionTransformer) -> nn.Module:
-    """The whole Vision Transformer, of the sizes of ``vit_mnist(patch_size=7)``, no layer before
-    its class head."""
+    """The whole Vision Transformer, of the sizes of ``vit_mnist(patch_size=7)``."""
     return model(28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1)
 
 
@@ -97,8 +107,9 @@ def wide(mlp_dim: int) -> Callable[..., nn.Module]:
 
 
 MLP_ALONE = partial(PatchModel, 1, attention=None, positions=False)
-MLP, ATTENTION = ("mlp",), ("attention", "mlp")
-BLOCK, ENCODER = (*ATTENTION, "block"), (*ATTENTION, "block", "encoder")
+MLP = ("mlp",)
+BLOCK = ("attention", "mlp", "block")
+ENCODER = (*BLOCK, "encoder")
 
 RUNGS = {  # in the order of the course
     "linear": Rung("linear layer on all pixels", lambda: on_pixels(784, 10)),

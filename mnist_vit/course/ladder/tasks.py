@@ -11,17 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from ...data import load_embedded
+from ...datasets import MNIST_MEAN, MNIST_STD
 from .models import PATCH, to_patches
 
 
 @cache
 def digits(split: str) -> tuple[Tensor, Tensor]:
-    """Normalised pictures (n, 1, 28, 28) and labels. "fit" and "choose" are 3,200 and 800 of the
-    4,000 in "train"."""
+    """Normalised pictures (n, 1, 28, 28) and labels.
+
+    "fit" and "choose" are 3,200 and 800 of the 4,000 in "train".
+    """
     data = load_embedded("validation" if split == "validation" else "train")
     late = torch.arange(len(data)) % 400 >= 320
     keep = {"fit": ~late, "choose": late}.get(split, late | ~late)
-    return (data.images[keep].float() / 255 - 0.1307) / 0.3081, data.labels[keep]
+    return (data.images[keep].float() / 255 - MNIST_MEAN) / MNIST_STD, data.labels[keep]
 
 
 def digit_batches(
@@ -38,23 +41,23 @@ def digit_batches(
 def inked(split: str) -> Tensor:
     """The different patches with ink in them, at least four white pixels' worth: (m, 49)."""
     x = to_patches(digits(split)[0]).flatten(0, 1)
-    return torch.unique(x[(x * 0.3081 + 0.1307).sum(dim=1) > 4], dim=0)
+    return torch.unique(x[(x * MNIST_STD + MNIST_MEAN).sum(dim=1) > 4], dim=0)
 
 
 def relation(split: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Pictures of nine patches, label 1 where the first is there again, at ``place``: (n, 1, 21,
-    21), (n,), (n,)."""
+    """Pictures of nine patches; in some of them the first patch is there again.
+
+    Returns:
+        The pictures (n, 1, 21, 21), whether it is there again (n,), and at which place (n,).
+    """
     x = inked(split)[torch.randint(len(inked(split)), (n, 9), generator=generator)]
     again = torch.randint(2, (n,), generator=generator)
     place = torch.randint(1, 9, (n,), generator=generator)
     same = again.nonzero()[:, 0]
     x[same, place[same]] = x[same, 0]
     # (n, 9, 49) -> (n, 3, 3, 7, 7) -> (n, 3, 7, 3, 7) -> (n, 1, 21, 21)
-    return (
-        x.reshape(n, 3, 3, PATCH, PATCH).transpose(2, 3).reshape(n, 1, 3 * PATCH, 3 * PATCH),
-        again,
-        place,
-    )
+    rows = x.reshape(n, 3, 3, PATCH, PATCH).transpose(2, 3)
+    return rows.reshape(n, 1, 3 * PATCH, 3 * PATCH), again, place
 
 
 def relation_batches(
@@ -75,17 +78,21 @@ def looked_at(model: nn.Module) -> dict[str, float]:
     """
     x, again, place = relation("validation", 2000, torch.Generator().manual_seed(1))
     kept: list[Tensor] = []
-    hook = model.blocks[-1].self_attention.register_forward_hook(
-        lambda _m, _i, output: kept.append(output[1])
-    )
+
+    def keep(module: nn.Module, given: tuple, output: tuple[Tensor, Tensor]) -> None:
+        kept.append(output[1])
+
+    hook = model.blocks[-1].self_attention.register_forward_hook(keep)
     model(x)
     hook.remove()
+    of_first = kept[0][:, 0]  # the first patch's attention: (pictures, patches)
     there = again == 1
-    weights, at = kept[0][there, 0], place[there]
+    weights = of_first[there]
+    at = place[there]
     shares = {
         "copy": weights.gather(1, at[:, None]),
         "itself": weights[:, 0],
         "copy_first": (weights[:, 1:].argmax(dim=1) + 1 == at).float(),
-        "alone": kept[0][~there, 0, 0],
+        "alone": of_first[~there, 0],
     }
     return {name: round(100 * share.mean().item(), 1) for name, share in shares.items()}

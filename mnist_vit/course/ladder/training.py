@@ -11,7 +11,8 @@ from . import rows
 from .models import WIDTH, OneHead
 from .rungs import RUNGS
 
-TOKENS, PIXELS = (2, 16, WIDTH), (2, 1, 28, 28)
+TOKENS = (2, 16, WIDTH)
+PIXELS = (2, 1, 28, 28)
 TRIED: dict[str, tuple[tuple[Any, ...], dict[str, int]]] = {  # how each kind of piece is made
     "mlp": ((WIDTH, 4 * WIDTH, 0.0), {}),
     "attention": ((WIDTH, 1), {}),
@@ -23,15 +24,16 @@ INSIDE = {"block": ("attention", "mlp"), "encoder": ("attention", "mlp", "block"
 
 
 class PieceError(ValueError):
-    """A piece cannot stand in this rung; notebooks show the sentence alone, without a traceback."""
+    """A piece cannot stand in this rung; notebooks show the sentence without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
-    """Train a rung, print one row ``title: 84 % (stored: 82 to 84)``, and return the model in eval
-    mode.
+    """Train a rung, print one row ``title: 84 % (stored: 82 to 84)``, and return the model.
+
+    The model is in eval mode.
 
     Args:
         rung: a name in ``RUNGS``.
@@ -46,26 +48,32 @@ def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
     """
     about = rows.stored(rung)
     pieces = {kind: piece for kind, piece in pieces.items() if piece is not None}
-    takes = RUNGS[rung].takes
-    if wrong := [kind for kind in pieces if kind not in takes]:
-        raise PieceError(
-            f"the rung {rung!r} takes {' or '.join(f'{kind}=' for kind in takes) or 'no pieces'}, "
-            f"not {wrong[0]}=."
-        )
-    for whole, parts in INSIDE.items():
-        if whole in pieces and (part := next((part for part in parts if part in pieces), None)):
-            raise PieceError(f"{whole}= brings its own {part}: give one of the two.")
+    _refuse_kinds(rung, list(pieces))
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)  # the stored numbers are those of one thread
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            pieces = {kind: tried(kind, piece) for kind, piece in pieces.items()}
+            for kind in pieces:
+                pieces[kind] = tried(kind, pieces[kind])
             model, reached, _ = RUNGS[rung].train(about["learning_rate"], seed, **pieces)
     finally:
         torch.set_num_threads(threads)
     rows.LIVE[rung] = reached, sum(parameter.numel() for parameter in model.parameters())
     print(f"{RUNGS[rung].title}: {rows.row(rung, reached)}")
     return model
+
+
+def _refuse_kinds(rung: str, kinds: list[str]) -> None:
+    """Raise PieceError where a rung does not take a kind of piece, or two of them collide."""
+    takes = RUNGS[rung].takes
+    for kind in kinds:
+        if kind not in takes:
+            taken = " or ".join(f"{one}=" for one in takes) or "no pieces"
+            raise PieceError(f"the rung {rung!r} takes {taken}, not {kind}=.")
+    for whole, parts in INSIDE.items():
+        for part in parts:
+            if whole in kinds and part in kinds:
+                raise PieceError(f"{whole}= brings its own {part}: give one of the two.")
 
 
 def tried(kind: str, piece: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -77,14 +85,15 @@ def tried(kind: str, piece: Callable[..., nn.Module]) -> Callable[..., nn.Module
     """
     sizes, names = TRIED[kind]
     name = getattr(piece, "__name__", type(piece).__name__)
-    arguments = [str(size) for size in sizes]
+    arguments = list(map(str, sizes))
     arguments += [f"{key}={value}" for key, value in names.items()]
     call = f"{name}({', '.join(arguments)})"
     x = torch.randn(PIXELS if kind == "model" else TOKENS)
     try:
         made = piece(*sizes, **names)
         if kind == "attention" and hasattr(made, "w_q"):
-            made, piece = OneHead(piece, WIDTH), partial(_one_head, piece)
+            made = OneHead(piece, WIDTH)
+            piece = partial(_one_head, piece)
         y = made(x, x, x) if kind == "attention" else made(x)
     except NotImplementedError:
         raise PieceError(f"{kind}: {name} is not solved yet. Finish its exercise first.") from None

@@ -51,10 +51,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     ):
         y = F.linear(F.gelu(F.linear(x[:, None], W_1, b_1)), W_2, b_2)
         right = x[:, None].abs()
+        # Any weights that come so near are right.
         yield (
             where,
             right.where((y - right).abs() <= 0.01, y),
-        )  # any weights that come so near are right
+        )
 
 
 FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([0.0, 0.0])"

@@ -70,9 +70,8 @@ def _start_values(answer: Any) -> tuple[str, list[float]]:
         values = parameter.detach().double() / (
             bound / math.sqrt(3) if parameter.dim() == 2 else 1e-6
         )
-        spread = rounded(
-            values.std().clamp(max=10), 1 if parameter.dim() == 2 else 0
-        )  # there are few biases
+        # There are few biases.
+        spread = rounded(values.std().clamp(max=10), 1 if parameter.dim() == 2 else 0)
         figures.append(
             (f"the spread of {name} (as a share of the right one; 10 is 10 or more)", spread, 1.0)
         )

@@ -32,9 +32,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     """(what, value, right)"""
     torch.manual_seed(0)
-    linear = nn.Linear(
-        20, 20_000
-    )  # many, so that the rounded figures below are the same for any right answer
+    # Many, so that the rounded figures below are the same for any right answer.
+    linear = nn.Linear(20, 20_000)
     given = linear.weight, linear.bias
     answer(linear)
     if linear.weight is not given[0] or linear.bias is not given[1]:
@@ -72,9 +71,8 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     yield "the share of biases further than a millionth from 0", share, 0.3
     yield "asking for a gradient", linear.weight.requires_grad and linear.bias.requires_grad, True
 
-    linear = nn.Linear(
-        20_000, 20
-    )  # in the layer above fan_out alone is nearly the sum, in this one fan_in
+    # In the layer above fan_out alone is nearly the sum, in this one fan_in.
+    linear = nn.Linear(20_000, 20)
     answer(linear)
     spread = rounded(linear.weight.detach().double().std() / bound * math.sqrt(3), 2)
     yield "the spread of the weights from 20,000 to 20 (as a share of the right one)", spread, 1.0

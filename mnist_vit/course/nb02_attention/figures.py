@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor, nn
 
+from ...datasets import MNIST_MEAN, MNIST_STD
 from ..drawing import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, YELLOW, figure, heat, picture
 from ..ladder import PATCH
 
@@ -213,7 +214,7 @@ def _nine(axes: Axes, image: Tensor, title: str) -> None:
                 patch
             )
     axes.add_patch(Rectangle((-0.5, -0.5), side, side, facecolor=SKY, zorder=-1))
-    picture(axes, apart * 0.3081 + 0.1307, title)
+    picture(axes, apart * MNIST_STD + MNIST_MEAN, title)
     axes.add_patch(Rectangle((0, 0), step, step, fill=False, edgecolor=ORANGE, lw=3))
 
 

@@ -44,9 +44,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         output, weights = pair(module, x)
         yield f"output for {n} pictures of {tokens} tokens", output
         yield f"matrix of weights for {n} pictures of {tokens} tokens", weights
-    parameters = dict(
-        module.named_parameters()
-    )  # in the solution's order: the learner's may be created in another
+    # In the solution's order: the learner's may be created in another.
+    parameters = dict(module.named_parameters())
     yield from gradients(
         output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()}
     )

@@ -49,9 +49,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 )
         w_q, w_k = (matrix.detach().to_dense() for matrix in made)
         _, weights = my_attention(tokens @ w_q, tokens @ w_k, tokens)
-        asked = (
-            torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
-        )  # all but the first column
+        # All but the first column.
+        asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
         yield f"the patch looked at most in {side} x {side} patches", weights[asked].argmax(dim=-1)
         above = int((weights[asked, asked - 1] > 0.9).sum())
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above

@@ -27,9 +27,8 @@ def my_ablation(block):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Both blocks with the same weights (those that they have), in eval mode, then with every
     number dropped."""
-    kinds = answer(
-        type("EncoderBlock", (EncoderBlock,), {})
-    )  # whoever changes it spoils no other check
+    # Whoever changes it spoils no other check.
+    kinds = answer(type("EncoderBlock", (EncoderBlock,), {}))
     if not isinstance(kinds, tuple | list) or len(kinds) != 2 or not all(map(callable, kinds)):
         raise Mistake("two classes are needed: return without_norm, without_residual.")
     if any(isinstance(kind, nn.Module) for kind in kinds):

@@ -46,10 +46,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             f"the block does nothing, as it should, but {len(changed)} tensors changed; four are"
             " enough: weight and bias of the *last* layer of each branch."
         )
+    # Tells slips apart whose outputs are the same.
     yield (
         "the set of changed tensors",
         ", ".join(sorted(changed)),
-    )  # tells slips apart whose outputs are the same
+    )
 
 
 LAYERS, WEIGHT, BIAS = (

@@ -18,9 +18,8 @@ from ..drawing import BLUE, GREEN, RED, SKY, STYLE, figure, heat, picture
 def shuffle(images: Tensor, order: Tensor, patch_size: int) -> Tensor:
     """Pictures, (n, 1, h, w), with their patches in another order: place i gets patch
     ``order[i]``."""
-    patches = F.unfold(
-        images.float(), patch_size, stride=patch_size
-    )  # (n, pixels of a patch, patches)
+    # (n, pixels of a patch, patches).
+    patches = F.unfold(images.float(), patch_size, stride=patch_size)
     return F.fold(patches[..., order], images.shape[-2:], patch_size, stride=patch_size).to(
         images.dtype
     )
@@ -34,9 +33,8 @@ def shuffled(image: Tensor, order: Tensor, patch_size: int) -> None:
         axes, (image, mixed), ("as it is", "patches shuffled"), strict=True
     ):
         picture(axis, shown, title)
-        for edge in range(
-            patch_size, image.shape[-1], patch_size
-        ):  # thin lines between the patches
+        # Thin lines between the patches.
+        for edge in range(patch_size, image.shape[-1], patch_size):
             axis.axhline(edge - 0.5, color=SKY, linewidth=0.5)
             axis.axvline(edge - 0.5, color=SKY, linewidth=0.5)
 
@@ -78,9 +76,8 @@ def stored_runs(variants: dict[str, str]) -> str:
 
 def apart(grid: int) -> Tensor:
     """How far apart the places of a grid are, in patches: (grid * grid, grid * grid)."""
-    place = torch.cartesian_prod(
-        torch.arange(grid), torch.arange(grid)
-    ).float()  # row and column of each
+    # Row and column of each.
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()
     return torch.cdist(place, place)
 
 

@@ -24,13 +24,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "loss of 5 pictures, 4 classes", loss
     yield from gradients(loss, logits=logits)
     yield "loss of logits that are all 0", answer(torch.zeros(3, 10), torch.tensor([7, 0, 7]))
-    far = torch.tensor(
-        [[0.0, 300.0, -50.0], [2.0, 1.0, 0.0]]
-    )  # softmax alone gives 0 here, and ln 0 is -inf
+    # Softmax alone gives 0 here, and ln 0 is -inf.
+    far = torch.tensor([[0.0, 300.0, -50.0], [2.0, 1.0, 0.0]])
     yield "loss where a wrong logit is 300 larger", answer(far, torch.tensor([0, 2]))
-    plain = (
-        logits.detach().clone()
-    )  # may be changed in place: torch forbids it where gradients are wanted
+    # May be changed in place: torch forbids it where gradients are wanted.
+    plain = logits.detach().clone()
     answer(plain, labels)
     yield "logits after the call", plain
     yield "labels after the call", labels

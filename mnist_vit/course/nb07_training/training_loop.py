@@ -59,9 +59,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             data.select(torch.arange(43), "43"),
             data.select(torch.arange(43, 100), "57"),
         )
-        loader = Loader(
-            learn, 8, shuffle=True, dtype=torch.float64
-        )  # 5 batches, 3 pictures left over
+        # 5 batches, 3 pictures left over.
+        loader = Loader(learn, 8, shuffle=True, dtype=torch.float64)
         history = answer(
             model, loader, Loader(unseen, 57, dtype=torch.float64), epochs, 0.1, average, 0.1
         )

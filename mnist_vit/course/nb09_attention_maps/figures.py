@@ -31,9 +31,8 @@ def row_to_map(image: Tensor, weights: Tensor) -> Figure:
         digit.axhline(place - 0.5, color=SKY, linewidth=0.4)
         digit.axvline(place - 0.5, color=SKY, linewidth=0.4)
     heat(matrix, weights, f"weights of one head, {len(weights)} × {len(weights)}")
-    matrix.images[0].set_norm(
-        PowerNorm(0.5, 0, float(weights.max()))
-    )  # so that small ones can be seen too
+    # So that small ones can be seen too.
+    matrix.images[0].set_norm(PowerNorm(0.5, 0, float(weights.max())))
     scale(matrix)
     matrix.set_ylabel("query: who looks")
     matrix.set_xlabel("key: what is looked at")

@@ -115,9 +115,14 @@ class _Recording:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not callable(answer):
         raise Mistake("give the function itself: check.record(my_record).")
-    model = randomise(
-        models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3)
-    )  # torchvision's, as it is
+    yield from compare_torchvisions_model(answer)
+    yield from compare_masked_layer(answer)
+    yield from compare_layer_from_scratch(answer)
+    yield from compare_exception_in_the_block(answer)
+
+
+def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
+    model = randomise(models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3))
     model.train()
     images = random(2, 3, 12, 12, seed=91)
     plain = model(images)
@@ -153,9 +158,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         model(images)
     yield "number of tensors kept from 2 forward passes in a second block", len(again)
 
+
+def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
     masked = randomise(_Masked())
     images = random(2, 5, 8, seed=90)
-    plain, calls = masked(images), []
+    plain = masked(images)
+    calls: list[Any] = []
     masked.mix.register_forward_hook(lambda *call: calls.append(call))  # somebody else's
     with _Recording(answer, masked) as kept:
         output = masked(images)
@@ -168,15 +176,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     masked(images)
     yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
 
+
+def compare_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
     scratch = randomise(_Scratch())
     with _Recording(answer, scratch) as kept:
-        scratch(images)
+        scratch(random(2, 5, 8, seed=90))
     yield (
         "weights of a layer that was written from scratch, as yours in notebook 03",
         kept[0] if kept else None,
     )
     yield "number of tensors kept of it", len(kept)
 
+
+def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
     out = False
     try:

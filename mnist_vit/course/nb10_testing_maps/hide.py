@@ -45,9 +45,8 @@ def _traces(model: nn.Module) -> str:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not callable(answer):
         raise Mistake("give the function itself: check.hide(my_hide).")
-    model = randomise(
-        models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)
-    ).eval()  # torchvision's, as it is
+    # Torchvision's, as it is.
+    model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
     images = random(3, 3, 16, 16, seed=111)
     hidden = torch.zeros(3, 16, dtype=torch.bool)
     for row, places in enumerate(((0, 5, 15), (1, 2, 8), (6, 7, 14))):

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import Tensor
 
+from ...datasets import MNIST_MEAN, MNIST_STD
 from ...model import VisionTransformer
 
 RENAMED = {  # within a block: transformers' name, and ours; biases like weights
@@ -54,9 +55,8 @@ def other_digits(size: int = 20) -> tuple[Tensor, Tensor]:
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16
     images = F.interpolate(images, size=(size, size), mode="bilinear", align_corners=False)
     edge = (28 - size) // 2
-    return (F.pad(images, (edge, 28 - size - edge) * 2) - 0.1307) / 0.3081, torch.tensor(
-        digits.target
-    )
+    padded = F.pad(images, (edge, 28 - size - edge) * 2)
+    return (padded - MNIST_MEAN) / MNIST_STD, torch.tensor(digits.target)
 
 
 def block_file(block: dict[str, Tensor], scale_1: Tensor, scale_2: Tensor) -> dict[str, Tensor]:

@@ -1,10 +1,9 @@
-"""The calls of an answer while it is checked: kept, so that they can be made again with something
-changed."""
+"""The calls of an answer while it is checked, kept so that they can be made again, changed."""
 
 import inspect
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,23 +16,37 @@ from .undisturbed import usual
 TOLERANCE = 1e-5  # relative to the largest value: rounding is far below, a mistake far above
 
 
+# what an answer's module may call its sizes
+SIZES = ("num_heads", "head_dim", "embed_dim", "hidden_dim")
+
+
 @dataclass
 class Call:
-    """One call of an answer, or of a module it made: what went in, before and after, and what came
-    out."""
+    """One call of an answer, or of a module it made.
+
+    Attributes:
+        function: what was called.
+        given: its inputs, as they are now.
+        names: what the inputs are called.
+        before: the inputs as they were before the call.
+        output: every tensor and number that came back.
+        training: the mode of a module.
+        seconds: how long it computed; waiting for a busy machine does not count.
+        written: places of the inputs that were written into, even if that was put back.
+        changed: places of those that are another afterwards.
+        idle: given a module, the call changed nothing and returned nothing.
+    """
 
     function: Callable[..., Any]
     given: list[Any]
     names: list[str]
     before: list[Any] = field(default_factory=list)
-    output: list[Any] = field(default_factory=list)  # every tensor and number that came back
+    output: list[Any] = field(default_factory=list)
     training: bool = False
     seconds: float = 0.0
-    written: set[int] = field(
-        default_factory=set
-    )  # places of the inputs that were written into, even if put back
-    changed: set[int] = field(default_factory=set)  # of those that are another afterwards
-    idle: bool = False  # given a module, it changed nothing and returned nothing
+    written: set[int] = field(default_factory=set)
+    changed: set[int] = field(default_factory=set)
+    idle: bool = False
 
     @property
     def module(self) -> nn.Module | None:
@@ -42,20 +55,13 @@ class Call:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Every whole number that the call was given, and the lengths of the axes of every tensor,
-        by name."""
+        """Whole numbers that the call was given, and the lengths of tensors' axes, by name."""
         found: dict[str, int] = {}
         for name, value in zip(self.names, self.before, strict=False):
-            if isinstance(value, int) and not isinstance(value, bool):
-                found[name] = value
-            elif isinstance(value, Tensor):
-                found |= {
-                    f"{name}.shape[{i - value.dim()}]": size for i, size in enumerate(value.shape)
-                }
-            elif isinstance(value, list | tuple) and all(isinstance(part, int) for part in value):
-                found |= {f"{name}[{i}]": part for i, part in enumerate(value)}
-        for name in ("num_heads", "head_dim", "embed_dim", "hidden_dim"):
-            if isinstance(value := getattr(self.module, name, None), int):
+            found |= _sizes_of(name, value)
+        for name in SIZES:
+            value = getattr(self.module, name, None)
+            if isinstance(value, int):
                 found[name] = value
         return found
 
@@ -65,7 +71,9 @@ class Call:
 
     def again_with(self, changed: dict[int, Any], seed: bool = True) -> list[Any]:
         """The same with several inputs replaced, by their places."""
-        given = [changed[i] if i in changed else copied(part) for i, part in enumerate(self.before)]
+        given = list(map(copied, self.before))
+        for place, value in changed.items():
+            given[place] = value
         if seed:
             torch.default_generator.manual_seed(0)
         if self.module is not None:
@@ -73,8 +81,11 @@ class Call:
         return self.made_with(given)
 
     def made_with(self, given: list[Any]) -> list[Any]:
-        """The results for other inputs; whatever the learner's code raises becomes a
-        RuntimeError."""
+        """The results for other inputs.
+
+        Raises:
+            RuntimeError: whatever the learner's code raised.
+        """
         try:
             return results(self.function(*given))
         except KeyboardInterrupt:
@@ -83,66 +94,90 @@ class Call:
             raise RuntimeError("the call cannot be made again") from error
 
 
+def _sizes_of(name: str, value: Any) -> dict[str, int]:
+    """The sizes that an input tells, by their names."""
+    found = {}
+    if isinstance(value, int) and not isinstance(value, bool):
+        found[name] = value
+    elif isinstance(value, Tensor):
+        for axis, size in enumerate(value.shape):
+            found[f"{name}.shape[{axis - value.dim()}]"] = size
+    elif isinstance(value, list | tuple) and all(isinstance(part, int) for part in value):
+        for place, part in enumerate(value):
+            found[f"{name}[{place}]"] = part
+    return found
+
+
+class _Recorder:
+    """Records the outermost calls of an answer and of the modules that it makes."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.depth = 0
+        self.states: list[Any] = []  # the tensors of given modules, before the call
+        self.versions: list[int] = []  # how often each input had been written into
+
+    def begin(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Before a call, also within another one."""
+        self.depth += 1
+        if self.depth > 1:
+            return
+        names = [*_names(function, len(args)), *kwargs]
+        call = Call(function, [*args, *kwargs.values()], names)
+        call.before = list(map(copied, call.given))
+        call.training = getattr(function, "training", False)
+        self.states = _states(call)
+        self.versions = list(map(_version, call.given))
+        call.seconds = -time.thread_time()
+        self.calls.append(call)
+
+    def end(self, output: Any) -> None:
+        """After a call, whether it returned or raised."""
+        self.depth -= 1
+        if self.depth != 0 or not self.calls:
+            return
+        usual()
+        call = self.calls[-1]
+        call.seconds += time.thread_time()
+        call.output = results(output)
+        for place, (was, now) in enumerate(zip(call.before, call.given, strict=True)):
+            if isinstance(was, Tensor | list) and not _equal(was, now):
+                call.changed.add(place)
+            if place in call.changed or _version(now) != self.versions[place]:
+                call.written.add(place)
+        if output is None and self.states and not call.written:
+            call.idle = _equal(self.states, _states(call))
+
+
 @contextmanager
 def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
-    """The answer, or a wrapped one that behaves alike, and the list of the outermost calls made in
-    the block."""
-    calls: list[Call] = []
-    depth = [0]
-    found: list[
-        Any
-    ] = []  # what the tensors of given modules were, and how often each input had been written into
+    """Record the outermost calls that are made in the block.
 
-    def begin(function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        depth[0] += 1
-        if depth[0] == 1:
-            call = Call(
-                function, [*args, *kwargs.values()], [*_names(function, len(args)), *kwargs]
-            )
-            call.before = [copied(value) for value in call.given]
-            call.training = getattr(function, "training", False)
-            found[:] = [_states(call), list(map(_version, call.given))]
-            call.seconds = -time.perf_counter()
-            calls.append(call)
-
-    def end(output: Any) -> None:
-        depth[0] -= 1
-        if depth[0] == 0 and calls:
-            usual()
-            call = calls[-1]
-            call.seconds += time.perf_counter()
-            call.output = results(output)
-            states, versions = found
-            pairs = enumerate(zip(call.before, call.given, strict=True))
-            call.changed = {
-                i
-                for i, (was, now) in pairs
-                if isinstance(was, Tensor | list) and not _equal(was, now)
-            }
-            call.written = {
-                i for i, value in enumerate(call.given) if _version(value) != versions[i]
-            } | call.changed
-            call.idle = (
-                output is None
-                and bool(states)
-                and not call.written
-                and _equal(states, _states(call))
-            )
+    Yields:
+        The answer, or a wrapped one that behaves alike, and the list of the calls.
+    """
+    recorder = _Recorder()
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        begin(answer, args, kwargs)
+        recorder.begin(answer, args, kwargs)
         output = None
         try:
             output = answer(*args, **kwargs)
             return output
         finally:
-            end(output)
+            recorder.end(output)
 
-    before = register_module_forward_pre_hook(lambda module, args: begin(module, args, {}))
-    after = register_module_forward_hook(lambda module, args, output: end(output), always_call=True)
+    def before_module(module: nn.Module, args: Any) -> None:
+        recorder.begin(module, args, {})
+
+    def after_module(module: nn.Module, args: Any, output: Any) -> None:
+        recorder.end(output)
+
+    before = register_module_forward_pre_hook(before_module)
+    after = register_module_forward_hook(after_module, always_call=True)
     is_plain = callable(answer) and not isinstance(answer, type | nn.Module)
     try:
-        yield (wrapped if is_plain else answer), calls
+        yield (wrapped if is_plain else answer), recorder.calls
     finally:
         before.remove()
         after.remove()
@@ -154,13 +189,12 @@ def _version(value: Any) -> int:
 
 def _states(call: Call) -> list[Any]:
     """The tensors of the modules that a function was given."""
-    given = call.given if call.module is None else []
-    return [
-        copied(t)
-        for value in given
-        if isinstance(value, nn.Module)
-        for t in value.state_dict().values()
-    ]
+    tensors: list[Any] = []
+    if call.module is None:
+        for value in call.given:
+            if isinstance(value, nn.Module):
+                tensors += value.state_dict().values()
+    return list(map(copied, tensors))
 
 
 def _equal(was: Any, now: Any) -> bool:
@@ -173,9 +207,13 @@ def _equal(was: Any, now: Any) -> bool:
 
 def results(output: Any) -> list[Any]:
     """Every tensor and number in what came back, as it is now."""
+    if isinstance(output, Tensor | int | float | str):
+        return [copied(output)]
+    found: list[Any] = []
     if isinstance(output, tuple | list):
-        return [part for one in output for part in results(one)]
-    return [copied(output)] if isinstance(output, Tensor | int | float | str) else []
+        for part in output:
+            found += results(part)
+    return found
 
 
 def copied(value: Any) -> Any:
@@ -189,46 +227,47 @@ def alike(a: Any, b: Any) -> bool:
     """Whether two results, or lists of them, are equal within rounding."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= TOLERANCE * max(1.0, abs(b))
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
-        number = isinstance(a, int | float) and isinstance(b, int | float)
-        return (
-            abs(a - b) <= TOLERANCE * max(1.0, abs(b))
-            if number
-            else type(a) is type(b) and bool(a == b)
-        )
+        return type(a) is type(b) and bool(a == b)
     if a.shape != b.shape:
         return False
-    a, b = a.detach().double().nan_to_num(), b.detach().double().nan_to_num()
-    return a.numel() == 0 or bool((a - b).abs().max() <= TOLERANCE * max(1.0, float(a.abs().max())))
+    if a.numel() == 0:
+        return True
+    a = a.detach().double().nan_to_num()
+    b = b.detach().double().nan_to_num()
+    return bool((a - b).abs().max() <= TOLERANCE * max(1.0, float(a.abs().max())))
 
 
 def variants(value: Any) -> list[Any]:
     """Other values of the same kind; none for what has no obvious neighbour."""
-    generator = torch.Generator().manual_seed(7)
-    if isinstance(value, Tensor) and value.is_floating_point() and value.numel():
+    if isinstance(value, Tensor):
+        return _other_tensors(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return []
+    if isinstance(value, int):
+        return [value + 1, 2 * value, 3 * value + 1]
+    return [0.5 * value + 0.01, 0.7 * value]
+
+
+def _other_tensors(value: Tensor) -> list[Tensor]:
+    if value.is_floating_point() and value.numel():
+        generator = torch.Generator().manual_seed(7)
         noise = torch.randn(value.shape, generator=generator, dtype=torch.float64).to(value)
         if value.dim() > 1 and value.min() >= 0 and (value.sum(dim=-1) - 1).abs().max() < 1e-4:
             return [noise.softmax(dim=-1)]
         return [value + noise * value.abs().mean().clamp_min(0.1)]
-    if (
-        isinstance(value, Tensor)
-        and value.dim() == 1
-        and len(value) > 1
-        and not value.dtype.is_complex
-    ):
+    if value.dim() == 1 and len(value) > 1 and not value.dtype.is_complex:
         return [value.roll(1), (value + 1) % (value.max() + 1), value // 2]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return []
-    return (
-        [value + 1, 2 * value, 3 * value + 1]
-        if isinstance(value, int)
-        else [0.5 * value + 0.01, 0.7 * value]
-    )
+    return []
 
 
 def _names(function: Any, count: int) -> list[str]:
-    try:
+    """The names of a function's first parameters; "argument 3" where it tells none."""
+    names: list[str] = []
+    with suppress(TypeError, ValueError):
         names = list(inspect.signature(getattr(function, "forward", function)).parameters)
-    except (TypeError, ValueError):
-        names = []
-    return [*names, *(f"argument {i + 1}" for i in range(len(names), count))][:count]
+    while len(names) < count:
+        names.append(f"argument {len(names) + 1}")
+    return names[:count]

@@ -1,7 +1,6 @@
 """A whole number that depends on sizes: what was counted instead, as a sum of products of sizes."""
 
 import itertools
-import math
 from typing import Any
 
 import torch
@@ -22,7 +21,9 @@ def count(our: Call, their: Call) -> str:
     if any(isinstance(value, Tensor) for value in our.before):
         return ""
     parts = _parts(our.sizes)
-    names = [f"({name} / {parts[name]})" if name in parts else name for name in our.sizes]
+    names = []
+    for name in our.sizes:
+        names.append(f"({name} / {parts[name]})" if name in parts else name)
     columns = [_sample(step, len(names)) for step in range(SAMPLES)]
     ours = []
     theirs = []
@@ -36,9 +37,11 @@ def count(our: Call, their: Call) -> str:
     difference = counted - torch.tensor(ours, dtype=torch.float64)
     for right, said in ((difference, "Your count is ours"), (counted, "Your count is")):
         found = _whole_sum(powers, right)
+        for number, place in found:
+            factors = [names[size] for size in products[place]]
+            said += f" {_term(number, factors)}"
         if found:
-            terms = [_term(n, [names[i] for i in products[place]]) for n, place in found]
-            return f"{said} {' '.join(terms)}.".replace("is +", "is")
+            return f"{said}.".replace("is +", "is")
     return ""
 
 
@@ -48,28 +51,32 @@ def _parts(sizes: dict[str, int]) -> dict[str, str]:
     for large, small in itertools.permutations(sizes, 2):
         if sizes[large] > sizes[small] > 1 and sizes[large] % sizes[small] == 0:
             divisible[large] = small
-    return {
-        large: small
-        for large, small in divisible.items()
-        if small not in divisible and "size" in large and "size" in small
-    }
+    parts = {}
+    for large, small in divisible.items():
+        if small not in divisible and "size" in large and "size" in small:
+            parts[large] = small
+    return parts
 
 
 def _sample(step: int, length: int) -> list[int]:
     """Sizes to try, other ones in each step."""
-    return [
-        PRIMES[(place + step) % len(PRIMES)] + 17 * (step * (place + 1) % 5)
-        for place in range(length)
-    ]
+    sizes = []
+    for place in range(length):
+        prime = PRIMES[(place + step) % len(PRIMES)]
+        sizes.append(prime + 17 * (step * (place + 1) % 5))
+    return sizes
 
 
 def _given(call: Call, values: list[int], parts: dict[str, str]) -> list[Any]:
     """The inputs of a call with other sizes."""
-    sizes = dict(zip(call.sizes, values, strict=True))
-    multiples = {large: sizes[large] * sizes[small] for large, small in parts.items()}
-    sizes |= multiples
-    pairs = zip(call.names, call.before, strict=False)
-    return [_resized(name, value, sizes) for name, value in pairs]
+    drawn = dict(zip(call.sizes, values, strict=True))
+    sizes = dict(drawn)
+    for large, small in parts.items():
+        sizes[large] = drawn[large] * drawn[small]
+    given = []
+    for name, value in zip(call.names, call.before, strict=False):
+        given.append(_resized(name, value, sizes))
+    return given
 
 
 def _resized(name: str, value: Any, sizes: dict[str, int]) -> Any:
@@ -90,10 +97,9 @@ def _products(length: int) -> list[tuple[int, ...]]:
 
 def _powers(columns: list[list[int]], products: list[tuple[int, ...]]) -> Tensor:
     """The value of each product in each sample: (samples, products)."""
-    lines = []
-    for values in columns:
-        lines.append([math.prod(values[i] for i in product) for product in products])
-    return torch.tensor(lines).double()
+    sizes = torch.tensor(columns)
+    powers = [sizes[:, list(product)].prod(dim=1) for product in products]
+    return torch.stack(powers, dim=1).double()
 
 
 def _whole_sum(powers: Tensor, right: Tensor) -> list[tuple[int, int]]:
@@ -110,6 +116,8 @@ def _whole_sum(powers: Tensor, right: Tensor) -> list[tuple[int, int]]:
 
 def _term(number: int, names: list[str]) -> str:
     """A whole number times a product of sizes, with its sign."""
-    size = abs(number)
-    factors = names if size == 1 and names else [str(size), *names]
-    return f"{'+' if number > 0 else '−'} {' · '.join(factors)}"
+    sign = "+" if number > 0 else "−"
+    factors = list(names)
+    if abs(number) != 1 or not names:
+        factors.insert(0, str(abs(number)))
+    return f"{sign} {' · '.join(factors)}"

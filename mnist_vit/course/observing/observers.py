@@ -42,8 +42,8 @@ class Evidence:
 
     def __post_init__(self) -> None:
         if _are_numbers(self.value) and _are_numbers(self.expected):
-            self.value = torch.tensor([float(part) for part in self.value])
-            self.expected = torch.tensor([float(part) for part in self.expected])
+            self.value = torch.tensor(list(map(float, self.value)))
+            self.expected = torch.tensor(list(map(float, self.expected)))
         self.pair = self._first_different_pair()
 
     def _first_different_pair(self) -> tuple[Call, Call] | None:
@@ -146,7 +146,9 @@ def _random_or_input(our: Call, their: Call) -> str:
 
 def _changed_input(evidence: Evidence) -> str:
     """An input that is another afterwards, and that no call of the solution writes into."""
-    written = set().union(*(our.written for our in evidence.ours))
+    written: set[int] = set()
+    for our in evidence.ours:
+        written |= our.written
     for call in evidence.theirs:
         for place in sorted(call.changed - written):
             return f"Your code changes its input {call.names[place]} in place: work on a copy."
@@ -179,17 +181,26 @@ def _dependence(evidence: Evidence) -> str:
     if evidence.pair is None:
         return ""
     names = evidence.pair[0].names
-    pairs = zip(evidence.ours, evidence.theirs, strict=False)
-    similar = [(our, their) for our, their in pairs if our.names == names][:PAIRS]
-    return depends([pair for pair in similar if pair[1].seconds < SLOW and _is_finite(pair[1])])
+    similar = []
+    for our, their in zip(evidence.ours, evidence.theirs, strict=False):
+        if our.names == names:
+            similar.append((our, their))
+    fast = []
+    for our, their in similar[:PAIRS]:
+        if their.seconds < SLOW and _is_finite(their):
+            fast.append((our, their))
+    return depends(fast)
 
 
 def _has_places(evidence: Evidence) -> bool:
     """Whether the places of a value mean something; in numbers that the check made they do not."""
     if evidence.expected.dim() != 1:
         return True
-    results = [part for our in evidence.ours for part in our.output]
-    return any(alike(part, evidence.expected) for part in results)
+    for our in evidence.ours:
+        for part in our.output:
+            if alike(part, evidence.expected):
+                return True
+    return False
 
 
 def _are_numbers(value: Any) -> bool:

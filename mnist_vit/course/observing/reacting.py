@@ -42,8 +42,8 @@ def depends(pairs: list[tuple[Call, Call]]) -> str:
             for changed in variants(our.before[number]):
                 needed[name] = needed.get(name, False) or _reacts(our, number, changed)
                 used[name] = used.get(name, False) or _reacts(their, number, changed)
-    unused = [name for name in needed if needed[name] and not used[name]]
-    extra = [name for name in used if used[name] and not needed[name]]
+    unused = _only_in(needed, used)
+    extra = _only_in(used, needed)
     our, their = pairs[0]
     if _may_stay(their.output):
         # Only what is always the same is told, as it may change elsewhere.
@@ -54,11 +54,22 @@ def depends(pairs: list[tuple[Call, Call]]) -> str:
     if unused:
         anything = "anything given: not on " if len(unused) == len(our.names) else ""
         return f"The result does not depend on {anything}{listed(unused)}; it should."
-    moving = [name for name in _parameters(our) if _reacts_to_parameter(our, name)]
-    silent = [name for name in moving if not _reacts_to_parameter(their, name)]
+    moving = []
+    silent = []
+    for name in _parameters(our):
+        if _reacts_to_parameter(our, name):
+            moving.append(name)
+            if not _reacts_to_parameter(their, name):
+                silent.append(name)
     if silent and len(silent) < len(moving):
         return f"The result does not depend on {listed(silent)}; it should."
-    return f"The result depends on {listed(extra)}; it should not." if extra else ""
+    if extra:
+        return f"The result depends on {listed(extra)}; it should not."
+    return ""
+
+
+def _only_in(reacting: dict[str, bool], other: dict[str, bool]) -> list[str]:
+    return [name for name in reacting if reacting[name] and not other[name]]
 
 
 def _parameters(call: Call) -> dict[str, nn.Parameter]:
@@ -93,8 +104,9 @@ def _may_stay(output: list[Any]) -> bool:
 
 
 def _one_result(calls: list[Call]) -> bool:
-    first, *more = [call.output for call in calls]
-    return bool(more) and all(alike(output, first) for output in more)
+    """Whether several calls gave the same."""
+    first, *more = calls
+    return bool(more) and all(alike(call.output, first.output) for call in more)
 
 
 # ----------------------------------------------------------------------------------------- mixing
@@ -182,13 +194,13 @@ def _probes(call: Call) -> list[_Probe]:
     if not tensors or tensors[0] != 0 or call.before[0].dim() < 2:
         return []
     dim = call.before[0].dim()
-    together = [place for place in tensors if call.before[place].dim() == dim]
     if dim == 2:
         if len(tensors) > 1:  # of several matrices, such as weights, none need be a batch
             return []
         row = _Probe(0, [0], "row 0", "the other rows")
         column = _Probe(1, [0], "column 0", "the other columns")
         return [row, column]
+    together = [place for place in tensors if call.before[place].dim() == dim]
     probes = _named_probes(call, dim, together)
     return [probe for probe in probes if _same_length(call, probe)]
 
@@ -203,13 +215,11 @@ def _named_probes(call: Call, dim: int, together: list[int]) -> list[_Probe]:
     if name in TOKENS:
         tokens = _Probe(1, together, "token 0", "the other tokens")
         return [pictures, tokens] if dim == 3 else [pictures]
-    names = [call.names[place] for place in together]
-    first = listed([f"{one}[1:]" for one in names])
-    second = listed([f"{one}[:, 1:]" for one in names])
-    return [
-        _Probe(0, together, "[0]", first, "The result at"),
-        _Probe(1, together, "[:, 0]", second, "The result at"),
-    ]
+    probes = []
+    for axis, one, others in ((0, "[0]", "[1:]"), (1, "[:, 0]", "[:, 1:]")):
+        many = listed([f"{call.names[place]}{others}" for place in together])
+        probes.append(_Probe(axis, together, one, many, "The result at"))
+    return probes
 
 
 def _same_length(call: Call, probe: _Probe) -> bool:
@@ -251,5 +261,5 @@ def _first_different(ours: list[Any], theirs: list[Any]) -> int:
 
 def listed(names: list[str]) -> str:
     """At most four names, and how many more there are."""
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
+    said = ", ".join(names[:4])
+    return f"{said} and {len(names) - 4} more" if len(names) > 4 else said

@@ -8,6 +8,7 @@ no difference.
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,14 @@ CLOSE = 1e-4  # two sums are the same within this share
 
 @dataclass
 class Step:
-    """One result: its fingerprint, the steps that it was made from, and the line that made it."""
+    """One result.
+
+    Attributes:
+        print: its fingerprint.
+        parents: the numbers of the steps that it was made from.
+        line: the learner's line that made it.
+        known: whether a right solution has it, too, or it came in.
+    """
 
     print: tuple[float, ...]
     parents: list[int]
@@ -48,27 +56,30 @@ class Trace(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable, types: Any, args: tuple = (), kwargs: Any = None
     ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        given = _tensors(args) + _tensors(tuple((kwargs or {}).values()))
+        options = kwargs or {}
+        result = function(*args, **options)
+        given = _tensors(args) + _tensors(tuple(options.values()))
         line = _line() if given else None
         if line is None:
             return result
-        for part in given:
-            if (
-                id(part) not in self.made_by
-                and part.is_floating_point()
-                and part.layout == torch.strided
-            ):
-                self.made_by[id(part)] = len(self.steps)  # what came in counts as known
-                self.kept.append(part)
-                self.steps.append(Step(fingerprint(part), [], "", known=True))
-        for tensor in _tensors((result,)):
-            if tensor.is_floating_point() and tensor.layout == torch.strided and tensor.numel() > 1:
+        for tensor in given:
+            if id(tensor) not in self.made_by and _has_fingerprint(tensor):
+                # What came in counts as known.
+                self._keep(tensor, Step(fingerprint(tensor), [], "", known=True))
+        for tensor in _tensors(result):
+            if _has_fingerprint(tensor) and tensor.numel() > 1:
                 parents = [self.made_by[id(part)] for part in given if id(part) in self.made_by]
-                self.made_by[id(tensor)] = len(self.steps)
-                self.kept.append(tensor)
-                self.steps.append(Step(fingerprint(tensor), parents, line))
+                self._keep(tensor, Step(fingerprint(tensor), parents, line))
         return result
+
+    def _keep(self, tensor: Tensor, step: Step) -> None:
+        self.made_by[id(tensor)] = len(self.steps)
+        self.kept.append(tensor)
+        self.steps.append(step)
+
+
+def _has_fingerprint(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.layout == torch.strided
 
 
 def fingerprint(tensor: Tensor) -> tuple[float, ...]:
@@ -89,83 +100,93 @@ def same(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     """Whether two fingerprints are those of the same numbers."""
     if a[0] != b[0] or a[0] == 0:
         return False
-    scale = (a[2], a[2], a[3], max(a[3] ** 1.5, abs(a[4])))
-    return all(
-        abs(x - y) <= CLOSE * max(s, 1e-6) for x, y, s in zip(a[1:], b[1:], scale, strict=True)
-    )
+    scales = (a[2], a[2], a[3], max(a[3] ** 1.5, abs(a[4])))
+    for x, y, scale in zip(a[1:], b[1:], scales, strict=True):
+        if not abs(x - y) <= CLOSE * max(scale, 1e-6):  # nan is not near anything
+            return False
+    return True
 
 
 def first_unknown(theirs: list[Step], known: list[Step], source: str) -> str:
-    """A sentence with the learner's line where the results begin to be none of ours; "" where it
-    tells nothing.
+    """A sentence with the learner's line where the results begin to be none of ours.
 
     A step counts only if nothing that is made from it is recognised again: what is, was right in
-    another way. A line
-    that stands in our source, too, is not quoted: what it is given is wrong, or comes too early or
-    too late.
+    another way. A line that stands in our source, too, is not quoted: what it is given is wrong, or
+    comes too early or too late.
+
+    Returns:
+        The sentence; "" where there is no such line.
     """
-    prints = [step.print for step in (*known, *(step for step in theirs if step.known))]
-    for step in theirs:
-        step.known = step.known or any(same(step.print, other) for other in prints)
-    leads = [step.known for step in theirs]  # whether something known follows from the step
-    for number in range(len(theirs) - 1, -1, -1):
-        if leads[number]:
-            for parent in theirs[number].parents:
-                leads[parent] = True
-    followed = [lead for step, lead in zip(theirs, leads, strict=True) if step.line]
-    if all(leads) and followed:
+    _recognise(theirs, known)
+    leads = _lead_to_known(theirs)
+    if all(leads) and any(step.line for step in theirs):
         return (
             "Every step of yours that we can follow is one of ours, too: look at the arguments, and"
             " at steps that are missing or too many."
         )
     lines = {"", *map(str.strip, source.replace(UNSEEN, "").splitlines())}
-    for number, step in enumerate(theirs):
-        if step.line.replace(UNSEEN, "") in lines:
-            continue
-        if (
-            not step.known
-            and not leads[number]
-            and all(theirs[p].known or leads[p] for p in step.parents)
-        ):
+    for step, leads_on in zip(theirs, leads, strict=True):
+        is_ours = step.line.replace(UNSEEN, "") in lines
+        if not is_ours and not leads_on and all(leads[parent] for parent in step.parents):
             return f"This line is in none of our solutions; look there first: `{step.line[:120]}`."
     return ""
 
 
+def _recognise(theirs: list[Step], known: list[Step]) -> None:
+    """Mark the steps whose numbers are those of a known step, or came in."""
+    right = known + [step for step in theirs if step.known]
+    for step in theirs:
+        if not step.known:
+            step.known = any(same(step.print, other.print) for other in right)
+
+
+def _lead_to_known(steps: list[Step]) -> list[bool]:
+    """For each step whether it is known, or a known one is made from it."""
+    leads = [step.known for step in steps]
+    for number in range(len(steps) - 1, -1, -1):
+        if leads[number]:
+            for parent in steps[number].parents:
+                leads[parent] = True
+    return leads
+
+
 def _tensors(values: Any) -> list[Tensor]:
+    """All tensors in lists and tuples of values."""
     if isinstance(values, Tensor):
         return [values]
-    return (
-        [t for part in values for t in _tensors(part)] if isinstance(values, tuple | list) else []
-    )
+    found: list[Tensor] = []
+    if isinstance(values, tuple | list):
+        for part in values:
+            found += _tensors(part)
+    return found
 
 
 def is_theirs(file: str) -> bool:
     """Whether a file is the learner's: none of the package, of a library or of Python itself."""
-    return (
-        not file.startswith((PACKAGE + os.sep, os.path.dirname(os.__file__) + os.sep))
-        and "-packages" not in file
-    )
+    library = os.path.dirname(os.__file__)
+    is_installed = file.startswith((PACKAGE + os.sep, library + os.sep))
+    return not is_installed and "-packages" not in file
 
 
 def _line() -> str | None:
-    """The learner's line that is running; "" if it is the course's; None for what the comparison
-    itself does.
+    """The learner's line that is running.
 
-    Of a piece in ``my_vit.py``, which passed its check, the line that calls it.
+    Of a piece in ``my_vit.py``, which passed its check, the line that calls it. "" if the line is
+    the course's; None for what the comparison itself does.
     """
-    frame = sys._getframe(2)
     inside: str | None = None
-    while frame is not None:
+    for frame, number in traceback.walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
-        if file.startswith(ENGINE) or (
-            file.startswith(COURSE) and frame.f_code.co_name == "compare"
-        ):
+        is_compare = file.startswith(COURSE) and frame.f_code.co_name.startswith("compare")
+        if is_compare or file.startswith(ENGINE):
             break
-        if is_theirs(file) and (line := linecache.getline(file, frame.f_lineno).strip()):
+        line = ""
+        if is_theirs(file):
+            line = linecache.getline(file, number).strip()
+        if line:
             inside = "" if "super().__init__" in line else line
             if not file.endswith("my_vit.py"):
                 return inside
         elif file.startswith(COURSE):
             inside = inside or ""
-        frame = frame.f_back  # type: ignore[assignment]
     return inside

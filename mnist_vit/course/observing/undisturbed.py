@@ -1,5 +1,7 @@
-"""What an answer may change by the way is put back: random states, torch's settings, the folder,
-what is printed to."""
+"""Puts back what an answer may change by the way.
+
+These are random states, torch's settings, the folder, and the streams that are printed to.
+"""
 
 import os
 import random
@@ -14,16 +16,17 @@ import torch
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Run the block with torch's usual settings, and put everything back that was there before,
-    however it ends."""
-    python, numpy = random.getstate(), np.random.get_state()
-    dtype, device = torch.get_default_dtype(), default_device()
-    threads, anomaly = torch.get_num_threads(), torch.is_anomaly_enabled()
-    deterministic = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    folder, limit = os.getcwd(), sys.getrecursionlimit()
+    """Run the block with torch's usual settings, and put everything back, however it ends."""
+    python = random.getstate()
+    numpy = np.random.get_state()
+    dtype = torch.get_default_dtype()
+    device = default_device()
+    threads = torch.get_num_threads()
+    anomaly = torch.is_anomaly_enabled()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    folder = os.getcwd()
+    limit = sys.getrecursionlimit()
     streams = sys.stdout, sys.stderr
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
@@ -39,7 +42,7 @@ def undisturbed() -> Iterator[None]:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         torch.autograd.set_detect_anomaly(anomaly)
-        torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         os.chdir(folder)
         sys.setrecursionlimit(limit)
         sys.stdout, sys.stderr = streams
@@ -54,17 +57,18 @@ def usual() -> None:
 
 
 def default_device() -> torch.device:
-    """Of new tensors (``torch.get_default_device`` of torch 2.9 fails where an answer set it to
-    None)."""
+    """The device of new tensors.
+
+    ``torch.get_default_device`` of torch 2.9 fails where an answer set it to None.
+    """
     return torch.empty(0).device
 
 
 def set_default_device(device: torch.device) -> None:
-    """Of new tensors. The CPU is set as if nobody had set anything: asked for, it makes attention
-    round differently.
+    """Set the device of new tensors; the CPU as if nobody had set anything.
 
-    (``torch.get_default_device`` of torch 2.9 fails once the default has been set to None, so
-    nothing is left of that.)
+    Asked for, the CPU makes attention round differently. ``torch.get_default_device`` of torch 2.9
+    fails once the default has been set to None, so nothing is left of that.
     """
     torch.set_default_device(None if device.type == "cpu" else device)
     if device.type == "cpu":

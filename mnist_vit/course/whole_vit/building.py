@@ -33,7 +33,16 @@ NAMES = {  # what timm and lucidrains call torchvision's arguments
     "hidden_dim": ("dim", "embed_dim"),
     "in_channels": ("in_chans", "channels"),
 }
-NO_SIZE = re.compile("dropout|representation")  # cannot, or need not, be read off a model
+# the sizes that must be given, or read off a model
+NEEDED = (
+    "image_size",
+    "patch_size",
+    "num_layers",
+    "num_heads",
+    "hidden_dim",
+    "mlp_dim",
+    "num_classes",
+)
 GIVEN_BY_NAME = (  # inspect's kinds of parameters that an argument can be given to
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -56,9 +65,10 @@ def listed(names: list[str]) -> str:
     first_of_kind: dict[str, str] = {}
     for name in names:
         first_of_kind.setdefault(re.sub(r"\d+", "", name), name)
-    shown = [name for name in names if name in first_of_kind.values()][:4]
+    shown = list(first_of_kind.values())[:4]
+    said = ", ".join(shown)
     more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return f"{said} and {more} more" if more else said
 
 
 def build(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any], bool]:
@@ -80,9 +90,9 @@ def build(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]
         for own in _spellings(name):
             if own in given:
                 found[name] = given[own]
-    found = {name: value for name, value in found.items() if "dropout" not in name}
-    lacking = [name for name in SIZES if name not in found]
-    lacking = [name for name in lacking if not NO_SIZE.search(name)]
+    for name in [name for name in found if "dropout" in name]:
+        del found[name]
+    lacking = [name for name in NEEDED if name not in found]
     if lacking:
         raise Mistake(
             f"{listed(lacking)} cannot be read off this model: give a class or function that takes"

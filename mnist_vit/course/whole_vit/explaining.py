@@ -109,7 +109,10 @@ def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> tuple[Sl
         setting: the weights and pictures that it was given.
         seconds: the search gives up after that.
     """
-    ours = {label: value for label, value in our_values(setting).items() if label in theirs}
+    ours = {}
+    for label, value in our_values(setting).items():
+        if label in theirs:
+            ours[label] = value
     end = time.monotonic() + seconds
     changes: dict[Slip, str | None] = {}  # the first value that a slip changes by itself
     frontier: list[tuple[tuple[Slip, ...], str]] = [((), first_difference(theirs, ours) or LOGITS)]

@@ -186,10 +186,9 @@ def _why_wrong(trials: list[Trial]) -> list[str]:
 
 def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:
     """The first gradient that differs from ours, as a sentence."""
+    right = gradients(ours, **trial.parameters)
     our_gradients = {}
-    for name, (_, gradient) in zip(
-        trial.parameters, gradients(ours, **trial.parameters), strict=True
-    ):
+    for name, (_, gradient) in zip(trial.parameters, right, strict=True):
         our_gradients[name] = gradient
     named = trial.theirs.named_parameters()
     parameters = {name: parameter for name, parameter in named if name in trial.sources}

@@ -100,9 +100,8 @@ class _Matching:
         self.theirs = theirs
         self.layout = layout
         self.sources: dict[str, Source] = {}
-        self.our_shapes = {name: p.shape for name, p in ours.named_parameters()}
-        named = theirs.named_parameters(remove_duplicate=False)
-        self.their_shapes = {name: p.shape for name, p in named}
+        self.our_shapes = shapes_of(ours)
+        self.their_shapes = shapes_of(theirs)
         self.our_units = _units(ours, num_layers)
         self.their_units = _units(theirs, num_layers)
         if all(unit.block is None for unit in self.their_units):
@@ -123,9 +122,9 @@ class _Matching:
         for source in sources:
             width = source.shape[1]
             here = [unit for unit in self.their_units if unit.block == source.block]
-            if any(unit.shape == source.shape for unit in here):
+            if source.shape in [unit.shape for unit in here]:
                 continue
-            matrices = [unit for unit in here if len(unit.shape) == 2 and unit.shape[1] == width]
+            matrices = [unit for unit in here if unit.shape[1:] == (width,)]
             begin = {"q": 0, "k": width, "v": 2 * width, "kv": width}
             for unit, role in _roles(matrices):
                 end = begin[role] + unit.shape[0]
@@ -182,9 +181,9 @@ def _late(ours: list[Unit], count: int, is_norm: bool) -> list[Unit]:
 
 def _roles(matrices: list[Unit]) -> Iterator[tuple[Unit, str]]:
     """Which matrix is for queries, keys or values: by names, or else by their order."""
-    named = [(unit, _role(unit.names[0])) for unit in matrices]
-    if any(role for _, role in named):
-        for unit, role in named:
+    roles = [_role(unit.names[0]) for unit in matrices]
+    if any(roles):
+        for unit, role in zip(matrices, roles, strict=True):
             if role:
                 yield unit, role
         return
@@ -195,19 +194,22 @@ def _roles(matrices: list[Unit]) -> Iterator[tuple[Unit, str]]:
 
 def _role(name: str) -> str:
     """q, k, v or kv, if the name of a weight says so."""
-    parts = name.lower().split(".")
-    words = [part for part in parts if not re.fullmatch(r"\d+|weight", part)]
-    match = re.search(r"(?:^|_|w|to)(kv|q|k|v)(?:$|_|u|e|a|l|p)", words[-1])
+    words = re.sub(r"(\.(\d+|weight))*$", "", name.lower())
+    match = re.search(r"(?:^|_|w|to)(kv|q|k|v)(?:$|_|u|e|a|l|p)", words.rpartition(".")[2])
     return match[1] if match else ""
+
+
+def shapes_of(model: nn.Module) -> dict[str, Shape]:
+    """The shapes of a model's parameters; one that is used in several places has several names."""
+    named = model.named_parameters(remove_duplicate=False)
+    return {name: tuple(parameter.shape) for name, parameter in named}
 
 
 def _units(model: nn.Module, num_layers: int) -> list[Unit]:
     """The parameters of a model in groups, in the order in which they were made."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
-    blocks = _blocks(shapes, num_layers)
+    blocks = _blocks(shapes_of(model), num_layers)
     units: list[Unit] = []
-    for name, parameter in parameters.items():
+    for name, parameter in model.named_parameters(remove_duplicate=False):
         parent = name.rpartition(".")[0]
         shape = _plain_shape(parameter)
         if units and _joins(units[-1], name, shape):
@@ -255,8 +257,8 @@ def _blocks(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, stem, number in places:
         parts = members[stem]
-        are_alike = all(part == parts[number] for part in parts.values())
-        if are_alike and len(parts) == num_layers:
+        kinds = set(map(tuple, parts.values()))
+        if len(kinds) == 1 and len(parts) == num_layers:
             found.setdefault(name, sorted(parts).index(number))
     return found
 

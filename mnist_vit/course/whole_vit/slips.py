@@ -347,24 +347,18 @@ SLIPS = [
     ),
     *(
         Slip(
-            {HEADS: f"x = {function}(self.heads(x))"},
+            {HEADS: f"{HEADS}\n        x = {result}"},
             f"apply {name} to the logits",
             _LOGITS,
         )
-        for name, function in (
-            ("GELU", "F.gelu"),
-            ("ReLU", "F.relu"),
-            ("tanh", "F.tanh"),
-            ("the sigmoid", "F.sigmoid"),
+        for name, result in (
+            ("GELU", "F.gelu(x)"),
+            ("ReLU", "F.relu(x)"),
+            ("tanh", "F.tanh(x)"),
+            ("the sigmoid", "F.sigmoid(x)"),
+            ("softmax", "x.softmax(dim=-1)"),
+            ("log_softmax", "x.log_softmax(dim=-1)"),
         )
-    ),
-    *(
-        Slip(
-            {HEADS: f"x = self.heads(x).{name}(dim=-1)"},
-            f"apply {name} to the logits",
-            _LOGITS,
-        )
-        for name in ("softmax", "log_softmax")
     ),
     Slip(
         {TANH: 'heads["act"] = nn.Identity()'},

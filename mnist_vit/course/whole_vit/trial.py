@@ -1,6 +1,7 @@
 """Their model with the check's weights, as one way to match the parameters gives them."""
 
 import re
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -42,15 +43,15 @@ class Trial:
         self.changes = False
         our_shapes = {name: tuple(p.shape) for name, p in fresh.named_parameters()}
         their_shapes = {name: tuple(p.shape) for name, p in theirs.named_parameters()}
-        used = {source.name for source in sources.values()}
-        self.missing = [name for name in our_shapes if name not in used]
-        self.extra = [name for name in their_shapes if name not in sources]
+        used = [source.name for source in sources.values()]
+        self.missing = _without(our_shapes, used)
+        self.extra = _without(their_shapes, sources)
         self.able = not any(_is_vital(name, our_shapes[name]) for name in self.missing)
         self.setting = _setting(sizes, self.missing)
         self.tolerance = TOLERANCE[self.setting.dtype]
         self.ours = self.setting.model(VisionTransformer)
         self.parameters = dict(self.ours.named_parameters())
-        self.lines = list(self._about_parameters(our_shapes, their_shapes, sizes["num_layers"]))
+        self.lines = self._about_parameters(our_shapes, their_shapes, sizes["num_layers"])
 
     def _about_parameters(
         self, our_shapes: dict[str, tuple], their_shapes: dict[str, tuple], num_layers: int
@@ -63,11 +64,9 @@ class Trial:
                 f" {example} with {source.said()}."
             )
         if self.missing:
-            missing = [f"{name} {our_shapes[name]}" for name in self.missing]
-            lines.append(f"Ours has, yours lacks: {listed(missing)}.")
+            lines.append(f"Ours has, yours lacks: {_shapes(self.missing, our_shapes)}.")
         if self.extra:
-            extra = [f"{name} {their_shapes[name]}" for name in self.extra]
-            lines.append(f"Yours has, ours lacks: {listed(extra)}.")
+            lines.append(f"Yours has, ours lacks: {_shapes(self.extra, their_shapes)}.")
         if self.missing and _is_one_block(our_shapes, their_shapes):
             lines.append(
                 f"These are the parameters of one block, not of {num_layers}: make each one anew,"
@@ -113,8 +112,10 @@ class Trial:
     def values(self) -> Values:
         """What the parts of their model take and give."""
         self.load()
-        whole = {own: source for own, source in self.sources.items() if source.rows is None}
-        names = {own: source.name for own, source in whole.items()}
+        names = {}
+        for own, source in self.sources.items():
+            if source.rows is None:
+                names[own] = source.name
         return run(values_of, self.theirs.eval(), names, self.pictures)
 
     def depth(self) -> int:
@@ -189,9 +190,19 @@ class Trial:
         return []
 
 
+def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
+    return [name for name in names if name not in others]
+
+
+def _shapes(names: list[str], shapes: dict[str, tuple]) -> str:
+    return listed([f"{name} {shapes[name]}" for name in names])
+
+
 def _setting(sizes: dict[str, Any], neutral: list[str]) -> Setting:
     known = {"in_channels": 3}
-    known |= {name: size for name, size in sizes.items() if size is not None}
+    for name, size in sizes.items():
+        if size is not None:
+            known[name] = size
     return Setting(tuple(sorted(known.items())), tuple(neutral), torch.get_default_dtype())
 
 
@@ -208,11 +219,10 @@ def _oddness(match: tuple[str, Source]) -> tuple[str, bool]:
 
 def _is_one_block(our_shapes: dict[str, tuple], their_shapes: dict[str, tuple]) -> bool:
     """Whether theirs are the parameters of ours with a single block."""
-    single = [
-        shape
-        for name, shape in our_shapes.items()
-        if "encoder_layer_" not in name or "encoder_layer_0" in name
-    ]
+    single = []
+    for name, shape in our_shapes.items():
+        if "encoder_layer_" not in name or "encoder_layer_0" in name:
+            single.append(shape)
     return sorted(single) == sorted(their_shapes.values())
 
 
@@ -221,7 +231,7 @@ def _named(slips: tuple[Slip, ...]) -> list[str]:
     begin = "the logits are wrong. You get exactly this when you"
     if len(slips) == 1:
         return [f"{begin} {slips[0].sentence}."]
-    return [f"{begin}, all together:", *(f"- {slip.sentence}." for slip in slips)]
+    return [f"{begin}, all together:", *[f"- {slip.sentence}." for slip in slips]]
 
 
 def _less_mean(scores: Tensor) -> Tensor:

@@ -51,10 +51,12 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
 
 def _part_of_module(path: str, module: nn.Module, names: dict[str, str]) -> str:
     """The part of ours that a module corresponds to; "" if it does not correspond to just one."""
-    own = [f"{path}.{name}" for name, _ in module.named_parameters(recurse=False)]
-    if any(name not in names for name in own):
-        return ""
-    parts = {part_of(names[name]) for name in own}
+    parts = set()
+    for name, _ in module.named_parameters(recurse=False):
+        own = f"{path}.{name}"
+        if own not in names:
+            return ""
+        parts.add(part_of(names[own]))
     if len(parts) != 1:
         return ""
     part = parts.pop()
@@ -167,7 +169,9 @@ def differs(label: str, theirs: Values, ours: Values) -> bool:
     if label not in theirs or label not in ours:
         return False
     found = alignments(theirs[label], ours[label])
-    return bool(found) and not any(close(theirs[label], one) for one in found)
+    if not found:
+        return False
+    return not any(close(theirs[label], one) for one in found)
 
 
 def first_difference(theirs: Values, ours: Values) -> str | None:
