@@ -146,7 +146,7 @@ OURS: dict[str, Any] = {
 @pytest.mark.parametrize("exercise", OURS)
 def test_ours_by_another_name_is_not_own(exercise: str, how: Callable[[Any], Any]) -> None:
     for kind in (OURS[exercise], check.EXERCISES[exercise].answer):
-        passed, said = verdict(check.EXERCISES[exercise], how(kind))
+        passed, said = verdict(check.EXERCISES[exercise], how(kind), own=True)
         assert not passed
         assert "ours" in said, said
 
@@ -154,7 +154,9 @@ def test_ours_by_another_name_is_not_own(exercise: str, how: Callable[[Any], Any
 def test_functions_that_call_ours_are_not_own() -> None:
     for name in ("gelu", "attention", "patchify", "split_heads"):
         ours = check.EXERCISES[name].answer
-        passed, said = verdict(check.EXERCISES[name], lambda *args, ours=ours: ours(*args))
+        passed, said = verdict(
+            check.EXERCISES[name], lambda *args, ours=ours: ours(*args), own=True
+        )
         assert not passed
         assert "ours" in said, said
 
@@ -164,7 +166,7 @@ def test_torchs_own_layer_is_not_own() -> None:
         def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
             super().__init__(embed_dim, num_heads, dropout, batch_first=True)
 
-    passed, said = verdict(check.EXERCISES["multi_head_attention"], Mine)
+    passed, said = verdict(check.EXERCISES["multi_head_attention"], Mine, own=True)
     assert not passed
     assert "nn.MultiheadAttention" in said
     for exercise, kind in {
@@ -174,7 +176,7 @@ def test_torchs_own_layer_is_not_own() -> None:
     }.items():
         theirs = getattr(torchvision.models.vision_transformer, kind)
         for answer in (theirs, subclass(theirs)):
-            passed, said = verdict(check.EXERCISES[exercise], answer)
+            passed, said = verdict(check.EXERCISES[exercise], answer, own=True)
             assert not passed
             assert "torchvision" in said
 
@@ -182,7 +184,7 @@ def test_torchs_own_layer_is_not_own() -> None:
 def test_pieces_that_stand_in_are_no_forgery() -> None:
     """A block of one's own that holds our MLP is own code: notebook 04 alone is like that."""
     for exercise in ("encoder_block", "encoder", "vision_transformer"):
-        passed, said = verdict(check.EXERCISES[exercise], edited(exercise))
+        passed, said = verdict(check.EXERCISES[exercise], edited(exercise), own=True)
         assert passed, said
 
 

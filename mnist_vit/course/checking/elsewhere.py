@@ -12,6 +12,7 @@ from .tools import random
 
 MANY = 1030  # no multiple of 4, and more than anybody's batch
 TIMES = 10
+LARGE = f"for numbers {TIMES} times as large"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
 
 
@@ -38,6 +39,8 @@ def _differs(our: Call, their: Call) -> str | None:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
+                if where == LARGE:  # they may insist on another kind of numbers
+                    continue
                 return f"right so far, but {where} your code raises {type(error).__name__}: {error}"
         if len(got) != len(expected):
             return f"right so far, but {where} {len(got)} values come back, not {len(expected)}."
@@ -50,7 +53,13 @@ def _differs(our: Call, their: Call) -> str | None:
 
 
 def _outputs(module: nn.Module | None, given: list[Tensor]) -> list:
-    return results(module.eval()(*[x.clone() for x in given])) if module else []
+    if module is None:
+        return []
+    usual = next((parameter.dtype for parameter in module.parameters()), torch.float32)
+    try:
+        return results(module.eval().to(given[0].dtype)(*[x.clone() for x in given]))
+    finally:
+        module.to(usual)
 
 
 def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
@@ -64,4 +73,5 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
     yield "without gradients, under torch.no_grad(),", given, False
     yield "for 1 input alone", [x[:1] for x in given], True
     yield f"for {MANY} at once", many, True
-    yield f"for numbers {TIMES} times as large", [TIMES * x for x in given], True
+    # hand-written softmax overflows early in float32
+    yield LARGE, [TIMES * x.double() for x in given], True

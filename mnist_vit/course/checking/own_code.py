@@ -13,11 +13,14 @@ from ..observing.calls import Call
 from ..observing.tracing import is_theirs
 from .exercise import Exercise
 
+OURS = "this is our solution at work. Right is code of your own, not ours."
 LIBRARIES = ("mnist_vit", "torchvision", "timm", "transformers")
 
 
 def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
     """A sentence if the answer is, makes, or inherits from a class of ours or of a library."""
+    if answer is exercise.answer:
+        return OURS
     if not isinstance(exercise.answer, type):
         return None
     kinds = {type(call.module) for call in calls if call.module is not None}
@@ -44,12 +47,12 @@ def _name(kind: type) -> str:
 
 
 class Watch:
-    """``with Watch(exercise) as watch: …; watch.seen``: the learner's code calls our solution."""
+    """``with Watch(exercise) as watch: …``; ``watch.problem`` if theirs calls our solution."""
 
     def __init__(self, exercise: Exercise) -> None:
         name = exercise.answer.__name__.removeprefix("My")
         self.codes = {*_codes(exercise.answer), *_codes(getattr(model, name, None))}
-        self.seen = False
+        self.problem: str | None = None
 
     def __enter__(self) -> "Watch":
         self.before = sys.getprofile()
@@ -60,8 +63,9 @@ class Watch:
         sys.setprofile(self.before)
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code in self.codes and not self.seen:
-            self.seen = _is_asked_by_theirs(frame)
+        is_ours = event == "call" and frame.f_code in self.codes
+        if is_ours and self.problem is None and _is_asked_by_theirs(frame):
+            self.problem = OURS
 
 
 def _codes(value: Any) -> list[CodeType]:

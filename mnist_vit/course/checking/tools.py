@@ -87,8 +87,8 @@ def parameter_gradients(output: Tensor, module: nn.Module) -> Iterator[tuple[str
 def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[float]]:
     """(what, one number a parameter): 1 where it starts as in the reference.
 
-    A parameter that starts at a constant there must start at it; of random ones only the spread is
-    compared, and so coarsely that it is the same for any random numbers.
+    A parameter that starts at a constant there must start at it. Of random matrices only the spread
+    is compared, and so coarsely that it is the same for any random numbers; random biases are free.
     """
     own = dict(module.named_parameters())
     what = "start values"
@@ -96,8 +96,10 @@ def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[flo
     for name, parameter in sorted(reference.named_parameters()):
         value = own[name].detach().double()
         spread = parameter.detach().double().std(correction=0).item()
+        if spread and parameter.dim() == 1:
+            continue
         share = value.std(correction=0).item() / spread if spread else 1.0
-        is_right = 0.5 < share < 2 if spread else torch.equal(own[name], parameter)
+        is_right = 1 / 3 < share < 3 if spread else torch.equal(own[name], parameter)
         if not is_right and what == "start values":
             told = f"its spread is {share:.2g} times ours" if spread else "ours is a constant"
             what = f"start value of {name} ({told})"

@@ -59,14 +59,14 @@ class Outcome:
         return type(self.error), "" if self.values else str(self.error)
 
 
-def verdict(exercise: Exercise, answer: Any) -> tuple[bool, str]:
+def verdict(exercise: Exercise, answer: Any, own: bool = False) -> tuple[bool, str]:
     """Whether the answer is right, and the sentence to show.
 
-    Raises nothing, whatever the answer does.
+    Raises nothing, whatever the answer does. With ``own`` it must be the learner's own code, too.
     """
     with undisturbed():
         try:
-            problem = _problem(exercise, answer)
+            problem = _problem(exercise, answer, own)
         except Exception as error:  # the result is sparse, on meta, or has a broken __str__
             problem = f"what came back cannot be compared ({type(error).__name__})."
     if problem is not None:
@@ -132,7 +132,7 @@ def outcomes(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
 # --------------------------------------------------------------------------------- what is wrong
 
 
-def _problem(exercise: Exercise, answer: Any) -> str | None:
+def _problem(exercise: Exercise, answer: Any, own: bool) -> str | None:
     """What is wrong with the answer, as a sentence or two; None if nothing is."""
     unsolved = (
         f'not solved yet. Replace the stub\'s last line; check.hint("{exercise.name}", 1) helps.'
@@ -154,13 +154,10 @@ def _problem(exercise: Exercise, answer: Any) -> str | None:
         return f"{told(got.error)}{_explanation(exercise, answer, got)}"
     if len(got.values) < len(expected):
         return f"the check ended before {expected[len(got.values)][0]}."
-    if answer is exercise.answer:
-        return None
-    if watch.seen:
-        return "our own solution does the work. Right is code of your own, not ours."
-    return borrowed(exercise, answer, got.calls) or elsewhere(
-        exercise, solution(exercise).calls, got.calls
-    )
+    problem = None
+    if own:
+        problem = watch.problem or borrowed(exercise, answer, got.calls)
+    return problem or elsewhere(exercise, solution(exercise).calls, got.calls)
 
 
 def _is_stub(error: BaseException | None) -> bool:

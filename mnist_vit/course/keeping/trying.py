@@ -78,11 +78,8 @@ def _problem(text: str, name: str) -> str:
     if not hasattr(module, name):
         return f"nothing in its section is called {name}, so give it that name again"
     exercise = all_exercises()[PIECES[name].exercise]
-    answer = getattr(module, name)
-    if answer is exercise.answer:
-        return "this is our solution"
     with redirect_stdout(io.StringIO()):  # what it prints was printed in the notebook
-        passed, sentence = verdict(exercise, answer)
+        passed, sentence = verdict(exercise, getattr(module, name), own=True)
     return "" if passed else sentence.partition(": ")[2]
 
 

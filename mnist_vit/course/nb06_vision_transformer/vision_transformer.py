@@ -310,7 +310,10 @@ EXERCISE = Exercise(
             TOKEN: "token = self.class_token.repeat(len(x), 1, 1)",
         },
         {
-            ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)",
+            ENCODE: (
+                "x = self.encoder.dropout(x + self.encoder.pos_embedding)\n"
+                "        x = self.encoder.layers(x)"
+            ),
             READ: "x = self.encoder.ln(x[:, 0])",
         },
         {READ: "", END: "return self.heads(x)[:, 0]"},
