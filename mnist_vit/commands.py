@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from .datasets import DATA_SETS
 from .errors import unknown
-from .files import find_weights, shipped_weights
+from .files import existing, find_weights, shipped_weights
 from .options import Checked, Option, described
 from .recipe import MODELS, Recipe
 
@@ -329,7 +329,10 @@ class Progress(Checked):
 
     folder: Annotated[
         str | Path,
-        Option("a folder with the files of all learners, or with one subfolder per learner"),
+        Option(
+            "a folder with the files of all learners, or with one subfolder per learner; or one"
+            " file"
+        ),
     ]
     run: Annotated[
         bool,
@@ -338,6 +341,10 @@ class Progress(Checked):
             " permissions"
         ),
     ] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        existing(self.folder)
 
 
 # the options of each command, and the module and name of the function that it calls

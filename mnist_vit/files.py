@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .errors import WeightsError, nearest
+from .errors import DataError, WeightsError, nearest
 
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
@@ -83,6 +83,14 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
     """
     parent = Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd())
     return user_path(given or parent / kind)
+
+
+def existing(folder: str | Path) -> Path:
+    """A folder, or a file, that must be there; DataError if it is not."""
+    path = Path(folder).expanduser()
+    if not path.exists():
+        raise DataError(f"there is no folder {path}: name one that exists")
+    return path
 
 
 PARTS = ".mnist_vit-*.part"

@@ -24,7 +24,7 @@ def check_of(name: str) -> Callable[[Any], None]:
 
     def check(answer: Any = None) -> None:
         with stoppable(name):
-            passed, sentence = verdict(EXERCISES[name], answer)
+            passed, sentence = verdict(EXERCISES[name], answer, own=True)
             print(sentence)
             line = keep(name, answer) if passed else ""
             if line:

@@ -5,32 +5,42 @@ What a section of ``my_vit.py`` held before it is replaced goes there too, so no
 wrote is lost.
 """
 
-import re
+import ast
+from contextlib import suppress
 from pathlib import Path
 
 from ...files import write_text
-from .layout import Layout, import_block, joined, words
+from .extracting import Taken, global_words
+from .layout import Layout, chunks, import_block, imported, joined, made_by, statements, words
+from .pieces import PIECES
 
 FOLDER = "my_answers"
 
 
 def stored(file: Path, exercise: str) -> list[str]:
     """The texts kept for an exercise, the oldest first; ``file`` is ``my_vit.py``."""
-    found = [
-        one
-        for one in (file.parent / FOLDER).glob(f"{exercise}.*.py")
-        if one.name.split(".")[1].isdecimal()
-    ]
-    return [
-        one.read_text("utf-8") for one in sorted(found, key=lambda one: int(one.name.split(".")[1]))
-    ]
+    texts = []
+    for _, path in sorted(_numbered(file, exercise)):
+        with suppress(OSError, UnicodeDecodeError):  # the course did not write it
+            if path.is_file():
+                texts.append(path.read_text("utf-8-sig"))
+    return texts
+
+
+def _numbered(file: Path, exercise: str) -> list[tuple[int, Path]]:
+    found = []
+    for path in (file.parent / FOLDER).glob(f"{exercise}.*.py"):
+        number = path.name.split(".")[1]
+        if number.isascii() and number.isdecimal():
+            found.append((int(number), path))
+    return found
 
 
 def store(file: Path, exercise: str, text: str) -> None:
-    """Keep a text, unless it is there already."""
-    texts = stored(file, exercise)
-    if text.strip() and text not in texts:
-        write_text(file.parent / FOLDER / f"{exercise}.{len(texts) + 1}.py", text)
+    """Keep a text under a new number, unless it is there already."""
+    if text.strip() and text not in stored(file, exercise):
+        taken = [number for number, _ in _numbered(file, exercise)]
+        write_text(file.parent / FOLDER / f"{exercise}.{max(taken, default=0) + 1}.py", text)
 
 
 def solved(file: Path) -> set[str]:
@@ -39,8 +49,19 @@ def solved(file: Path) -> set[str]:
 
 
 def alone(layout: Layout, name: str) -> str:
-    """A section with the imports it uses, as a text of its own."""
-    return whole(layout.imports, [layout.sections[name]])
+    """A section as a text of its own: with the imports, constants and helpers that it uses."""
+    texts = [layout.sections[name]]
+    helpers = []
+    for text in [layout.rest, *(text for one, text in layout.sections.items() if one != name)]:
+        helpers += [(made_by(part), part.strip()) for part in statements(text)]
+    missing = global_words(texts[0]) - made_by(texts[0])
+    while found := [one for one in helpers if one[0] & missing - PIECES.keys()]:
+        for made, part in found:
+            helpers.remove((made, part))
+            texts.insert(0, part)
+            missing |= global_words(part)
+            missing -= made
+    return whole(layout.imports, texts)
 
 
 def whole(imports: dict[str, tuple[str, str]], texts: list[str]) -> str:
@@ -50,6 +71,12 @@ def whole(imports: dict[str, tuple[str, str]], texts: list[str]) -> str:
     return "\n\n\n".join(part for part in (head, joined(texts)) if part) + "\n"
 
 
-def without_imports(text: str) -> str:
-    """What stands below the imports that ``whole`` wrote."""
-    return re.sub(r"\A(?:(?:import|from) [^\n(]*(?:\([^)]*\))?\n+)*", "", text)
+def taken_of(text: str) -> Taken:
+    """A text that was kept, as it was taken from the notebook. SyntaxError if it is no Python."""
+    taken = Taken()
+    for node, part in chunks(text):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            taken.imports |= imported(node)
+        elif part.strip():
+            taken.texts.append(part.strip())
+    return taken

@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from .pieces import PIECES, NotKept
-from .sources import Place, foreign, place_of
+from .sources import Place, foreign, place_of, syntax
 
 CALLS = {
     "float",
@@ -213,7 +213,7 @@ class _Extractor:
         lines = text.encode().split(b"\n")
         found = [
             node
-            for node in ast.walk(ast.parse(text))
+            for node in ast.walk(syntax(text))
             if isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
             and node.value.id in ours
@@ -242,6 +242,14 @@ def free_names(text: str) -> list[str]:
         if symbol.is_assigned() or symbol.is_imported()
     }
     return sorted(_used(table, True) - made, key=text.find)
+
+
+def global_words(text: str) -> set[str]:
+    """The names that a text takes from its module, made there or not; none if it is no Python."""
+    try:
+        return _used(symtable.symtable(text, "<text>", "exec"), True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
 
 
 def _used(table: symtable.SymbolTable, top: bool) -> set[str]:

@@ -6,9 +6,9 @@ import re
 import sys
 from dataclasses import dataclass, field
 
-from .extracting import Taken
-from .pieces import PIECES
-from .sources import bound
+from .extracting import Taken, global_words
+from .pieces import PIECES, NotKept
+from .sources import bound, syntax
 
 TITLE = '''"""My Vision Transformer, as I built it in the course.
 
@@ -28,8 +28,20 @@ class Layout:
     sections: dict[str, str] = field(default_factory=dict)
 
     def is_ours(self, name: str) -> bool:
-        """Whether the package's own stands in for a piece."""
-        return name not in self.sections or self.sections[name] == PIECES[name].ours
+        """Whether the package's own stands in for a piece: nothing is there, or only imports."""
+        try:
+            nodes = [node for node, _ in chunks(self.sections.get(name, "")) if node]
+        except SyntaxError:
+            return False
+        return all(_is_from_the_package(node, name) for node in nodes)
+
+    def lacks(self, name: str) -> bool:
+        """Whether nothing in the section of a piece makes it; one that is no Python may."""
+        try:
+            names = [bound(node) for node, _ in chunks(self.sections.get(name, "")) if node]
+        except SyntaxError:
+            return False
+        return self.is_ours(name) or name not in set().union(*names)
 
     def __str__(self) -> str:
         """The whole file; ours stand in for the pieces that are missing."""
@@ -39,6 +51,11 @@ class Layout:
             for name, piece in PIECES.items()
         ]
         return "\n\n\n".join(["\n\n".join(part for part in parts if part), *sections]) + "\n"
+
+
+def _is_from_the_package(node: ast.stmt, name: str) -> bool:
+    is_import = isinstance(node, ast.ImportFrom) and not node.level
+    return is_import and f"{node.module}.".startswith("mnist_vit.") and name in imported(node)
 
 
 def parse(text: str) -> Layout:
@@ -63,21 +80,35 @@ def parse(text: str) -> Layout:
             parts.setdefault(name, []).append(part)
         if len(parts) > 1:
             layout.sections |= {one: "".join(texts).strip("\n ") for one, texts in parts.items()}
-    others = []
     for number, (node, part) in enumerate(chunks(head)):
-        if number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            layout.title = part.strip()
-        elif isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0):
-            layout.imports |= imported(node)
-        else:
-            own = [name for name in bound(node) if name in PIECES] if node else []
-            if own:  # a file that was written by hand
-                layout.sections.setdefault(own[0], "")
-                layout.sections[own[0]] = f"{part.strip()}\n\n\n{layout.sections[own[0]]}".strip()
-            else:
-                others.append(part.strip("\n"))
-    layout.rest = "\n".join(part for part in others if part.strip())
+        _add_to_head(layout, node, part, number == 0)
     return layout
+
+
+def _add_to_head(layout: Layout, node: ast.stmt | None, part: str, is_first: bool) -> None:
+    """Put a statement that stands above the first section where it belongs, as it is written."""
+    if is_first and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        layout.title = part.strip()
+    elif isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        layout.title = f"{layout.title}\n\n{part.strip()}"
+    elif isinstance(node, ast.Import | ast.ImportFrom) and _is_plain(node, part, layout.imports):
+        layout.imports |= imported(node)
+    elif own := sorted(bound(node) & PIECES.keys() if node else ()):  # written by hand
+        text = f"{part.strip()}\n\n\n{layout.sections.get(own[0], '')}"
+        layout.sections[own[0]] = text.strip()
+    elif part.strip():
+        layout.rest = f"{layout.rest}\n{part.strip(chr(10))}".strip("\n")
+
+
+def _is_plain(
+    node: ast.Import | ast.ImportFrom, part: str, known: dict[str, tuple[str, str]]
+) -> bool:
+    """Whether an import says no more than its names: ``import_block`` can write it anew."""
+    names = imported(node)
+    if getattr(node, "level", 0) or "*" in names or "#" in part:
+        return False
+    alone = len(syntax(part).body) == 1
+    return alone and all(known.get(name, where) == where for name, where in names.items())
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
@@ -127,7 +158,7 @@ def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
     lines = text.splitlines(keepends=True)
     found: list[tuple[ast.stmt | None, str]] = []
     done = 0
-    for node in ast.parse(text).body:
+    for node in syntax(text).body:
         end = node.end_lineno or done
         found.append((node, "".join(lines[done:end])))
         done = max(done, end)
@@ -137,45 +168,79 @@ def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
 
 
 def put(layout: Layout, name: str, taken: Taken) -> Layout:
-    """The layout with an answer in its section. What is there already is not written again, what
-    others need stays.
+    """Return the layout with an answer in its section; what others need stays.
 
-    A helper or an import that another section has under the same name is replaced by the new one,
-    everywhere.
+    A statement that two sections need stands in the first of them. NotKept if a name of the answer
+    is another thing elsewhere in the file.
     """
-    new = Layout(layout.title, layout.imports | taken.imports, layout.rest, dict(layout.sections))
-    made = {one: text for text in taken.texts for one in made_by(text)}
-    old = new.sections.pop(name, "")
-    before = True
-    for other in PIECES:
-        before = before and other != name
-        parts, changed = [], False
-        for node, part in _chunks_or_whole(new.sections.get(other, "")):
-            names = bound(node) if node else set()
-            text = (
-                next((made[one] for one in names & made.keys()), "")
-                if not names & PIECES.keys()
-                else ""
-            )
-            if text and before and names <= made_by(text):  # it stays where it is needed first
-                taken = Taken(taken.imports, [one for one in taken.texts if one != text])
-            elif text:
-                changed = True
-                continue
-            changed = changed or bool(text and part.strip("\n") != text)
-            parts.append(text or part.strip("\n"))
-        if changed:
-            new.sections[other] = joined(parts)
-    needed = set().union(*(words(section) for section in new.sections.values()))
-    stay = []
-    for node, part in _chunks_or_whole(old) if old != PIECES[name].ours else []:
+    made = {one: text for text in taken.texts for one in made_by(text) if one not in PIECES}
+    others = {one: text for one, text in layout.sections.items() if one != name}
+    _refuse_taken(layout, name, taken, made)
+    new = Layout(layout.title, layout.imports | taken.imports, layout.rest, others)
+    old = "" if layout.is_ours(name) else layout.sections[name]
+    texts = [text for text in taken.texts if not made_by(text) & made_by(layout.rest)]
+    place = list(PIECES).index(name)
+    for number, other in enumerate(PIECES):
+        if not made.keys() & made_by(others.get(other, "")):
+            continue
+        parts = []
+        for node, part in chunks(others[other]):
+            shared = next((made[one] for one in bound(node) & made.keys()), None) if node else None
+            if shared is not None and number < place:  # it stays where it is needed first
+                texts = [text for text in texts if text != shared]
+                parts.append(shared)
+            elif shared is None:
+                parts.append(part.strip("\n"))
+        new.sections[other] = joined(parts)
+    new.sections[name] = joined([*_still_needed(old, new, made), *texts])
+    unused = words(old) - words(new.rest).union(*map(words, new.sections.values()))
+    new.imports = {one: where for one, where in new.imports.items() if one not in unused}
+    return new
+
+
+def _still_needed(old: str, new: Layout, made: dict[str, str]) -> list[str]:
+    """The statements of a section that is replaced which other sections use."""
+    needed = set().union(*map(words, new.sections.values()))
+    found = []
+    for node, part in _chunks_or_whole(old):
         names = bound(node) if node else set()
         if names & needed and not names & (made.keys() | PIECES.keys()):
-            stay.append(part.strip("\n"))
-    new.sections[name] = joined([*stay, *taken.texts])
-    used = words(new.rest).union(*(words(section) for section in new.sections.values()))
-    new.imports = {one: where for one, where in new.imports.items() if one in used}
-    return new
+            found.append(part.strip("\n"))
+    return found
+
+
+def _refuse_taken(layout: Layout, name: str, taken: Taken, made: dict[str, str]) -> None:
+    """NotKept if a name of an answer is something else for another section, or for the head."""
+    places = {"the head of the file": layout.rest} | layout.sections
+    places.pop(name, None)
+    for one in [*taken.imports, *made]:
+        wanted = taken.imports.get(one) or ast.dump(syntax(made[one]))
+        statement = _statement(layout, one)
+        there = ast.dump(statement[0]) if statement else layout.imports.get(one)
+        users = [place for place, text in places.items() if _uses(text, one)]
+        if users and there != wanted:
+            shown = statement[1] if statement else ""
+            if one in layout.imports and not statement:
+                shown = import_block({one: layout.imports[one]})
+            line = next((part for part in shown.splitlines() if one in part), "made elsewhere")
+            raise NotKept(
+                f"the name {one} is taken: {users[0]} uses it for something else"
+                f" (`{line.strip()[:60]}`); rename yours, run its cells again, then the check"
+            )
+
+
+def _uses(text: str, name: str) -> bool:
+    """Whether a text makes a name, or takes it from its module."""
+    return name in words(text) and name in global_words(text) | made_by(text)
+
+
+def _statement(layout: Layout, name: str) -> tuple[ast.Module, str] | None:
+    """The statement of the file that makes a name, and its text; imports of the head are none."""
+    for text in [layout.rest, *layout.sections.values()]:
+        for node, part in _chunks_or_whole(text):
+            if node and name in bound(node):
+                return syntax(part), part.strip()
+    return None
 
 
 def joined(texts: list[str]) -> str:
@@ -200,6 +265,11 @@ def words(text: str) -> set[str]:
 def made_by(text: str) -> set[str]:
     """The names that a text makes, as far as it is Python."""
     return set().union(*(bound(node) for node, _ in _chunks_or_whole(text) if node))
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a text, each with the lines above it; all as one if it is no Python."""
+    return [part for _, part in _chunks_or_whole(text)]
 
 
 def _chunks_or_whole(text: str) -> list[tuple[ast.stmt | None, str]]:

@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .pieces import NotKept
+from .what_ran import steps
 
 OTHER_LANGUAGES = {
     "bash",
@@ -59,10 +60,9 @@ class Place:
         """The last statement that made a name, and its text; of several, the one that made this
         very value."""
         found = list(self._statements(name))
-        for node, text in found:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not foreign(
-                value, text, self.names
-            ):
+        for node, text in found if isinstance(value, type | FunctionType) else ():
+            is_definition = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if is_definition and not foreign(value, text, self.names):
                 return node, text
         return found[0] if found else None
 
@@ -71,8 +71,8 @@ class Place:
             if name not in text:
                 continue
             try:
-                body = _parsed(text).body
-            except (SyntaxError, ValueError, RecursionError):  # it was never run
+                body = syntax(text).body
+            except SyntaxError:  # it was never run
                 continue
             for node in reversed(body):
                 if name in bound(node):
@@ -135,8 +135,14 @@ def _python(shell: Any, raw: str) -> str:
 
 
 @functools.lru_cache(500)
-def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
+def syntax(text: str) -> ast.Module:
+    """The syntax of a text. SyntaxError, whatever it is that Python cannot do with it."""
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise SyntaxError("nested too deeply", ("", 1, 1, "")) from None
+    except ValueError as error:  # null bytes
+        raise SyntaxError(str(error), ("", 1, 1, "")) from None
 
 
 def bound(node: ast.stmt) -> set[str]:
@@ -154,15 +160,18 @@ def bound(node: ast.stmt) -> set[str]:
 
 
 def segment(text: str, node: ast.stmt) -> str:
-    """The text of a statement as it was written, with its decorators and the comments right above
-    it."""
+    """The text of a statement as it was written, with decorators, and comments above and at its
+    end."""
     first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
     lines = text.split("\n")
     while first > 1 and re.match(r"#(?! ?(@|%%|---- |not compared))", lines[first - 2]):
         first -= 1
-    whole = "\n".join(lines[first - 1 : node.end_lineno])
+    last = node.end_lineno or first
+    while last < len(lines) and re.match(r"[ \t]+#", lines[last]):
+        last += 1
+    whole = "\n".join(lines[first - 1 : last])
     try:
-        alone = node.col_offset == 0 and len(ast.parse(whole).body) == 1
+        alone = node.col_offset == 0 and len(syntax(whole).body) == 1
     except SyntaxError:
         alone = False
     return whole.rstrip() if alone else ast.get_source_segment(text, node) or ast.unparse(node)
@@ -179,28 +188,23 @@ def codes(value: Any, names: dict[str, Any]) -> Iterator[tuple[str, CodeType]]:
 
 
 def foreign(value: Any, text: str, names: dict[str, Any]) -> list[str]:
-    """The functions of a class or function that this text did not make; decorators may have made
-    others of them."""
-    defined = [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.FunctionDef)]
-    decorated = {node.name for node in defined if node.decorator_list}
-    known = set(_keys(compile(text, "<text>", "exec", dont_inherit=True)))
-    made = [(name, next(_keys(code))) for name, code in codes(value, names)]
-    return [name for name, key in made if name not in decorated and key not in known]
+    """The functions of a class or function that this text did not make.
 
-
-def _keys(code: CodeType) -> Iterator[tuple]:
-    """What is the same wherever a text is compiled, of a compiled text and of all that stands in
-    it.
-
-    Not the byte code: a call of ``math.sqrt`` is another one where ``import math`` stands in the
-    same text.
+    Decorators may have made others of functions, and may have added some to a class.
     """
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    plain = [
-        sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part)
-        for part in code.co_consts
-        if not isinstance(part, CodeType)
-    ]
-    yield code.co_name, code.co_argcount, code.co_names, code.co_varnames, str(plain)
-    for part in inner:
-        yield from _keys(part)
+    defined: set[str] = set()
+    decorated: set[str] = set()
+    adds = False
+    for node in ast.walk(syntax(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.add(node.name)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
+            decorated.add(node.name)
+        adds = adds or (isinstance(node, ast.ClassDef) and bool(node.decorator_list))
+    known = set(steps(compile(text, "<text>", "exec", dont_inherit=True)))
+    found = []
+    for name, code in codes(value, names):
+        is_decorators = name in decorated or (adds and name not in defined)
+        if not is_decorators and next(steps(code)) not in known:
+            found.append(name)
+    return found

@@ -1,0 +1,136 @@
+"""The files of many learners below a folder: nobody is left out, whatever lies there."""
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...files import shipped
+from .answers import FOLDER
+from .keeper import FILE, parsed
+from .layout import Layout, chunks
+from .pieces import PIECES
+from .sources import syntax
+
+SKIPPED = {FOLDER, "__pycache__", "site-packages"}
+LARGE = 300_000  # bytes; a whole course is 15,000
+DEEP = 30  # folders in folders
+NOTHING = f"no {FILE} here"
+
+
+@dataclass
+class Learner:
+    """A row of the table: a file, or a folder that holds none.
+
+    Attributes:
+        name: the path below the folder that was given; of a folder, with a slash behind.
+        layout: the parts of the file; none if it cannot be read.
+        states: for each piece "own", "no Python", or "-", where the package's own stands in.
+        note: what is to be known of the file, in a few words.
+    """
+
+    name: str
+    path: Path
+    layout: Layout = field(default_factory=Layout)
+    states: list[str] = field(default_factory=lambda: ["-"] * len(PIECES))
+    note: str = ""
+
+
+def learners(folder: Path) -> tuple[list[Learner], int]:
+    """The rows for a folder, or for one file, and how many copies of our solutions were skipped."""
+    if not folder.is_dir():
+        return [_seen(folder, folder.name)], 0
+    search = _Search(folder)
+    return search.below(folder, "", False) or [Learner("./", folder, note=NOTHING)], search.skipped
+
+
+class _Search:
+    def __init__(self, folder: Path) -> None:
+        self.seen = {os.path.realpath(folder)}
+        self.skipped = 0
+        self.solutions = {path.name for path in shipped("notebooks").glob("solutions/*.py")}
+
+    def below(self, folder: Path, name: str, has_file: bool) -> list[Learner]:
+        """The rows of a folder; ``has_file``: it is part of one that holds a ``my_vit.py``."""
+        try:
+            if name.count("/") > DEEP:
+                raise OSError(0, "too many folders in folders")
+            paths = sorted(folder.iterdir())
+        except OSError as error:
+            return [Learner(name, folder, note=f"not read: {error.strerror}")]
+        has_file = has_file or any(path.name == FILE and not path.is_dir() for path in paths)
+        rows = self._files([path for path in paths if not path.is_dir()], name, has_file)
+        empty = []
+        for path in paths:
+            if not path.is_dir() or path.name in SKIPPED or path.name.startswith("."):
+                continue
+            place = os.path.realpath(path)
+            found = [] if place in self.seen else self.below(path, f"{name}{path.name}/", has_file)
+            self.seen.add(place)
+            rows += found
+            if not found and not has_file:
+                empty.append(Learner(f"{name}{path.name}/", path, note=NOTHING))
+        if not rows and name:  # all of it is told as one
+            return []
+        return sorted([*rows, *empty], key=lambda row: row.name)
+
+    def _files(self, paths: list[Path], name: str, has_file: bool) -> list[Learner]:
+        rows = []
+        for path in paths:
+            if path.suffix.lower() != ".py" or path.name == "conftest.py":
+                continue
+            row = _seen(path, name + path.name)
+            if path.parent.name == "solutions" and self._is_ours(row):
+                self.skipped += 1
+            elif not has_file or path.name == FILE or "own" in row.states or row.note != "no piece":
+                rows.append(row)
+        return rows
+
+    def _is_ours(self, row: Learner) -> bool:
+        ours = shipped("notebooks") / "solutions" / row.path.name
+        begin = f'"""Solutions of notebook {row.path.name[:2]}, '
+        return ours.name in self.solutions and row.layout.title.startswith(begin)
+
+
+def _seen(path: Path, name: str) -> Learner:
+    """What can be said of a file without running it."""
+    try:
+        text = _read(path)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        return Learner(name, path, note=f"not read: {said}")
+    layout = parsed(text)
+    row = Learner(name, path, layout, [_state(layout, text, piece) for piece in PIECES])
+    if set(row.states) == {"-"} and not re.search("|".join(PIECES), text):
+        row.note = "no piece"
+    try:
+        syntax(text)
+    except SyntaxError as error:
+        row.note = f"no Python in line {error.lineno}: {error.msg}"
+    return row
+
+
+def _read(path: Path) -> str:
+    """The text of a file; ValueError if it is none that somebody wrote."""
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise ValueError("not a file")
+    if state.st_size > LARGE:
+        raise ValueError(f"too large ({state.st_size / 1e6:.1f} MB)")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _state(layout: Layout, text: str, name: str) -> str:
+    try:
+        chunks(layout.sections.get(name, ""))
+    except SyntaxError:
+        return "no Python"
+    if not layout.is_ours(name):
+        return "own"
+    is_lost = name not in layout.sections and re.search(rf"\b(class|def)\s+{name}\b", text)
+    return "no Python" if is_lost else "-"
