@@ -70,7 +70,10 @@ def record_attention(
             raise ValueError(recorder.problem) from error
         raise
     finally:
-        recorder.leave()
+        try:
+            recorder.leave()
+        finally:  # again, if Ctrl-C came during the first time
+            recorder.leave()
 
 
 class _Recorder:
@@ -185,13 +188,13 @@ def _busy() -> Iterator[None]:
 
 
 def _remove_hook(module: nn.Module, key: int) -> None:
-    """Remove a hook of either kind, as its handle would."""
+    """Remove a hook of either kind, as its handle would; last from where it is looked for."""
     for kind in (
-        module._forward_pre_hooks,
         module._forward_pre_hooks_with_kwargs,
-        module._forward_hooks,
         module._forward_hooks_with_kwargs,
         module._forward_hooks_always_called,
+        module._forward_pre_hooks,
+        module._forward_hooks,
     ):
         kind.pop(key, None)
 
