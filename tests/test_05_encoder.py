@@ -238,7 +238,7 @@ WRONG: list[tuple[str, Any, str]] = [
 NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "the encoder returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
-    ("encoder", NotCarried, "each block takes what the one before gave"),
+    ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("find_what_is_missing", lambda encoder: "attention", "Its tokens do talk"),
     (
         "find_what_is_missing",
