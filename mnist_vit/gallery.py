@@ -39,20 +39,22 @@ def replacing(folder: str | Path) -> Iterator[Path]:
     and processes may share a folder: the last result stays.
     """
     folder = Path(folder)
-    part = part_beside(folder / "any")
+    part = part_beside(folder / "any")  # in the folder, beside whatever is there
+    new = part / "new"
     with ExitStack() as stack:
         with locked(folder, wait=60):
             _complete_dead_swaps(folder)
-            stack.enter_context(locked(part))
-        (part / "new").mkdir()
+            stack.enter_context(locked(part))  # creates it; locked until the block ends
+        new.mkdir()
         try:
-            yield part / "new"
-            _flush(part / "new")
+            yield new
+            _flush(new)
             with locked(folder, wait=60):
-                os.replace(part / "new", part / "ready")
+                os.replace(new, part / "ready")
                 _swap(part, folder)
         finally:
-            if (part / "new").exists():
+            has_failed = new.exists()  # it was not renamed to "ready"
+            if has_failed:
                 shutil.rmtree(part, ignore_errors=True)
 
 

@@ -286,7 +286,8 @@ class _Subject:
         model, about: the model and its description.
         images: the pictures; ``ready`` has what the model takes instead, if the user's transform
             made it, (c, h, w) each.
-        classes: the model's; the labels are true if they are the images' too.
+        classes: the model's.
+        labelled: whether the images have the same classes, so that their labels are the truth.
     """
 
     def __init__(self, given: Shown) -> None:
@@ -298,13 +299,13 @@ class _Subject:
             self.images, self.ready = load_transformed(
                 self.model, self.about, given.data, given.split, given.transform
             )
-        known = self.about.get("data", {})
-        self.classes = tuple(known.get("classes", self.images.classes))
+        trained_on = self.about.get("data", {})
+        self.classes = tuple(trained_on.get("classes", self.images.classes))
         self.labelled = self.classes == self.images.classes
         check_fit(self.model, self.images, self.labelled)
         if given.transform is None:
             warn_of(self.about, self.images)
-        # errors come before a folder is made
+        # One image, thrown away: errors come before a folder is made.
         first = self.prepared(torch.tensor([0]))
         try_once(self.model, first, len(self.classes))
         attention_weights(self.model, first, query=0)

@@ -133,6 +133,7 @@ def taking(options: Callable[P, O]) -> Callable[[Callable[[O], R]], Callable[P, 
         def call(*values: P.args, **keywords: P.kwargs) -> R:
             return job(make(options, job.__name__, *values, **keywords))
 
+        # call.__signature__, which mypy does not know
         vars(call)["__signature__"] = _signature(options, job)
         call.__doc__ = _docstring(options, job)
         return call

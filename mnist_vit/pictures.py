@@ -146,10 +146,11 @@ def digit_to_tensor(picture: Any) -> Tensor:
 
     ink = transforms.pil_to_tensor(_eight_bits(picture).convert("L")).float() / 255
     paper = ink.median()
-    if paper <= 0.5 and ink.shape == (1, 28, 28):
+    is_light = paper > 0.5
+    if not is_light and ink.shape == (1, 28, 28):
         return (ink * 255).round().to(torch.uint8)
-    ink = paper - ink if paper > 0.5 else ink - paper
-    ink = ink.clamp(min=0)
+    contrast = paper - ink if is_light else ink - paper
+    ink = contrast.clamp(min=0)
     if ink.max() < 0.1:
         raise DataError(
             "the image contains no ink: draw a digit with more contrast to its background"
@@ -164,7 +165,8 @@ def digit_to_tensor(picture: Any) -> Tensor:
 
     # Place the digit so that its centre of mass is in the middle
     places = torch.cartesian_prod(torch.arange(height), torch.arange(width))
-    middle_y, middle_x = (ink.flatten() / ink.sum() @ places.float()).tolist()
+    share = ink.flatten() / ink.sum()
+    middle_y, middle_x = (share @ places.float()).tolist()
     top = min(max(0, round(13.5 - middle_y)), 28 - height)
     left = min(max(0, round(13.5 - middle_x)), 28 - width)
     pixels = (ink * 255 / ink.max()).round().to(torch.uint8)

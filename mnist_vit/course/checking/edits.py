@@ -25,7 +25,12 @@ FROM_SCRATCH = {
 
 
 def edited(source: str, edit: Edit, where: str) -> str:
-    """The source after an edit; ``where`` names the source in the message of an error.
+    """The source after an edit.
+
+    Args:
+        source: the text.
+        edit: ``{old text: new text}``, made one after the other.
+        where: what an error calls the source.
 
     Raises:
         ValueError: an old text does not stand in the source exactly once.

@@ -114,7 +114,7 @@ def describe(value: Any) -> str:
     if value is None:
         return "None: is the return line missing?"
     if isinstance(value, numbers.Number | str):
-        if hasattr(value, "item"):  # numpy's numbers tell their kind, too
+        if hasattr(value, "item"):  # 1.5, where numpy would say np.float32(1.5)
             value = value.item()
         return repr(value)[:60]
     return f"of type {type(value).__name__}"

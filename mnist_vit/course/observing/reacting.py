@@ -131,7 +131,7 @@ class _Probe:
 
 
 def mixes(our: Call, their: Call) -> str:
-    """Pictures of a batch, or tokens, that should not know of each other and do; or should."""
+    """Pictures of a batch, or tokens, know of each other and should not, or the other way round."""
     if _drops(our):
         return ""
     for probe in _probes(our):

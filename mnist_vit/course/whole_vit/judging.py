@@ -91,7 +91,7 @@ def _count(model: nn.Module) -> int:
 
 
 def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
-    """The judgement without and, if that is right, with a representation_size."""
+    """The judgement without a representation_size; if that is right, also with one."""
     without = _compared(answer, sizes)
     if not without.passed or not without.takes_representation:
         return without
@@ -105,21 +105,22 @@ def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
 
 def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
     """Whether the model computes what ours does: in eval mode, its gradients, in train mode."""
-    theirs, found, takes_representation = build(answer, sizes)
-    if ours := _ours_below(type(theirs)):
+    theirs, our_sizes, takes_representation = build(answer, sizes)
+    inherited = _ours_below(type(theirs))
+    if inherited:
         said = (
-            f"this is a subclass of ours, {ours}: ours is compared with itself. Write the class"
-            " without it."
+            f"this is a subclass of ours, {inherited}: ours is compared with itself. Write the"
+            " class without it."
         )
         return Judgement(False, [said])
-    fresh = _our_model(found, is_built=isinstance(answer, nn.Module))
-    trials: list[Trial] = []
-    for trial in _trials(theirs, fresh, found):
-        trials.append(trial)
+    fresh = _our_model(our_sizes, is_built=isinstance(answer, nn.Module))
+    wrong: list[Trial] = []
+    for trial in _trials(theirs, fresh, our_sizes):
         if trial.able and trial.problem() is None:
-            break
+            break  # in eval mode it is right; it goes on with this trial
+        wrong.append(trial)
     else:
-        return Judgement(False, _why_wrong(trials))
+        return Judgement(False, _why_wrong(wrong))
     if trial.missing or trial.extra:
         return Judgement(False, [FOREIGN, *trial.lines, ALL_ELSE])
     ours = trial.ours(trial.pictures)

@@ -175,15 +175,16 @@ class Trial:
         """What can be observed of a value, as one sentence or none."""
         name = label.capitalize()
         if "softmax" in label and got.shape == expected.shape and got.min() > 0:
-            # The logarithms of weights are the scores, plus a number for each row.
+            # These are weights. Their logarithms are the scores, plus a number for each row.
             got = _less_mean(got.log())
             expected = _less_mean(expected.log())
             name = "Each row of scores, less its mean,"
         width = self.ours.hidden_dim
         head_dim = width // self.ours.encoder.layers[0].num_heads
+        # Their code is not called again: this stands for a call, and has names for two numbers.
         call = Call(VisionTransformer, [], ["head_dim", "hidden_dim"], [head_dim, width])
         for look in (rows, transformed, moved, partly):
-            with suppress(Exception):
+            with suppress(Exception):  # a value of any shape and kind
                 said = look(expected.double(), got.double(), (call, call))
                 if said:
                     return [said.replace("The result", name)]
