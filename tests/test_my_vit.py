@@ -363,11 +363,6 @@ USES = {
         BLOCK.replace("F.gelu", "gelu"),
         "not kept: MyMLPBlock uses gelu of own, which is not installed everywhere",
     ),
-    "the package's own": (
-        ["from mnist_vit.model import MLPBlock as MyMLPBlock"],
-        "",
-        "not kept: this is the course's own",
-    ),
 }
 
 

@@ -89,6 +89,14 @@ LEFT_OUT = {  # what lies there, the row that must be, what it must say
     "brackets": ({"eva.py": RIGHT + "x = " + "(" * 900 + ")" * 900}, "eva.py", "no Python"),
     "dots": ({"eva.py": RIGHT + "x = x" + ".x" * 20_000}, "eva.py", ""),
     "a folder called like a file": ({"my_vit.py/": ""}, "my_vit.py/", "no my_vit.py"),
+    "an edited heading": (
+        {"eva.py": HEADED.replace("my_attention:", "my_other:")},
+        "eva.py",
+        "own",
+    ),
+    "a hidden folder": ({".eva/my_vit.py": RIGHT}, ".eva/my_vit.py", "own"),
+    "a word in a string": ({"eva.py": "x = 'class MyMLPBlock('"}, "eva.py", "no piece"),
+    "nested additions": ({"eva.py": f"{RIGHT}x = {'1+' * 20_000}1"}, "eva.py", "no Python"),
     "spaces": ({"Eva  B/my_vit.py": RIGHT}, '"Eva', "own"),
     "in my_answers' place": ({"my_answers.py": RIGHT}, "my_answers.py", "own"),
     "a folder called solutions": ({"solutions/my_vit.py": RIGHT}, "solutions/my_vit.py", "own"),
@@ -142,7 +150,8 @@ def test_what_is_no_learners_is_no_row(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a\x1b[2Jb.py", "a\nb  own  own.py", "a\rb.py", "a\u202eb.py", "a\x07.py"]
+    "name",
+    ["a\x1b[2Jb.py", "a\nb  own  own.py", "a\rb.py", "a\u202eb.py", "a\x07.py", "a\u200bb.py"],
 )
 def test_names_are_printed_so_that_they_forge_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

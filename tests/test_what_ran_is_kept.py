@@ -116,6 +116,15 @@ DIFFERENT = {
         ],
         "level",
     ),
+    "a class of a class changed": (
+        [
+            "class Meta(type):\n    half = 0.5",
+            "class P(metaclass=Meta):\n    pass",
+            ATTENTION.replace("** 0.5", "** P.half"),
+            "Meta.half = 0.50000001",
+        ],
+        "half",
+    ),
     "a property": (
         [
             BLOCK.replace("    def forward", "    side = property(lambda s: 1)\n\n    def forward"),
@@ -200,6 +209,14 @@ SAME = {
             "    @property\n    def side(self):\n        return 1\n\n    @classmethod\n"
             "    def make(cls):\n        return cls(1, 2)\n\n    @staticmethod\n"
             "    def no():\n        return None\n\n    def forward",
+        )
+    ],
+    "a cached property": [
+        "import functools\n"
+        + BLOCK.replace(
+            "    def forward",
+            "    @functools.cached_property\n    def one(self):\n        return 1\n\n"
+            "    def forward",
         )
     ],
     "a call of itself": [
@@ -514,3 +531,13 @@ def test_a_constant_of_the_head_is_brought_back(cell: Cell, file: Path) -> None:
 def test_restore_is_documented() -> None:
     assert "restore" in check.__all__
     assert "restore" in (check.__doc__ or "")
+
+
+def test_a_section_under_an_edited_heading_is_not_lost(cell: Cell, file: Path) -> None:
+    cell(BLOCK)
+    cell("check.mlp_block(MyMLPBlock)")
+    heading = "# ---- mine: notebook 07, exercise none ----------\nMINE = 7\n"
+    file.write_text(f"{file.read_text()}\n\n{heading}")
+    cell(ATTENTION)
+    assert cell("check.attention(my_attention)").endswith(ATTENTION_KEPT)
+    assert "MINE = 7" in file.read_text()

@@ -63,7 +63,9 @@ def parse(text: str) -> Layout:
     layout = Layout()
     head, *found = HEADER.split(text)
     for name, section in zip(found[::2], found[1::2], strict=True):
-        if name in PIECES:
+        if name not in PIECES:  # a heading that was edited
+            head += section
+        else:
             layout.sections[name] = "\n\n\n".join(
                 filter(None, [layout.sections.get(name), section.strip("\n ")])
             )

@@ -11,9 +11,9 @@ from .answers import FOLDER
 from .keeper import FILE, parsed
 from .layout import Layout, chunks
 from .pieces import PIECES
-from .sources import syntax
+from .sources import syntax, told
 
-SKIPPED = {FOLDER, "__pycache__", "site-packages"}
+SKIPPED = {FOLDER, "__pycache__", "site-packages", ".git", ".ipynb_checkpoints"}
 LARGE = 300_000  # bytes; a whole course is 15,000
 DEEP = 30  # folders in folders
 NOTHING = f"no {FILE} here"
@@ -63,13 +63,13 @@ class _Search:
         rows = self._files([path for path in paths if not path.is_dir()], name, has_file)
         empty = []
         for path in paths:
-            if not path.is_dir() or path.name in SKIPPED or path.name.startswith("."):
+            if not path.is_dir() or path.name in SKIPPED:
                 continue
             place = os.path.realpath(path)
             found = [] if place in self.seen else self.below(path, f"{name}{path.name}/", has_file)
             self.seen.add(place)
             rows += found
-            if not found and not has_file:
+            if not found and not has_file and not path.name.startswith("."):
                 empty.append(Learner(f"{name}{path.name}/", path, note=NOTHING))
         if not rows and name:  # all of it is told as one
             return []
@@ -101,13 +101,16 @@ def _seen(path: Path, name: str) -> Learner:
         said = getattr(error, "strerror", None) or error
         return Learner(name, path, note=f"not read: {said}")
     layout = parsed(text)
-    row = Learner(name, path, layout, [_state(layout, text, piece) for piece in PIECES])
-    if set(row.states) == {"-"} and not re.search("|".join(PIECES), text):
+    row = Learner(name, path, layout)
+    if PIECES.keys().isdisjoint([*layout.sections, *layout.imports]):
         row.note = "no piece"
+    broken = ""
     try:
         syntax(text)
     except SyntaxError as error:
-        row.note = f"no Python in line {error.lineno}: {error.msg}"
+        broken = text
+        row.note = f"no Python: {told(error)}"
+    row.states = [_state(layout, broken, piece) for piece in PIECES]
     return row
 
 
@@ -125,12 +128,13 @@ def _read(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _state(layout: Layout, text: str, name: str) -> str:
+def _state(layout: Layout, broken: str, name: str) -> str:
+    """The state of a piece; ``broken`` is the text of a file that is no Python."""
     try:
         chunks(layout.sections.get(name, ""))
     except SyntaxError:
         return "no Python"
     if not layout.is_ours(name):
         return "own"
-    is_lost = name not in layout.sections and re.search(rf"\b(class|def)\s+{name}\b", text)
+    is_lost = name not in layout.sections and re.search(rf"\b(class|def)\s+{name}\b", broken)
     return "no Python" if is_lost else "-"

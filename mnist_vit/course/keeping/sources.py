@@ -140,9 +140,14 @@ def syntax(text: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (RecursionError, MemoryError):
-        raise SyntaxError("nested too deeply", ("", 1, 1, "")) from None
+        raise SyntaxError("nested too deeply") from None
     except ValueError as error:  # null bytes
-        raise SyntaxError(str(error), ("", 1, 1, "")) from None
+        raise SyntaxError(str(error)) from None
+
+
+def told(error: SyntaxError) -> str:
+    """What is no Python, and in which line, if that is known."""
+    return f"{error.msg}, in line {error.lineno}" if error.lineno else error.msg
 
 
 def bound(node: ast.stmt) -> set[str]:

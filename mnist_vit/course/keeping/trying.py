@@ -16,6 +16,7 @@ from ..checking import verdict
 from .answers import stored
 from .layout import Layout, chunks, made_by, words
 from .pieces import PIECES
+from .sources import told
 
 _tried: dict[str, str] = {}  # what was wrong with a piece and all it uses, or nothing
 
@@ -130,7 +131,7 @@ def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
             try:
                 chunks(layout.sections[name])
             except SyntaxError as error:
-                yield name, f"is no Python ({error.msg}, in line {error.lineno} of its section)"
+                yield name, f"is no Python ({told(error)} of its section)"
     for name in PIECES:
         if name != but and not layout.is_ours(name) and (problem := problem_of(layout, name)):
             yield name, f"no longer passes its check: {problem}"

@@ -145,8 +145,10 @@ class _Comparison:
             return _told(name, ran, made)
         if _is_piece(ran, made):
             return None
-        return self._lists(f"the bases of {name}", ran.__bases__, made.__bases__) or self._dicts(
-            f"{name}.{{}}", _members(ran), _members(made)
+        return (
+            self.of(f"the type of {name}", type(ran), type(made))
+            or self._lists(f"the bases of {name}", ran.__bases__, made.__bases__)
+            or self._dicts(f"{name}.{{}}", _members(ran), _members(made))
         )
 
     def _lists(self, name: str, ran: Any, made: Any) -> str | None:
@@ -227,6 +229,8 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
         return (value.__func__,)
     if isinstance(value, property):
         return value.fget, value.fset, value.fdel
+    if isinstance(value, functools.cached_property):
+        return (value.func,)
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
     wrapped = getattr(value, "__wrapped__", None)

@@ -107,10 +107,10 @@ def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
 def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
     """Whether the model computes what ours does: in eval mode, its gradients, in train mode."""
     theirs, our_sizes, takes_representation = build(answer, sizes)
-    subclass_of = _ours_below(type(theirs))
-    if subclass_of:
+    inherited = _ours_below(type(theirs))
+    if inherited:
         said = (
-            f"this is a subclass of ours, {subclass_of}: ours is compared with itself. Write the"
+            f"this is a subclass of ours, {inherited}: ours is compared with itself. Write the"
             " class without it."
         )
         return Judgement(False, [said])
