@@ -215,7 +215,7 @@ def test_notebook_04_alone(cell: Cell, file: Path) -> None:
         "my_vit.py: MyEncoderBlock is kept\n"
     )
     text = file.read_text()
-    assert "MyMultiHeadAttention(hidden_dim, num_heads" in text
+    assert "self_attention = MyMultiHeadAttention(" in text
     assert "my_vit." not in text
     assert text.count("# ours") == len(PIECES) - 1
     cell("my_vit = check.my_vit()\nb = my_vit.MyEncoderBlock(2, 8, 16, 0.0, 0.0)")
