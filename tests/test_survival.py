@@ -221,7 +221,7 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
     few = Loader(toy_data(32), 16, shuffle=True)
     for said, changed in {
         "learning_rate was 0.01, is 0.02": {"learning_rate": 0.02},
-        "weight_decay was 0.05, is 0.5": {"weight_decay": 0.5},
+        "weight_decay was 0.1, is 0.5": {"weight_decay": 0.5},
         "seed was 0, is 3": {"config": {**data, "seed": 3}},
         "data was toy, is digits": {"config": {**data, "data": "digits"}},
         "data was toy, is None": {"config": {"seed": 0}},
