@@ -50,11 +50,17 @@ CHANGES = {  # what is done to the input first, the words that must be told
     "wrong without gradients": ("{x} = {x} * (1 + (not torch.is_grad_enabled()))", "no_grad"),
     "mixed above 4": ("{x} = {x} - {x}.mean(0, keepdim=True) * (len({x}) > 4)", "at once"),
 }
-MODULES = ("mlp_block", "multi_head_attention", "encoder_block", "encoder", "vision_transformer")
+MODULES = ("mlp_block", "multi_head_attention", "encoder_block", "encoder")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("exercise", MODULES)
+@pytest.mark.parametrize(
+    "exercise",
+    [
+        "vision_transformer",
+        *(pytest.param(exercise, marks=pytest.mark.full) for exercise in MODULES),
+    ],
+)
 def test_an_answer_that_is_right_for_the_checks_inputs_only(exercise: str, change: str) -> None:
     line, name = INPUTS[exercise]
     text, words = CHANGES[change]
