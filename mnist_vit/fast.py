@@ -84,7 +84,7 @@ class FastVisionTransformer(nn.Module):
 
     def _mean_over_patches(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """(n, s, hidden_dim) -> (n, hidden_dim); a kept patch counts as often as its bias says."""
-        if bias is None:
+        if bias is None or self.keep_patches is None:
             return x[:, -self.num_patches :].mean(dim=1)
         x = x[:, -self.keep_patches :]
         share = bias[:, 0, 0, -self.keep_patches :, None].softmax(dim=1)

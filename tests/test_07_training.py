@@ -206,6 +206,7 @@ def test_of_several_wrong_names_the_first_is_answered_by_what_it_would_look_like
     )
 
 
+@pytest.mark.full
 def test_each_illness_shows_what_its_name_says() -> None:
     shown = {HIDDEN.get(letter, ""): rows for letter, rows in curves().items()}
 

@@ -72,7 +72,7 @@ def test_choices_are_what_the_library_takes() -> None:
     recipe = described(Recipe)
     for kind in recipe["optimizer"].choices:
         assert make_optimizers(mnist_vit.vit_mnist(7), kind, 1e-3, 0.1)
-    splits = {split for known in DATA_SETS.values() for split in known.splits}
+    splits = set().union(*(known.splits for known in DATA_SETS.values()))
     assert splits == set(described(Evaluate)["split"].choices)
     assert set(READERS) == set(DATA_SETS)
 
@@ -270,7 +270,9 @@ def test_type_hints_and_names_agree() -> None:
     """Editors and mypy see the imports for them; Python takes the names from the same modules."""
     tree = ast.parse(Path(mnist_vit.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    told = {alias.name: node.module for node in block.body for alias in node.names}
+    told: dict[str, str] = {}
+    for node in block.body:
+        told |= dict.fromkeys([alias.name for alias in node.names], node.module)
     assert sorted(told) == sorted(mnist_vit.__all__)
     for name, module in told.items():
         assert getattr(mnist_vit, name) is getattr(getattr(mnist_vit, module), name)

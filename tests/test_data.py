@@ -123,7 +123,10 @@ def test_without_data_and_network_the_ways_are_named(
 
 
 NAMES = [
-    f"{part}-{kind}-ubyte" for part in ("t10k", "train") for kind in ("images-idx3", "labels-idx1")
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
 ]
 
 
@@ -296,7 +299,9 @@ def test_augment_is_what_pytorch_makes_of_the_same_changes(height: int, width: i
     """The random numbers once more, and then torch's own affine_grid, in which a whole picture is 2
     wide."""
     images = torch.rand(50, 2, height, width)
-    degrees, scale, shift = 30.0, 0.2, 1.5
+    degrees = 30.0
+    scale = 0.2
+    shift = 1.5
     changed = augment(images, torch.Generator().manual_seed(3), degrees, scale, shift)
     angle, stretch, dx, dy = torch.rand(4, 50, generator=torch.Generator().manual_seed(3)) * 2 - 1
     angle, stretch = torch.deg2rad(angle * degrees), 1 + stretch * scale

@@ -117,6 +117,7 @@ def test_evaluate_leaves_weights_and_mode_alone(training: bool) -> None:
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
+@pytest.mark.full
 def test_the_result_on_the_official_test_images_is_the_stored_one(real_mnist: object) -> None:
     for name in ("vit_mnist", "vit_mnist_p4", "vit_mnist_p7"):
         stored = mnist_vit.weights.read_json(name)["metrics"]["test"]
@@ -125,6 +126,7 @@ def test_the_result_on_the_official_test_images_is_the_stored_one(real_mnist: ob
         assert stored["accuracy"] >= 0.985, name
 
 
+@pytest.mark.full
 def test_the_colour_model_s_results_are_the_stored_ones(real_cifar10: object) -> None:
     stored = mnist_vit.weights.read_json("vit_cifar10")["metrics"]
     result = mnist_vit.evaluate("vit_cifar10", "cifar10", split="validation")

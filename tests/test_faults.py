@@ -38,7 +38,9 @@ def test_training(run: Callable, tmp_path: Path, how: str) -> None:
         if how == "kill":
             assert stopped["status"] == 9
         else:
-            assert "could not be written" in stopped["error"]
+            # At the last steps nothing is left to write: the run ends as if nothing had happened.
+            is_whole = stopped["error"] is None and stopped["answer"] == whole["answer"]
+            assert is_whole or "could not be written" in stopped["error"]
             assert not hidden(folder)
         again = run(folder, job="train", epochs=2)
         assert (again["error"], again["answer"]) == (None, whole["answer"])

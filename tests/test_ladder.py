@@ -15,7 +15,7 @@ from experiments import ladder as script
 from mnist_vit import model
 from mnist_vit.course import ladder
 from mnist_vit.course.ladder.rows import LIVE, ROW
-from mnist_vit.course.ladder.training import tried
+from mnist_vit.course.ladder.running import tried
 from mnist_vit.course.nb02_attention.head import MyHead
 
 CASES = ("ladder", "bugs")

@@ -244,6 +244,7 @@ def nbval(folder: Path) -> dict[str, list[bool]]:
     return passed
 
 
+@pytest.mark.full
 def test_every_stored_picture_is_told_from_a_blank_one_and_from_its_neighbour() -> None:
     for path in notebooks():
         stored = [stored for _, stored in pictures(path)]

@@ -14,17 +14,6 @@ from helpers import ROOT
 FOLDERS = ("mnist_vit", "tests", "benchmarks", "experiments", "tools", "notebooks")
 COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 FORMATTER_OFF = re.compile(r"fmt: *(off|skip)")
-# What other branches of issue 29 are rewriting: to be empty, and removed, when they are merged.
-EXEMPT = {
-    "mnist_vit/course/keeping/layout.py",
-    "mnist_vit/course/keeping/progress.py",
-    "mnist_vit/course/keeping/sources.py",
-    "tests/test_attention.py",
-    "tests/test_command_line.py",
-    "tests/test_data.py",
-    "tests/test_my_vit.py",
-    "tests/test_training.py",
-}
 ROOMS = "mnist_vit/course/nb"  # the notebooks' rooms are rebuilt by later issues
 
 
@@ -94,7 +83,7 @@ def test_one_thought_a_line(folder: str) -> None:
     told = []
     for path in files():
         name = path.relative_to(ROOT).as_posix()
-        exempt = name in EXEMPT or name.startswith(ROOMS)
+        exempt = name.startswith(ROOMS)
         if name.startswith(f"{folder}/") and not exempt:
             told += [f"{name}:{line}: {what}" for line, what in faults(path.read_text("utf-8"))]
     assert told == []

@@ -123,7 +123,7 @@ def _results(module: nn.Module, inputs: list[Tensor]) -> Results:
             outputs[f"{mode} mode{number}"] = tensor.detach()
         torch.manual_seed(3)
         _weighted_sum(result).backward()
-        owners = dict(module.named_parameters())
+        owners: dict[str, Tensor] = dict(module.named_parameters())
         for i, x in enumerate(given):
             owners[f"input {i}"] = x
         for name, owner in owners.items():

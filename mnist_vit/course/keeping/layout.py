@@ -137,9 +137,8 @@ def import_block(imports: dict[str, tuple[str, str]]) -> str:
             called = original if original == name else f"{original} as {name}"
             lines.setdefault(f"from {module} import ", []).append(called)
         else:
-            lines[
-                f"import {original}" + ("" if original.partition(".")[0] == name else f" as {name}")
-            ] = []
+            renamed = "" if original.partition(".")[0] == name else f" as {name}"
+            lines[f"import {original}{renamed}"] = []
     groups: list[list[str]] = [[], [], []]
     for begin, names in sorted(
         lines.items(), key=lambda item: (item[0].startswith("from"), item[0])
@@ -148,9 +147,7 @@ def import_block(imports: dict[str, tuple[str, str]]) -> str:
         line = begin + ", ".join(names)
         if len(line) > 88:
             line = begin + "(\n    " + ",\n    ".join(names) + ",\n)"
-        groups[0 if root in sys.stdlib_module_names else 2 if root == "mnist_vit" else 1].append(
-            line
-        )
+        groups[_import_group(root)].append(line)
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 
@@ -169,35 +166,59 @@ def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
     return found
 
 
+def _import_group(root: str) -> int:
+    """Where an import stands: the standard library's first, then other packages', then ours."""
+    if root in sys.stdlib_module_names:
+        return 0
+    return 2 if root == "mnist_vit" else 1
+
+
 def put(layout: Layout, name: str, taken: Taken) -> Layout:
     """Return the layout with an answer in its section; what others need stays.
 
     A statement that two sections need stands in the first of them. NotKept if a name of the answer
     is another thing elsewhere in the file.
     """
-    made = {one: text for text in taken.texts for one in made_by(text) if one not in PIECES}
-    others = {one: text for one, text in layout.sections.items() if one != name}
+    made: dict[str, str] = {}
+    for text in taken.texts:
+        made |= dict.fromkeys(made_by(text) - PIECES.keys(), text)
+    others = dict(layout.sections)
+    old = others.pop(name, "")
     _refuse_taken(layout, name, taken, made)
     new = Layout(layout.title, layout.imports | taken.imports, layout.rest, others)
-    old = "" if layout.is_ours(name) else layout.sections[name]
-    texts = [text for text in taken.texts if not made_by(text) & made_by(layout.rest)]
-    place = list(PIECES).index(name)
-    for number, other in enumerate(PIECES):
-        if not made.keys() & made_by(others.get(other, "")):
-            continue
-        parts = []
-        for node, part in chunks(others[other]):
-            shared = next((made[one] for one in bound(node) & made.keys()), None) if node else None
-            if shared is not None and number < place:  # it stays where it is needed first
-                texts = [text for text in texts if text != shared]
-                parts.append(shared)
-            elif shared is None:
-                parts.append(part.strip("\n"))
-        new.sections[other] = joined(parts)
+    if layout.is_ours(name):
+        old = ""
+    in_the_head = made_by(layout.rest)
+    texts = [text for text in taken.texts if not made_by(text) & in_the_head]
+    before = True
+    for other in PIECES:
+        before = before and other != name
+        if made.keys() & made_by(others.get(other, "")):
+            texts = _share(new, other, made, texts, before)
     new.sections[name] = joined([*_still_needed(old, new, made), *texts])
     unused = words(old) - words(new.rest).union(*map(words, new.sections.values()))
     new.imports = {one: where for one, where in new.imports.items() if one not in unused}
     return new
+
+
+def _share(
+    new: Layout, other: str, made: dict[str, str], texts: list[str], before: bool
+) -> list[str]:
+    """Leave what an answer also makes in another section, if that stands before it; else remove it.
+
+    Returns the texts that the answer's own section still has to hold.
+    """
+    parts = []
+    for node, part in chunks(new.sections[other]):
+        names = sorted(bound(node) & made.keys()) if node else []
+        if not names:
+            parts.append(part.strip("\n"))
+        elif before:
+            shared = made[names[0]]
+            parts.append(shared)
+            texts = [text for text in texts if text != shared]
+    new.sections[other] = joined(parts)
+    return texts
 
 
 def _still_needed(old: str, new: Layout, made: dict[str, str]) -> list[str]:

@@ -43,11 +43,10 @@ def _own() -> str:
     for room in rooms():
         for exercise in _in_order(room):
             piece = BY_EXERCISE.get(exercise.name)
-            held = (
-                ""
-                if piece is None
-                else f"{piece.name}, {'ours' if layout.is_ours(piece.name) else 'yours'}"
-            )
+            held = ""
+            if piece is not None:
+                whose_piece = "ours" if layout.is_ours(piece.name) else "yours"
+                held = f"{piece.name}, {whose_piece}"
             rows.append((room, exercise.name, "yes" if exercise.name in done else "-", held))
     count = len(done & all_exercises().keys())
     return (

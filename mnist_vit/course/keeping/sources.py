@@ -84,14 +84,12 @@ def place_of(answer: Any) -> Place:
     if not isinstance(answer, type | FunctionType):
         raise NotKept("only a class or a function can be; this is an object made from one")
     module = sys.modules.get(answer.__module__)
-    names = (
-        answer.__globals__ if isinstance(answer, FunctionType) else vars(module) if module else {}
-    )
-    file = (
-        code.co_filename
-        if (code := next((code for _, code in codes(answer, names)), None))
-        else None
-    )
+    if isinstance(answer, FunctionType):
+        names = answer.__globals__
+    else:
+        names = vars(module) if module else {}
+    _, code = next(iter(codes(answer, names)), (None, None))
+    file = code.co_filename if code else None
     texts: list[str] = []
     shell = _shell()
     if shell is not None and answer.__module__ == shell.user_module.__name__:

@@ -9,8 +9,8 @@ they were trained, stored elsewhere.
 from .models import PATCH, WIDTH, Block, BrokenHead, OneHead, PatchModel, on_pixels, to_patches
 from .rows import agrees, contrast, looks, row, same_rows, span, stored, table
 from .rungs import RUNGS, Rung
+from .running import PieceError, train
 from .tasks import digits, looked_at, relation
-from .training import PieceError, train
 
 __all__ = [
     "PATCH",

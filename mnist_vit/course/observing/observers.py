@@ -81,8 +81,8 @@ def observe(evidence: Evidence) -> tuple[str, bool]:
         The sentence, "" if nothing can be said, and whether it says why; False if it only says
         where.
     """
-    for observer in (_changed_input, _did_nothing, _cut_off):
-        said = observer(evidence)
+    for look in (_changed_input, _did_nothing, _cut_off):
+        said = look(evidence)
         if said:
             return said, True
     with torch.no_grad():

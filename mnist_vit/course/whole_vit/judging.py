@@ -221,5 +221,5 @@ def _without_dropout(model: nn.Module) -> nn.Module:
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
         elif isinstance(getattr(module, "dropout", None), float):
-            module.dropout = 0.0
+            module.dropout = 0.0  # type: ignore[assignment]
     return model
