@@ -66,13 +66,19 @@ def attention_weights(
     with eval_mode(model):
         for start in range(0, len(images), batch_size):
             end = start + batch_size
+            batch = images[start:end].to(parameter)
             with record_attention(model, layers, query) as record:
-                model(images[start:end].to(parameter))
-            if start == 0 and 1 < len(images[:end]) in record[0].shape[1:]:
-                _check_one_image(model, images[:1].to(parameter))
+                model(batch)
+            if start == 0 and len(batch) > 1:
+                _check_alone(model, batch[-1:], record, layers, query)
             if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
             for layer in reversed(range(len(record))):
+                if record[-1].isnan().any():
+                    raise ValueError(
+                        f"the attention weights of {type(model).__name__} are NaN: its parameters"
+                        " are (training probably diverged), or a mask leaves a token nothing"
+                    )
                 result[start:end, layer] = record.pop()
     if layers is None:
         return result
@@ -80,10 +86,28 @@ def attention_weights(
     return result[:, [recorded.index(layer) for layer in layers]]
 
 
-def _check_one_image(model: nn.Module, image: Tensor) -> None:
-    """Raise an error if another axis, which is as long as the batch, was taken for the images'."""
-    with record_attention(model):
+def _check_alone(
+    model: nn.Module,
+    image: Tensor,
+    record: list[Tensor],
+    layers: Sequence[int] | None,
+    query: int | None,
+) -> None:
+    """ValueError unless the last image of a batch has the same weights by itself.
+
+    It has others if the model reorders its images or mixes them, or if another axis, which is as
+    long as the batch, was taken for the images'.
+    """
+    with record_attention(model, layers, query) as alone:
         model(image)
+    for together, single in zip(record, alone, strict=True):
+        tolerance = max(1e-3, 16 * torch.finfo(single.dtype).eps)
+        if (together[-1:] - single).abs().max() > tolerance:
+            raise ValueError(
+                f"{type(model).__name__} gives an image other attention weights in a batch than by"
+                " itself: it reorders or mixes its images, or draws random numbers in eval mode."
+                " Give images one by one, or batch_size=1"
+            )
 
 
 def _check_images(images: Tensor) -> None:
@@ -96,6 +120,8 @@ def _check_images(images: Tensor) -> None:
     if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
         got = f"{images.dtype} {tuple(images.shape)}"
         raise ValueError(f"{needed}, got {got}; for one image: images[None]")
+    if images.is_meta:
+        raise ValueError(f"{needed}, got images of the meta device, which hold no numbers")
     if not images.isfinite().all():
         raise ValueError(
             "images hold nan or infinite numbers: look for a division by zero where they were made"

@@ -87,7 +87,7 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
 
 def existing(folder: str | Path) -> Path:
     """A folder, or a file, that must be there; DataError if it is not."""
-    path = Path(folder).expanduser()
+    path = user_path(folder)
     if not path.exists():
         raise DataError(f"there is no folder {path}: name one that exists")
     return path

@@ -8,6 +8,7 @@ and a layer that makes its weights in a way that cannot be recorded is not left 
 
 import inspect
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -216,7 +217,7 @@ class _Forward(TorchDispatchMode):
     def __init__(self, recorder: _Recorder, given: list[Tensor]) -> None:
         super().__init__()
         self.recorder = recorder
-        self.images = given[0].shape[0] if given and given[0].dim() else 0
+        self.images = _batch_size(given)
         self.origins: dict[int, _Origin] = {}  # by the address of the memory
         self.attended = 0  # calls of attention, pooling among them
         self.passed = 0  # layers of self-attention
@@ -261,7 +262,9 @@ class _Forward(TorchDispatchMode):
             self.fail(f"makes weights by {name}, which cannot be recorded")
         elif name in _SOFTMAX and _is_square(result):
             self.fail(f"makes weights by a {name} of its own, which cannot be recorded")
-        elif name in _PRODUCTS:
+        elif name in _OUTER and len(known) > 1 and _is_outer(known, result):
+            self.products.append((name, False))
+        elif name in _PRODUCTS or "linear" in name:
             if len(known) > 1:
                 self.products.append((name, _is_row(result)))
             else:
@@ -364,11 +367,16 @@ class _Forward(TorchDispatchMode):
         self._keep(F.scaled_dot_product_attention(query, key, identity, attn_mask, **options))
 
     def _is_self(self, query: Tensor, key: Tensor) -> bool:
-        """Whether queries and keys are projections of the same tokens."""
+        """Whether queries and keys are projections of the same tokens, one of each."""
         asking, asked = self._origin(query), self._origin(key)
         if asking is None or asked is None or asking.passed != asked.passed:
             return False
-        return _same(asking.tokens, asked.tokens)
+        if asking.tokens is None and asked.tokens is None:  # no linear layer has made them
+            return _same(query, key)
+        if asking.tokens is None or asked.tokens is None:
+            return False
+        is_of_tokens = _count_tokens(asking.tokens) == query.shape[0] * query.shape[-2]
+        return is_of_tokens and _same(asking.tokens, asked.tokens)
 
     # --- all layers
 
@@ -395,9 +403,7 @@ class _Forward(TorchDispatchMode):
         return self._rows(s)
 
     def _check_layer(self, shape: tuple[int, ...], is_self: bool) -> None:
-        if not is_self:
-            self.fail("has cross attention: queries and keys come from different tokens")
-        elif len(shape) != 4 or shape[-2] != shape[-1] or shape[1:] != (self.shape or shape[1:]):
+        if len(shape) != 4 or shape[-2] != shape[-1] or shape[1:] != (self.shape or shape[1:]):
             self.fail(
                 f"has attention weights {shape}: all layers must have the same shape,"
                 " (n, num_heads, s, s)"
@@ -406,6 +412,11 @@ class _Forward(TorchDispatchMode):
             self.fail(
                 f"has attention weights {shape} for {self.images} images: the first axis must be"
                 " the images', so this is attention in windows, or of a part of the batch"
+            )
+        elif not is_self:
+            self.fail(
+                "has cross attention, or attention between channels: queries and keys must be made"
+                " of the same tokens by a linear layer or a convolution"
             )
 
     def _rows(self, s: int) -> slice | None:
@@ -487,6 +498,42 @@ _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "dot", "matmul", "
 _PRODUCTS |= {"inner", "tensordot", "cdist", "cdist_forward", "convolution", "conv1d", "conv2d"}
 
 
+_OUTER = {"mul", "add", "sub", "div", "rsub", "addcmul", "atan2", "maximum", "minimum"}
+
+
+def _batch_size(given: list[Tensor]) -> int:
+    """The number of images that a model was given: the first four-dimensional tensor, or any."""
+    for tensor in given:
+        if tensor.dim() == 4:
+            return tensor.shape[0]
+    if given and given[0].dim():
+        return given[0].shape[0]
+    return 0
+
+
+def _count_tokens(tokens: Tensor) -> int:
+    """Tokens of all images: (..., channels), or (n, channels, h, w) before a convolution."""
+    if tokens.dim() == 4:
+        return tokens.numel() // tokens.shape[1]
+    return tokens.numel() // tokens.shape[-1]
+
+
+def _is_outer(known: list[Tensor], result: Any) -> bool:
+    """Whether an elementwise operation takes each row of one tensor with each row of another."""
+    if not isinstance(result, Tensor) or result.dim() < 3:
+        return False
+    return result.numel() > max(map(_count_numbers, known))
+
+
+def _count_numbers(tensor: Tensor) -> int:
+    """How many numbers a tensor has, without those that ``expand`` repeats."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride:
+            count *= size
+    return count
+
+
 def _is_square(result: Any) -> bool:
     return result.dim() > 2 and result.shape[-2] == result.shape[-1] > 1
 
@@ -535,16 +582,29 @@ def _check_layers(layers: Sequence[int]) -> None:
 
 
 def _count_blocks(model: nn.Module) -> int:
-    """The length of the longest row of blocks of one class, with at least three matrices each.
+    """The length of the longest row of blocks, with at least three matrices each.
 
-    Rows within a block, such as its experts, do not count.
+    A row is a list of modules, or attributes of one class. Rows within a block, such as its
+    experts, do not count.
     """
     children = list(model.children())
-    if isinstance(model, nn.ModuleList | nn.Sequential) and len(set(map(type, children))) == 1:
-        matrices = [sum(p.dim() == 2 for p in child.parameters()) for child in children]
-        if min(matrices) > 2:
-            return len(children)
-    return max(map(_count_blocks, children), default=0)
+    blocks = list(filter(_may_be_block, children))
+    kinds = Counter(map(type, blocks))
+    is_list = isinstance(model, nn.ModuleList | nn.Sequential | nn.ModuleDict)
+    is_row = is_list and 0 < len(blocks) == len(children)
+    if is_row and len(kinds) == 1:
+        return len(blocks)
+    within = max(map(_count_blocks, children), default=0)
+    if within > 1 or not blocks:
+        return within
+    return len(blocks) if is_row else max(kinds.values())
+
+
+def _may_be_block(part: nn.Module) -> bool:
+    matrices = 0
+    for parameter in part.parameters():
+        matrices += parameter.dim() == 2
+    return matrices > 2
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:

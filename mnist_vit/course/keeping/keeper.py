@@ -5,11 +5,12 @@ import re
 import sys
 from collections.abc import Collection
 from contextlib import suppress
+from itertools import filterfalse
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...files import locked, out_dir, write_text
+from ...files import locked, out_dir, user_path, write_text
 from .answers import FOLDER, alone, solved, store, stored, taken_of, whole
 from .extracting import Taken, extract
 from .layout import Layout, imported, parse, put
@@ -48,19 +49,17 @@ def keep(exercise: str, answer: Any) -> str | None:
     The same answer gives the same line, whatever the file holds.
     """
     file, piece = path(), BY_EXERCISE.get(exercise)
-    try:
-        taken = extract(answer, piece.name if piece else getattr(answer, "__name__", ""))
-        if piece:
-            return _put(file, piece.name, taken, answer)
-        with suppress(OSError), locked(file.parent, wait=20):  # a piece says where it is kept
+    if piece is None:  # only a piece says where it is kept, or why it is not
+        with suppress(Exception), locked(file.parent, wait=20):
+            taken = extract(answer, getattr(answer, "__name__", ""))
             store(file, exercise, whole(taken.imports, taken.texts))
         return None
+    try:
+        return _put(file, piece.name, extract(answer, piece.name), answer)
     except NotKept as reason:
-        return f"{FILE}: {piece.name} is not kept: {reason}" if piece else None
+        return f"{FILE}: {piece.name} is not kept: {reason}"
     except Exception as error:  # something nobody thought of; the answer is right all the same
-        return (
-            f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}" if piece else None
-        )
+        return f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}"
 
 
 def _put(file: Path, name: str, taken: Taken, answer: Any = None) -> str:
@@ -84,8 +83,11 @@ def with_answer(text: str, name: str, taken: Taken, file: Path, answer: Any = No
     trial, failing = mended(new, file, but=name)
     if problem := problem_of(trial, name):
         raise NotKept(f"by itself, away from the notebook, it does not pass its check: {problem}")
-    for other in failing.keys() - (mended(parsed(text), file)[1].keys() if failing else set()):
-        raise NotKept(f"{other}, which is in the file, does not pass its check together with it")
+    if failing:
+        for other in failing.keys() - mended(parsed(text), file)[1].keys():
+            raise NotKept(
+                f"{other}, which is in the file, does not pass its check together with it"
+            )
     if answer is not None and (said := difference(answer, object_of(trial, name))):
         raise NotKept(
             f"its text is not what ran: {said}. Run the cells of {name}, and of all it uses, again,"
@@ -166,13 +168,15 @@ def my_vit() -> ModuleType:
 def whose(layout: Layout, file: Path) -> str:
     """Which pieces are the learner's, in a few words; and the name of the folder, where it holds no
     file yet."""
-    mine = [name for name in PIECES if not layout.is_ours(name)]
-    ours = [name for name in PIECES if name not in mine]
-    if not mine and not file.is_file():
+    ours = list(filter(layout.is_ours, PIECES))
+    yours = list(filterfalse(layout.is_ours, PIECES))
+    if not yours and not file.is_file():
         return f"none in {file.parent.name}/ yet; all {len(PIECES)} pieces are ours"
-    if not mine or not ours:
-        return f"all {len(PIECES)} pieces are {'yours' if mine else 'ours so far'}"
-    return f"yours: {', '.join(mine)}; ours: {', '.join(ours)}"
+    if not yours:
+        return f"all {len(PIECES)} pieces are ours so far"
+    if not ours:
+        return f"all {len(PIECES)} pieces are yours"
+    return f"yours: {', '.join(yours)}; ours: {', '.join(ours)}"
 
 
 def in_answers(layout: Layout, file: Path, told: Collection[str] = ()) -> list[str]:
@@ -182,8 +186,9 @@ def in_answers(layout: Layout, file: Path, told: Collection[str] = ()) -> list[s
         is_missing = layout.lacks(name) and name not in told
         if is_missing and stored(file, piece.exercise):
             found.append(name)
-    said = f"{FOLDER}/ holds your {', '.join(found)}: check.restore() brings back what is right"
-    return [said] if found else []
+    if not found:
+        return []
+    return [f"{FOLDER}/ holds your {', '.join(found)}: check.restore() brings back what is right"]
 
 
 def restore(folder: str | Path | None = None) -> None:
@@ -196,25 +201,29 @@ def restore(folder: str | Path | None = None) -> None:
             copied from there first.
     """
     file = path()
-    source = file if folder is None else Path(folder).expanduser().absolute() / FILE
-    if source.parent.name == FOLDER:
-        source = source.parent.parent / FILE
-    if folder is not None and not (source.parent / FOLDER).is_dir():
-        print(f"{FILE}: there is no {FOLDER} in {source.parent}: name the folder that holds it")
-        return
     try:
-        if source.parent != file.parent:
-            _copy_answers(source, file)
+        if folder is not None:
+            _copy_answers(user_path(folder).absolute(), file)
         lines, back, not_back = _brought_back(file)
-    except (NotKept, OSError) as problem:
+    except (NotKept, OSError, ValueError) as problem:
         print(f"{FILE}: nothing is brought back: {problem}")
         return
-    lines += [f"{FILE}: brought back {', '.join(back)}"] if back else []
-    lines += [f"{FILE}: {name} is not brought back: {why}" for name, why in not_back.items()]
+    if back:
+        lines.append(f"{FILE}: brought back {', '.join(back)}")
+    for name, why in not_back.items():
+        lines.append(f"{FILE}: {name} is not brought back: {why}")
     print("\n".join(lines or [f"{FILE}: there is nothing to bring back from {FOLDER}"]))
 
 
-def _copy_answers(source: Path, file: Path) -> None:
+def _copy_answers(folder: Path, file: Path) -> None:
+    """Copy the answers in a folder to those beside the file. ValueError if it holds none."""
+    if folder.name == FOLDER:
+        folder = folder.parent
+    source = folder / FILE
+    if not (folder / FOLDER).is_dir():
+        raise ValueError(f"there is no {FOLDER} in {folder}: name the folder that holds it")
+    if folder == file.parent:
+        return
     with locked(file.parent, wait=20):
         for exercise in sorted(solved(source)):
             for text in stored(source, exercise):
@@ -239,7 +248,8 @@ def _brought_back(file: Path) -> tuple[list[str], list[str], dict[str, str]]:
             except (NotKept, SyntaxError) as reason:
                 not_back.setdefault(name, str(reason))
                 continue
-            lines += [] if said.endswith("is kept") else [said]
+            if not said.endswith("is kept"):
+                lines.append(said)
             back.append(name)
             not_back.pop(name, None)
             break
@@ -261,16 +271,13 @@ def earlier(exercise: str, number: int | None = None, restore: bool = False) -> 
     if not texts:
         print(f"{exercise}: no answer was kept in {file.parent / FOLDER}")
     elif number is None:
-        many = f"{len(texts)} answers were kept" if len(texts) > 1 else "1 answer was kept"
-        back = (
-            f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back'
-            if piece
-            else ""
-        )
-        print(
-            f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last'
-            f" one{back}"
-        )
+        many = "1 answer was kept"
+        if len(texts) > 1:
+            many = f"{len(texts)} answers were kept"
+        said = f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last one'
+        if piece:
+            said += f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back'
+        print(said)
     elif number not in (*range(1, len(texts) + 1), -1):
         print(f"{exercise}: there are answers 1 to {len(texts)}, and no answer {number}")
     elif not restore or piece is None:

@@ -5,6 +5,7 @@ import ast
 import re
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 from .extracting import Taken, global_words
 from .pieces import PIECES, NotKept
@@ -30,27 +31,30 @@ class Layout:
     def is_ours(self, name: str) -> bool:
         """Whether the package's own stands in for a piece: nothing is there, or only imports."""
         try:
-            nodes = [node for node, _ in chunks(self.sections.get(name, "")) if node]
+            parts = chunks(self.sections.get(name, ""))
         except SyntaxError:
             return False
-        return all(_is_from_the_package(node, name) for node in nodes)
+        for node, _ in parts:
+            if node is not None and not _is_from_the_package(node, name):
+                return False
+        return True
 
     def lacks(self, name: str) -> bool:
         """Whether nothing in the section of a piece makes it; one that is no Python may."""
+        section = self.sections.get(name, "")
         try:
-            names = [bound(node) for node, _ in chunks(self.sections.get(name, "")) if node]
+            chunks(section)
         except SyntaxError:
             return False
-        return self.is_ours(name) or name not in set().union(*names)
+        return self.is_ours(name) or name not in made_by(section)
 
     def __str__(self) -> str:
         """The whole file; ours stand in for the pieces that are missing."""
-        parts = [self.title, import_block(self.imports), self.rest]
-        sections = [
-            f"{piece.header}\n{self.sections.get(name) or piece.ours}"
-            for name, piece in PIECES.items()
-        ]
-        return "\n\n\n".join(["\n\n".join(part for part in parts if part), *sections]) + "\n"
+        head = filter(None, [self.title, import_block(self.imports), self.rest])
+        parts = ["\n\n".join(head)]
+        for name, piece in PIECES.items():
+            parts.append(f"{piece.header}\n{self.sections.get(name) or piece.ours}")
+        return "\n\n\n".join(parts) + "\n"
 
 
 def _is_from_the_package(node: ast.stmt, name: str) -> bool:
@@ -69,19 +73,16 @@ def parse(text: str) -> Layout:
             layout.sections[name] = "\n\n\n".join(
                 filter(None, [layout.sections.get(name), section.strip("\n ")])
             )
-    for name, section in list(
-        layout.sections.items()
-    ):  # where a heading was deleted, its piece begins the section
-        parts: dict[str, list[str]] = {}
+    for name, section in list(layout.sections.items()):
+        # where a heading was deleted, its piece begins the section
+        parts: dict[str, str] = {}
         for node, part in _chunks_or_whole(section):
-            name = (
-                min((bound(node) & PIECES.keys()) - layout.sections.keys(), default=name)
-                if node
-                else name
-            )
-            parts.setdefault(name, []).append(part)
+            new = (bound(node) & PIECES.keys()) - layout.sections.keys()
+            name = min(new, default=name)
+            parts[name] = parts.get(name, "") + part
         if len(parts) > 1:
-            layout.sections |= {one: "".join(texts).strip("\n ") for one, texts in parts.items()}
+            for one, text in parts.items():
+                layout.sections[one] = text.strip("\n ")
     for number, (node, part) in enumerate(chunks(head)):
         _add_to_head(layout, node, part, number == 0)
     return layout
@@ -95,7 +96,7 @@ def _add_to_head(layout: Layout, node: ast.stmt | None, part: str, is_first: boo
         layout.title = f"{layout.title}\n\n{part.strip()}"
     elif isinstance(node, ast.Import | ast.ImportFrom) and _is_plain(node, part, layout.imports):
         layout.imports |= imported(node)
-    elif own := sorted(bound(node) & PIECES.keys() if node else ()):  # written by hand
+    elif own := sorted(bound(node) & PIECES.keys()):  # written by hand
         text = f"{part.strip()}\n\n\n{layout.sections.get(own[0], '')}"
         layout.sections[own[0]] = text.strip()
     elif part.strip():
@@ -110,35 +111,33 @@ def _is_plain(
     if getattr(node, "level", 0) or "*" in names or "#" in part:
         return False
     alone = len(syntax(part).body) == 1
-    return alone and all(known.get(name, where) == where for name, where in names.items())
+    return alone and known | names == names | known  # no name means two things
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
     """{name: (module, original)} of an import; the module is empty for ``import original``."""
-    module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-    plain = isinstance(node, ast.Import)
-    return {
-        alias.asname or (alias.name.partition(".")[0] if plain else alias.name): (
-            module,
-            alias.name,
-        )
-        for alias in node.names
-    }
+    found = {}
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            found[alias.asname or alias.name.partition(".")[0]] = ("", alias.name)
+        else:
+            found[alias.asname or alias.name] = (node.module or "", alias.name)
+    return found
 
 
 def import_block(imports: dict[str, tuple[str, str]]) -> str:
     """The lines of all imports, Python's own first, this package's last."""
     lines: dict[str, list[str]] = {}
-    ordered = sorted(
-        (original.islower(), original, name, module) for name, (module, original) in imports.items()
-    )
-    for _, original, name, module in ordered:
+    for name in sorted(imports, key=lambda name: (imports[name][1].islower(), imports[name], name)):
+        module, original = imports[name]
+        called = original
+        usual = original if module else original.partition(".")[0]
+        if name != usual:
+            called = f"{original} as {name}"
         if module:
-            called = original if original == name else f"{original} as {name}"
             lines.setdefault(f"from {module} import ", []).append(called)
         else:
-            renamed = "" if original.partition(".")[0] == name else f" as {name}"
-            lines[f"import {original}{renamed}"] = []
+            lines[f"import {called}"] = []
     groups: list[list[str]] = [[], [], []]
     for begin, names in sorted(
         lines.items(), key=lambda item: (item[0].startswith("from"), item[0])
@@ -148,7 +147,7 @@ def import_block(imports: dict[str, tuple[str, str]]) -> str:
         if len(line) > 88:
             line = begin + "(\n    " + ",\n    ".join(names) + ",\n)"
         groups[_import_group(root)].append(line)
-    return "\n\n".join("\n".join(group) for group in groups if group)
+    return "\n\n".join(map("\n".join, filter(None, groups)))
 
 
 def chunks(text: str) -> list[tuple[ast.stmt | None, str]]:
@@ -170,7 +169,7 @@ def _import_group(root: str) -> int:
     """Where an import stands: the standard library's first, then other packages', then ours."""
     if root in sys.stdlib_module_names:
         return 0
-    return 2 if root == "mnist_vit" else 1
+    return 1 + (root == "mnist_vit")
 
 
 def put(layout: Layout, name: str, taken: Taken) -> Layout:
@@ -189,15 +188,15 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
     if layout.is_ours(name):
         old = ""
     in_the_head = made_by(layout.rest)
-    texts = [text for text in taken.texts if not made_by(text) & in_the_head]
+    texts = list(filter(lambda text: not made_by(text) & in_the_head, taken.texts))
     before = True
     for other in PIECES:
         before = before and other != name
         if made.keys() & made_by(others.get(other, "")):
             texts = _share(new, other, made, texts, before)
     new.sections[name] = joined([*_still_needed(old, new, made), *texts])
-    unused = words(old) - words(new.rest).union(*map(words, new.sections.values()))
-    new.imports = {one: where for one, where in new.imports.items() if one not in unused}
+    for unused in words(old) - words(new.rest).union(*map(words, new.sections.values())):
+        new.imports.pop(unused, None)
     return new
 
 
@@ -210,13 +209,13 @@ def _share(
     """
     parts = []
     for node, part in chunks(new.sections[other]):
-        names = sorted(bound(node) & made.keys()) if node else []
+        names = bound(node) & made.keys()
         if not names:
             parts.append(part.strip("\n"))
         elif before:
-            shared = made[names[0]]
+            shared = made[min(names)]
             parts.append(shared)
-            texts = [text for text in texts if text != shared]
+            texts = list(filter(shared.__ne__, texts))
     new.sections[other] = joined(parts)
     return texts
 
@@ -226,7 +225,7 @@ def _still_needed(old: str, new: Layout, made: dict[str, str]) -> list[str]:
     needed = set().union(*map(words, new.sections.values()))
     found = []
     for node, part in _chunks_or_whole(old):
-        names = bound(node) if node else set()
+        names = bound(node)
         if names & needed and not names & (made.keys() | PIECES.keys()):
             found.append(part.strip("\n"))
     return found
@@ -238,17 +237,14 @@ def _refuse_taken(layout: Layout, name: str, taken: Taken, made: dict[str, str])
     places.pop(name, None)
     for one in [*taken.imports, *made]:
         wanted = taken.imports.get(one) or ast.dump(syntax(made[one]))
-        statement = _statement(layout, one)
-        there = ast.dump(statement[0]) if statement else layout.imports.get(one)
-        users = [place for place, text in places.items() if _uses(text, one)]
-        if users and there != wanted:
-            shown = statement[1] if statement else ""
-            if one in layout.imports and not statement:
-                shown = import_block({one: layout.imports[one]})
-            line = next((part for part in shown.splitlines() if one in part), "made elsewhere")
+        there, shown = _meaning(layout, one)
+        user = next(filter(lambda place: _uses(places[place], one), places), "")
+        if user and there != wanted:
+            lines = filter(lambda line: one in line, shown.splitlines())
+            line = next(lines, "made elsewhere").strip()[:60]
             raise NotKept(
-                f"the name {one} is taken: {users[0]} uses it for something else"
-                f" (`{line.strip()[:60]}`); rename yours, run its cells again, then the check"
+                f"the name {one} is taken: {user} uses it for something else (`{line}`); rename"
+                " yours, run its cells again, then the check"
             )
 
 
@@ -257,27 +253,30 @@ def _uses(text: str, name: str) -> bool:
     return name in words(text) and name in global_words(text) | made_by(text)
 
 
-def _statement(layout: Layout, name: str) -> tuple[ast.Module, str] | None:
-    """The statement of the file that makes a name, and its text; imports of the head are none."""
+def _meaning(layout: Layout, name: str) -> tuple[Any, str]:
+    """What makes a name in the file, to be compared, and its text; (None, "") if nothing does."""
     for text in [layout.rest, *layout.sections.values()]:
         for node, part in _chunks_or_whole(text):
-            if node and name in bound(node):
-                return syntax(part), part.strip()
-    return None
+            if name in bound(node):
+                return ast.dump(syntax(part)), part.strip()
+    if name not in layout.imports:
+        return None, ""
+    where = layout.imports[name]
+    return where, import_block({name: where})
 
 
 def joined(texts: list[str]) -> str:
     """Statements one after the other: two blank lines around what has more than one line, none
     between constants."""
     result = ""
+    last = "\n"  # the statement before, or what has more than one line
     for text in texts:
-        gap = (
-            "\n"
-            if "\n" not in text and result and "\n" not in result.rpartition("\n\n\n")[2]
-            else "\n\n\n"
-        )
-        result += (gap if result else "") + text
-    return result
+        gap = "\n\n\n"
+        if "\n" not in text and "\n" not in last:
+            gap = "\n"
+        result += gap + text
+        last = text
+    return result.removeprefix("\n\n\n")
 
 
 def words(text: str) -> set[str]:
@@ -287,7 +286,10 @@ def words(text: str) -> set[str]:
 
 def made_by(text: str) -> set[str]:
     """The names that a text makes, as far as it is Python."""
-    return set().union(*(bound(node) for node, _ in _chunks_or_whole(text) if node))
+    found: set[str] = set()
+    for node, _ in _chunks_or_whole(text):
+        found |= bound(node)
+    return found
 
 
 def statements(text: str) -> list[str]:

@@ -66,7 +66,9 @@ class _Search:
             if not path.is_dir() or path.name in SKIPPED:
                 continue
             place = os.path.realpath(path)
-            found = [] if place in self.seen else self.below(path, f"{name}{path.name}/", has_file)
+            found: list[Learner] = []
+            if place not in self.seen:
+                found = self.below(path, f"{name}{path.name}/", has_file)
             self.seen.add(place)
             rows += found
             if not found and not has_file and not path.name.startswith("."):
@@ -110,7 +112,8 @@ def _seen(path: Path, name: str) -> Learner:
     except SyntaxError as error:
         broken = text
         row.note = f"no Python: {told(error)}"
-    row.states = [_state(layout, broken, piece) for piece in PIECES]
+    for number, piece in enumerate(PIECES):
+        row.states[number] = _state(layout, broken, piece)
     return row
 
 
@@ -137,4 +140,6 @@ def _state(layout: Layout, broken: str, name: str) -> str:
     if not layout.is_ours(name):
         return "own"
     is_lost = name not in layout.sections and re.search(rf"\b(class|def)\s+{name}\b", broken)
-    return "no Python" if is_lost else "-"
+    if is_lost:
+        return "no Python"
+    return "-"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 from ...errors import printable
@@ -15,6 +16,8 @@ from .layout import Layout
 from .learners import learners
 from .pieces import BY_EXERCISE, PIECES, NotKept
 
+YES_NO = ("-", "yes")
+
 
 def progress(folder: str | Path | None = None, run: bool = False) -> None:
     """Print which exercises are solved and whose pieces are in ``my_vit.py``; or a table of a
@@ -27,7 +30,10 @@ def progress(folder: str | Path | None = None, run: bool = False) -> None:
             process of its own with a time limit, but with your rights: only for files of people you
             trust. Otherwise nothing of them is run.
     """
-    print(_own() if folder is None else _table(existing(folder), run))
+    if folder is None:
+        print(_own())
+    else:
+        print(_table(existing(folder), run))
 
 
 def _own() -> str:
@@ -36,18 +42,20 @@ def _own() -> str:
         layout, note = parsed(read(file)), ""
     except NotKept as reason:
         layout, note = Layout(), f"{reason}\n"
-    done = solved(file) | {
-        piece.exercise for name, piece in PIECES.items() if not layout.is_ours(name)
-    }
+    done = solved(file)
+    for name, piece in PIECES.items():
+        if not layout.is_ours(name):
+            done.add(piece.exercise)
     rows: list[tuple[str, ...]] = [("notebook", "exercise", "solved", f"in {FILE}")]
     for room in rooms():
         for exercise in _in_order(room):
             piece = BY_EXERCISE.get(exercise.name)
             held = ""
-            if piece is not None:
-                whose_piece = "ours" if layout.is_ours(piece.name) else "yours"
-                held = f"{piece.name}, {whose_piece}"
-            rows.append((room, exercise.name, "yes" if exercise.name in done else "-", held))
+            if piece is not None and layout.is_ours(piece.name):
+                held = f"{piece.name}, ours"
+            elif piece is not None:
+                held = f"{piece.name}, yours"
+            rows.append((room, exercise.name, YES_NO[exercise.name in done], held))
     count = len(done & all_exercises().keys())
     return (
         f"{note}{columns(rows)}\n{count} of {len(rows) - 1} exercises solved\n{FILE}:"
@@ -66,29 +74,33 @@ def _in_order(room: str) -> list[Exercise]:
 
 def _table(folder: Path, run: bool) -> str:
     found, skipped = learners(folder)
-    rows = [("file", *(piece.exercise for piece in PIECES.values()), "pieces", "note")]
+    rows = [("file", *BY_EXERCISE, "pieces", "note")]
     for one in found:
-        states, note = one.states, one.note
-        if run and "own" in states:
+        states, note = dict(zip(PIECES, one.states, strict=True)), one.note
+        if run and "own" in one.states:
             verdicts, why = verdicts_of(one.layout)
-            pairs = zip(PIECES, states, strict=True)
-            states = [verdicts.get(name, "stopped") if was == "own" else was for name, was in pairs]
             note = "; ".join(filter(None, [note, why]))
-        own = sum(state in ("own", "right") for state in states)
-        rows.append((_quoted(one.name), *states, str(own), printable(note)))
-    said = (
-        "right, wrong: what the check says; run in a process of its own, not in a sandbox"
-        if run
-        else "own: written by the learner, and not run here (run=True or --run does)"
-    )
-    more = f"\n{skipped} copies of our solutions are not listed" if skipped else ""
-    return f"{columns(rows)}\n{said}; -: the package's own stands in, or none{more}"
+            for name, state in states.items():
+                if state == "own":
+                    states[name] = verdicts.get(name, "stopped")
+        count = Counter(states.values())
+        own = count["own"] + count["right"]
+        rows.append((_quoted(one.name), *states.values(), str(own), printable(note)))
+    said = "own: written by the learner, and not run here (run=True or --run does)"
+    if run:
+        said = "right, wrong: what the check says; run in a process of its own, not in a sandbox"
+    said += "; -: the package's own stands in, or none"
+    if skipped:
+        said += f"\n{skipped} copies of our solutions are not listed"
+    return f"{columns(rows)}\n{said}"
 
 
 def _quoted(name: str) -> str:
     """A name that cannot be taken for other columns, or for other rows."""
     name = printable(name)
-    return json.dumps(name, ensure_ascii=False) if re.search(r'[\s"]', name) else name
+    if re.search(r'[\s"]', name):
+        return json.dumps(name, ensure_ascii=False)
+    return name
 
 
 def columns(rows: list[tuple[str, ...]]) -> str:

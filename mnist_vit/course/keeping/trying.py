@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import all_exercises
 from ..checking import verdict
-from .answers import stored
+from .answers import stored, used_of
 from .layout import Layout, chunks, made_by, words
 from .pieces import PIECES
 from .sources import told
@@ -114,13 +114,8 @@ def mended(layout: Layout, file: Path, but: str = "") -> tuple[Layout, dict[str,
 def _part(layout: Layout, names: Collection[str]) -> Layout:
     """Some of the sections, with the imports they use."""
     sections = {one: text for one, text in layout.sections.items() if one in names}
-    used = words(" ".join([layout.rest, *sections.values()]))
-    return Layout(
-        layout.title,
-        {one: where for one, where in layout.imports.items() if one in used},
-        layout.rest,
-        sections,
-    )
+    imports = used_of(layout.imports, " ".join([layout.rest, *sections.values()]))
+    return Layout(layout.title, imports, layout.rest, sections)
 
 
 def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
