@@ -105,6 +105,18 @@ DIFFERENT = {
         ["SIZES = {'half': 0.5}", SCALED.replace("HALF", "SIZES['half']"), "SIZES['more'] = 1"],
         "SIZES",
     ),
+    "a dict in another order": (
+        [
+            "SIZES = {'half': 0.5, 'b': 1}",
+            SCALED.replace("HALF", "SIZES['half']"),
+            "SIZES['half'] = SIZES.pop('half')",
+        ],
+        "SIZES",
+    ),
+    "a tensor with gradients": (
+        ["ONE = torch.tensor([0.5])", SCALED.replace("HALF", "ONE.item()"), "ONE.requires_grad_()"],
+        "ONE",
+    ),
     "a base class changed": (
         [
             "class Base(nn.ModuleDict):\n    level = 1",

@@ -52,8 +52,8 @@ def extract(answer: Any, usual: str) -> Taken:
         raise NotKept(
             "this is the course's own, which stands there anyway until there is one of yours"
         )
-    if answer.__qualname__ != answer.__name__ and answer.__name__ != "<lambda>":
-        around = answer.__qualname__.rpartition(".")[0].removesuffix(".<locals>")
+    around = answer.__qualname__.rpartition(".")[0].removesuffix(".<locals>")
+    if around and answer.__name__ != "<lambda>":
         raise NotKept(
             f"{answer.__name__} is made inside {around}: write it at the left edge of a cell"
         )

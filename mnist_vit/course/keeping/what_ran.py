@@ -93,7 +93,7 @@ class _Comparison:
             (np.ndarray, _arrays),
             (ModuleType, _modules),
             ((list, tuple), self._lists),
-            (dict, self._dicts),
+            (dict, self._mappings),
         ):
             if isinstance(ran, kind) and isinstance(made, kind):
                 return look(name, ran, made)
@@ -158,6 +158,13 @@ class _Comparison:
             if problem := self.of(name, old, new):
                 return problem
         return None
+
+    def _mappings(self, name: str, ran: Any, made: Any) -> str | None:
+        """Compare two dicts and the order of their keys."""
+        problem = self._dicts(name, ran, made)
+        if problem is None and list(ran) != list(made):
+            return _told(name, ran, made)
+        return problem
 
     def _dicts(self, name: str, ran: Any, made: Any) -> str | None:
         """Compare two dicts; ``{}`` in the name stands for the key."""
@@ -239,6 +246,7 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 
 def _tensors(name: str, ran: Tensor, made: Tensor) -> str | None:
     same = ran.shape == made.shape and ran.dtype == made.dtype and ran.device == made.device
+    same = same and ran.requires_grad == made.requires_grad
     if same and torch.equal(ran.detach().nan_to_num(), made.detach().nan_to_num()):
         return None
     return _told(name, ran, made)
