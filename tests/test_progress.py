@@ -98,6 +98,15 @@ LEFT_OUT = {  # what lies there, the row that must be, what it must say
     "nested additions": ({"eva.py": f"{RIGHT}x = {'1+' * 20_000}1"}, "eva.py", "no Python"),
     "spaces": ({"Eva  B/my_vit.py": RIGHT}, '"Eva', "own"),
     "in my_answers' place": ({"my_answers.py": RIGHT}, "my_answers.py", "own"),
+    "a file called .py": ({".py": RIGHT}, ".py", "own"),
+    "a file called conftest": ({"conftest.py": RIGHT}, "conftest.py", "own"),
+    "a folder called site-packages": (
+        {"site-packages/my_vit.py": RIGHT},
+        "site-packages/my_vit.py",
+        "own",
+    ),
+    "a folder called my_answers": ({"my_answers/my_vit.py": RIGHT}, "my_answers/my_vit.py", "own"),
+    "a file that was packed": ({"eva.zip": b"PK"}, "not", "no .py files: eva.zip"),
     "a folder called solutions": ({"solutions/my_vit.py": RIGHT}, "solutions/my_vit.py", "own"),
 }
 
@@ -115,6 +124,7 @@ def test_special_files_have_a_row_and_nobody_waits(table: Table, tmp_path: Path)
     (folder / "pipe").mkdir(parents=True)
     os.mkfifo(folder / "pipe" / "my_vit.py")
     (folder / "gone.py").symlink_to(tmp_path / "nowhere")
+    (folder / "endless.py").symlink_to("/proc/kmsg")
     (folder / "round").mkdir()
     (folder / "round" / "again").symlink_to(folder)
     (tmp_path / "away").mkdir()
@@ -123,6 +133,7 @@ def test_special_files_have_a_row_and_nobody_waits(table: Table, tmp_path: Path)
     rows = table({"ada.py": RIGHT})
     assert "not a file" in rows["pipe/my_vit.py"]
     assert "No such file" in rows["gone.py"]
+    assert "endless.py" in rows
     assert "own" in rows["linked/my_vit.py"]
     assert "round/" in rows
 

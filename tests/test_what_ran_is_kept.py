@@ -432,6 +432,20 @@ def test_a_read_only_file_is_not_written(cell: Cell, file: Path) -> None:
     assert "def my_attention" in file.read_text(), "what waited is written with the next"
 
 
+def test_no_answer_is_waited_for(cell: Cell, file: Path) -> None:
+    (file.parent / "my_answers").mkdir()
+    os.mkfifo(file.parent / "my_answers" / "attention.1.py")
+    (file.parent / "my_answers" / "attention.2.py").symlink_to("/proc/kmsg")
+    cell(ATTENTION)
+    assert cell("check.attention(my_attention)").endswith(ATTENTION_KEPT)
+
+
+def test_a_file_of_the_system_is_not_waited_for(cell: Cell, file: Path) -> None:
+    file.symlink_to("/proc/kmsg")
+    assert cell("my_vit = check.my_vit()").startswith("my_vit.py: ")
+    file.unlink()
+
+
 @pytest.mark.parametrize("kind", ["a folder", "a pipe"])
 def test_what_is_no_file_is_told(kind: str, cell: Cell, file: Path) -> None:
     file.mkdir() if kind == "a folder" else os.mkfifo(file)

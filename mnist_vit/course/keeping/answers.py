@@ -9,7 +9,7 @@ import ast
 from contextlib import suppress
 from pathlib import Path
 
-from ...files import write_text
+from ...files import read_text, write_text
 from .extracting import Taken, global_words
 from .layout import Layout, chunks, import_block, imported, joined, made_by, statements, words
 from .pieces import PIECES
@@ -22,8 +22,7 @@ def stored(file: Path, exercise: str) -> list[str]:
     texts = []
     for _, path in sorted(_numbered(file, exercise)):
         with suppress(OSError, UnicodeDecodeError):  # the course did not write it
-            if path.is_file():
-                texts.append(path.read_text("utf-8-sig"))
+            texts.append(read_text(path))
     return texts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...files import locked, out_dir, user_path, write_text
+from ...files import locked, out_dir, read_text, user_path, write_text
 from .answers import FOLDER, alone, solved, store, stored, taken_of, whole
 from .extracting import Taken, extract
 from .layout import Layout, imported, parse, put
@@ -35,7 +35,7 @@ def read(file: Path) -> str:
     if file.exists() and not file.is_file():
         raise NotKept(f"{file} cannot be read (it is no regular file)")
     try:
-        return file.read_text("utf-8-sig")
+        return read_text(file)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:

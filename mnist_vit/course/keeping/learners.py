@@ -6,14 +6,16 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...files import shipped
+from ...errors import printable
+from ...files import read_text, shipped
 from .answers import FOLDER
 from .keeper import FILE, parsed
 from .layout import Layout, chunks
 from .pieces import PIECES
 from .sources import syntax, told
 
-SKIPPED = {FOLDER, "__pycache__", "site-packages", ".git", ".ipynb_checkpoints"}
+SKIPPED = {FOLDER, "__pycache__", "site-packages", ".git"}  # unless a my_vit.py lies there
+COPIES = ".ipynb_checkpoints"
 LARGE = 300_000  # bytes; a whole course is 15,000
 DEEP = 30  # folders in folders
 NOTHING = f"no {FILE} here"
@@ -37,18 +39,26 @@ class Learner:
     note: str = ""
 
 
-def learners(folder: Path) -> tuple[list[Learner], int]:
-    """The rows for a folder, or for one file, and how many copies of our solutions were skipped."""
+def learners(folder: Path) -> tuple[list[Learner], list[str]]:
+    """The rows for a folder, or for one file, and sentences about what is not listed."""
     if not folder.is_dir():
-        return [_seen(folder, folder.name)], 0
+        return [_seen(folder, folder.name)], []
     search = _Search(folder)
-    return search.below(folder, "", False) or [Learner("./", folder, note=NOTHING)], search.skipped
+    rows = search.below(folder, "", False)
+    notes = []
+    if search.skipped:
+        notes.append(f"{search.skipped} copies of our solutions are not listed")
+    if search.others:
+        names = ", ".join(map(printable, search.others))
+        notes.append(f"not looked into, as they are no .py files: {names}")
+    return rows or [Learner("./", folder, note=NOTHING)], notes
 
 
 class _Search:
     def __init__(self, folder: Path) -> None:
         self.seen = {os.path.realpath(folder)}
         self.skipped = 0
+        self.others: list[str] = []  # files of the folder itself that are no Python
         self.solutions = {path.name for path in shipped("notebooks").glob("solutions/*.py")}
 
     def below(self, folder: Path, name: str, has_file: bool) -> list[Learner]:
@@ -63,7 +73,8 @@ class _Search:
         rows = self._files([path for path in paths if not path.is_dir()], name, has_file)
         empty = []
         for path in paths:
-            if not path.is_dir() or path.name in SKIPPED:
+            is_skipped = path.name in SKIPPED and not (path / FILE).exists()
+            if not path.is_dir() or is_skipped or path.name == COPIES:
                 continue
             place = os.path.realpath(path)
             found: list[Learner] = []
@@ -80,9 +91,13 @@ class _Search:
     def _files(self, paths: list[Path], name: str, has_file: bool) -> list[Learner]:
         rows = []
         for path in paths:
-            if path.suffix.lower() != ".py" or path.name == "conftest.py":
+            if not path.name.lower().endswith(".py"):
+                if not name and not has_file:
+                    self.others.append(path.name)
                 continue
             row = _seen(path, name + path.name)
+            if path.name == "conftest.py" and "own" not in row.states:
+                continue
             if path.parent.name == "solutions" and self._is_ours(row):
                 self.skipped += 1
             elif not has_file or path.name == FILE or "own" in row.states or row.note != "no piece":
@@ -125,10 +140,9 @@ def _read(path: Path) -> str:
     if state.st_size > LARGE:
         raise ValueError(f"too large ({state.st_size / 1e6:.1f} MB)")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return read_text(path)
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _state(layout: Layout, broken: str, name: str) -> str:

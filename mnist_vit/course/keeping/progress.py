@@ -73,7 +73,7 @@ def _in_order(room: str) -> list[Exercise]:
 
 
 def _table(folder: Path, run: bool) -> str:
-    found, skipped = learners(folder)
+    found, notes = learners(folder)
     rows = [("file", *BY_EXERCISE, "pieces", "note")]
     for one in found:
         states, note = dict(zip(PIECES, one.states, strict=True)), one.note
@@ -90,9 +90,7 @@ def _table(folder: Path, run: bool) -> str:
     if run:
         said = "right, wrong: what the check says; run in a process of its own, not in a sandbox"
     said += "; -: the package's own stands in, or none"
-    if skipped:
-        said += f"\n{skipped} copies of our solutions are not listed"
-    return f"{columns(rows)}\n{said}"
+    return "\n".join([columns(rows), said, *notes])
 
 
 def _quoted(name: str) -> str:
