@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -91,6 +91,14 @@ def from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def some(cases: Iterable[str], *first: str) -> list:
+    """Parameters of a test: these are in the default tier, all others in the full one."""
+    found: list[Any] = []
+    for case in cases:
+        found.append(case if case in first else pytest.param(case, marks=pytest.mark.full))
+    return found
 
 
 def accept(name: str, answer: Any) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import environment
+from helpers import environment, some
 from PIL import Image
 from torch import nn
 
@@ -80,9 +80,10 @@ def test_no_page_of_numbers_that_are_not_finite(where: str, value: float, tmp_pa
             lambda _, given, out: out.index_fill(0, torch.tensor([len(out) - 1]), value)
         )
     out = tmp_path / "page.html"
-    with pytest.raises(ValueError, match="outputs are NaN or infinite"):
+    told = r"(outputs are NaN or infinite|attention weights of \w+ are NaN)"
+    with pytest.raises(ValueError, match=told):
         mnist_vit.explore(model, digits(), out=out)
-    with pytest.raises(ValueError, match="outputs are NaN or infinite"):
+    with pytest.raises(ValueError, match=told):
         mnist_vit.visualize_attention(model, digits(), per_class=1, out=tmp_path / "maps")
     assert not out.exists()
     assert not list(tmp_path.glob("maps/*"))
@@ -134,7 +135,9 @@ def test_a_page_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
     assert page.is_file()
 
 
-@pytest.mark.parametrize("mine", ["index.html", "0_0/image.png", "0_0/rollout.png", "0_0"])
+@pytest.mark.parametrize(
+    "mine", some(["index.html", "0_0/image.png", "0_0/rollout.png", "0_0"], "index.html", "0_0")
+)
 def test_maps_take_no_place_of_what_they_did_not_write(mine: str, tmp_path: Path) -> None:
     file = tmp_path / "own" / mine
     file.parent.mkdir(parents=True)
@@ -470,7 +473,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("how", EDITS)
+@pytest.mark.parametrize("how", some(EDITS, "a shorter history", "half of the optimizer"))
 def test_a_checkpoint_that_is_not_whole_is_not_resumed(
     how: str, trained: Path, tmp_path: Path
 ) -> None:

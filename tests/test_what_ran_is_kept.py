@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers import some
 from test_my_vit import ATTENTION, BLOCK, KEPT, Cell, cell, file, kernel
 
 from mnist_vit import check
@@ -168,7 +169,11 @@ def checked(cell: Cell, texts: list[str]) -> str:
     return cell(f"check.{'attention' if name == 'my_attention' else 'mlp_block'}({name})")
 
 
-@pytest.mark.parametrize("case", DIFFERENT)
+USUAL = ("a default, and the constant changed", "a class of a cell that raised", "a closure")
+USUAL += ("a class attribute set later", "defaults changed", "a constant changed in place")
+
+
+@pytest.mark.parametrize("case", some(DIFFERENT, *USUAL))
 def test_a_text_that_is_not_what_ran_is_not_kept(case: str, cell: Cell, file: Path) -> None:
     texts, name = DIFFERENT[case]
     run(cell, texts)
@@ -245,7 +250,9 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("case", SAME)
+@pytest.mark.parametrize(
+    "case", some(SAME, "a constant made again", "a data class", "cached and wrapped")
+)
 def test_what_ran_is_kept(case: str, cell: Cell, file: Path) -> None:
     run(cell, SAME[case])
     assert checked(cell, SAME[case]).endswith(" is kept\n")
@@ -270,7 +277,7 @@ TAKEN = {  # what the first piece needs, what the second one calls by the same n
 }
 
 
-@pytest.mark.parametrize("case", TAKEN)
+@pytest.mark.parametrize("case", some(TAKEN, "a constant", "a helper and an import"))
 def test_a_name_of_another_piece_is_told(case: str, cell: Cell, file: Path) -> None:
     first, second = TAKEN[case]
     name = "root" if "root" in second else "scaled"
@@ -367,7 +374,9 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("case", HEADS)
+@pytest.mark.parametrize(
+    "case", some(HEADS, "a star import", "a comment behind an import", "a future import")
+)
 def test_the_head_is_kept_as_it_was_written(case: str, cell: Cell, file: Path) -> None:
     cell(BLOCK)
     cell("check.mlp_block(MyMLPBlock)")

@@ -80,10 +80,13 @@ class _Search:
             found: list[Learner] = []
             if place not in self.seen:
                 found = self.below(path, f"{name}{path.name}/", has_file)
+            note = NOTHING
+            if place in self.seen and path.is_symlink():
+                note = "a link to a folder that is listed"
             self.seen.add(place)
             rows += found
             if not found and not has_file and not path.name.startswith("."):
-                empty.append(Learner(f"{name}{path.name}/", path, note=NOTHING))
+                empty.append(Learner(f"{name}{path.name}/", path, note=note))
         if not rows and name:  # all of it is told as one
             return []
         return sorted([*rows, *empty], key=lambda row: row.name)
