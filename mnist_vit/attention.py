@@ -69,12 +69,12 @@ def attention_weights(
             batch = images[start:end].to(parameter)
             with record_attention(model, layers, query) as record:
                 model(batch)
-            if start == 0 and len(batch) > 1:
+            if start == 0 and len(batch) > 1 and not record[0].is_meta:
                 _check_alone(model, batch[-1:], record, layers, query)
             if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
             for layer in reversed(range(len(record))):
-                if record[-1].isnan().any():
+                if not record[-1].is_meta and record[-1].isnan().any():
                     raise ValueError(
                         f"the attention weights of {type(model).__name__} are NaN: its parameters"
                         " are (training probably diverged), or a mask leaves a token nothing"

@@ -44,6 +44,8 @@ def find_weights(name: str | Path) -> Path:
 
 def user_path(given: str | Path) -> Path:
     """A path as a user gives it, with ``~`` for the home folder; ValueError if it is none."""
+    if not isinstance(given, str | os.PathLike):
+        raise ValueError(f"the name of a file or folder is needed, got {type(given).__name__}")
     if not str(given).strip():
         raise ValueError("an empty name was given for a file or folder: name it")
     try:

@@ -218,6 +218,7 @@ class _Forward(TorchDispatchMode):
         super().__init__()
         self.recorder = recorder
         self.images = _batch_size(given)
+        self.given = set(map(_address, given))
         self.origins: dict[int, _Origin] = {}  # by the address of the memory
         self.attended = 0  # calls of attention, pooling among them
         self.passed = 0  # layers of self-attention
@@ -372,7 +373,8 @@ class _Forward(TorchDispatchMode):
         if asking is None or asked is None or asking.passed != asked.passed:
             return False
         if asking.tokens is None and asked.tokens is None:  # no linear layer has made them
-            return _same(query, key)
+            are_given = {_address(query), _address(key)} <= self.given
+            return are_given or _same(query, key)
         if asking.tokens is None or asked.tokens is None:
             return False
         is_of_tokens = _count_tokens(asking.tokens) == query.shape[0] * query.shape[-2]

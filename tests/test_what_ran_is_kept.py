@@ -568,10 +568,21 @@ def test_constants_that_others_use_come_back_in_their_order(cell: Cell, file: Pa
     assert "ONE = 1\nHALF = ONE / 2\nSIDE = HALF * ONE\n" in file.read_text()
 
 
-@pytest.mark.parametrize("folder", ["~nosuchuser/x", "", "\0", "nowhere", "/dev/null"])
-def test_a_folder_that_cannot_be_is_a_sentence(folder: str, cell: Cell, file: Path) -> None:
+@pytest.mark.parametrize("folder", ["~nosuchuser/x", "", "\0", "nowhere", "/dev/null", 3])
+def test_a_folder_that_cannot_be_is_a_sentence(folder: str | int, cell: Cell, file: Path) -> None:
     assert "nothing is brought back: " in cell(f"check.restore({folder!r})")
     assert not file.exists()
+
+
+def test_a_verdict_is_given_wherever_the_file_cannot_be(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNIST_VIT_OUT", "~nosuchuser/x")
+    cell(ATTENTION)
+    said = cell("check.attention(my_attention)")
+    assert ": correct" in said
+    assert "my_attention is not kept: " in said
+    assert "has no home folder" in said
 
 
 def test_restore_is_documented() -> None:

@@ -48,14 +48,14 @@ def keep(exercise: str, answer: Any) -> str | None:
 
     The same answer gives the same line, whatever the file holds.
     """
-    file, piece = path(), BY_EXERCISE.get(exercise)
+    piece = BY_EXERCISE.get(exercise)
     if piece is None:  # only a piece says where it is kept, or why it is not
-        with suppress(Exception), locked(file.parent, wait=20):
+        with suppress(Exception), locked(path().parent, wait=20):
             taken = extract(answer, getattr(answer, "__name__", ""))
-            store(file, exercise, whole(taken.imports, taken.texts))
+            store(path(), exercise, whole(taken.imports, taken.texts))
         return None
     try:
-        return _put(file, piece.name, extract(answer, piece.name), answer)
+        return _put(path(), piece.name, extract(answer, piece.name), answer)
     except NotKept as reason:
         return f"{FILE}: {piece.name} is not kept: {reason}"
     except Exception as error:  # something nobody thought of; the answer is right all the same
@@ -278,7 +278,7 @@ def earlier(exercise: str, number: int | None = None, restore: bool = False) -> 
         if piece:
             said += f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back'
         print(said)
-    elif number not in (*range(1, len(texts) + 1), -1):
+    elif type(number) is not int or number not in (*range(1, len(texts) + 1), -1):
         print(f"{exercise}: there are answers 1 to {len(texts)}, and no answer {number}")
     elif not restore or piece is None:
         print(texts[number - (number > 0)].rstrip())
