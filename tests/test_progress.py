@@ -281,7 +281,7 @@ def test_an_endless_file_ends_with_progress(tmp_path: Path) -> None:
                 break
             time.sleep(0.2)
         run.send_signal(end)
-        run.communicate(timeout=30)
+        run.communicate(timeout=300)
         time.sleep(2)
         mark.unlink(missing_ok=True)
         time.sleep(1)
