@@ -16,7 +16,7 @@ from typing import Any
 
 from . import __version__
 from .commands import COMMANDS, dashed
-from .console import say
+from .console import open_streams, say
 from .errors import DataError, WeightsError, nearest, unknown
 from .options import Described, described
 
@@ -24,6 +24,7 @@ from .options import Described, described
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; user errors print as one sentence on stderr, with exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
+    open_streams()
     options = _parse(words)
     command = options.pop("command")
     warnings.showwarning = lambda message, *_: say(
@@ -105,12 +106,22 @@ def _parse(words: list[str]) -> dict[str, Any]:
     parser = _parser()
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         parser.error(unknown("command", words[0], COMMANDS))
+    if words and words[0].startswith("-"):
+        _check_first(parser, words[0])
     options, strange = parser.parse_known_args(words)
     if strange:
         near = nearest(strange[0].partition("=")[0], [dashed(key) for key in vars(options)])
         parser.prog += f" {words[0]}"
         parser.error(f"unexpected argument {strange[0]}{near}")
     return vars(options)
+
+
+def _check_first(parser: _Parser, word: str) -> None:
+    """Report an option before the command that is neither the help nor the version."""
+    known = ("-h", "--help", "--version")
+    if not any(option.startswith(word) for option in known):
+        near = nearest(word, known) or f": choose from {', '.join(known)}, or name a command"
+        parser.error(f"unexpected argument {word}{near}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from .errors import WeightsError
+from .files import read_file, user_path
 from .model import VisionTransformer
 
 __all__ = ["build_model", "build_own", "model_config", "own_class", "tokens_of"]
@@ -62,9 +63,15 @@ def tokens_of(config: dict[str, Any]) -> int:
 
 def own_class(file: str | Path) -> type[nn.Module]:
     """Run a file, as an import does, and return its class; WeightsError if that fails."""
-    path = Path(file).expanduser()
+    path = user_path(file)
     if not path.is_file():
         raise WeightsError(f"there is no file {path}: the checks of the exercises write it")
+    try:
+        empty = not read_file(path).strip()
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read ({error.strerror or error})") from error
+    if empty:
+        raise WeightsError(f"{path} is empty: the checks of the exercises write it")
     try:
         found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
     except (Exception, SystemExit) as error:  # whatever is in the file

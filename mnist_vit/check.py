@@ -3,7 +3,8 @@
 
 A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py``;
 ``check.my_vit()`` gives the module, ``check.progress()`` says what is solved,
-``check.earlier("mlp_block")`` finds what was accepted before, ``check.solved(answer, "gelu")``
+``check.earlier("mlp_block")`` finds what was accepted before, ``check.restore()`` brings
+back what ``my_vit.py`` lacks, ``check.solved(answer, "gelu")``
 gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
 ``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part.
 
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .course.asking import EXERCISES, check_of, hint, solved
-from .course.keeping import colab, download, earlier, my_vit, progress
+from .course.keeping import colab, download, earlier, my_vit, progress, restore
 from .course.whole_vit import vit
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "hint",
     "my_vit",
     "progress",
+    "restore",
     "solved",
     "vit",
     *EXERCISES,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from .datasets import DATA_SETS
 from .errors import check_range, unknown
-from .files import find_weights, shipped_weights
+from .files import existing, find_weights, shipped_weights
 from .options import Checked, Option, described, undecided
 from .recipe import MODELS, Recipe
 
@@ -48,6 +48,13 @@ Classes = Annotated[
         only_python=True,
     ),
 ]
+Grid = Annotated[
+    "tuple[int, int] | None",
+    Option(
+        "rows and columns of patches, if the model does not tell them; patches are the last tokens",
+        only_python=True,
+    ),
+]
 WhichSplit = Annotated[
     Split | None,
     Option(
@@ -79,8 +86,8 @@ class Train(Recipe):
     model: Annotated[
         "nn.Module | str",
         Option(
-            "a new model by name; or a .py file with a class MyVisionTransformer, such as"
-            " my_vit.py",
+            "a new model by name; or a .py file, which is run, with a class MyVisionTransformer,"
+            " such as my_vit.py",
             in_python="also any nn.Module from images to logits, which is trained on the device"
             " it is on",
             names=MODELS,
@@ -119,7 +126,7 @@ class Train(Recipe):
         bool,
         Option(
             "continue from the checkpoint in the run's folder; the result equals that of an"
-            " uninterrupted run"
+            " uninterrupted run of as many epochs"
         ),
     ] = False
     tensorboard: Annotated[bool, Option("write curves for tensorboard to the run's folder")] = False
@@ -208,7 +215,7 @@ class Evaluate(Trained):
     model: Annotated[
         "nn.Module | str",
         Option(
-            "name of shipped weights, a .pth file, or a my_vit.py",
+            "name of shipped weights, a .pth file, or a my_vit.py, which is run",
             in_python="also any nn.Module from images to logits",
             names=shipped_weights(),
         ),
@@ -232,7 +239,7 @@ class Shown(Trained):
     model: Annotated[
         "nn.Module | str",
         Option(
-            "name of shipped weights, a .pth file, or a my_vit.py",
+            "name of shipped weights, a .pth file, or a my_vit.py, which is run",
             in_python="also another Vision Transformer",
             names=shipped_weights(),
         ),
@@ -248,6 +255,7 @@ class Shown(Trained):
     weights: Weights = None
     transform: Transform = None
     classes: Classes = None
+    grid: Grid = None
     split: WhichSplit = None
     batch_size: Annotated[
         int, Option("images in a forward pass; fewer need less memory", low=1)
@@ -305,7 +313,7 @@ class Predict(Trained):
     model: Annotated[
         "nn.Module | str",
         Option(
-            "name of shipped weights, a .pth file, or a my_vit.py",
+            "name of shipped weights, a .pth file, or a my_vit.py, which is run",
             in_python="also another Vision Transformer",
             names=shipped_weights(),
         ),
@@ -314,6 +322,7 @@ class Predict(Trained):
     weights: Weights = None
     transform: Transform = None
     classes: Classes = None
+    grid: Grid = None
     out: Annotated[
         str | Path | None,
         Option("the folder for the maps; default: runs/predictions/", metavar="FOLDER"),
@@ -343,7 +352,10 @@ class Notebooks(Checked):
     ] = False
     update: Annotated[
         bool,
-        Option("move an older copy to a folder named after the date, then copy; my_vit.py is kept"),
+        Option(
+            "move an older copy to a folder named after the date, which is printed, then copy;"
+            " my_vit.py is kept"
+        ),
     ] = False
 
 
@@ -353,7 +365,10 @@ class Progress(Checked):
 
     folder: Annotated[
         str | Path,
-        Option("a folder with the files of all learners, or with one subfolder per learner"),
+        Option(
+            "a folder with the files of all learners, or with one subfolder per learner; or one"
+            " file"
+        ),
     ]
     run: Annotated[
         bool,
@@ -362,6 +377,10 @@ class Progress(Checked):
             " permissions"
         ),
     ] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        existing(self.folder)
 
 
 # the options of each command, and the module and name of the function that it calls

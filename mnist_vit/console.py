@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, TextIO
 
-__all__ = ["progress", "say"]
+__all__ = ["open_streams", "progress", "say"]
 
 
 def say(text: str, file: TextIO | None = None) -> None:
@@ -35,3 +35,15 @@ def bar_class() -> Any:
         warnings.simplefilter("ignore")  # without ipywidgets a notebook's bar is text
         from tqdm.auto import tqdm
     return tqdm
+
+
+def open_streams() -> None:
+    """Open streams that were closed (``>&-``), so that no file that is written gets their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115

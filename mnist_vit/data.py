@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from .augmentation import augment
 from .datasets import DATA_SETS
 from .errors import DataError, check_sizes, unknown
-from .files import data_dir
+from .files import data_dir, user_path
 from .pictures import digit_to_tensor, picture_form, read_folder, transformed
 from .reading import READERS
 
@@ -207,7 +207,7 @@ def load_data(
     if isinstance(data, ImageData):
         return data
     if data not in DATA_SETS:
-        if Path(data).expanduser().is_dir():
+        if user_path(data).is_dir():
             return load_folder(data, split, *folder)
         raise DataError(
             f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images"
@@ -309,7 +309,7 @@ def load_folder(
         raise ValueError(f"channels must be 1 for grey or 3 for colour, got {channels!r}")
     half = (0.5,) * channels
     images, labels, classes, name = read_folder(folder, split, image_size, channels, prepare)
-    source = f"{Path(folder).expanduser().resolve()}/{split}"
+    source = f"{user_path(folder).resolve()}/{split}"
     return ImageData(images, labels, classes, name, mean=half, std=half, source=source)
 
 
@@ -356,7 +356,7 @@ def _is_folder(data: Any) -> bool:
     """Whether ``data`` is the path of a folder, and no data set's name."""
     if not isinstance(data, str | Path) or data in DATA_SETS:
         return False
-    return Path(data).expanduser().is_dir()
+    return user_path(data).is_dir()
 
 
 def unseen_split(about: dict[str, Any], data: Any) -> str:
@@ -373,7 +373,7 @@ def unseen_split(about: dict[str, Any], data: Any) -> str:
         has_all = "all" in DATA_SETS[group].splits
         known = True
     else:
-        folder = Path(data).expanduser().resolve()
+        folder = user_path(data).resolve()
         group = str(folder)
         has_all = not (folder / "train").is_dir()
         known = trained_on is not None

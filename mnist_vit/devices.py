@@ -2,6 +2,8 @@
 
 import functools
 import os
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -47,8 +49,10 @@ def find_device(name: str | None) -> torch.device:
     if name is None:
         name = _best_device()
     try:
-        return torch.zeros((), device=name).device
-    except (RuntimeError, AssertionError, TypeError) as error:
+        number = torch.zeros((), device=name)
+        number.item()  # the device meta has no numbers
+        return number.device
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise ValueError(f'there is no device "{name}" here: use cpu, or omit it') from error
 
 
@@ -87,6 +91,7 @@ def start_processes() -> tuple[int, int]:
 
 
 def _connect() -> None:
+    _end_with(os.getppid())
     try:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
@@ -98,3 +103,17 @@ def _connect() -> None:
         raise ValueError(
             f"processes cannot connect ({why}): use torchrun, or unset WORLD_SIZE and RANK"
         ) from error
+
+
+def _end_with(launcher: int) -> None:
+    """End this process when the one that started it has ended.
+
+    A launcher that is killed cannot tell its workers, which would wait for each other for ever.
+    """
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -18,7 +18,7 @@ def printable(text: str) -> str:
 
     Control characters and invalid code points are escaped.
     """
-    unsafe = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    unsafe = r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
     return re.sub(unsafe, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

@@ -1,14 +1,17 @@
 """Finding and writing files."""
 
+import errno
 import json
 import os
+import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .errors import WeightsError, nearest
+from .errors import DataError, WeightsError, nearest
 
 PACKAGE = Path(__file__).resolve().parent
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else None
@@ -26,7 +29,7 @@ def shipped_weights() -> list[str]:
 
 def find_weights(name: str | Path) -> Path:
     """The file of shipped weights such as "vit_mnist", or the path given."""
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.is_file():
         return path
     ours = shipped("weights") / f"{name}.pth"
@@ -39,13 +42,49 @@ def find_weights(name: str | Path) -> Path:
     )
 
 
+def user_path(given: str | Path) -> Path:
+    """A path as a user gives it, with ``~`` for the home folder; ValueError if it is none."""
+    if not isinstance(given, str | os.PathLike):
+        raise ValueError(f"the name of a file or folder is needed, got {type(given).__name__}")
+    if not str(given).strip():
+        raise ValueError("an empty name was given for a file or folder: name it")
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{given} has no home folder: give the folder's full name") from error
+
+
+def read_file(path: str | Path, most: int | None = None) -> bytes:
+    """The content of a file, or its first ``most`` bytes; OSError if it cannot be read.
+
+    It never waits: a pipe or a device is no file, and what a system's file such as /proc/kmsg has
+    beyond its size is not read.
+    """
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+    with open(path, "rb") as file:
+        return file.read(status.st_size if most is None else min(status.st_size, most))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file in UTF-8, each line ended by a line feed; never waits, as ``read_file``.
+
+    OSError if it cannot be read, UnicodeDecodeError if it is not UTF-8.
+    """
+    text = read_file(path).decode("utf-8-sig")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def data_dir(given: str | Path | None = None) -> Path:
     """The folder of the data sets.
 
     It is ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder.
     """
     default = (CHECKOUT or Path.cwd()) / "data"
-    return Path(given or os.environ.get("MNIST_VIT_DATA") or default).expanduser()
+    return user_path(given or os.environ.get("MNIST_VIT_DATA") or default)
 
 
 def out_dir(kind: str, given: str | Path | None = None) -> Path:
@@ -54,7 +93,15 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
     It is ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder.
     """
     parent = Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd())
-    return Path(given or parent / kind).expanduser()
+    return user_path(given or parent / kind)
+
+
+def existing(folder: str | Path) -> Path:
+    """A folder, or a file, that must be there; DataError if it is not."""
+    path = user_path(folder)
+    if not path.exists():
+        raise DataError(f"there is no folder {path}: name one that exists")
+    return path
 
 
 PARTS = ".mnist_vit-*.part"
@@ -120,10 +167,25 @@ def make_folder(folder: Path) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> OSError:
-    return OSError(
-        f"{path} could not be written ({error.strerror or error}): free disk space, or name another"
-        " folder"
-    )
+    """The message for users, with the advice that fits the cause."""
+    files = [parent for parent in path.parents if parent.is_file()]
+    advice = _ADVICE.get(error.errno or 0, "name another folder")
+    if files:
+        advice = f"{files[0]} is a file: name another folder"
+    elif path.is_dir() and error.errno != errno.ENOSPC:
+        advice = "it is a folder: name a file"
+    return OSError(f"{path} could not be written ({error.strerror or error}): {advice}")
+
+
+_ADVICE = {
+    errno.ENOSPC: "free disk space, or name another folder",
+    getattr(errno, "EDQUOT", -1): "free disk space, or name another folder",
+    errno.EACCES: "change its permissions, or name another folder",
+    errno.EPERM: "change its permissions, or name another folder",
+    errno.EROFS: "the disk is read-only: name another folder",
+    errno.EEXIST: "it is a file: name another folder",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 
 
 def write_atomic(
@@ -192,40 +254,61 @@ def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool 
         with_outputs: keep the stored outputs, which answer each "Before you run it".
         update: move an older copy to a folder named after the date, then copy; my_vit.py is kept.
     """
-    source = shipped("notebooks")
-    target = Path(folder).expanduser()
-    names: list[Path] = []
+    source, target = shipped("notebooks"), user_path(folder)
+    files: list[Path] = []
     for pattern in ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py"):
-        names += [file.relative_to(source) for file in source.glob(pattern)]
-    if not names:
+        files += sorted(source.glob(pattern))
+    if not files:
         raise ValueError(f"the notebooks are missing from {source}: reinstall mnist_vit")
-    names.sort()
-
-    before = target / time.strftime("before-%Y%m%d-%H%M%S")
-    for name in names:
-        taken = target / name
-        if not taken.exists():
-            continue
-        if not update:
-            raise ValueError(
-                f"{taken} exists and may contain your work: name another folder, or set update=True"
-            )
-        make_folder((before / name).parent)
-        os.replace(taken, before / name)
-
-    for name in names:
-        text = (source / name).read_text("utf-8")
-        if name.suffix == ".ipynb" and not with_outputs:
-            text = _without_outputs(text)
-        write_text(target / name, text)
+    if source.resolve() in (target.resolve(), *target.resolve().parents):
+        raise ValueError(f"{target} holds the package's own notebooks: name another folder")
+    names = [file.relative_to(source) for file in files]
+    taken = [name for name in names if (target / name).exists()]
+    if taken and not update:
+        raise ValueError(
+            f"{target / taken[0]} exists and may contain your work: name another folder, or set"
+            " update=True"
+        )
+    new = part_beside(target / "any")
+    try:
+        for file, name in zip(files, names, strict=True):
+            write_text(new / name, _notebook_text(file, with_outputs))
+        before = _set_aside(target, taken)
+        for name in names:
+            make_folder((target / name).parent)
+            os.replace(new / name, target / name)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    if before:
+        print(f"the older copy is in {before}")
     print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
     return target
 
 
-def _without_outputs(text: str) -> str:
-    """A notebook's file without the outputs of its cells."""
+def _notebook_text(file: Path, with_outputs: bool) -> str:
+    """The text of a file of the course; a notebook without outputs, unless they are kept."""
+    text = file.read_text("utf-8")
+    if file.suffix != ".ipynb" or with_outputs:
+        return text
     notebook = json.loads(text)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell.update(execution_count=None, outputs=[])
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def _set_aside(folder: Path, names: list[Path]) -> Path | None:
+    """Move these files of a folder to a new one in it, named after the time.
+
+    Returns the new folder; None if there are no files to move.
+    """
+    if not names:
+        return None
+    stem = time.strftime("before-%Y%m%d-%H%M%S")
+    before, count = folder / stem, 1
+    while before.exists():
+        before, count = folder / f"{stem}-{count}", count + 1
+    for name in names:
+        make_folder((before / name).parent)
+        os.replace(folder / name, before / name)
+    return before

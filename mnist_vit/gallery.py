@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .attention import attention_weights, ink_share, rollout, to_maps
 from .errors import NOT_FINITE
-from .files import PARTS, locked, part_beside, sync_names, write_atomic, write_json
+from .files import PARTS, locked, part_beside, read_file, sync_names, write_atomic, write_json
 from .forward import eval_mode, logits_of
 from .tokens import patch_grid, pools_patches
 
@@ -34,9 +34,9 @@ def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in, whose content replaces that of ``folder`` when the block ends.
 
     Image folders are replaced as a whole; with a new page, older ones that are not among the new
-    ones are removed. Files that are not ours stay. If the block fails, or the process dies in it,
-    nothing changes; if it dies during the swap, the next call first completes that swap. Threads
-    and processes may share a folder: the last result stays.
+    ones are removed. Files that are not ours stay; ValueError if one is in the way. If the block
+    fails, or the process dies in it, nothing changes; if it dies during the swap, the next call
+    first completes that swap. Threads and processes may share a folder: the last result stays.
     """
     folder = Path(folder)
     part = part_beside(folder / "any")  # in the folder, beside whatever is there
@@ -50,6 +50,7 @@ def replacing(folder: str | Path) -> Iterator[Path]:
             yield new
             _flush(new)
             with locked(folder, wait=60):
+                _check_places(folder, new)
                 os.replace(new, part / "ready")
                 _swap(part, folder)
         finally:
@@ -93,7 +94,8 @@ def _remove_older(folder: Path, new_names: list[str], part: Path) -> None:
     """Move image folders that are not among the new ones aside, unless they hold a user's files."""
     for file in list(folder.glob("*/attention.json")):
         image_folder = file.parent
-        if image_folder.name not in new_names and not _not_ours(image_folder):
+        is_whole = _is_ours(image_folder) and not _not_ours(image_folder)
+        if image_folder.name not in new_names and is_whole:
             os.replace(image_folder, part_beside(part / "any"))
 
 
@@ -106,6 +108,34 @@ def _flush(folder: Path) -> None:
         if path.is_file():
             with open(path, "r+b") as file:
                 os.fsync(file.fileno())
+
+
+def _check_places(folder: Path, new: Path) -> None:
+    """Raise ValueError if something new would replace what this package did not write."""
+    for one in sorted(new.iterdir()):
+        path = folder / one.name
+        ours = _is_ours(path) if one.is_dir() else _is_page(path)
+        if os.path.lexists(path) and not ours:
+            raise ValueError(f"{path} was not written by mnist_vit: name another folder")
+
+
+def _is_page(path: Path) -> bool:
+    return path.is_file() and b'content="mnist_vit"' in read_file(path)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether our files in a folder, if there are any, are those of this package."""
+    if not folder.is_dir() or folder.is_symlink():
+        return False
+    numbers = folder / "attention.json"
+    if numbers.is_file():
+        return b'"layers_heads_rows_columns"' in read_file(numbers)
+    return len(_not_ours(folder)) == len(list(folder.iterdir()))
+
+
+def folder_name(text: str) -> str:
+    """A name for the folder of an image: visible, and without a path."""
+    return re.sub(r"[/\\]", "-", text).strip(". ") or "picture"
 
 
 def _not_ours(folder: Path) -> list[Path]:
@@ -121,6 +151,7 @@ def save_attention_images(
     folder: str | Path,
     classes: tuple[str, ...],
     labels: list[int] | None = None,
+    grid: tuple[int, int] | None = None,
 ) -> list[dict[str, Any]]:
     """Write one folder per image: the image, a map for each layer and attention head, the rollout.
 
@@ -131,18 +162,20 @@ def save_attention_images(
 
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
     them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth,
-    if it is known.
+    if it is known; ``grid`` rows and columns of patches, if the model does not tell them.
 
     Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures,
     names and labels differ, or outputs are NaN.
     """
     _check_counts(images, pictures, names, labels)
+    if names != [folder_name(name) for name in names]:
+        raise ValueError(f"names must be plain, visible folder names, got {names}")
     with torch.no_grad(), eval_mode(model):
         logits = logits_of(model, images.to(next(model.parameters()))).float()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()
-    drawn = _Maps(model, images, pictures)
+    drawn = _Maps(model, images, pictures, grid or patch_grid(model, images))
 
     from torchvision.transforms.v2.functional import to_pil_image
 
@@ -181,10 +214,11 @@ def _check_counts(
 class _Maps:
     """The maps of some images: (n, num_layers, num_heads, n_h, n_w), and their rollout."""
 
-    def __init__(self, model: nn.Module, images: Tensor, pictures: Tensor) -> None:
+    def __init__(
+        self, model: nn.Module, images: Tensor, pictures: Tensor, grid: tuple[int, int]
+    ) -> None:
         weights = attention_weights(model, images).float().cpu()
         s = weights.shape[-1]
-        grid = patch_grid(s, *images.shape[-2:])
         prefix = s - math.prod(grid)
         if pools_patches(model, prefix):
             self.query, tokens = "mean over the patches", slice(prefix, s)

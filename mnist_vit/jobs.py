@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import attention_weights
+from .attention import attention_weights, to_maps
 from .commands import Attention, Demo, Evaluate, Explore, Predict, Shown, Train
 from .console import progress, say
 from .data import (
@@ -28,15 +28,16 @@ from .datasets import DATA_SETS
 from .devices import choose_threads, find_device, place, restoring_threads, start_processes
 from .errors import printable
 from .evaluation import Evaluation, History, evaluate_model
-from .explorer import Page, evenly, write_page
+from .explorer import Page, check_place, evenly, write_page
 from .fast import speed_up
-from .files import copy_notebooks, make_folder, out_dir
+from .files import copy_notebooks, make_folder, out_dir, user_path
 from .forward import try_once
-from .gallery import replacing, save_attention_images
+from .gallery import folder_name, replacing, save_attention_images
 from .options import taking
 from .pictures import digit_to_tensor, open_picture, picture_form, transformed
 from .recipe import MODELS
 from .starting import Forecast, Start
+from .tokens import patch_grid
 from .training import fit, sincos_positions
 from .weights import (
     about_of,
@@ -143,7 +144,7 @@ def train(given: Train) -> History:
 def _run_folder(given: str | Path | None, name: str) -> Path:
     """The folder of a run; default: a new one with the time in its name."""
     if given:
-        return Path(given)
+        return user_path(given)
     return out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
@@ -226,10 +227,12 @@ def visualize_attention(given: Attention) -> Page:
 @restoring_threads
 def explore(given: Explore) -> Page:
     """Returns the page, which a notebook shows."""
+    path = out_dir("runs/explore.html", given.out)
+    check_place(path)
     subject = _Subject(given)
     found = subject.evaluated(given.batch_size)
     shown = subject.for_the_page(subject.of_each_class(given.per_class), found, given.per_class)
-    return subject.write_page(out_dir("runs/explore.html", given.out), shown, found)
+    return subject.write_page(path, shown, found)
 
 
 @taking(Demo)
@@ -273,7 +276,9 @@ class _Subject:
         # One image, thrown away: errors come before a folder is made.
         first = self.prepared(torch.tensor([0]))
         try_once(self.model, first, len(self.classes))
-        attention_weights(self.model, first, query=0)
+        rows = attention_weights(self.model, first, query=0)
+        self.grid = given.grid or patch_grid(self.model, first)
+        to_maps(rows, self.grid)
 
     def prepared(self, some: Tensor) -> Tensor:
         """A batch for the model."""
@@ -288,7 +293,7 @@ class _Subject:
         names = []
         for i in some.tolist():
             name = f"{self.images.classes[self.images.labels[i]]}_{i}"
-            names.append(name.replace("/", "-").replace("\\", "-"))
+            names.append(folder_name(name))
         labels = self.images.labels[some].tolist() if self.labelled else None
         return self.images.images[some], names, labels
 
@@ -331,6 +336,7 @@ class _Subject:
             classes=self.classes,
             mean=None if self.ready else self.images.mean,
             std=self.images.std,
+            grid=self.grid,
             digits=self.classes == DATA_SETS["mnist"].classes and size == (1, 28, 28),
             found=found,
         )
@@ -352,6 +358,7 @@ def _write_maps(subject: _Subject, given: Attention, found: Evaluation | None = 
                 new,
                 subject.classes,
                 labels,
+                subject.grid,
             )
         written = subject.write_page(new / "index.html", shown, found)
     page = Page(folder / "index.html")
@@ -371,8 +378,10 @@ def predict(given: Predict) -> Tensor:
     logits = try_once(model, ready.to(**place(model)), len(classes))
     probabilities = logits[0].float().softmax(dim=0).cpu()
     folder = out_dir("runs/predictions", given.out)
-    target = Path(given.picture).stem
-    (result,) = save_attention_images(model, ready, pixels, [target], folder, classes)
+    target = folder_name(Path(given.picture).stem)
+    (result,) = save_attention_images(
+        model, ready, pixels, [target], folder, classes, grid=given.grid
+    )
     print(f"{printable(str(given.picture))}: {result['prediction']}")
     for i in probabilities.argsort(descending=True, stable=True)[:5].tolist():
         bar = "#" * round(40 * float(probabilities[i]))

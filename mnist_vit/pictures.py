@@ -4,6 +4,7 @@ Files that cannot be used are skipped and named in a warning. No external progra
 Ghostscript, is started to read one.
 """
 
+import io
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from .console import progress
 from .errors import DataError, printable, unknown
+from .files import read_file, user_path
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # for EPS, Pillow would start Ghostscript
 
@@ -32,7 +34,7 @@ def read_folder(
 
     Returns uint8 (n, channels, image_size, image_size); int64 (n,); class names; a description.
     """
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     source, held_out = _find_split(folder, split)
     notes: list[str] = []
     loose = []
@@ -108,7 +110,7 @@ def open_picture(path: str | Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(path, formats=FORMATS)
+            picture = Image.open(io.BytesIO(read_file(path)), formats=FORMATS)
         with picture:
             frames = getattr(picture, "n_frames", 1)
             if picture.format == "MPO":  # the other frames are previews of a phone

@@ -169,8 +169,10 @@ def _read_embedded(split: str, root: Path) -> Read:
             raise ValueError("it is not installed")
         path = Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
         table = torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=np.float32))
-        images = table[:, :-1].to(torch.uint8).view(5000, 1, 28, 28)
-        labels = table[:, -1].long()
+        pixels, labels = table[:, :-1], table[:, -1].long()
+        if not ((pixels >= 0) & (pixels <= 255) & (pixels == pixels.round())).all():
+            raise ValueError("its pixels must be whole numbers from 0 to 255")
+        images = pixels.to(torch.uint8).view(5000, 1, 28, 28)
         if not torch.equal(labels, torch.arange(10).repeat_interleave(500)):
             raise ValueError("it must hold 500 of each digit, in order")
     except Exception as error:  # a damaged archive raises many kinds

@@ -1,6 +1,8 @@
 """The folder of a training: its settings, metrics, last two checkpoints and TensorBoard's files."""
 
 import copy
+import hashlib
+import io
 import json
 import warnings
 import zipfile
@@ -10,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .console import say
 from .errors import WeightsError, check_sizes
-from .files import PARTS, locked, write_atomic, write_json, write_text
+from .files import PARTS, locked, read_file, user_path, write_atomic, write_json, write_text
 
 __all__ = ["RunFolder", "newest_checkpoint"]
 
@@ -44,7 +47,7 @@ class RunFolder:
         tensorboard: bool = False,
     ) -> None:
         check_sizes(checkpoint_every=checkpoint_every)
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else user_path(path)
         self.settings = json.loads(json.dumps(settings))  # as they will be read
         self.writes = writes
         self.checkpoint_every = checkpoint_every
@@ -119,6 +122,7 @@ class RunFolder:
             if state:
                 content = {name: _content(part) for name, part in state.items()}
                 content["history"] = history
+                content["sha256"] = _digest(content)
                 write_atomic(
                     folder / CHECKPOINT,
                     lambda file: torch.save(content, file),
@@ -156,7 +160,7 @@ class RunFolder:
         folder: Any = self.path
         path, content, problems = _read_newest(folder)
         history = list(content["history"])
-        self._compare(content.get("settings", self.settings))
+        self._compare(content["settings"])
         if len(history) > self.settings["epochs"]:
             raise ValueError(
                 f"{path} has already run {len(history)} epochs; epochs must be at least that"
@@ -172,7 +176,7 @@ class RunFolder:
         return history
 
     def _compare(self, stored: dict[str, Any]) -> None:
-        """Raise ValueError if the run was started with other settings."""
+        """Raise ValueError if the run was started with other settings; warn of other epochs."""
         changed = []
         for key in sorted(stored | self.settings):
             now = self.settings.get(key)
@@ -182,6 +186,13 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} contains a run with other settings ({'; '.join(changed)}): name"
                 " another folder"
+            )
+        before, epochs = stored.get("epochs"), self.settings["epochs"]
+        if before != epochs:
+            warnings.warn(
+                f"epochs was {before}, is {epochs}: the learning rate follows the number of epochs,"
+                f" so that the weights are not those of an uninterrupted run of {epochs}",
+                stacklevel=5,
             )
 
 
@@ -217,12 +228,45 @@ def _read_newest(folder: Path) -> tuple[Path, dict[str, Any], list[str]]:
 
 def _read(path: Path) -> dict[str, Any]:
     """The content of a checkpoint; an error of any kind if it is damaged."""
-    with zipfile.ZipFile(path) as archive:  # torch.load does not verify the checksums
+    file = io.BytesIO(read_file(path))
+    with zipfile.ZipFile(file) as archive:  # torch.load does not verify the checksums
         if archive.testzip() is not None:
             raise zipfile.BadZipFile("a checksum is wrong")
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    list(content["history"])
+    file.seek(0)
+    content = torch.load(file, map_location="cpu", weights_only=True)
+    told = content.pop("sha256", None)
+    if told is None:
+        list(content["history"])
+        warnings.warn(f"{path} is of an older version: not checked for being whole", stacklevel=6)
+    elif told != _digest(content):
+        raise ValueError("it has been changed since it was written")
     return content
+
+
+def _digest(content: Any) -> str:
+    """A checksum of everything in a checkpoint."""
+    total = hashlib.sha256()
+    for text, tensor in _leaves(content):
+        total.update(text.encode())
+        if tensor.numel():
+            total.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Each value in nested dicts and lists, with its place; of a tensor, the numbers too."""
+    if isinstance(content, Tensor):
+        yield f"{place} {content.dtype} {tuple(content.shape)};", content.detach()
+    elif isinstance(content, dict):
+        yield f"{place} {len(content)} entries;", torch.empty(0)
+        for key, value in content.items():
+            yield from _leaves(value, f"{place}/{key!r}")
+    elif isinstance(content, list | tuple):
+        yield f"{place} {len(content)} values;", torch.empty(0)
+        for number, value in enumerate(content):
+            yield from _leaves(value, f"{place}/{number}")
+    else:
+        yield f"{place} {content!r};", torch.empty(0)
 
 
 def _load(state: dict[str, Any], content: dict[str, Any], path: Path) -> None:

@@ -4,34 +4,56 @@ The class token comes first and the patches last, row by row: patch (row, column
 ``seq_length - n_h * n_w + row * n_w + column``. Other tokens, if any, stand between them.
 """
 
-import math
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .forward import eval_mode
 
 __all__ = ["CLASS_TOKEN", "patch_grid", "pools_patches"]
 
 CLASS_TOKEN = 0
 
 
-def patch_grid(tokens: int, height: int = 0, width: int = 0) -> tuple[int, int]:
-    """Rows and columns of the patch grid, given the number of tokens.
+@torch.no_grad()
+def patch_grid(model: nn.Module, images: Tensor) -> tuple[int, int]:
+    """Rows and columns of the patches that the model cuts these images into, (n, c, h, w).
 
-    Without the picture's size, the grid is the square one after the class token. Given the
-    picture's size in pixels, it works for any model: patches are the smallest squares that cut the
-    picture into at most ``tokens`` patches. The other tokens, if any, come first: class token,
-    distillation token, registers.
+    It is the size of what the model's one convolution makes of an image, in a forward pass of the
+    first; else what ``model.image_size`` and ``model.patch_size`` tell. It is never guessed from
+    the number of tokens: ValueError if the model does not tell it.
     """
-    for size in range(1, height + 1):
-        n_h, n_w = height // size, width // size
-        divides = height % size == width % size == 0
-        if divides and n_h * n_w <= tokens:
-            return n_h, n_w
-    side = math.isqrt(max(tokens - 1, 0))
-    if height == 0 and side > 0 and side**2 == tokens - 1:
-        return side, side
+    with eval_mode(model), _Convolutions() as seen:
+        model(images[:1].to(next(model.parameters(), images)))
+    made = seen.made
+    if len(made) == 1:
+        return made[0]
+    size, patch = getattr(model, "image_size", None), getattr(model, "patch_size", None)
+    if isinstance(size, int) and isinstance(patch, int) and images.shape[-2:] == (size, size):
+        return size // patch, size // patch
     raise ValueError(
-        f"need 1 + a square number of tokens, got {tokens}: for others give grid=(rows, columns)"
+        f"how {type(model).__name__} cuts {tuple(images.shape[-2:])} pixels into patches is not"
+        f" known: it has {len(made)} convolutions, and no image_size and patch_size of these"
+        " images. Give grid=(rows, columns)"
     )
+
+
+class _Convolutions(TorchDispatchMode):
+    """Keeps rows and columns of what each convolution makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[int, int]] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if "conv" in function.name() and isinstance(result, Tensor) and result.dim() == 4:
+            self.made.append((result.shape[2], result.shape[3]))
+        return result
 
 
 def pools_patches(model: nn.Module, prefix: int) -> bool:

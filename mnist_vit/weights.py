@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from .building import build_model, build_own, model_config, tokens_of
 from .errors import WeightsError, printable
-from .files import find_weights, write_atomic, write_json
+from .files import find_weights, read_file, user_path, write_atomic, write_json
 
 __all__ = [
     "find_weights",
@@ -83,7 +83,7 @@ def about_of(model: nn.Module) -> dict[str, Any]:
 
 def weights_path(path: str | Path) -> Path:
     """The path of a new weights file; ValueError for a folder, or a name without .pth."""
-    path = Path(path).expanduser()
+    path = user_path(path)
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
         better = f"{path.name.split('.')[0]}.pth"
         raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {better}")
@@ -155,7 +155,10 @@ def _checksum(state: dict[str, Tensor]) -> str:
 def read_json(name: str | Path) -> dict[str, Any]:
     """The description in a weights file, else in the .json beside it, else an empty dict."""
     path = find_weights(name)
-    return _read_about(path, path)
+    try:
+        return _read_about(path, read_file(path))
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read ({error.strerror or error})") from error
 
 
 def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
@@ -204,9 +207,9 @@ def load_model(
 ) -> Any:
     """Build the model that a weights file describes and load its weights; on the CPU, in eval mode.
 
-    ``name`` is a shipped name or a .pth file; or a my_vit.py, whose ``MyVisionTransformer`` gets
-    ``weights`` (default: those of vit_mnist). ``options`` are further keywords of the class. Raises
-    WeightsError as ``load_weights`` does.
+    ``name`` is a shipped name or a .pth file; or a my_vit.py, which is run, with your permissions,
+    and whose ``MyVisionTransformer`` gets ``weights`` (default: those of vit_mnist). ``options``
+    are further keywords of the class. Raises WeightsError as ``load_weights`` does.
     """
     own = Path(name).suffix == ".py"
     path = find_weights(weights or ("vit_mnist" if own else name))
@@ -296,8 +299,7 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
     # _differences describes models of similar size
     room = -2 if needed is None else 4 * needed + 100_000_000
     try:
-        with open(path, "rb") as file:
-            content = file.read(room + 1)
+        content = read_file(path, None if needed is None else room + 1)
     except OSError as error:
         raise WeightsError(
             f"{path} cannot be read ({error.strerror or error}). {remedy} or change its permissions"
@@ -313,7 +315,9 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         raise WeightsError(
             f"{path} unpacks to {size:,} bytes or more, too many for {fits}: not loaded. {remedy}"
         )
-    about = _read_about(path, io.BytesIO(content))
+    about = _read_about(path, content)
+    if needed is None:
+        _warn_of_sizes(path, content, about)
     sha256 = about.pop("sha256", None)  # only a .json contains it
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
         raise WeightsError(
@@ -334,18 +338,25 @@ def _read(path: Path, needed: int | None) -> tuple[dict[str, Tensor], dict[str, 
         raise WeightsError(
             f"{path}: {reason}. {remedy} by one from torch.save(model.state_dict(), path)"
         ) from error
+    _check_state(path, state)
+    return state, about
+
+
+def _check_state(path: Path, state: Any) -> None:
+    """Raise WeightsError unless these are names and dense tensors."""
     if not _is_state_dict(state):
         raise WeightsError(
             f"{path} holds no state_dict (names and tensors). Use torch.save(model.state_dict(),"
             " path)"
         )
+    if not _is_metadata(getattr(state, "_metadata", {})):
+        raise WeightsError(f"{path} holds a state_dict whose _metadata is damaged. Replace it")
     for name, tensor in state.items():
         if not _is_dense(tensor):
             raise WeightsError(
                 f"{path}: {name} is sparse, quantized, a meta tensor or expanded: save dense"
                 " tensors"
             )
-    return state, about
 
 
 def _check_zip(content: bytes) -> None:
@@ -371,16 +382,61 @@ def _is_dense(tensor: Tensor) -> bool:
     return not any(step == 0 and size > 1 for step, size in axes)
 
 
-def _read_about(path: Path, file: Path | io.BytesIO) -> dict[str, Any]:
+def _is_metadata(metadata: Any) -> bool:
+    """Whether these are versions of modules by name, which load_state_dict looks at."""
+    if not isinstance(metadata, dict):
+        return False
+    for name, entry in metadata.items():
+        if not isinstance(name, str) or not isinstance(entry, dict):
+            return False
+        if type(entry.get("version", 1)) not in (int, type(None)):
+            return False
+    return True
+
+
+def _warn_of_sizes(path: Path, content: bytes, about: dict[str, Any]) -> None:
+    """Warn of what tensors cannot tell, if the .json beside the file is its only source, or says
+    something else."""
+    beside = path.with_suffix(".json")
+    if "config" not in about:
+        return
+    if not _describes_itself(content):
+        warnings.warn(
+            f"{path} does not describe its model: its sizes are those in {beside}, where num_heads"
+            " and pool are not checked",
+            stacklevel=4,
+        )
+        return
+    try:
+        told = json.loads(read_file(beside))["config"]
+        different = [key for key, value in about["config"].items() if told.get(key) != value]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a copy for readers
+        return
+    if different:
+        key = different[0]
+        warnings.warn(
+            f"{beside} says {key}={told.get(key)}, and {path.name} says {about['config'][key]}: the"
+            " file counts",
+            stacklevel=4,
+        )
+
+
+def _describes_itself(content: bytes) -> bool:
+    with suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return ABOUT in archive.namelist()
+    return False
+
+
+def _read_about(path: Path, content: bytes) -> dict[str, Any]:
     """The description in a file, else in its .json; WeightsError if it is invalid."""
     where = path.with_suffix(".json")
     try:
-        with suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:  # _read reports damage
-            if ABOUT in archive.namelist():
-                where = path
+        if _describes_itself(content):
+            where = path
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 return _check_about(json.loads(archive.read(ABOUT)))
         if where.is_file():
-            return _check_about(json.loads(where.read_text(encoding="utf-8")))
+            return _check_about(json.loads(read_file(where)))
         return {}
     except (OSError, ValueError, RuntimeError, RecursionError) as error:
         reason = printable(str(error)) or type(error).__name__

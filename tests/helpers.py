@@ -8,11 +8,12 @@ conftest`` finds.
 import ast
 import functools
 import importlib.util
+import math
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from nbformat import NotebookNode
 from torch import nn
 
 import mnist_vit
+from mnist_vit.attention import to_maps
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.checking import verdict
 
@@ -91,6 +93,14 @@ def from_file(path: Path) -> ModuleType:
     return module
 
 
+def some(cases: Iterable[str], *first: str) -> list:
+    """Parameters of a test: these are in the default tier, all others in the full one."""
+    found: list[Any] = []
+    for case in cases:
+        found.append(case if case in first else pytest.param(case, marks=pytest.mark.full))
+    return found
+
+
 def accept(name: str, answer: Any) -> None:
     """The check of an exercise calls the answer correct."""
     passed, told = verdict(EXERCISES[name], answer)
@@ -135,6 +145,12 @@ def randomise(*models: nn.Module, seed: int = 0) -> None:
             values = torch.randn(parameters[0].shape, generator=generator) * 0.1
             for parameter in parameters:
                 parameter.copy_(values)
+
+
+def square_maps(rows: torch.Tensor) -> torch.Tensor:
+    """The maps of a model of the course: a square grid of patches after the class token."""
+    side = math.isqrt(rows.shape[-1] - 1)
+    return to_maps(rows, (side, side))
 
 
 def environment(**extra: str) -> dict[str, str]:

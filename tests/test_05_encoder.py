@@ -36,7 +36,7 @@ class LoopEncoder(nn.Module):
                 for i in range(depth)
             }
         )
-        self.pos_embedding = nn.Parameter(torch.zeros(1, t, d))
+        self.pos_embedding = nn.Parameter(torch.randn(1, t, d) * 0.02)
         self.p = p
 
     def forward(self, z):

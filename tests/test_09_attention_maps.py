@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from helpers import NOTEBOOKS, code_cells, judged
+from helpers import NOTEBOOKS, code_cells, judged, square_maps
 from torch import Tensor, nn
 
-from mnist_vit.attention import mean_attention_distance, record_attention, rollout, to_maps
+from mnist_vit.attention import mean_attention_distance, record_attention, rollout
 
 
 def asked(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
@@ -102,17 +102,24 @@ def side(weights: Tensor) -> int:
     return math.isqrt(weights.shape[-1] - 1)
 
 
+def square_distance(weights: Tensor, patch_size: int) -> Tensor:
+    """The package's function, for a square grid."""
+    return mean_attention_distance(weights, patch_size, (side(weights), side(weights)))
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("record", record_attention),
     ("record", RecordAsClass),
     (
         "query_map",
-        lambda weights, row, column: to_maps(weights[:, :, 1:])[:, :, row * side(weights) + column],
+        lambda weights, row, column: square_maps(weights[:, :, 1:])[
+            :, :, row * side(weights) + column
+        ],
     ),
     ("name_the_maps", {"c": 1, "a": 5, "b": 2, "e": 4, "d": 8}),
     ("rollout", rollout),
     ("rollout", rollout_at_the_end),
-    ("attention_distance", mean_attention_distance),
+    ("attention_distance", square_distance),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("record", record_with_other_weights, ""),
@@ -125,7 +132,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("record", record_another_list, "the list is empty after a forward pass: no hook ran, or"),
     ("record", record_ours_only, "has no attribute 'encoder'"),
     ("record", 42, "give the function itself"),
-    ("query_map", lambda weights, row, column: to_maps(weights[:, :, 1 + row + column]), ""),
+    ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
         "name_the_maps",
         {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4},
@@ -138,12 +145,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ("rollout", lambda weights: rollout(weights.transpose(-1, -2)), ""),
     (
         "attention_distance",
-        lambda weights, patch_size: mean_attention_distance(weights, patch_size).flip(0),
+        lambda weights, patch_size: square_distance(weights, patch_size).flip(0),
         "",
     ),
     (
         "attention_distance",
-        lambda weights, patch_size: mean_attention_distance(weights[:1], patch_size),
+        lambda weights, patch_size: square_distance(weights[:1], patch_size),
         "",
     ),
 ]

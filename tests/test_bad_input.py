@@ -262,9 +262,9 @@ TABLE: dict[str, list[Case]] = {
     ],
     "to_maps": [
         (
-            lambda: attention.to_maps(torch.zeros(1, 6)),
+            lambda: attention.to_maps(torch.zeros(1, 6), (3, 3)),
             ValueError,
-            "need 1 + a square number of tokens, got 6",
+            "a grid of 3 × 3 patches needs 9 tokens, got 6",
         )
     ],
     "rollout": [
@@ -276,12 +276,12 @@ TABLE: dict[str, list[Case]] = {
     ],
     "mean_attention_distance": [
         (
-            lambda: attention.mean_attention_distance(ROWS[..., 0, :], 7),
+            lambda: attention.mean_attention_distance(ROWS[..., 0, :], 7, (4, 4)),
             ValueError,
             "got (2, 2, 2, 17)",
         ),
         (
-            lambda: attention.mean_attention_distance(ROWS, 0),
+            lambda: attention.mean_attention_distance(ROWS, 0, (4, 4)),
             ValueError,
             "patch_size must be a whole number",
         ),

@@ -296,8 +296,8 @@ def test_nothing_is_written_for_a_model_that_answers_nan(tmp_path: Path) -> None
     model.encoder.ln.weight.data[0] = torch.nan
     for call in (mnist_vit.explore, mnist_vit.visualize_attention):
         with pytest.raises(ValueError, match="NaN or infinite"):
-            call(model, toy, out=tmp_path / "there")
-    assert not (tmp_path / "there").is_file()
+            call(model, toy, out=tmp_path / "there.html")
+    assert not (tmp_path / "there.html").is_file()
 
 
 # --- pictures ---

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from helpers import randomise
+from helpers import randomise, square_maps
 from PIL import Image
 from test_browser import shot
 from test_explorer_model import near, random_model, without, zero_heads
 
 from mnist_vit import VisionTransformer, load_model
-from mnist_vit.attention import attention_weights, rollout, to_maps
+from mnist_vit.attention import attention_weights, rollout
 from mnist_vit.data import load_embedded
 from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.evaluation import evaluate_model
@@ -211,22 +211,22 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
             tab.evaluate("heads.map(layer => layer.map(map => [...map.values]))")
         ).view(2, 2, 4, 4)
 
-    assert near(maps(), to_maps(weights[..., 0, :]), 2e-6)
+    assert near(maps(), square_maps(weights[..., 0, :]), 2e-6)
     tab.mouse.move(*patch_at(tab, 2, 1))
-    assert near(maps(), to_maps(weights[..., 1 + 2 * 4 + 1, :]), 2e-6)
+    assert near(maps(), square_maps(weights[..., 1 + 2 * 4 + 1, :]), 2e-6)
     assert "row 2, column 1" in tab.locator("#reading").inner_text()
     tab.mouse.move(0, 0)
-    assert near(maps(), to_maps(weights[..., 0, :]), 2e-6), "pointed at only"
+    assert near(maps(), square_maps(weights[..., 0, :]), 2e-6), "pointed at only"
     tab.mouse.click(*patch_at(tab, 2, 1))
     tab.mouse.move(0, 0)
-    assert near(maps(), to_maps(weights[..., 10, :]), 2e-6), "kept"
+    assert near(maps(), square_maps(weights[..., 10, :]), 2e-6), "kept"
 
     tab.locator("#picture").focus()
     tab.keyboard.press("Escape")
-    assert near(maps(), to_maps(weights[..., 0, :]), 2e-6)
+    assert near(maps(), square_maps(weights[..., 0, :]), 2e-6)
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         tab.keyboard.press(key)
-    assert near(maps(), to_maps(weights[..., 1 + 4 + 2, :]), 2e-6)
+    assert near(maps(), square_maps(weights[..., 1 + 4 + 2, :]), 2e-6)
     said = tab.locator("#status").inner_text()
     assert "row 1, column 2" in said
     assert "layer 1 head 1 maximum" in said
@@ -238,12 +238,12 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
     tab.locator(".map").nth(3).click()
     table = tab.locator("#numbers-table").inner_text()
     numbers = torch.tensor([float(x) for x in re.findall(r"\d\.\d{4}", table)]).view(4, 4)
-    assert (numbers - to_maps(weights[1, 1, 7])).abs().max() < 1e-4
+    assert (numbers - square_maps(weights[1, 1, 7])).abs().max() < 1e-4
     shot(tab, "explorer_numbers")
     tab.keyboard.press("Escape")
 
     low_high = tab.locator(".layer p .small").first.inner_text()
-    shown = to_maps(weights[0, :, 7])
+    shown = square_maps(weights[0, :, 7])
     assert low_high == f"scale {shown.min():.3f} to {shown.max():.3f}"
     tab.locator("#scale").select_option("map")
     assert (
@@ -277,7 +277,7 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
         change = float((full - off)[one] - (full - off)[other])
         assert float(told.replace("−", "-")) == pytest.approx(change, abs=0.011)
         rolled = torch.tensor(tab.evaluate("[...inPlace(rollout(READ))]")).view(4, 4)
-        assert near(rolled, to_maps(rollout(attention_weights(model, image))[0, 0]), 2e-6)
+        assert near(rolled, square_maps(rollout(attention_weights(model, image))[0, 0]), 2e-6)
         half = without(model, image, list(range(17)), (1,))[0]
         assert float(
             tab.locator("#after td").nth(2).inner_text().replace("−", "-")
@@ -399,7 +399,7 @@ def test_a_model_that_is_not_run_is_shown_by_stored_weights(
     assert (torch.tensor(rows) - expected[:, :, 7]).abs().max() <= 0.002
     tab.mouse.move(*patch_at(tab, 0, 6))
     values = torch.tensor(tab.evaluate("[...heads[3][5].values]")).view(8, 8)
-    assert (values - to_maps(expected[3, 5, 7])).abs().max() <= 0.002
+    assert (values - square_maps(expected[3, 5, 7])).abs().max() <= 0.002
     assert "0.002" in tab.locator("#about").inner_text()
     assert tab.locator("#classes tr").count() in range(9, 15), "of 1,000 classes those that matter"
     shot(tab, "explorer_stored")
@@ -458,9 +458,9 @@ def test_other_models_live(name: str, opened: Callable[..., Any], tmp_path: Path
     assert near(torch.tensor(tab.evaluate("[...now.logits]")), model(image)[0].detach())
     weights = attention_weights(model, image)[0]
     if getattr(model, "pool", "token") == "mean":
-        expected = to_maps(weights[..., 1:, :].mean(dim=-2))
+        expected = square_maps(weights[..., 1:, :].mean(dim=-2))
     else:
-        expected = to_maps(weights[..., 0, :])
+        expected = square_maps(weights[..., 0, :])
     grid = size // model.patch_size
     found = torch.tensor(tab.evaluate("heads.map(layer => layer.map(map => [...map.values]))"))
     assert near(found.view(*found.shape[:2], grid, grid), expected, 2e-6)

@@ -83,10 +83,13 @@ def without(
         torch.cat([model.class_token.expand(1, -1, -1), patches], dim=1)
         + model.encoder.pos_embedding
     )
-    with record_attention(model) as record:
-        x = x[:, tokens]
-        for i, block in enumerate(model.encoder.layers):
-            x = x if i in layers_off else block(x)
+    record: list[Tensor] = []
+    x = x[:, tokens]
+    for i, block in enumerate(model.encoder.layers):
+        if i not in layers_off:
+            with record_attention(block) as weights:
+                x = block(x)
+            record += weights
     x = model.encoder.ln(x)
     x = x[:, 1:].mean(dim=1) if getattr(model, "pool", "token") == "mean" else x[:, 0]
     return model.heads(x)[0], torch.stack(record, dim=1)[0] if record else torch.empty(0)

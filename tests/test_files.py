@@ -2,6 +2,7 @@
 a file is run."""
 
 import ast
+import errno
 import hashlib
 import pickle
 import shutil
@@ -100,7 +101,7 @@ def test_what_fails_is_told_with_the_files_name(tmp_path: Path) -> None:
         class Disk:
             def write(self, content: bytes) -> int:
                 if file.tell() + len(content) > 50_000:
-                    raise OSError("disk full")
+                    raise OSError(errno.ENOSPC, "disk full")
                 return written(content)
 
             def flush(self) -> None:
@@ -177,9 +178,11 @@ def test_only_known_packages_are_imported() -> None:
         "base64",
         "collections",
         "contextlib",
+        "contextvars",
         "copy",
         "dataclasses",
         "difflib",
+        "errno",
         "fcntl",
         "functools",
         "hashlib",
@@ -196,11 +199,13 @@ def test_only_known_packages_are_imported() -> None:
         "pathlib",
         "re",
         "shutil",
+        "stat",
         "statistics",
         "struct",
         "sys",
         "threading",
         "time",
+        "types",
         "traceback",
         "typing",
         "warnings",

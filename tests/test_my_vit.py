@@ -362,11 +362,6 @@ USES = {
         BLOCK.replace("F.gelu", "gelu"),
         "not kept: MyMLPBlock uses gelu of own, which is not installed everywhere",
     ),
-    "the package's own": (
-        ["from mnist_vit.model import MLPBlock as MyMLPBlock"],
-        "",
-        "not kept: this is the course's own",
-    ),
 }
 
 
@@ -390,8 +385,7 @@ def test_what_an_answer_needs_is_kept_with_it_or_it_is_told(
 
 
 def test_pieces_share_their_helpers(cell: Cell, file: Path) -> None:
-    """One text of a helper in the file; a newer one replaces it where all that use it still
-    pass."""
+    """One text of a helper in the file; another one by its name is refused."""
     helper = "def scaled(x, by):\n    return x * by"
     attention = ATTENTION.replace(
         "q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5", "scaled(q, q.shape[-1] ** -0.5) @ k.mT"
@@ -403,13 +397,11 @@ def test_pieces_share_their_helpers(cell: Cell, file: Path) -> None:
     assert cell("check.mlp_block(MyMLPBlock)").endswith(KEPT)
     assert file.read_text().count(helper) == 1
     cell(helper.replace("x * by", "by * x"))
-    assert cell("check.attention(my_attention)").endswith("my_vit.py: my_attention is kept\n")
-    assert file.read_text().count("def scaled") == file.read_text().count("by * x") == 1
-    cell("def scaled(x, by):\n    return x * by + 0 * len(x.shape)")  # no longer for numbers
-    assert "MyMLPBlock, which is in the file, does not pass its check together with it" in cell(
+    assert "the name scaled is taken: MyMLPBlock uses it for something else" in cell(
         "check.attention(my_attention)"
     )
-    assert "by * x" in file.read_text()
+    assert "x * by" in file.read_text()
+    cell(helper)
     cell(BLOCK)
     assert cell("check.mlp_block(MyMLPBlock)").endswith(KEPT)
     assert "def scaled" in file.read_text(), "the other one still needs it"
@@ -698,12 +690,17 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(
         (students / name / "my_vit.py").unlink()
     check.progress(students, run=True)
     rows = {
-        line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:3]
+        line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:5]
     }
-    assert rows == {"carl.py": ["wrong", "right"], "dora/my_vit.py": ["right", "right"]}
+    assert rows == {
+        "ada/": ["-", "-"],
+        "bob/": ["-", "-"],
+        "carl.py": ["wrong", "right"],
+        "dora/my_vit.py": ["right", "right"],
+    }
     assert ran.exists()
     assert main(["progress", str(file.parent / "my_answers")]) == 0
-    assert "holds a piece" in capsys.readouterr().out
+    assert "attention.1.py" in capsys.readouterr().out
 
 
 # -------------------------------------------------------------------------------- the library takes
@@ -803,7 +800,8 @@ def test_it_is_trained_evaluated_and_looked_into(
             "cannot be run: ModuleNotFoundError: No module named ",
         ),
         (lambda text: "exit(3)", "cannot be run: SystemExit: 3 (line 1)"),
-        (lambda text: "", "has no class MyVisionTransformer: notebook 06 builds it"),
+        (lambda text: "", "is empty: the checks of the exercises write it"),
+        (lambda text: "x = 1", "has no class MyVisionTransformer: notebook 06 builds it"),
         (
             lambda text: text.replace("representation_size", "rep"),
             "cannot be built with image_size, patch_size, ",

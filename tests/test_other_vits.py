@@ -134,7 +134,7 @@ def test_recorded_beside_an_untouched_model(library: str, family: str) -> None:
     torch.testing.assert_close(
         attention_weights(model, images, 0, layers=[1]), weights[:, [1], :, 0]
     )
-    grid = patch_grid(weights.shape[-1], *images.shape[-2:])
+    grid = patch_grid(model, images)
     assert weights.shape[-1] == prefix + grid[0] * grid[1]
     assert torch.equal(to_maps(weights, grid).flatten(-2), weights[..., prefix:])
     assert to_maps(rollout(weights), grid).shape == (2, weights.shape[-1], *grid)
@@ -250,7 +250,7 @@ def test_a_transform_that_makes_no_tensor_of_a_picture(
     given: dict[str, Any] = {
         "transform": transform,
         "classes": range(1000),
-        "out": tmp_path / "out",
+        "out": tmp_path / "out.html",
     }
     for call in (
         lambda: jobs.explore(model, folder, **given),
@@ -258,7 +258,7 @@ def test_a_transform_that_makes_no_tensor_of_a_picture(
     ):
         with pytest.raises(ValueError, match=rf"{got}.*return_tensors"):
             call()
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.html").exists()
 
 
 def test_a_model_without_a_class_head_is_told_so(tmp_path: Path) -> None:

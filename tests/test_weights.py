@@ -358,7 +358,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise PermissionError(errno.EACCES, "Permission denied")
 
     save_weights(vit_mnist(7), tmp_path / "w.pth")
-    monkeypatch.setattr("mnist_vit.weights.open", refuse, raising=False)
+    monkeypatch.setattr("mnist_vit.weights.read_file", refuse)
     with pytest.raises(
         WeightsError, match=r"w\.pth cannot be read \(Permission denied\)\. Replace the file"
     ):

@@ -6,6 +6,7 @@ from typing import Any
 from . import all_exercises
 from .checking import nearest_exercise, verdict
 from .keeping import keep
+from .observing.undisturbed import stoppable
 
 EXERCISES = all_exercises()
 
@@ -22,11 +23,12 @@ def check_of(name: str) -> Callable[[Any], None]:
         raise AttributeError(nearest_exercise(name, EXERCISES))
 
     def check(answer: Any = None) -> None:
-        passed, sentence = verdict(EXERCISES[name], answer)
-        print(sentence)
-        line = keep(name, answer) if passed else ""
-        if line:
-            print(line)
+        with stoppable(name):
+            passed, sentence = verdict(EXERCISES[name], answer, own=True)
+            print(sentence)
+            line = keep(name, answer) if passed else ""
+            if line:
+                print(line)
 
     check.__name__ = name
     check.__doc__ = (

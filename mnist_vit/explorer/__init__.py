@@ -5,6 +5,7 @@ is the model in JavaScript, the other scripts are the user interface.
 """
 
 import base64
+import copy
 import hashlib
 import html
 import inspect
@@ -23,8 +24,9 @@ from torch import Tensor, nn
 
 from ..attention import attention_weights, to_maps
 from ..building import model_config
+from ..errors import NOT_FINITE
 from ..evaluation import Evaluation
-from ..files import write_text
+from ..files import read_file, write_text
 from ..forward import eval_mode, logits_of
 from ..model import VisionTransformer
 from ..tokens import patch_grid, pools_patches
@@ -68,6 +70,7 @@ REGIONS = (
     "; {} × {} patches are too many to store: each square is one of {} × {} regions, with the sum"
     " of its patches' weights"
 )
+MADE_BY = b'<meta name="generator" content="mnist_vit">'
 POLICY = (
     "default-src 'none'; script-src {} {}; style-src {}; img-src data: blob:; worker-src blob:;"
     " base-uri 'none'; form-action 'none'"
@@ -101,7 +104,7 @@ class Page(type(Path())):  # type: ignore[misc]
 def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
     """The course's own class with this model's weights, if a browser can run it.
 
-    None if the model is too large, or if its logits are not the twin's.
+    None if the model is too large, or if it is another function of weights and images.
     """
     try:
         norm_layer = partial(nn.LayerNorm, eps=model.encoder.ln.eps)
@@ -111,14 +114,38 @@ def live_twin(model: nn.Module, images: Tensor) -> VisionTransformer | None:
         return None
     if unknown_options(page_config(twin)) or not _is_small(twin):
         return None
-    with torch.no_grad(), eval_mode(model):
-        expected = model(images).float().cpu()
-        found = twin(images.float().cpu())
-    precision = torch.finfo(next(model.parameters()).dtype).eps
-    rounding = max(1e-4, 20 * precision) * max(1, float(expected.abs().max()))
-    if (expected - found).abs().max() <= rounding:
-        return twin
-    return None
+    return twin if _compute_the_same(model, twin, images) else None
+
+
+def _compute_the_same(model: nn.Module, twin: nn.Module, images: Tensor) -> bool:
+    """Whether two models are one function of weights and images, to the rounding of float64.
+
+    Both get the same random weights: trained ones may hide a difference, such as GELU's tanh form.
+    """
+    generator = torch.Generator().manual_seed(0)
+    state = {}
+    for name, values in twin.state_dict().items():
+        state[name] = 0.2 * torch.randn(values.shape, generator=generator, dtype=torch.float64)
+    logits = []
+    try:
+        for one in (copy.deepcopy(model), copy.deepcopy(twin)):
+            one.cpu().double().eval().load_state_dict(state)
+            with torch.no_grad():
+                logits.append(one(images.cpu().double()))
+    except (RuntimeError, TypeError, ValueError):  # not in float64, or not with these weights
+        return False
+    largest = max(1, float(logits[0].abs().max()))
+    return float((logits[0] - logits[1]).abs().max()) <= 1e-9 * largest
+
+
+def check_place(path: Path) -> None:
+    """Raise ValueError if a page at this path would replace what is not a page of this package."""
+    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
+        raise ValueError(
+            f"{path} is a folder or no .html file: name a file such as {path.stem or 'page'}.html"
+        )
+    if path.exists() and MADE_BY not in read_file(path):
+        raise ValueError(f"{path} was not written by mnist_vit: name another file")
 
 
 def page_config(model: nn.Module) -> dict[str, Any]:
@@ -241,21 +268,25 @@ def write_page(
     ``images`` are normalised, ``pictures`` uint8, both (n, c, h, w).
 
     ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known),
-    ``digits`` (whether the pictures have MNIST's form).
+    ``digits`` (whether the pictures have MNIST's form), ``grid`` (rows and columns of patches, if
+    the model does not tell them).
     """
+    check_place(Path(path))
     twin = live_twin(model, images[:4]) if about["mean"] else None
     some = evenly(len(images), MOST_STORED if twin is None else MOST_LIVE)
     images, pictures = images[some], pictures[some].cpu()
     about["text"] = f"{len(some):,} of {about['text']}"
     with eval_mode(model):
         logits = torch.cat([logits_of(model, part).float().cpu() for part in images.split(50)])
+    if not logits.isfinite().all():
+        raise ValueError(NOT_FINITE)
     examples = _examples(logits, [names[i] for i in some])
     for example, i in zip(examples, some, strict=True):
         example["label"] = None if labels is None else labels[i]
 
     first = attention_weights(model, images[:1])[0]
     s = first.shape[-1]
-    grid = patch_grid(s, *images.shape[-2:])
+    grid = about.get("grid") or patch_grid(model, images)
     prefix = _token_names(s - math.prod(grid))
     pooled = pools_patches(model, len(prefix))
     data: dict[str, Any] = {"weights": [], "config": None}

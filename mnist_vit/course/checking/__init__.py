@@ -1,7 +1,16 @@
 """The engine of the checks: exercises, what a ``compare`` is made of, and verdicts on answers."""
 
 from .exercise import Exercise, Mistake, Slip
-from .tools import copy_weights, describe, gradients, make, parameter_gradients, random, randomise
+from .tools import (
+    copy_weights,
+    describe,
+    gradients,
+    make,
+    parameter_gradients,
+    random,
+    randomise,
+    start_values,
+)
 from .verdict import nearest_exercise, verdict
 
 __all__ = [
@@ -16,5 +25,6 @@ __all__ = [
     "parameter_gradients",
     "random",
     "randomise",
+    "start_values",
     "verdict",
 ]

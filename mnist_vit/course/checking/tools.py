@@ -84,6 +84,29 @@ def parameter_gradients(output: Tensor, module: nn.Module) -> Iterator[tuple[str
     yield from gradients(output, **dict(sorted(module.named_parameters())))
 
 
+def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[float]]:
+    """(what, one number a parameter): 1 where it starts as in the reference.
+
+    A parameter that starts at a constant there must start at it. Of random matrices only the spread
+    is compared, and so coarsely that it is the same for any random numbers; random biases are free.
+    """
+    own = dict(module.named_parameters())
+    what = "start values"
+    figures = []
+    for name, parameter in sorted(reference.named_parameters()):
+        value = own[name].detach().double()
+        spread = parameter.detach().double().std(correction=0).item()
+        if spread and parameter.dim() == 1:
+            continue
+        share = value.std(correction=0).item() / spread if spread else 1.0
+        is_right = 1 / 3 < share < 3 if spread else torch.equal(own[name], parameter)
+        if not is_right and what == "start values":
+            told = f"its spread is {share:.2g} times ours" if spread else "ours is a constant"
+            what = f"start value of {name} ({told})"
+        figures.append(float(is_right))
+    return what, figures
+
+
 def describe(value: Any) -> str:
     """A value in a few words, whatever it is."""
     if isinstance(value, Tensor):

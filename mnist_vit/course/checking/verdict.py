@@ -20,7 +20,9 @@ from ..observing.observers import Evidence, observe
 from ..observing.tracing import Step, Trace, first_unknown, is_theirs
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared
+from .elsewhere import elsewhere
 from .exercise import Exercise, Mistake, Slip
+from .own_code import Watch, borrowed
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
 SURELY = "You get exactly this when you"
@@ -57,14 +59,14 @@ class Outcome:
         return type(self.error), "" if self.values else str(self.error)
 
 
-def verdict(exercise: Exercise, answer: Any) -> tuple[bool, str]:
+def verdict(exercise: Exercise, answer: Any, own: bool = False) -> tuple[bool, str]:
     """Whether the answer is right, and the sentence to show.
 
-    Raises nothing, whatever the answer does.
+    Raises nothing, whatever the answer does. With ``own`` it must be the learner's own code, too.
     """
     with undisturbed():
         try:
-            problem = _problem(exercise, answer)
+            problem = _problem(exercise, answer, own)
         except Exception as error:  # the result is sparse, on meta, or has a broken __str__
             problem = f"what came back cannot be compared ({type(error).__name__})."
     if problem is not None:
@@ -130,7 +132,7 @@ def outcomes(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
 # --------------------------------------------------------------------------------- what is wrong
 
 
-def _problem(exercise: Exercise, answer: Any) -> str | None:
+def _problem(exercise: Exercise, answer: Any, own: bool) -> str | None:
     """What is wrong with the answer, as a sentence or two; None if nothing is."""
     unsolved = (
         f'not solved yet. Replace the stub\'s last line; check.hint("{exercise.name}", 1) helps.'
@@ -138,7 +140,8 @@ def _problem(exercise: Exercise, answer: Any) -> str | None:
     if answer is None or answer is ...:
         return unsolved
     expected = solution(exercise).values
-    got = run(exercise, answer, expected)
+    with Watch(exercise) as watch:
+        got = run(exercise, answer, expected)
     if _is_stub(got.error):
         return unsolved
     if got.values and (got.values[0][1] is None or got.values[0][1] is ...):
@@ -151,7 +154,10 @@ def _problem(exercise: Exercise, answer: Any) -> str | None:
         return f"{told(got.error)}{_explanation(exercise, answer, got)}"
     if len(got.values) < len(expected):
         return f"the check ended before {expected[len(got.values)][0]}."
-    return None
+    problem = None
+    if own:
+        problem = watch.problem or borrowed(exercise, answer, got.calls)
+    return problem or elsewhere(exercise, solution(exercise).calls, got.calls)
 
 
 def _is_stub(error: BaseException | None) -> bool:

@@ -5,51 +5,88 @@ What a section of ``my_vit.py`` held before it is replaced goes there too, so no
 wrote is lost.
 """
 
-import re
+import ast
+from contextlib import suppress
 from pathlib import Path
 
-from ...files import write_text
-from .layout import Layout, import_block, joined, words
+from ...files import read_text, write_text
+from .extracting import Taken, global_words
+from .layout import Layout, chunks, import_block, imported, joined, made_by, statements, words
+from .pieces import PIECES
 
 FOLDER = "my_answers"
 
 
 def stored(file: Path, exercise: str) -> list[str]:
     """The texts kept for an exercise, the oldest first; ``file`` is ``my_vit.py``."""
-    found = [
-        one
-        for one in (file.parent / FOLDER).glob(f"{exercise}.*.py")
-        if one.name.split(".")[1].isdecimal()
-    ]
-    return [
-        one.read_text("utf-8") for one in sorted(found, key=lambda one: int(one.name.split(".")[1]))
-    ]
+    texts = []
+    for _, path in sorted(_numbered(file, exercise)):
+        with suppress(OSError, UnicodeDecodeError):  # the course did not write it
+            texts.append(read_text(path))
+    return texts
+
+
+def _numbered(file: Path, exercise: str) -> list[tuple[int, Path]]:
+    found = []
+    for path in (file.parent / FOLDER).glob(f"{exercise}.*.py"):
+        number = path.name.split(".")[1]
+        if number.isascii() and number.isdecimal():
+            found.append((int(number), path))
+    return found
 
 
 def store(file: Path, exercise: str, text: str) -> None:
-    """Keep a text, unless it is there already."""
-    texts = stored(file, exercise)
-    if text.strip() and text not in texts:
-        write_text(file.parent / FOLDER / f"{exercise}.{len(texts) + 1}.py", text)
+    """Keep a text under a new number, unless it is there already."""
+    if text.strip() and text not in stored(file, exercise):
+        last, _ = max(_numbered(file, exercise), default=(0, None))
+        write_text(file.parent / FOLDER / f"{exercise}.{last + 1}.py", text)
 
 
 def solved(file: Path) -> set[str]:
     """The exercises with an answer that was accepted."""
-    return {one.name.split(".")[0] for one in (file.parent / FOLDER).glob("*.*.py")} - {"my_vit"}
+    found = set()
+    for one in (file.parent / FOLDER).glob("*.*.py"):
+        found.add(one.name.split(".")[0])
+    return found - {"my_vit"}
 
 
 def alone(layout: Layout, name: str) -> str:
-    """A section with the imports it uses, as a text of its own."""
-    return whole(layout.imports, [layout.sections[name]])
+    """A section as a text of its own: with the imports, constants and helpers that it uses."""
+    others = dict(layout.sections)
+    own = others.pop(name)
+    parts = list(map(str.strip, statements(layout.rest)))
+    for text in others.values():
+        parts += map(str.strip, statements(text))
+    needed = global_words(own) - made_by(own)
+    used: set[str] = set()
+    count = -1
+    while count < len(used):
+        count = len(used)
+        for part in parts:
+            if made_by(part) & needed - PIECES.keys():
+                used.add(part)
+                needed |= global_words(part)
+    return whole(layout.imports, [*filter(used.__contains__, parts), own])
 
 
 def whole(imports: dict[str, tuple[str, str]], texts: list[str]) -> str:
     """Statements below the imports that they use."""
-    used = words("\n".join(texts))
-    head = import_block({one: where for one, where in imports.items() if one in used})
-    return "\n\n\n".join(part for part in (head, joined(texts)) if part) + "\n"
+    head = import_block(used_of(imports, "\n".join(texts)))
+    return "\n\n\n".join(filter(None, [head, joined(texts)])) + "\n"
 
 
-def without_imports(text: str) -> str:
-    """What stands below the imports that ``whole`` wrote."""
-    return re.sub(r"\A(?:(?:import|from) [^\n(]*(?:\([^)]*\))?\n+)*", "", text)
+def used_of(imports: dict[str, tuple[str, str]], text: str) -> dict[str, tuple[str, str]]:
+    """The imports whose names stand in a text."""
+    used = words(text)
+    return {name: where for name, where in imports.items() if name in used}
+
+
+def taken_of(text: str) -> Taken:
+    """A text that was kept, as it was taken from the notebook. SyntaxError if it is no Python."""
+    taken = Taken()
+    for node, part in chunks(text):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            taken.imports |= imported(node)
+        elif part.strip():
+            taken.texts.append(part.strip())
+    return taken

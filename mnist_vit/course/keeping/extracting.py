@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from .pieces import PIECES, NotKept
-from .sources import Place, foreign, place_of
+from .sources import Place, foreign, place_of, syntax
 
 CALLS = {
     "float",
@@ -52,8 +52,8 @@ def extract(answer: Any, usual: str) -> Taken:
         raise NotKept(
             "this is the course's own, which stands there anyway until there is one of yours"
         )
-    if answer.__qualname__ != answer.__name__ and answer.__name__ != "<lambda>":
-        around = answer.__qualname__.rpartition(".")[0].removesuffix(".<locals>")
+    around = answer.__qualname__.rpartition(".")[0].removesuffix(".<locals>")
+    if around and answer.__name__ != "<lambda>":
         raise NotKept(
             f"{answer.__name__} is made inside {around}: write it at the left edge of a cell"
         )
@@ -128,8 +128,9 @@ class _Extractor:
 
     def _constant(self, name: str, node: ast.expr, text: str, user: str) -> None:
         """An assignment: literals, constants, and what is computed from them."""
-        for part in () if isinstance(node, ast.Lambda) else ast.walk(node):
-            if isinstance(part, ast.Call) and not self._is_pure(part.func):
+        for part in ast.walk(node):
+            is_run = isinstance(part, ast.Call) and not isinstance(node, ast.Lambda)
+            if is_run and not self._is_pure(part.func):
                 raise NotKept(
                     f"{self._hangs(name, user)}, which the notebook computed ({text.strip()[:60]}):"
                     " hand it over as an argument, or make it inside"
@@ -203,21 +204,15 @@ class _Extractor:
 
     def _without_my_vit(self, text: str) -> str:
         """``my_vit.MyMLPBlock`` is, in the file itself, ``MyMLPBlock``."""
-        ours = {
-            name
-            for name in free_names(text)
-            if getattr(self.place.names.get(name), "__name__", "") == "my_vit"
-        }
+        ours = set(filter(self._is_my_vit, free_names(text)))
         if not ours:
             return text
         lines = text.encode().split(b"\n")
-        found = [
-            node
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in ours
-        ]
+        found = []
+        for node in ast.walk(syntax(text)):
+            is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            if is_attribute and node.value.id in ours:
+                found.append(node)
         for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
             if node.attr in PIECES and node.lineno == node.end_lineno:
                 line = lines[node.lineno - 1]
@@ -232,25 +227,36 @@ class _Extractor:
             )
         return changed
 
+    def _is_my_vit(self, name: str) -> bool:
+        return getattr(self.place.names.get(name), "__name__", "") == "my_vit"
+
 
 def free_names(text: str) -> list[str]:
     """The names that a text uses and does not make itself, in the order in which they come."""
     table = symtable.symtable(text, "<text>", "exec")
-    made = {
-        symbol.get_name()
-        for symbol in table.get_symbols()
-        if symbol.is_assigned() or symbol.is_imported()
-    }
-    return sorted(_used(table, True) - made, key=text.find)
+    used = _used(table, True)
+    for symbol in table.get_symbols():
+        if symbol.is_assigned() or symbol.is_imported():
+            used.discard(symbol.get_name())
+    return sorted(used, key=text.find)
+
+
+def global_words(text: str) -> set[str]:
+    """The names that a text takes from its module, made there or not; none if it is no Python."""
+    try:
+        return _used(symtable.symtable(text, "<text>", "exec"), True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
 
 
 def _used(table: symtable.SymbolTable, top: bool) -> set[str]:
-    names = {
-        symbol.get_name()
-        for symbol in table.get_symbols()
-        if (top and symbol.is_referenced()) or (not top and symbol.is_global())
-    }
-    return names.union(*(_used(child, False) for child in table.get_children()))
+    names = set()
+    for symbol in table.get_symbols():
+        if (top and symbol.is_referenced()) or (not top and symbol.is_global()):
+            names.add(symbol.get_name())
+    for child in table.get_children():
+        names |= _used(child, False)
+    return names
 
 
 def known_everywhere(root: str) -> bool:

@@ -3,17 +3,21 @@
 import ast
 import re
 import sys
+from collections.abc import Collection
 from contextlib import suppress
+from itertools import filterfalse
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...files import locked, out_dir, write_text
-from .answers import FOLDER, alone, store, stored, whole, without_imports
+from ...files import locked, out_dir, read_text, user_path, write_text
+from .answers import FOLDER, alone, solved, store, stored, taken_of, whole
 from .extracting import Taken, extract
-from .layout import Layout, chunks, imported, parse, put
+from .layout import Layout, imported, parse, put
 from .pieces import BY_EXERCISE, PIECES, NotKept
-from .trying import mended, problem_of, run
+from .sources import syntax
+from .trying import mended, object_of, problem_of, run
+from .what_ran import difference
 
 FILE = "my_vit.py"
 _unwritten: dict[Path, str] = {}  # what could not be written lasts as long as the kernel
@@ -28,8 +32,10 @@ def read(file: Path) -> str:
     """The text of the file; empty if there is none. NotKept if it cannot be read."""
     if file in _unwritten:
         return _unwritten[file]
+    if file.exists() and not file.is_file():
+        raise NotKept(f"{file} cannot be read (it is no regular file)")
     try:
-        return file.read_text("utf-8")
+        return read_text(file)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -42,42 +48,51 @@ def keep(exercise: str, answer: Any) -> str | None:
 
     The same answer gives the same line, whatever the file holds.
     """
-    file, piece = path(), BY_EXERCISE.get(exercise)
-    try:
-        taken = extract(answer, piece.name if piece else getattr(answer, "__name__", ""))
-        if piece:
-            return _put(file, piece.name, taken)
-        with suppress(OSError):  # it is told where a piece is kept
-            store(file, exercise, whole(taken.imports, taken.texts))
+    piece = BY_EXERCISE.get(exercise)
+    if piece is None:  # only a piece says where it is kept, or why it is not
+        with suppress(Exception), locked(path().parent, wait=20):
+            taken = extract(answer, getattr(answer, "__name__", ""))
+            store(path(), exercise, whole(taken.imports, taken.texts))
         return None
+    try:
+        return _put(path(), piece.name, extract(answer, piece.name), answer)
     except NotKept as reason:
-        return f"{FILE}: {piece.name} is not kept: {reason}" if piece else None
+        return f"{FILE}: {piece.name} is not kept: {reason}"
     except Exception as error:  # something nobody thought of; the answer is right all the same
-        return (
-            f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}" if piece else None
-        )
+        return f"{FILE}: {piece.name} is not kept: {type(error).__name__}: {error}"
 
 
-def _put(file: Path, name: str, taken: Taken) -> str:
+def _put(file: Path, name: str, taken: Taken, answer: Any = None) -> str:
+    """Put an answer into the file, and return the line to print. NotKept if it cannot be."""
     waiting = _unwritten.get(file)
     try:
-        with locked(file.parent, wait=20):
-            _write(file, with_answer(read(file), name, taken, file))
+        with locked(file.resolve().parent, wait=20):
+            _write(file, with_answer(read(file), name, taken, file, answer))
     except OSError as error:
-        _unwritten[file] = with_answer(waiting or read(file), name, taken, file)
+        _unwritten[file] = with_answer(waiting or read(file), name, taken, file, answer)
         return f"{FILE}: {name} is kept until this kernel ends, but not in the file: {error}"
     return f"{FILE}: {name} is kept"
 
 
-def with_answer(text: str, name: str, taken: Taken, file: Path) -> str:
-    """The text of the file with an answer in it; NotKept unless it, and every piece after it,
-    passes there."""
+def with_answer(text: str, name: str, taken: Taken, file: Path, answer: Any = None) -> str:
+    """Return the text of the file with an answer in it.
+
+    NotKept unless it, and every piece after it, passes there, and it is what ran: ``answer``.
+    """
     new = put(parsed(text), name, taken)
     trial, failing = mended(new, file, but=name)
     if problem := problem_of(trial, name):
         raise NotKept(f"by itself, away from the notebook, it does not pass its check: {problem}")
-    for other in failing.keys() - (mended(parsed(text), file)[1].keys() if failing else set()):
-        raise NotKept(f"{other}, which is in the file, does not pass its check together with it")
+    if failing:
+        for other in failing.keys() - mended(parsed(text), file)[1].keys():
+            raise NotKept(
+                f"{other}, which is in the file, does not pass its check together with it"
+            )
+    if answer is not None and (said := difference(answer, object_of(trial, name))):
+        raise NotKept(
+            f"its text is not what ran: {said}. Run the cells of {name}, and of all it uses, again,"
+            " then the check"
+        )
     return str(new)
 
 
@@ -91,7 +106,7 @@ def parsed(text: str) -> Layout:
         layout = parse(text[len(head) :])
         for line in head.splitlines():
             try:
-                nodes = ast.parse(line).body
+                nodes = syntax(line).body
             except SyntaxError:
                 continue
             for node in nodes:
@@ -110,15 +125,18 @@ def _write(file: Path, text: str) -> None:
                 store(file, piece.exercise, alone(layout, name))
     if old and not _is_python(old):
         store(file, "my_vit", old)
+    target = file.resolve()  # a link stays a link
+    if target.is_file() and not target.stat().st_mode & 0o222:
+        raise OSError(f"{target} is read-only: allow writing (chmod u+w), then run the check again")
     _unwritten.pop(file, None)
     if not file.is_file() or read(file) != text:
-        write_text(file, text)
+        write_text(target, text)
 
 
 def _is_python(text: str) -> bool:
     try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
+        syntax(text)
+    except SyntaxError:
         return False
     return True
 
@@ -136,7 +154,8 @@ def my_vit() -> ModuleType:
     except NotKept as reason:
         text, sentences = "", [str(reason)]
     layout, failed = mended(parsed(text), file)
-    print("; ".join([f"{FILE}: {whose(layout, file)}", *sentences, *failed.values()]))
+    said = [f"{FILE}: {whose(layout, file)}", *sentences, *failed.values()]
+    print("; ".join([*said, *in_answers(parsed(text), file, failed)]))
     whole = str(layout)
     module = sys.modules.get("my_vit")
     if module is None or getattr(module, "__text__", None) != whole:
@@ -149,13 +168,92 @@ def my_vit() -> ModuleType:
 def whose(layout: Layout, file: Path) -> str:
     """Which pieces are the learner's, in a few words; and the name of the folder, where it holds no
     file yet."""
-    mine = [name for name in PIECES if not layout.is_ours(name)]
-    ours = [name for name in PIECES if name not in mine]
-    if not mine and not file.is_file():
+    ours = list(filter(layout.is_ours, PIECES))
+    yours = list(filterfalse(layout.is_ours, PIECES))
+    if not yours and not file.is_file():
         return f"none in {file.parent.name}/ yet; all {len(PIECES)} pieces are ours"
-    if not mine or not ours:
-        return f"all {len(PIECES)} pieces are {'yours' if mine else 'ours so far'}"
-    return f"yours: {', '.join(mine)}; ours: {', '.join(ours)}"
+    if not yours:
+        return f"all {len(PIECES)} pieces are ours so far"
+    if not ours:
+        return f"all {len(PIECES)} pieces are yours"
+    return f"yours: {', '.join(yours)}; ours: {', '.join(ours)}"
+
+
+def in_answers(layout: Layout, file: Path, told: Collection[str] = ()) -> list[str]:
+    """What to do if the answers hold pieces that the file lacks, besides those that were told."""
+    found = []
+    for name, piece in PIECES.items():
+        is_missing = layout.lacks(name) and name not in told
+        if is_missing and stored(file, piece.exercise):
+            found.append(name)
+    if not found:
+        return []
+    return [f"{FOLDER}/ holds your {', '.join(found)}: check.restore() brings back what is right"]
+
+
+def restore(folder: str | Path | None = None) -> None:
+    """Bring back what ``my_vit.py`` lacks from the answers that were accepted.
+
+    A piece that the file holds stays as it is.
+
+    Args:
+        folder: where ``my_answers`` lies, if that is not beside ``my_vit.py``; all answers are
+            copied from there first.
+    """
+    file = path()
+    try:
+        if folder is not None:
+            _copy_answers(user_path(folder).absolute(), file)
+        lines, back, not_back = _brought_back(file)
+    except (NotKept, OSError, ValueError) as problem:
+        print(f"{FILE}: nothing is brought back: {problem}")
+        return
+    if back:
+        lines.append(f"{FILE}: brought back {', '.join(back)}")
+    for name, why in not_back.items():
+        lines.append(f"{FILE}: {name} is not brought back: {why}")
+    print("\n".join(lines or [f"{FILE}: there is nothing to bring back from {FOLDER}"]))
+
+
+def _copy_answers(folder: Path, file: Path) -> None:
+    """Copy the answers in a folder to those beside the file. ValueError if it holds none."""
+    if folder.name == FOLDER:
+        folder = folder.parent
+    source = folder / FILE
+    if not (folder / FOLDER).is_dir():
+        raise ValueError(f"there is no {FOLDER} in {folder}: name the folder that holds it")
+    if folder == file.parent:
+        return
+    with locked(file.parent, wait=20):
+        for exercise in sorted(solved(source)):
+            for text in stored(source, exercise):
+                store(file, exercise, text)
+
+
+def _brought_back(file: Path) -> tuple[list[str], list[str], dict[str, str]]:
+    """Put the last right answer to each missing piece into the file.
+
+    Returns:
+        Lines about the file itself, the pieces that are there again, and why others are not.
+    """
+    lines: list[str] = []
+    back: list[str] = []
+    not_back: dict[str, str] = {}
+    for name, piece in PIECES.items():
+        if not parsed(read(file)).lacks(name):
+            continue
+        for text in reversed(stored(file, piece.exercise)):
+            try:
+                said = _put(file, name, taken_of(text))
+            except (NotKept, SyntaxError) as reason:
+                not_back.setdefault(name, str(reason))
+                continue
+            if not said.endswith("is kept"):
+                lines.append(said)
+            back.append(name)
+            not_back.pop(name, None)
+            break
+    return lines, back, not_back
 
 
 def earlier(exercise: str, number: int | None = None, restore: bool = False) -> None:
@@ -173,28 +271,19 @@ def earlier(exercise: str, number: int | None = None, restore: bool = False) -> 
     if not texts:
         print(f"{exercise}: no answer was kept in {file.parent / FOLDER}")
     elif number is None:
-        many = f"{len(texts)} answers were kept" if len(texts) > 1 else "1 answer was kept"
-        back = (
-            f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back'
-            if piece
-            else ""
-        )
-        print(
-            f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last'
-            f" one{back}"
-        )
-    elif number not in (*range(1, len(texts) + 1), -1):
+        many = "1 answer was kept"
+        if len(texts) > 1:
+            many = f"{len(texts)} answers were kept"
+        said = f'{exercise}: {many}; check.earlier("{exercise}", {len(texts)}) prints the last one'
+        if piece:
+            said += f'; check.earlier("{exercise}", {len(texts)}, restore=True) puts it back'
+        print(said)
+    elif type(number) is not int or number not in (*range(1, len(texts) + 1), -1):
         print(f"{exercise}: there are answers 1 to {len(texts)}, and no answer {number}")
     elif not restore or piece is None:
         print(texts[number - (number > 0)].rstrip())
     else:
-        text = texts[number - (number > 0)]
-        taken = Taken()
-        for node, _ in chunks(text):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                taken.imports |= imported(node)
-        taken.texts = [part.strip() for _, part in chunks(without_imports(text))]
         try:
-            print(_put(file, piece.name, taken))
-        except NotKept as reason:
+            print(_put(file, piece.name, taken_of(texts[number - (number > 0)])))
+        except (NotKept, SyntaxError) as reason:
             print(f"{FILE}: {piece.name} is not kept: {reason}")

@@ -1,22 +1,22 @@
-"""What is solved, and what is in the file: for the learner, and in one table for the teacher of
-many."""
+"""What is solved, and what is in the file: for the learner, and for the teacher of many."""
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
+import re
+from collections import Counter
 from pathlib import Path
 
-from ...files import shipped
+from ...errors import printable
+from ...files import existing, shipped
 from .. import all_exercises, exercises, rooms
 from ..checking import Exercise
 from .answers import solved
-from .keeper import FILE, parsed, path, read, whose
-from .layout import Layout, chunks
+from .judging import verdicts_of
+from .keeper import FILE, in_answers, parsed, path, read, whose
+from .layout import Layout
+from .learners import learners
 from .pieces import BY_EXERCISE, PIECES, NotKept
 
-SECONDS = 120  # for one file of a folder
+YES_NO = ("-", "yes")
 
 
 def progress(folder: str | Path | None = None, run: bool = False) -> None:
@@ -24,13 +24,16 @@ def progress(folder: str | Path | None = None, run: bool = False) -> None:
     folder of such files.
 
     Args:
-        folder: of many learners' files, or of folders with one each: every Python file below it
-            that holds a piece.
+        folder: of many learners' files, or of folders with one each; a folder without one has a
+            row, too.
         run: also run the checks on each file. That executes what others wrote, each file in a
             process of its own with a time limit, but with your rights: only for files of people you
             trust. Otherwise nothing of them is run.
     """
-    print(_table(Path(folder).expanduser(), run) if folder is not None else _own())
+    if folder is None:
+        print(_own())
+    else:
+        print(_table(existing(folder), run))
 
 
 def _own() -> str:
@@ -39,22 +42,24 @@ def _own() -> str:
         layout, note = parsed(read(file)), ""
     except NotKept as reason:
         layout, note = Layout(), f"{reason}\n"
-    done = solved(file) | {
-        piece.exercise for name, piece in PIECES.items() if not layout.is_ours(name)
-    }
+    done = solved(file)
+    for name, piece in PIECES.items():
+        if not layout.is_ours(name):
+            done.add(piece.exercise)
     rows: list[tuple[str, ...]] = [("notebook", "exercise", "solved", f"in {FILE}")]
     for room in rooms():
         for exercise in _in_order(room):
             piece = BY_EXERCISE.get(exercise.name)
             held = ""
-            if piece is not None:
-                whose_piece = "ours" if layout.is_ours(piece.name) else "yours"
-                held = f"{piece.name}, {whose_piece}"
-            rows.append((room, exercise.name, "yes" if exercise.name in done else "-", held))
+            if piece is not None and layout.is_ours(piece.name):
+                held = f"{piece.name}, ours"
+            elif piece is not None:
+                held = f"{piece.name}, yours"
+            rows.append((room, exercise.name, YES_NO[exercise.name in done], held))
     count = len(done & all_exercises().keys())
     return (
         f"{note}{columns(rows)}\n{count} of {len(rows) - 1} exercises solved\n{FILE}:"
-        f" {whose(layout, file)}"
+        f" {'; '.join([whose(layout, file), *in_answers(layout, file)])}"
     )
 
 
@@ -68,96 +73,32 @@ def _in_order(room: str) -> list[Exercise]:
 
 
 def _table(folder: Path, run: bool) -> str:
-    files = _files(folder)
-    if not files:
-        return f"no Python file below {folder} holds a piece such as {next(iter(PIECES))}"
-    rows = [("file", *(piece.exercise for piece in PIECES.values()), "pieces")]
-    for file in files:
-        states = _judged(file) if run else _seen(file)
-        own = sum(state in ("own", "right") for state in states)
-        rows.append((file.relative_to(folder).as_posix(), *states, str(own)))
-    said = (
-        "right, wrong: what the check says; run in a process of its own, not in a sandbox"
-        if run
-        else "own: written by the learner, and not run here (run=True or --run does)"
-    )
-    return f"{columns(rows)}\n{said}; -: the package's own stands in, or none"
+    found, notes = learners(folder)
+    rows = [("file", *BY_EXERCISE, "pieces", "note")]
+    for one in found:
+        states, note = dict(zip(PIECES, one.states, strict=True)), one.note
+        if run and "own" in one.states:
+            verdicts, why = verdicts_of(one.layout)
+            note = "; ".join(filter(None, [note, why]))
+            for name, state in states.items():
+                if state == "own":
+                    states[name] = verdicts.get(name, "stopped")
+        count = Counter(states.values())
+        own = count["own"] + count["right"]
+        rows.append((_quoted(one.name), *states.values(), str(own), printable(note)))
+    said = "own: written by the learner, and not run here (run=True or --run does)"
+    if run:
+        said = "right, wrong: what the check says; run in a process of its own, not in a sandbox"
+    said += "; -: the package's own stands in, or none"
+    return "\n".join([columns(rows), said, *notes])
 
 
-def _files(folder: Path) -> list[Path]:
-    """Files that hold a piece; kept answers are none."""
-    found = []
-    for file in sorted(folder.rglob("*.py")):
-        try:
-            text = file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            continue
-        holds_piece = any(f"class {name}(" in text or f"def {name}(" in text for name in PIECES)
-        if holds_piece and file.suffixes == [".py"]:
-            found.append(file)
-    return found
-
-
-def _seen(file: Path) -> list[str]:
-    """For each piece: written by the learner, ours, or no Python. Nothing is executed."""
-    layout = parsed(file.read_text("utf-8"))
-    states = []
-    for name in PIECES:
-        try:
-            chunks(layout.sections.get(name, ""))
-            states.append("-" if layout.is_ours(name) else "own")
-        except SyntaxError:
-            states.append("no Python")
-    return states
-
-
-def _judged(file: Path) -> list[str]:
-    """The same with the verdicts of the checks, from another process, which is stopped after some
-    time."""
-    seen = _seen(file)
-    code = f"from {__name__} import judge; judge({str(file.resolve())!r})"
-    here = Path(__file__).resolve().parents[3]
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
-    }
-    with tempfile.TemporaryDirectory(prefix="mnist_vit_") as where:
-        env |= {"MNIST_VIT_OUT": where}
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", code],
-                cwd=where,
-                env=env,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                timeout=SECONDS,
-                check=False,
-            )
-            verdicts = json.loads(done.stdout.splitlines()[-1])
-        except (subprocess.TimeoutExpired, ValueError, IndexError):
-            verdicts = {}
-    return [
-        state if state != "own" else verdicts.get(name, "stopped")
-        for name, state in zip(PIECES, seen, strict=True)
-    ]
-
-
-def judge(file: str) -> None:
-    """Print, as JSON, which of the learner's pieces in a file are right. It runs the file."""
-    from .trying import mended
-
-    layout = parsed(Path(file).read_text("utf-8"))
-    failing = mended(layout, Path(file).parent / "nowhere" / FILE)[1]
-    print()
-    print(
-        json.dumps(
-            {
-                name: "wrong" if name in failing else "right"
-                for name in PIECES
-                if not layout.is_ours(name)
-            }
-        )
-    )
+def _quoted(name: str) -> str:
+    """A name that cannot be taken for other columns, or for other rows."""
+    name = printable(name)
+    if re.search(r'[\s"]', name):
+        return json.dumps(name, ensure_ascii=False)
+    return name
 
 
 def columns(rows: list[tuple[str, ...]]) -> str:

@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .pieces import NotKept
+from .what_ran import steps
 
 OTHER_LANGUAGES = {
     "bash",
@@ -49,30 +50,31 @@ class Place:
 
     def name_of(self, answer: Any, usual: str) -> str:
         """By which name the answer is known there, the usual one if that is true."""
-        own = [usual, getattr(answer, "__name__", usual)]
-        for name in [*own, *(name for name in self.names if not name.startswith("_"))]:
-            if self.names.get(name) is answer:
+        own = getattr(answer, "__name__", usual)
+        for name in [usual, own, *self.names]:
+            is_hidden = name.startswith("_") and name not in (usual, own)
+            if self.names.get(name) is answer and not is_hidden:
                 return name
-        return own[1]
+        return own
 
     def statement(self, name: str, value: Any = None) -> tuple[ast.stmt, str] | None:
         """The last statement that made a name, and its text; of several, the one that made this
         very value."""
         found = list(self._statements(name))
+        is_made = isinstance(value, type | FunctionType)
         for node, text in found:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not foreign(
-                value, text, self.names
-            ):
+            is_definition = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if is_made and is_definition and not foreign(value, text, self.names):
                 return node, text
-        return found[0] if found else None
+        return next(iter(found), None)
 
     def _statements(self, name: str) -> Iterator[tuple[ast.stmt, str]]:
         for text in reversed(self.texts):
             if name not in text:
                 continue
             try:
-                body = _parsed(text).body
-            except (SyntaxError, ValueError, RecursionError):  # it was never run
+                body = syntax(text).body
+            except SyntaxError:  # it was never run
                 continue
             for node in reversed(body):
                 if name in bound(node):
@@ -84,17 +86,17 @@ def place_of(answer: Any) -> Place:
     if not isinstance(answer, type | FunctionType):
         raise NotKept("only a class or a function can be; this is an object made from one")
     module = sys.modules.get(answer.__module__)
+    names = getattr(module, "__dict__", {})
     if isinstance(answer, FunctionType):
         names = answer.__globals__
-    else:
-        names = vars(module) if module else {}
-    _, code = next(iter(codes(answer, names)), (None, None))
-    file = code.co_filename if code else None
+    _, code = next(codes(answer, names), (None, None))
+    file = getattr(code, "co_filename", None)
     texts: list[str] = []
     shell = _shell()
     if shell is not None and answer.__module__ == shell.user_module.__name__:
         names = shell.user_ns
-        texts = [_python(shell, raw) for raw in shell.history_manager.input_hist_raw]
+        for raw in shell.history_manager.input_hist_raw:
+            texts.append(_python(shell, raw))
     linecache.checkcache(file)
     if (
         file and Path(file).is_file() and not (shell is not None and _is_cell(file))
@@ -102,20 +104,16 @@ def place_of(answer: Any) -> Place:
         texts.insert(0, "".join(linecache.getlines(file)))
     elif module is not None and inspect.getattr_static(module, "__file__", None) and not texts:
         texts = ["".join(linecache.getlines(str(module.__file__)))]
-    prompt = [
-        name for name in linecache.cache if re.fullmatch(r"<python-input-\d+>", name)
-    ]  # Python 3.13's own
-    texts += [
-        "".join(linecache.getlines(name))
-        for name in sorted(prompt, key=lambda name: int(name[14:-1]))
-    ]
+    prompts = filter(re.compile(r"<python-input-\d+>").fullmatch, linecache.cache)  # 3.13's own
+    for name in sorted(prompts, key=lambda name: int(name[14:-1])):
+        texts.append("".join(linecache.getlines(name)))
     return Place(names, texts, getattr(module, "__package__", None) or "")
 
 
 def _shell() -> Any:
     """The running IPython, if there is one."""
     module = sys.modules.get("IPython")
-    return module.get_ipython() if module else None
+    return module and module.get_ipython()
 
 
 def _is_cell(file: str) -> bool:
@@ -133,72 +131,89 @@ def _python(shell: Any, raw: str) -> str:
 
 
 @functools.lru_cache(500)
-def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
+def syntax(text: str) -> ast.Module:
+    """The syntax of a text. SyntaxError, whatever it is that Python cannot do with it."""
+    try:
+        return ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise SyntaxError("nested too deeply") from None
+    except ValueError as error:  # null bytes
+        raise SyntaxError(str(error)) from None
 
 
-def bound(node: ast.stmt) -> set[str]:
-    """The names that a statement makes where it stands."""
+def told(error: SyntaxError) -> str:
+    """What is no Python, and in which line, if that is known."""
+    where = f", in line {error.lineno}" * bool(error.lineno)
+    return f"{error.msg}{where}"
+
+
+def bound(node: ast.AST | None) -> set[str]:
+    """The names that a statement makes where it stands; none for None."""
+    if node is None:
+        return set()
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    stored = {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    for child in ast.iter_child_nodes(node):
-        stored |= bound(child) if isinstance(child, ast.stmt) else set()
-    return stored
+    if isinstance(node, ast.alias):
+        return {node.asname or node.name.partition(".")[0]}
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return {node.id}
+    return set().union(*map(bound, ast.iter_child_nodes(node)))
 
 
 def segment(text: str, node: ast.stmt) -> str:
-    """The text of a statement as it was written, with its decorators and the comments right above
-    it."""
-    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+    """The text of a statement as it was written, with decorators, and comments above and at its
+    end."""
+    first = node.lineno
+    for decorator in getattr(node, "decorator_list", []):
+        first = min(first, decorator.lineno)
     lines = text.split("\n")
     while first > 1 and re.match(r"#(?! ?(@|%%|---- |not compared))", lines[first - 2]):
         first -= 1
-    whole = "\n".join(lines[first - 1 : node.end_lineno])
+    last = node.end_lineno or first
+    while last < len(lines) and re.match(r"[ \t]+#", lines[last]):
+        last += 1
+    whole = "\n".join(lines[first - 1 : last])
     try:
-        alone = node.col_offset == 0 and len(ast.parse(whole).body) == 1
+        alone = node.col_offset == 0 and len(syntax(whole).body) == 1
     except SyntaxError:
         alone = False
-    return whole.rstrip() if alone else ast.get_source_segment(text, node) or ast.unparse(node)
+    if alone:
+        return whole.rstrip()
+    return ast.get_source_segment(text, node) or ast.unparse(node)
 
 
 def codes(value: Any, names: dict[str, Any]) -> Iterator[tuple[str, CodeType]]:
     """The compiled functions of a function or class, by name, those that were made in the place
     itself."""
-    for name, part in vars(value).items() if isinstance(value, type) else [("", value)]:
+    parts = {"": value}
+    if isinstance(value, type):
+        parts = dict(vars(value))
+    for name, part in parts.items():
         part = getattr(part, "fget", None) or getattr(part, "__func__", part)
-        part = inspect.unwrap(part) if isinstance(part, FunctionType) else part
+        if isinstance(part, FunctionType):
+            part = inspect.unwrap(part)
         if isinstance(part, FunctionType) and part.__globals__ is names:
             yield name or part.__name__, part.__code__
 
 
 def foreign(value: Any, text: str, names: dict[str, Any]) -> list[str]:
-    """The functions of a class or function that this text did not make; decorators may have made
-    others of them."""
-    defined = [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.FunctionDef)]
-    decorated = {node.name for node in defined if node.decorator_list}
-    known = set(_keys(compile(text, "<text>", "exec", dont_inherit=True)))
-    made = [(name, next(_keys(code))) for name, code in codes(value, names)]
-    return [name for name, key in made if name not in decorated and key not in known]
+    """The functions of a class or function that this text did not make.
 
-
-def _keys(code: CodeType) -> Iterator[tuple]:
-    """What is the same wherever a text is compiled, of a compiled text and of all that stands in
-    it.
-
-    Not the byte code: a call of ``math.sqrt`` is another one where ``import math`` stands in the
-    same text.
+    Decorators may have made others of functions, and may have added some to a class.
     """
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    plain = [
-        sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part)
-        for part in code.co_consts
-        if not isinstance(part, CodeType)
-    ]
-    yield code.co_name, code.co_argcount, code.co_names, code.co_varnames, str(plain)
-    for part in inner:
-        yield from _keys(part)
+    defined: set[str] = set()
+    decorated: set[str] = set()
+    adds = False
+    for node in ast.walk(syntax(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.add(node.name)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
+            decorated.add(node.name)
+        adds = adds or (isinstance(node, ast.ClassDef) and bool(node.decorator_list))
+    known = set(steps(compile(text, "<text>", "exec", dont_inherit=True)))
+    found = []
+    for name, code in codes(value, names):
+        is_decorators = name in decorated or (adds and name not in defined)
+        if not is_decorators and next(steps(code)) not in known:
+            found.append(name)
+    return found

@@ -3,17 +3,20 @@ what fails."""
 
 import io
 import linecache
+import sys
 import traceback
 from collections.abc import Collection, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import all_exercises
 from ..checking import verdict
-from .answers import stored
+from .answers import stored, used_of
 from .layout import Layout, chunks, made_by, words
 from .pieces import PIECES
+from .sources import told
 
 _tried: dict[str, str] = {}  # what was wrong with a piece and all it uses, or nothing
 
@@ -23,24 +26,42 @@ def run(text: str, file: Path) -> ModuleType:
     module = ModuleType("my_vit")
     module.__file__ = str(file)
     linecache.cache[str(file)] = (len(text), None, text.splitlines(keepends=True), str(file))
-    exec(compile(text, str(file), "exec", dont_inherit=True), vars(module))
+    before = sys.modules.get("my_vit")
+    sys.modules["my_vit"] = module  # as an import does; data classes ask for it
+    try:
+        exec(compile(text, str(file), "exec", dont_inherit=True), vars(module))
+    finally:
+        del sys.modules["my_vit"]
+        if before is not None:
+            sys.modules["my_vit"] = before
     return module
+
+
+def object_of(layout: Layout, name: str) -> Any:
+    """The class or function of a piece, as its section and all it needs make it."""
+    with redirect_stdout(io.StringIO()):
+        return getattr(run(str(_part(layout, _needed(layout, name))), Path("<my_vit>")), name)
 
 
 def problem_of(layout: Layout, name: str) -> str:
     """What is wrong with a piece: nothing if its check passes there. The same texts are tried once
     in a kernel."""
+    part = _part(layout, _needed(layout, name))
+    key = f"{name}\n{part}"
+    if key not in _tried:
+        _tried[key] = _problem(str(part), name)
+    return _tried[key]
+
+
+def _needed(layout: Layout, name: str) -> list[str]:
+    """A piece, the pieces it uses, and those that they use."""
     needed = [name]
     for one in needed:
         inside = words(layout.sections.get(one, ""))
         for other in PIECES.keys() - needed:
             if inside & made_by(layout.sections.get(other, PIECES[other].ours)):
                 needed.append(other)
-    part = _part(layout, needed)
-    key = f"{name}\n{part}"
-    if key not in _tried:
-        _tried[key] = _problem(str(part), name)
-    return _tried[key]
+    return needed
 
 
 def _problem(text: str, name: str) -> str:
@@ -57,8 +78,9 @@ def _problem(text: str, name: str) -> str:
         return ""
     if not hasattr(module, name):
         return f"nothing in its section is called {name}, so give it that name again"
+    exercise = all_exercises()[PIECES[name].exercise]
     with redirect_stdout(io.StringIO()):  # what it prints was printed in the notebook
-        passed, sentence = verdict(all_exercises()[PIECES[name].exercise], getattr(module, name))
+        passed, sentence = verdict(exercise, getattr(module, name), own=True)
     return "" if passed else sentence.partition(": ")[2]
 
 
@@ -92,13 +114,8 @@ def mended(layout: Layout, file: Path, but: str = "") -> tuple[Layout, dict[str,
 def _part(layout: Layout, names: Collection[str]) -> Layout:
     """Some of the sections, with the imports they use."""
     sections = {one: text for one, text in layout.sections.items() if one in names}
-    used = words(" ".join([layout.rest, *sections.values()]))
-    return Layout(
-        "",
-        {one: where for one, where in layout.imports.items() if one in used},
-        layout.rest,
-        sections,
-    )
+    imports = used_of(layout.imports, " ".join([layout.rest, *sections.values()]))
+    return Layout(layout.title, imports, layout.rest, sections)
 
 
 def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
@@ -109,7 +126,7 @@ def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
             try:
                 chunks(layout.sections[name])
             except SyntaxError as error:
-                yield name, f"is no Python ({error.msg}, in line {error.lineno} of its section)"
+                yield name, f"is no Python ({told(error)} of its section)"
     for name in PIECES:
         if name != but and not layout.is_ours(name) and (problem := problem_of(layout, name)):
             yield name, f"no longer passes its check: {problem}"

@@ -12,7 +12,17 @@ from torch import Tensor, nn
 from mnist_vit.model import Encoder as MyEncoder
 from mnist_vit.model import VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, copy_weights, gradients, make, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    copy_weights,
+    gradients,
+    make,
+    random,
+    randomise,
+    start_values,
+)
 
 
 class MyVisionTransformer(nn.Module):
@@ -93,12 +103,34 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 yield from gradients(logits, images=images)
                 for part in ("conv_proj", "class_token", "encoder", "heads"):
                     yield f"gradient of {part}", _part_gradient(logits, module, part)
+    yield from _arguments_handed_on(answer, options, weights)
+    options["representation_size"] = 32
+    sizes = (8, 4, 2, 2, 32, 64)
+    yield start_values(_built(answer, options, sizes), VisionTransformer(*sizes, **options))
 
 
-def _built(answer: Any, options: dict[str, Any]) -> Any:
+def _arguments_handed_on(
+    answer: Any, options: dict[str, Any], weights: nn.Module
+) -> Iterator[tuple[str, Any]]:
+    """What dropout, attention_dropout and norm_layer do; with probability 1 it is no chance."""
+    images = random(3, 2, 12, 12, seed=7)
+    for name, value in (
+        ("dropout", 1.0),
+        ("attention_dropout", 1.0),
+        ("norm_layer", partial(nn.LayerNorm, eps=0.5)),
+    ):
+        module = _built(answer, options | {name: value})
+        copy_weights(weights, module)
+        shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
+        yield f"output with {shown}", _logits(module.train(), images)
+
+
+def _built(
+    answer: Any, options: dict[str, Any], sizes: tuple[int, ...] = (12, 4, 2, 2, 8, 16)
+) -> Any:
     """The learner's model; what its ``__init__`` cannot take is told."""
     try:
-        return make(answer, 12, 4, 2, 2, 8, 16, **options)
+        return make(answer, *sizes, **options)
     except TypeError as error:
         for name in options:
             if f"unexpected keyword argument '{name}'" in str(error):
@@ -278,7 +310,10 @@ EXERCISE = Exercise(
             TOKEN: "token = self.class_token.repeat(len(x), 1, 1)",
         },
         {
-            ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)",
+            ENCODE: (
+                "x = self.encoder.dropout(x + self.encoder.pos_embedding)\n"
+                "        x = self.encoder.layers(x)"
+            ),
             READ: "x = self.encoder.ln(x[:, 0])",
         },
         {READ: "", END: "return self.heads(x)[:, 0]"},

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mnist_vit.attention import attention_weights, to_maps
+from mnist_vit.tokens import patch_grid
 
 from ..checking import Exercise, Mistake, Slip
 
@@ -21,27 +22,32 @@ def my_name_the_maps():
 
 def _looked_at(model: nn.Module, images: Tensor) -> Tensor:
     weights = attention_weights(model, images)[:, 0]
-    return to_maps(weights.transpose(-2, -1)[:, :, 0])
+    return to_maps(weights.transpose(-2, -1)[:, :, 0], patch_grid(model, images))
 
 
 def _nowhere(model: nn.Module, images: Tensor) -> Tensor:
     model = copy.deepcopy(model)
     nn.init.zeros_(model.encoder.pos_embedding)
-    return to_maps(attention_weights(model, images, query=0)[:, 0])
+    return to_maps(attention_weights(model, images, query=0)[:, 0], patch_grid(model, images))
 
 
 def _right(model: nn.Module, images: Tensor) -> Tensor:
-    return to_maps(attention_weights(model, images, query=0)[:, 0])
+    return to_maps(attention_weights(model, images, query=0)[:, 0], patch_grid(model, images))
 
 
 def _over_queries(model: nn.Module, images: Tensor) -> Tensor:
     q, k, _ = _first_layer(model, images)[0]
-    return to_maps((q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-2)[:, :, 0])
+    return to_maps(
+        (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-2)[:, :, 0],
+        patch_grid(model, images),
+    )
 
 
 def _slices(model: nn.Module, images: Tensor) -> Tensor:
     heads, output = _first_layer(model, images)[1:]
-    return to_maps(output.unflatten(-1, (heads, -1)).mean(dim=-1).transpose(1, 2))
+    return to_maps(
+        output.unflatten(-1, (heads, -1)).mean(dim=-1).transpose(1, 2), patch_grid(model, images)
+    )
 
 
 @torch.no_grad()

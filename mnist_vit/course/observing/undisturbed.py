@@ -48,6 +48,18 @@ def undisturbed() -> Iterator[None]:
         sys.stdout, sys.stderr = streams
 
 
+@contextmanager
+def stoppable(name: str) -> Iterator[None]:
+    """Ctrl-C in the block ends it with a sentence: an answer may run for ever."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(
+            f"{name}: stopped before there was a verdict; nothing was kept. Does every loop of your"
+            " answer end?"
+        )
+
+
 def usual() -> None:
     """Torch's own settings, so that what an answer sets does not change what it is given next."""
     torch.set_default_dtype(torch.float32)

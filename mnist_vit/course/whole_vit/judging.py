@@ -20,8 +20,10 @@ from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, gradients
 from ..checking.comparing import compare
-from ..observing.undisturbed import undisturbed
+from ..checking.own_code import is_library
+from ..observing.undisturbed import stoppable, undisturbed
 from .building import SIZES, build, run
+from .elsewhere import MANY, ignored_dropout, wrong_picture_gradient, wrong_pictures, wrong_start
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
 from .trial import Trial
 
@@ -32,7 +34,8 @@ ALL_ELSE = "With these at 0 (norm weights at 1, matrices at the identity) everyt
 
 def vit(answer: Any = None, **options: Any) -> None:
     """Print what ``judge_vit`` says of a Vision Transformer."""
-    print("\n".join(judge_vit(answer, **options)[1]))
+    with stoppable("vit"):
+        print("\n".join(judge_vit(answer, **options)[1]))
 
 
 def judge_vit(answer: Any, **options: Any) -> tuple[bool, list[str]]:
@@ -104,6 +107,13 @@ def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
 def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
     """Whether the model computes what ours does: in eval mode, its gradients, in train mode."""
     theirs, our_sizes, takes_representation = build(answer, sizes)
+    inherited = _ours_below(type(theirs))
+    if inherited:
+        said = (
+            f"this is a subclass of ours, {inherited}: ours is compared with itself. Write the"
+            " class without it."
+        )
+        return Judgement(False, [said])
     fresh = _our_model(our_sizes, is_built=isinstance(answer, nn.Module))
     wrong: list[Trial] = []
     for trial in _trials(theirs, fresh, our_sizes):
@@ -116,18 +126,36 @@ def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
         return Judgement(False, [FOREIGN, *trial.lines, ALL_ELSE])
     ours = trial.ours(trial.pictures)
     logits = run(theirs, trial.pictures)
-    problem = _wrong_gradient(trial, ours, logits)
+    problem = _wrong_gradient(trial, ours, logits) or wrong_picture_gradient(trial)
     if problem:
         said = f"the logits are right, and a gradient is not. {problem}"
         return Judgement(False, [said, *trial.lines])
+    problem, many = wrong_pictures(trial)
+    if problem:
+        return Judgement(False, [problem, *trial.lines])
     no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
     trial.theirs = _without_dropout(build(answer, sizes | no_dropout)[0])
     problem = trial.problem(training=True)
     if problem and not trial.is_random:
         said = f"right in eval mode; in train mode with dropout 0, {problem}"
         return Judgement(False, [said, *trial.lines])
+    problem = ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial)
+    if problem:
+        return Judgement(False, [problem, *trial.lines])
     said = _praise(ours, logits, len(trial.sources), trial.is_random)
+    if many < MANY:
+        said = f"{said} At most {many} pictures at once were tried, as the model is large."
     return Judgement(True, [said, *trial.lines], takes_representation)
+
+
+def _ours_below(kind: type) -> str:
+    """The name of the class of ours that another one inherits from; empty if it does from none."""
+    if is_library(kind):
+        return ""
+    for base in kind.__mro__:
+        if is_library(base) and base.__module__.startswith("mnist_vit."):
+            return base.__name__
+    return ""
 
 
 def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:

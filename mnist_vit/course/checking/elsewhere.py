@@ -1,0 +1,77 @@
+"""Whether a layer that is right for the check's inputs is right for others, too."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..observing.calls import Call, results
+from .comparing import compare
+from .exercise import Exercise
+from .tools import random
+
+MANY = 1030  # no multiple of 4, and more than anybody's batch
+TIMES = 10
+LARGE = f"for numbers {TIMES} times as large"
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
+
+
+def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str | None:
+    """How a module's output differs from ours for other inputs, as a sentence; None if it does not.
+
+    The first call of each kind of module is made again: with one input, with many, with large
+    numbers, and without gradients. Only for exercises whose answer is a module.
+    """
+    if not isinstance(exercise.answer, type):
+        return None
+    for our, their in zip(ours, theirs, strict=False):
+        if isinstance(our.module, exercise.answer) and their.module is not None:
+            return _differs(our, their)
+    return None
+
+
+def _differs(our: Call, their: Call) -> str | None:
+    for where, given, grad in _inputs(our):
+        with torch.set_grad_enabled(grad):
+            expected = _outputs(our.module, given)
+            try:
+                got = _outputs(their.module, given)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if where == LARGE:  # they may insist on another kind of numbers
+                    continue
+                return f"right so far, but {where} your code raises {type(error).__name__}: {error}"
+        if len(got) != len(expected):
+            return f"right so far, but {where} {len(got)} values come back, not {len(expected)}."
+        for value, right in zip(got, expected, strict=True):
+            tolerance = TOLERANCE.get(getattr(right, "dtype", torch.float32), 1e-5)
+            problem = compare("the output", value, right, tolerance)
+            if problem is not None:
+                return f"right so far, but {where} not: {problem}"
+    return None
+
+
+def _outputs(module: nn.Module | None, given: list[Tensor]) -> list:
+    if module is None:
+        return []
+    usual = next((parameter.dtype for parameter in module.parameters()), torch.float32)
+    try:
+        return results(module.eval().to(given[0].dtype)(*[x.clone() for x in given]))
+    finally:
+        module.to(usual)
+
+
+def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
+    """Other inputs of the same kind, each with its words, and whether gradients are wanted."""
+    given = [value for value in call.before if isinstance(value, Tensor)]
+    if len(given) != len(call.before) or not all(x.is_floating_point() for x in given):
+        return
+    many = []
+    for number, x in enumerate(given):
+        many.append(random(MANY, *x.shape[1:], seed=70 + number, dtype=x.dtype))
+    yield "without gradients, under torch.no_grad(),", given, False
+    yield "for 1 input alone", [x[:1] for x in given], True
+    yield f"for {MANY} at once", many, True
+    # hand-written softmax overflows early in float32
+    yield LARGE, [TIMES * x.double() for x in given], True
