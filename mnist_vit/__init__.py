@@ -8,6 +8,8 @@ exercises.
 """
 
 import importlib.util
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 # for editors; Python imports each name on first use, so that the command line's help needs no torch
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
         vit_mnist,
     )
     from .weights import load_model, load_weights, save_weights
+
+# Threads of torch that wait for each other sleep, so that other programs can run; torch reads this
+# when it is loaded.
+if "torch" not in sys.modules:
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 __version__ = "1.0.0"
 

@@ -133,7 +133,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_option(command: argparse.ArgumentParser, one: Described) -> None:
     """One field as an option; those without a default, and the model, as arguments."""
     text = _help(one)
-    if one.kind is bool:
+    if one.kind is bool and one.default is None:  # --flip or --no-flip
+        command.add_argument(dashed(one.name), action=argparse.BooleanOptionalAction, help=text)
+    elif one.kind is bool:
         command.add_argument(dashed(one.name), action="store_true", help=text)
     elif one.default is MISSING:
         command.add_argument(one.name, type=one.kind, help=text)

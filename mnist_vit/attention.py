@@ -299,8 +299,8 @@ def attention_weights(
 
     Args:
         images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
-        query, layers: keep this token's row, these layers only: see ``record_attention``. The rest
-            is not kept.
+        query, layers: keep this token's row, these layers only: see ``record_attention``. This
+            saves memory of the result, not time: layers that are asked compute all rows.
         batch_size: images per forward pass, so that many images fit in memory; None takes all at
             once.
 

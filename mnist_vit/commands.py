@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from .datasets import DATA_SETS
-from .errors import unknown
+from .errors import check_range, unknown
 from .files import find_weights, shipped_weights
-from .options import Checked, Option, described
+from .options import Checked, Option, described, undecided
 from .recipe import MODELS, Recipe
 
 if TYPE_CHECKING:
@@ -68,8 +68,13 @@ Device = Annotated[
 
 
 @dataclass(frozen=True, eq=False)
+@undecided
 class Train(Recipe):
-    """Train a model and write checkpoints, curves and the final weights to a folder."""
+    """Train a model and write checkpoints, curves and the final weights to a folder.
+
+    Settings of the recipe that are not given suit the model and its images; the first lines of a
+    run print them. A resumed run uses the settings that it was started with.
+    """
 
     model: Annotated[
         "nn.Module | str",
@@ -84,18 +89,27 @@ class Train(Recipe):
     data: Annotated[
         "str | Path | ImageData",
         Option(
-            "a data set, or a folder of images; auto is mnist if available, else embedded",
+            "a data set, or a folder of images; auto is mnist if available, else embedded; cifar10"
+            " for a model that takes colour images of 32 pixels",
             names=DATA_SETS,
         ),
     ] = "auto"
     _: KW_ONLY
-    sizes: Annotated[
-        str,
+    recipe: Annotated[
+        Literal["shipped"] | None,
         Option(
-            "only for a .py file: build its class with the sizes of this model",
+            "shipped: the settings, and without data the data set, of the shipped weights of this"
+            " model; single settings given beside it are used instead"
+        ),
+    ] = None
+    sizes: Annotated[
+        str | None,
+        Option(
+            "only for a .py file: build its class with the sizes of this model; default:"
+            " vit_cifar10 for colour images, else vit_mnist",
             choices=tuple(MODELS),
         ),
-    ] = "vit_mnist"
+    ] = None
     run_dir: Annotated[
         str | Path | None,
         Option("folder of the run; default: a new one in runs/", metavar="FOLDER"),
@@ -120,22 +134,40 @@ class Train(Recipe):
     device: Device = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        Checked.__post_init__(self)
         if self.resume and self.run_dir is None:
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")
-        known = self.sizes if self.from_file else self.model
-        if isinstance(known, str) and known not in MODELS:
-            raise ValueError(unknown("model called", known, MODELS))
+        if isinstance(self.model, str) and not self.from_file and self.model not in MODELS:
+            raise ValueError(unknown("model called", self.model, MODELS))
+        if self.epochs is not None and self.full_epochs is not None:
+            check_range(0, self.epochs, full_epochs=self.full_epochs)
+        if self.recipe is not None:
+            self._check_shipped()
 
     @property
     def from_file(self) -> bool:
         """Whether the model is a class in a Python file."""
         return isinstance(self.model, str) and Path(self.model).suffix == ".py"
 
-    @property
-    def recipe(self) -> Recipe:
-        """The settings that determine the weights."""
-        return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
+    def _check_shipped(self) -> None:
+        """Raise ValueError if the model has no shipped weights whose recipe could be used."""
+        shipped = ", ".join(shipped_weights())
+        if not isinstance(self.model, str):
+            kind = type(self.model).__name__
+            raise ValueError(
+                f'recipe="shipped" is for a model by name ({shipped}), got a {kind}: give single'
+                " settings"
+            )
+        if not self.from_file and self.model not in shipped_weights():
+            raise ValueError(
+                f"{self.model} has no shipped weights, and so no shipped recipe: choose from"
+                f" {shipped}"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the recipe that were given."""
+        values = {field.name: getattr(self, field.name) for field in fields(Recipe)}
+        return {key: value for key, value in values.items() if value is not None}
 
     def command(self, **changes: Any) -> str:
         """The command line of this training, apart from where it runs: what is not the default."""
@@ -144,7 +176,11 @@ class Train(Recipe):
         words = ["python -m mnist_vit train", str(given.model)]
         for key, one in described(Train).items():
             value = getattr(given, key)
-            if key != "model" and value != one.default:
+            if key == "model" or value == one.default:
+                continue
+            if value is False:
+                words.append(dashed(f"no_{key}"))
+            else:
                 words.append(dashed(key) if value is True else f"{dashed(key)} {value}")
         return " ".join(words)
 

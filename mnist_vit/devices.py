@@ -1,12 +1,45 @@
 """Where a model runs: device, dtype and the processes of ``torchrun``."""
 
+import functools
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-__all__ = ["find_device", "place", "start_processes"]
+__all__ = ["choose_threads", "find_device", "place", "restoring_threads", "start_processes"]
+
+SMALL = 1_000_000  # parameters
+O = TypeVar("O")  # noqa: E741, the options of a job
+R = TypeVar("R")
+
+
+def choose_threads(model: nn.Module) -> None:
+    """Use one thread for a small model on the CPU.
+
+    A second one hardly makes it faster; beside other programs, threads that wait for each other
+    make it many times slower (``python -m benchmarks neighbours``).
+    """
+    parameters = list(model.parameters())
+    on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
+    if on_cpu and sum(parameter.numel() for parameter in parameters) <= SMALL:
+        torch.set_num_threads(1)
+
+
+def restoring_threads(job: Callable[[O], R]) -> Callable[[O], R]:
+    """Decorator: the number of threads is afterwards what it was before."""
+
+    @functools.wraps(job)
+    def run(given: O) -> R:
+        threads = torch.get_num_threads()
+        try:
+            return job(given)
+        finally:
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+
+    return run
 
 
 def find_device(name: str | None) -> torch.device:

@@ -13,32 +13,30 @@ import torch
 from torch import Tensor, nn
 
 from .attention import attention_weights
-from .building import build_model, build_own, model_config
 from .commands import Attention, Demo, Evaluate, Explore, Predict, Shown, Train
 from .console import progress, say
 from .data import (
     ImageData,
     Loader,
     check_fit,
-    load_data,
     load_for,
     load_transformed,
     normalise,
-    pixels_of,
     warn_of,
 )
 from .datasets import DATA_SETS
-from .devices import find_device, place, start_processes
+from .devices import choose_threads, find_device, place, restoring_threads, start_processes
 from .errors import printable
 from .evaluation import Evaluation, History, evaluate_model
 from .explorer import Page, evenly, write_page
 from .fast import speed_up
-from .files import copy_notebooks, data_dir, make_folder, out_dir
+from .files import copy_notebooks, make_folder, out_dir
 from .forward import try_once
 from .gallery import replacing, save_attention_images
 from .options import taking
 from .pictures import digit_to_tensor, open_picture, picture_form, transformed
 from .recipe import MODELS
+from .starting import Forecast, Start
 from .training import fit, sincos_positions
 from .weights import (
     about_of,
@@ -64,32 +62,24 @@ __all__ = [
 
 
 @taking(Train)
+@restoring_threads
 def train(given: Train) -> History:
     """Returns one dict per epoch, see ``training.fit``.
 
     The model then holds the averaged weights and a new ``about``.
     """
-    recipe = given.recipe
     save = None if given.save is None else weights_path(given.save)
     rank, processes = start_processes()
-    data = _find_data(given.data, given.root)
-    model, train_data, validation_data = _model_and_data(given, data)
-    if recipe.weights is not None:
-        load_weights(model, recipe.weights)
+    start = Start(given)
+    model = start.model
+    recipe = start.recipe
+    choose_threads(model)
+    train_data = start.train_data
     first = train_data.normalise(train_data.images[:2]).to(**place(model))
     try_once(model, first, len(train_data.classes))
     if recipe.position_start == "sincos":
         sincos_positions(model)
     fast: Any = speed_up(model, recipe.keep_patches)
-    name = _name_of(given.model)
-    folder = _run_folder(given.run_dir, name)
-    if rank == 0:
-        if save is not None:
-            make_folder(save.parent)
-        say(f"training on {train_data.name}")
-        say(f"validation on {validation_data.name}")
-        say(f"run folder {folder}")
-
     train_loader = Loader(
         train_data,
         recipe.batch_size,
@@ -100,23 +90,34 @@ def train(given: Train) -> History:
         world_size=processes,
         **place(model),
     )
-    validation_loader = Loader(validation_data, 250, **place(model))
+    validation_loader = Loader(start.validation_data, 250, **place(model))
+    folder = _run_folder(given.run_dir, start.name)
+    if rank == 0:
+        if save is not None:
+            make_folder(save.parent)
+        for line in start.lines(len(train_loader)):
+            say(line)
+        say(f"run folder {folder}")
     about: Any = {
-        "name": name,
+        "name": start.name,
         "data": train_data.about(),
         "trained_on": _all_trained_on(model, train_data),
         "recipe": recipe.stored(),
     }
+    batches: Any = train_loader
+    if rank == 0:
+        patches = getattr(fast, "num_patches", None)
+        batches = Forecast(train_loader, recipe, patches, len(start.validation_data))
 
     def before_epoch(epoch: int) -> None:
         fast.keep_patches = recipe.patches_in(epoch)
         model.about = about  # now, so that it is known also if training is stopped half way
 
     steps = recipe.epochs * len(train_loader)
-    what = {"model": name, "data": train_data.name, "data_sha256": train_data.sha256()}
+    what = {"model": start.name, "data": train_data.name, "data_sha256": train_data.sha256()}
     history = fit(
         fast,
-        train_loader,
+        batches,
         validation_loader,
         recipe=replace(recipe, average=recipe.average_over(steps)),
         before_epoch=before_epoch,
@@ -126,57 +127,17 @@ def train(given: Train) -> History:
         tensorboard=given.tensorboard,
         config=what | recipe.stored(),
     )
-    if isinstance(given.model, str) and isinstance(data, str | Path):
-        about["command"] = given.command(data=data)
-    model.about = about | _outcome(history, validation_data, recipe.seed)
+    if isinstance(given.model, str) and isinstance(start.data, str | Path):
+        about["command"] = start.command()
+    model.about = about | _outcome(history, start.validation_data, recipe.seed)
     if rank == 0:
-        save_weights(model, folder / "weights.pth")
+        written = save_weights(model, folder / "weights.pth")
         if save is not None:
-            say(f"weights saved to {save_weights(model, save)}")
+            written = save_weights(model, save)
+        say(f"validation accuracy {history[-1]['validation_accuracy']:.2%}")
+        say(f"weights saved to {written}")
+        say(f"next: {start.next_step(written)}")
     return History(history)
-
-
-def _find_data(data: Any, root: str | Path | None) -> Any:
-    """The data set that "auto" stands for; or ``data``."""
-    if not isinstance(data, str) or data != "auto":
-        return data
-    return "mnist" if (data_dir(root) / "MNIST" / "raw").is_dir() else "embedded"
-
-
-def _model_and_data(given: Train, data: Any) -> tuple[nn.Module, ImageData, ImageData]:
-    """The model on its device, and the images to train on and to validate on, which fit it."""
-    model: Any = given.model
-    if isinstance(given.model, str):
-        model = _build(given, None)
-    elif not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be a model (nn.Module), or one of {', '.join(MODELS)}, got"
-            f" {type(model).__name__}"
-        )
-    form = pixels_of(model)
-    train_data = load_data(data, "train", given.root, *form)
-    validation_data = load_data(data, "validation", given.root, *form)
-    if isinstance(given.model, str):  # as many classes as any folder of images has
-        model = _build(given, len(train_data.classes)).to(find_device(given.device))
-    check_fit(model, train_data)
-    check_fit(model, validation_data)
-    return model, train_data, validation_data
-
-
-def _build(given: Train, classes: int | None) -> nn.Module:
-    """A new model by name, or the class of a Python file; for this number of classes."""
-    sizes = MODELS[given.sizes if given.from_file else str(given.model)]
-    config = model_config(build_model(sizes))
-    config["num_classes"] = classes or config["num_classes"]
-    torch.manual_seed(given.seed)
-    if given.from_file:
-        return build_own(str(given.model), config)
-    return build_model(config)
-
-
-def _name_of(model: Any) -> str:
-    """The name of a model to train: its name or file, or its class."""
-    return Path(model).name if isinstance(model, str) else type(model).__name__
 
 
 def _run_folder(given: str | Path | None, name: str) -> Path:
@@ -208,6 +169,7 @@ def _outcome(history: list[dict[str, float]], validation: ImageData, seed: int) 
 
 
 @taking(Evaluate)
+@restoring_threads
 def evaluate(given: Evaluate) -> Evaluation:
     """Returns predictions, probabilities and the confusion matrix."""
     file = _weights_file(given)
@@ -254,12 +216,14 @@ def _entry(result: Evaluation) -> dict[str, Any]:
 
 
 @taking(Attention)
+@restoring_threads
 def visualize_attention(given: Attention) -> Page:
     """Returns the page, which a notebook shows."""
     return _write_maps(_Subject(given), given)
 
 
 @taking(Explore)
+@restoring_threads
 def explore(given: Explore) -> Page:
     """Returns the page, which a notebook shows."""
     subject = _Subject(given)
@@ -269,6 +233,7 @@ def explore(given: Explore) -> Page:
 
 
 @taking(Demo)
+@restoring_threads
 def demo(given: Demo) -> None:
     """Returns nothing; the accuracy is printed."""
     about = read_json("vit_mnist")
@@ -396,6 +361,7 @@ def _write_maps(subject: _Subject, given: Attention, found: Evaluation | None = 
 
 
 @taking(Predict)
+@restoring_threads
 def predict(given: Predict) -> Tensor:
     """Returns the probability of each class, (k,)."""
     model, about = _get_ready(given, given.classes)
@@ -451,6 +417,7 @@ def _get_ready(
         model.about = describe_enum(weights)
     elif weights is not None:
         load_weights(model, weights)
+    choose_threads(model)
     about = {"name": type(model).__name__} | about_of(model)
     if classes is not None:
         about = about | {"data": about.get("data", {}) | {"classes": list(classes)}}

@@ -7,14 +7,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Collection
-from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, ParamSpec, TypeVar
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from .errors import check_range, check_sizes, nearest, unknown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741, the options
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,19 @@ def _check(one: Described, value: Any) -> None:
         check(**{one.name: value})
     elif not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{one.name} must be a whole number from {low} to {high}, got {value!r}")
+
+
+def undecided(options: type[C]) -> type[C]:
+    """Class decorator, to be applied before ``dataclass``: inherited fields may be left out.
+
+    Their default becomes None, which stands for "not given"; what is then used is decided by the
+    job. Type checkers see the types of the fields where they are written.
+    """
+    for one in fields(typing.cast(Any, options)):
+        annotation, option = typing.get_args(one.type)
+        options.__annotations__[one.name] = Annotated[annotation | None, option]
+        setattr(options, one.name, field(default=None, kw_only=True))
+    return options
 
 
 def make(options: Callable[..., O], name: str, *values: Any, **keywords: Any) -> O:

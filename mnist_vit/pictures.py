@@ -6,7 +6,9 @@ Ghostscript, is started to read one.
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,24 @@ def read_folder(
         )
     which = f"{count:,} images of {printable(str(source))} ({split})"
     return images[:count], labels[:count], tuple(map(printable, classes)), which
+
+
+def folder_channels(folder: str | Path, pictures: int = 20) -> int:
+    """3 if one of some training images of a folder is in colour, else 1 for grey."""
+    source, _ = _find_split(Path(folder).expanduser(), "train")
+    in_turn = zip_longest(*(_files(path)[:pictures] for path in _subfolders(source)))
+    paths = [path for path in chain.from_iterable(in_turn) if path is not None]
+    for path in paths[:pictures]:
+        with suppress(DataError):  # told when all images are read
+            if _has_colour(open_picture(path)):
+                return 3
+    return 1
+
+
+def _has_colour(picture: Any) -> bool:
+    """Whether red, green and blue differ, by more than the noise of a JPEG file."""
+    small = picture_to_tensor(picture, 32, 3).int()
+    return bool((small.amax(dim=0) - small.amin(dim=0)).max() > 32)
 
 
 def open_picture(path: str | Path) -> Any:

@@ -1,8 +1,10 @@
 """A training recipe: what determines the weights of a run, apart from the model and its images.
 
 Every setting exists once, as a field. Functions, stored runs and the command line read it here.
+``suited_to`` chooses a recipe for a model and its images.
 """
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -142,8 +144,8 @@ class Recipe(Augmentation, Optimisation):
         Option("number of last epochs that use all patches; default: a quarter of the epochs"),
     ] = None
     position_start: Annotated[
-        Literal["sincos"] | None,
-        Option("initialise the position embedding with sines and cosines; default: random values"),
+        Literal["random", "sincos"] | None,
+        Option("initialise the position embedding with random values, or with sines and cosines"),
     ] = None
 
     def __post_init__(self) -> None:
@@ -171,3 +173,75 @@ class Recipe(Augmentation, Optimisation):
         if self.weights is not None:
             settings["weights"] = str(self.weights)
         return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is trained on what, as far as ``suited_to`` needs to know.
+
+    Attributes:
+        pictures: number of training images.
+        size, channels: of an image.
+        clothes: whether the images are Fashion-MNIST's.
+        patches: of an image; None if patches cannot be skipped in training.
+        encoder: whether the model has matrices in ``encoder.layers``, for Muon.
+        positions: whether its position embedding can start as sines and cosines.
+        trained: whether the model was trained before.
+        optimizer: the user's choice, or None.
+    """
+
+    pictures: int
+    size: int
+    channels: int
+    clothes: bool = False
+    patches: int | None = None
+    encoder: bool = False
+    positions: bool = False
+    trained: bool = False
+    optimizer: str | None = None
+
+
+def suited_to(task: Task) -> Recipe:
+    """The recipe that ``train`` uses where its user has not chosen.
+
+    The length is a number of images: a small data set needs as many steps as one of 10,000 images.
+    """
+    optimizer = task.optimizer or ("muon" if task.encoder else "adamw")
+    learning_rate = {"muon": 6e-3, "adamw": 3e-3}[optimizer]
+    seen = 160_000  # 2,500 batches of 64
+    least = 16  # epochs
+    if task.trained:  # a longer run forgets more than it learns from few images
+        learning_rate /= 6
+        seen = 16_000
+        least = 10
+    epochs = min(600, max(least, math.ceil(seen / task.pictures)))
+    keep_patches = None
+    if task.patches is not None and task.patches >= 64:
+        keep_patches = task.patches // 2
+    changes = _colour_changes(task.size) if task.channels > 1 else _grey_changes(task)
+    return Recipe(
+        epochs=epochs,
+        optimizer="muon" if optimizer == "muon" else "adamw",
+        learning_rate=learning_rate,
+        weight_decay=0.05 if task.channels > 1 else 0.1,
+        label_smoothing=0.05,
+        keep_patches=keep_patches,
+        position_start="sincos" if task.positions and not task.trained else None,
+        **changes,
+    )
+
+
+def _colour_changes(size: int) -> dict[str, Any]:
+    """Augmentation for colour photographs."""
+    changes: dict[str, Any] = {"degrees": 15.0, "scale": 0.15, "shear": 0.2, "colour": 0.4}
+    return changes | {"shift": size / 8, "flip": True}
+
+
+def _grey_changes(task: Task) -> dict[str, Any]:
+    """Augmentation for grey images, in particular for digits of 28 by 28 pixels."""
+    changes: dict[str, Any] = {"degrees": 10.0, "scale": 0.1, "shift": task.size / 28}
+    if task.clothes:
+        return changes | {"flip": True}
+    if task.size == 28:
+        return changes | {"elastic": 0.7}
+    return changes

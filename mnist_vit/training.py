@@ -95,7 +95,7 @@ def fit(
                     raise ValueError(_diverged(row, recipe.learning_rate, folder.checkpoint))
                 history.append(row)
                 folder.save(learner.state(), history)
-                if folder.writes:
+                if folder.writes and _is_told(epoch + 1, recipe.epochs):
                     say(_line(row, recipe.epochs))
         except KeyboardInterrupt:
             if folder.writes:
@@ -194,6 +194,11 @@ class Learner:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
             optimizer.step()
+
+
+def _is_told(epoch: int, epochs: int) -> bool:
+    """Whether a line is printed after this epoch, counted from 1: at most about 100 are."""
+    return epoch % math.ceil(epochs / 100) == 0 or epoch in (1, epochs)
 
 
 def _line(row: dict[str, float], epochs: int) -> str:

@@ -11,7 +11,7 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -172,6 +172,33 @@ def load_weights(model: nn.Module, name: str | Path) -> dict[str, Any]:
     return about
 
 
+def load_to_train(model: nn.Module, name: str | Path, classes: Sequence[str]) -> str:
+    """Load weights, as ``load_weights`` does, into a model that is then trained on ``classes``.
+
+    If the weights are for other classes, the class head is not loaded: the model keeps its own.
+    Returns a sentence that says so, or an empty one.
+    """
+    path = find_weights(name)
+    own = model.state_dict()
+    state, about = _read(path, sum(tensor.nbytes for tensor in own.values()))
+    theirs = about.get("data", {}).get("classes")
+    head = [key for key in own if key.startswith("heads.head.") and key in state]
+    other_size = any(own[key].shape != state[key].shape for key in head)
+    other_names = theirs is not None and list(theirs) != list(classes)
+    note = ""
+    if head and (other_size or other_names):
+        for key in head:
+            state[key] = own[key]
+        before = f"{len(theirs)} classes" if theirs else "other classes"
+        note = (
+            f"the class head of {path.stem} ({before}) is replaced by a new one for"
+            f" {len(classes)} classes; all weights are fine-tuned"
+        )
+    fitting = f", such as {about['name']}" if "name" in about else ""
+    _fill(model, path, state, about, f"Train a model that they fit{fitting}")
+    return note
+
+
 def load_model(
     name: str | Path = "vit_mnist", *, weights: str | Path | None = None, **options: Any
 ) -> Any:
@@ -210,7 +237,13 @@ def load_model(
     return model.eval()
 
 
-def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[str, Any]) -> None:
+def _fill(
+    model: nn.Module,
+    path: Path,
+    state: dict[str, Tensor],
+    about: dict[str, Any],
+    remedy: str = "Use load_model",
+) -> None:
     """Load all tensors into the model, or raise WeightsError and leave it unchanged."""
     trial = copy.deepcopy(model)
     try:
@@ -218,7 +251,7 @@ def _fill(model: nn.Module, path: Path, state: dict[str, Tensor], about: dict[st
     except RuntimeError as error:
         differences = _differences(trial, state)
         raise WeightsError(
-            f"{path} holds weights of another architecture: {differences}. Use load_model"
+            f"{path} holds weights of another architecture: {differences}. {remedy}"
         ) from error
     for name, own in trial.state_dict().items():
         given = state.get(name, own)

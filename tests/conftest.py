@@ -11,6 +11,7 @@ from typing import Any
 # Two processes share the machine: one thread each, in kernels and other children too. Before torch
 # is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 

@@ -474,7 +474,12 @@ TABLE: dict[str, list[Case]] = {
         (
             lambda: train(position_start="sine"),
             ValueError,
-            "position_start must be \"sincos\" or left out, got 'sine'",
+            'there is no position_start "sine"',
+        ),
+        (
+            lambda: train(recipe="shipped"),
+            ValueError,
+            'recipe="shipped" is for a model by name (vit_cifar10, ',
         ),
         (
             lambda: jobs.train("vit_mnits"),
@@ -652,7 +657,14 @@ COMMANDS: list[tuple[str, str]] = [
         "train vit_mnist_p7 --learning-rate nan",
         "--learning-rate must be a number from 0 to 1000, got nan",
     ),
-    ("train vit_mnist_p7 --full-epochs 11", "--full-epochs must be a number from 0 to 10, got 11"),
+    (
+        "train vit_mnist_p7 --epochs 10 --full-epochs 11",
+        "--full-epochs must be a number from 0 to 10, got 11",
+    ),
+    (
+        "train own.py --recipe shiped",
+        "argument --recipe: invalid choice: 'shiped' (choose from",
+    ),
     (
         "train vit_mnist_p7 --data PICTURES --optimizer moun",
         "argument --optimizer: invalid choice: 'moun' (choose from",

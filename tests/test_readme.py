@@ -17,7 +17,10 @@ import mnist_vit
 from mnist_vit import jobs
 from mnist_vit.__main__ import COMMANDS, _parser, main
 from mnist_vit.building import build_model
+from mnist_vit.commands import Train
 from mnist_vit.errors import DataError
+from mnist_vit.recipe import Task, suited_to
+from mnist_vit.starting import _only_settings
 from mnist_vit.weights import read_json
 from tools import figures
 
@@ -55,9 +58,24 @@ def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it
     training = f"| {about['cpu_seconds'] / 60:.0f} CPU minutes | `{about['command']}` |"
     assert training in README
     options = vars(_parser().parse_args(about["command"].split()[3:]))
-    assert {key: options[key] for key in about["recipe"]} == about["recipe"]
+    del options["command"]
+    assert settings_of(options, about) == _only_settings(about["recipe"])
     assert (options["model"], options["save"]) == (name, f"weights/{name}.pth")
     assert about["history"][-1]["epoch"] == about["recipe"]["epochs"]
+
+
+def settings_of(options: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """The recipe of a command: what is given, and what suits its model and data."""
+    config = about["config"]
+    task = Task(
+        pictures={"mnist": 55_000, "cifar10": 45_000}[options["data"]],
+        size=config["image_size"],
+        channels=config["in_channels"],
+        patches=(config["image_size"] // config["patch_size"]) ** 2,
+        encoder=True,
+        positions=True,
+    )
+    return suited_to(task).stored() | Train(**options).settings()
 
 
 def test_another_result_gives_another_table(
@@ -290,6 +308,7 @@ def test_your_own_folder_of_images_end_to_end(
     block = README.split("<!-- own folder -->")[1].split("```bash\n")[1].split("\n```")[0]
     commands = [line.removeprefix("mnist-vit ").split() for line in block.splitlines()]
     assert [command[0] for command in commands] == ["train", "evaluate", "attention"]
+    commands[0] += ["--epochs", "20"]  # of about 600
     for command in commands:
         assert main(command) == 0
     assert jobs.evaluate("photos.pth", "photos").accuracy > 0.9
@@ -339,6 +358,16 @@ def test_the_library_is_a_star() -> None:
         "gallery": {"attention"},
         "reading": {"datasets"},
         "training": {"data", "optimizers", "recipe", "runs"},
+        "starting": {
+            "building",
+            "commands",
+            "data",
+            "datasets",
+            "fast",
+            "pictures",
+            "recipe",
+            "weights",
+        },
         "weights": {"building"},
     }
     for path in (ROOT / "mnist_vit").glob("*.py"):

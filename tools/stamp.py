@@ -40,6 +40,7 @@ if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
         " run this cell again; installing needs a network. Elsewhere, run the first command of the"
         f" course's README {{HOME}}".strip()
     )
+importlib.import_module("mnist_vit")  # before torch: its threads then sleep while they wait
 if "google.colab" in sys.modules:  # DRIVE: your Google Drive folder for my_vit.py
     from mnist_vit import check
 

@@ -52,7 +52,7 @@ def mlp() -> nn.Module:
     return on_pixels(784, 128, 10)
 
 
-def sized(patch_size: int = 7, num_layers: int = 2, num_heads: int = 2) -> nn.Module:
+def sized(patch_size: int = 7, num_layers: int = 2, num_heads: int = 2) -> VisionTransformer:
     """The base with other sizes."""
     return VisionTransformer(
         28, patch_size, num_layers, num_heads, 64, 256, num_classes=10, in_channels=1
@@ -76,8 +76,8 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "vit": whole,
     "cnn": cnn,
     "mlp": mlp,
-    "no_positions": lambda: without_positions(whole()),
-    "no_mlp": lambda: without_mlp(whole()),
+    "no_positions": lambda: without_positions(sized()),
+    "no_mlp": lambda: without_mlp(sized()),
     "patches_14": lambda: sized(patch_size=14),
     "one_layer": lambda: sized(num_layers=1),
     "one_head": lambda: sized(num_heads=1),

@@ -53,6 +53,7 @@ def usual() -> None:
     torch.set_default_dtype(torch.float32)
     if default_device().type != "cpu":
         set_default_device(torch.device("cpu"))
+    torch.set_num_threads(1)  # the models are small
     torch.use_deterministic_algorithms(False)
 
 
