@@ -84,7 +84,9 @@ def data_dir(given: str | Path | None = None) -> Path:
     It is ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder.
     """
     default = (CHECKOUT or Path.cwd()) / "data"
-    return user_path(given or os.environ.get("MNIST_VIT_DATA") or default)
+    if given is None:
+        given = os.environ.get("MNIST_VIT_DATA") or default
+    return user_path(given)
 
 
 def out_dir(kind: str, given: str | Path | None = None) -> Path:
@@ -93,7 +95,9 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
     It is ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder.
     """
     parent = Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd())
-    return user_path(given or parent / kind)
+    if given is None:
+        given = parent / kind
+    return user_path(given)
 
 
 def existing(folder: str | Path) -> Path:

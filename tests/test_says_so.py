@@ -129,6 +129,13 @@ def test_a_page_takes_no_place_of_what_it_did_not_write(name: str, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [name] * (name != "new.txt")
 
 
+def test_an_empty_name_is_not_the_default(tmp_path: Path) -> None:
+    for call in (mnist_vit.explore, mnist_vit.visualize_attention):
+        with pytest.raises(ValueError, match="an empty name was given"):
+            call(small(), digits(), per_class=1, out="")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_page_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
     for _ in range(2):
         page = mnist_vit.explore(small(), digits(), per_class=1, out=tmp_path / "page.html")
