@@ -116,7 +116,7 @@ def _parse(words: list[str]) -> dict[str, Any]:
     return vars(options)
 
 
-def _check_first(parser: _Parser, word: str) -> None:
+def _check_first(parser: argparse.ArgumentParser, word: str) -> None:
     """Report an option before the command that is neither the help nor the version."""
     known = ("-h", "--help", "--version")
     if not any(option.startswith(word) for option in known):

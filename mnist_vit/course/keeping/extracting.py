@@ -129,8 +129,9 @@ class _Extractor:
     def _constant(self, name: str, node: ast.expr, text: str, user: str) -> None:
         """An assignment: literals, constants, and what is computed from them."""
         for part in ast.walk(node):
-            is_run = isinstance(part, ast.Call) and not isinstance(node, ast.Lambda)
-            if is_run and not self._is_pure(part.func):
+            if not isinstance(part, ast.Call) or isinstance(node, ast.Lambda):
+                continue
+            if not self._is_pure(part.func):
                 raise NotKept(
                     f"{self._hangs(name, user)}, which the notebook computed ({text.strip()[:60]}):"
                     " hand it over as an argument, or make it inside"
@@ -210,8 +211,9 @@ class _Extractor:
         lines = text.encode().split(b"\n")
         found = []
         for node in ast.walk(syntax(text)):
-            is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-            if is_attribute and node.value.id in ours:
+            if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+                continue
+            if node.value.id in ours:
                 found.append(node)
         for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
             if node.attr in PIECES and node.lineno == node.end_lineno:

@@ -58,8 +58,9 @@ class Layout:
 
 
 def _is_from_the_package(node: ast.stmt, name: str) -> bool:
-    is_import = isinstance(node, ast.ImportFrom) and not node.level
-    return is_import and f"{node.module}.".startswith("mnist_vit.") and name in imported(node)
+    if not isinstance(node, ast.ImportFrom) or node.level:
+        return False
+    return f"{node.module}.".startswith("mnist_vit.") and name in imported(node)
 
 
 def parse(text: str) -> Layout:

@@ -49,12 +49,12 @@ def _own() -> str:
     rows: list[tuple[str, ...]] = [("notebook", "exercise", "solved", f"in {FILE}")]
     for room in rooms():
         for exercise in _in_order(room):
-            piece = BY_EXERCISE.get(exercise.name)
+            kept = BY_EXERCISE.get(exercise.name)
             held = ""
-            if piece is not None and layout.is_ours(piece.name):
-                held = f"{piece.name}, ours"
-            elif piece is not None:
-                held = f"{piece.name}, yours"
+            if kept is not None and layout.is_ours(kept.name):
+                held = f"{kept.name}, ours"
+            elif kept is not None:
+                held = f"{kept.name}, yours"
             rows.append((room, exercise.name, YES_NO[exercise.name in done], held))
     count = len(done & all_exercises().keys())
     return (

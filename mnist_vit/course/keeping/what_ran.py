@@ -3,7 +3,7 @@
 import builtins
 import dis
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -86,7 +86,7 @@ class _Comparison:
             return None
         self.seen.add((id(ran), id(made)))
         self.kept.append((ran, made))
-        for kind, look in (
+        kinds: tuple[tuple[Any, Callable[[str, Any, Any], str | None]], ...] = (
             (FunctionType, self._functions),
             (type, self._classes),
             (Tensor, _tensors),
@@ -94,7 +94,8 @@ class _Comparison:
             (ModuleType, _modules),
             ((list, tuple), self._lists),
             (dict, self._mappings),
-        ):
+        )
+        for kind, look in kinds:
             if isinstance(ran, kind) and isinstance(made, kind):
                 return look(name, ran, made)
         if (parts := _parts(ran)) is not None and type(ran) is type(made):

@@ -54,7 +54,7 @@ def _pictures(trial: Trial, many: int) -> Iterator[tuple[str, Tensor, bool]]:
 def wrong_picture_gradient(trial: Trial) -> str | None:
     """How the gradient of the pictures differs, as a sentence."""
     trial.load()
-    found = []
+    found: list[Tensor | None] = []
     for model in (trial.ours, trial.theirs.eval()):
         pictures = trial.pictures.requires_grad_()
         logits = run(model, pictures)
