@@ -231,14 +231,14 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
     assert mean["cnn"] > mean["mlp"] > mean["vit"]
     assert mean["cnn"] - mean["vit"] >= ladder.rows.CONTRAST  # differences that the text claims
     # below the course's limit, as the text says
-    assert f"{mean['mlp'] - mean['vit']:.1f} points" == "3.9 points"
+    assert f"{mean['mlp'] - mean['vit']:.1f} points" == "3.8 points"
     assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
     assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
     assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(
         7 / 6, abs=0.05
     )
     assert min(stored["minute"]["percent"]) > 97
-    assert abs(mean["minute"] - mean["cnn"]) < 0.5  # about as few mistakes, a quarter of the time
+    assert abs(mean["minute"] - mean["cnn"]) < 0.5  # nearly as few mistakes, five times the time
     assert 3 < stored["minute"]["cpu_seconds"] / stored["cnn"]["cpu_seconds"] < 5
     for name in one_loop.RUNS:
         about = stored[name]

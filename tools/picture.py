@@ -5,6 +5,7 @@ It needs playwright and a Chromium: see CONTRIBUTING.md.
 
 import io
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ import mnist_vit
 from . import ROOT
 
 TARGET = ROOT / "docs" / "picture.png"
+COUNTING = re.compile(r"\d+ of \d+ done")  # each patch is left out once
 
 
 def chromium() -> str | None:
@@ -38,7 +40,9 @@ def take(target: Path = TARGET) -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1366, "height": 1366})
         page.goto(file.resolve().as_uri())
-        page.wait_for_timeout(20_000)  # every patch is left out once
+        page.wait_for_timeout(2_000)
+        while COUNTING.search(page.inner_text("body")):
+            page.wait_for_timeout(500)
         shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         browser.close()
     shot.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
