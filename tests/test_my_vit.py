@@ -606,6 +606,7 @@ def test_an_interrupted_write_leaves_the_old_file(
     assert "def my_attention" in file.read_text(), "what waited is written with the next"
 
 
+@pytest.mark.full
 def test_two_processes_at_once_lose_nothing(tmp_path: Path, file: Path) -> None:
     head = "import sys, time\nsys.stdin.readline()\n"
     scripts = {"mlp_block": (BLOCK, "MyMLPBlock"), "attention": (ATTENTION, "my_attention")}
