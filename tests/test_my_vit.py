@@ -667,6 +667,7 @@ def test_progress(cell: Cell, file: Path) -> None:
     assert str(file.parent) not in str(rows)
 
 
+@pytest.mark.full
 def test_a_table_for_teachers_runs_nothing_unless_asked(
     cell: Cell, file: Path, capsys: pytest.CaptureFixture
 ) -> None:
