@@ -37,6 +37,7 @@ OLD = Path("runs/weights/vit_cifar10.pth")
 BORDERS = {"black": "zeros", "edge": "border", "mirrored": "reflection"}
 KERNELS = {"bilinear": "bilinear", "bicubic": "bicubic", "whole pixels": "nearest"}
 STRENGTHS = {"full": 1.0, "half": 0.5, "none": 0.0}
+SHARED: dict[str, Any] = {"optimizer": "muon", "weight_decay": 0.05, "label_smoothing": 0.05}
 CHANGES = {"degrees": 15.0, "scale": 0.15, "shear": 0.2}
 ABOUT = (
     "vit_cifar10; errors of the 5,000 validation images as they are. The old weights, trained with"
@@ -144,11 +145,9 @@ def train_on(model: nn.Module, loader: Loader, validation: Loader, seed: int) ->
         validation,
         epochs=1,
         seed=seed,
-        optimizer="muon",
         learning_rate=1e-3,
         average=0.9,
-        weight_decay=0.05,
-        label_smoothing=0.05,
+        **SHARED,
     )
 
 
@@ -171,11 +170,9 @@ def train_anew(loader: Loader, validation: Loader, seed: int) -> list[dict]:
         epochs=epochs,
         seed=seed,
         before_epoch=before_epoch,
-        optimizer="muon",
         learning_rate=6e-3,
         average=0.99,
-        weight_decay=0.05,
-        label_smoothing=0.05,
+        **SHARED,
     )
 
 

@@ -80,6 +80,7 @@ def test_the_variants_are_what_they_are_called() -> None:
     )
 
 
+@pytest.mark.full
 def test_one_command_repeats_a_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "runs.json"
     command = "ablations no_position --seed 1 --data embedded --digits 64 --epochs 1"

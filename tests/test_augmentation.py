@@ -74,6 +74,7 @@ def test_augmented_colour_images_are_as_sharp_as_others() -> None:
     check_alike(augmented(textures(), PHOTOGRAPHS), textures())
 
 
+@pytest.mark.full
 def test_augmented_photographs_are_as_sharp_as_others(real_cifar10: Path) -> None:
     photographs = load_data("cifar10", "validation").images[::5].float() / 255
     check_alike(augmented(photographs, PHOTOGRAPHS), photographs)

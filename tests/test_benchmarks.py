@@ -12,7 +12,7 @@ from helpers import ROOT, notebooks
 
 from benchmarks import recipes as short_runs
 from benchmarks import speed, time_to_accuracy
-from mnist_vit import jobs
+from mnist_vit import starting
 from mnist_vit.data import ImageData
 from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from tools import runner
@@ -98,7 +98,7 @@ def test_time_to_accuracy_stores_both_sides(
     few: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, state = tmp_path / "out.json", tmp_path / "state.pth"
-    for module in (time_to_accuracy, jobs):
+    for module in (time_to_accuracy, starting):
         monkeypatch.setattr(module, "load_data", lambda *arguments, **sizes: few)
     words = ["--goal", "-1", "--state", str(state), "--store", "--out", str(out)]
     runner.main("benchmarks", ["time_to_accuracy", "ours", *words, "--epochs", "1"])

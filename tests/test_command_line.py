@@ -248,6 +248,7 @@ def test_as_a_module() -> None:
     assert done.stdout.strip() == f"mnist-vit {__version__}"
 
 
+@pytest.mark.full
 def test_names_are_there_to_be_found_and_only_they() -> None:
     """What Tab shows after ``mnist_vit.``; each is imported on first use, and a module is found by
     its name too."""

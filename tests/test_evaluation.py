@@ -184,6 +184,7 @@ def test_what_a_notebook_shows() -> None:
 # --- what is known of a model is used ---
 
 
+@pytest.mark.full
 def test_what_a_model_was_trained_on_is_left_out(tmp_path: Path) -> None:
     mnist_vit.train("vit_mnist_p7", "embedded", epochs=1, save=tmp_path / "w.pth")
     path, model = tmp_path / "w.pth", mnist_vit.load_model(tmp_path / "w.pth")

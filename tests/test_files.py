@@ -198,6 +198,7 @@ def test_only_known_packages_are_imported() -> None:
         "os",
         "pathlib",
         "re",
+        "shlex",
         "shutil",
         "stat",
         "statistics",

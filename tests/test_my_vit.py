@@ -598,6 +598,7 @@ def test_an_interrupted_write_leaves_the_old_file(
     assert "def my_attention" in file.read_text(), "what waited is written with the next"
 
 
+@pytest.mark.full
 def test_two_processes_at_once_lose_nothing(tmp_path: Path, file: Path) -> None:
     head = "import sys, time\nsys.stdin.readline()\n"
     scripts = {"mlp_block": (BLOCK, "MyMLPBlock"), "attention": (ATTENTION, "my_attention")}
@@ -658,6 +659,7 @@ def test_progress(cell: Cell, file: Path) -> None:
     assert str(file.parent) not in str(rows)
 
 
+@pytest.mark.full
 def test_a_table_for_teachers_runs_nothing_unless_asked(
     cell: Cell, file: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -113,6 +113,7 @@ def test_double_is_trained_as_it_is_and_half_is_refused() -> None:
             toy_fit(model)
 
 
+@pytest.mark.full
 def test_the_average_of_a_short_run_does_not_hold_its_start(tmp_path: Path) -> None:
     few = load_embedded("train").select(torch.arange(0, 4000, 20), "200 digits")
     losses = {}
