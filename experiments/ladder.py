@@ -16,7 +16,7 @@ from torch import nn
 
 from mnist_vit.course.ladder import RUNGS, Rung, digits, looked_at, stored
 from mnist_vit.course.ladder.rows import RESULTS
-from mnist_vit.course.ladder.rungs import BATCH, accuracy
+from mnist_vit.course.ladder.rung import BATCH, accuracy
 
 FILE = RESULTS / "ladder.json"
 NAMES = list(RUNGS)
@@ -57,7 +57,7 @@ def measure(rung: Rung, rates: tuple[float, ...] = RATES) -> tuple[dict, list[nn
         "tried": tried,
         "epochs": None if rung.steps else rung.epochs,
         "steps": rung.steps or steps,
-        "parameters": sum(p.numel() for p in models[0].parameters()),
+        "parameters": sum(p.numel() for p in models[0].parameters() if p.requires_grad),
         "cpu_seconds": round(sum(seconds) / len(seconds), 1),
     }
     return found, models

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from mnist_vit.course.ladder import RUNGS, digits
 from mnist_vit.course.ladder.rows import RESULTS
-from mnist_vit.course.ladder.rungs import BATCH, accuracy, fit
+from mnist_vit.course.ladder.rung import BATCH, accuracy, fit
 from mnist_vit.course.ladder.tasks import digit_batches
 from mnist_vit.files import shipped
 from mnist_vit.model import MultiHeadAttention

@@ -8,9 +8,10 @@ import nbformat
 import pytest
 import torch
 from helpers import ROOT
+from scipy.stats import ttest_ind
 from torch import nn
 
-from experiments import bugs, measured
+from experiments import bugs, growing, measured
 from experiments import ladder as script
 from mnist_vit import model
 from mnist_vit.course import ladder
@@ -18,12 +19,12 @@ from mnist_vit.course.ladder.rows import LIVE, ROW
 from mnist_vit.course.ladder.running import tried
 from mnist_vit.course.nb02_attention.head import MyHead
 
-CASES = ("ladder", "bugs")
+CASES = ("ladder", "growing", "bugs")
 
 
 @pytest.fixture
 def scripts() -> dict[str, ModuleType]:
-    return {"ladder": script, "bugs": bugs, "measured": measured}
+    return {"ladder": script, "growing": growing, "bugs": bugs, "measured": measured}
 
 
 @pytest.mark.parametrize("results", CASES)
@@ -31,7 +32,9 @@ def test_every_rung_is_stored_with_five_seeds_as_its_command_would_run_it(
     scripts, results: str
 ) -> None:
     rungs, bugs = ladder.stored(results=results), scripts["bugs"]
-    known = ladder.RUNGS if results == "ladder" else {name: bugs.rung(name) for name in bugs.BUGS}
+    known = {"ladder": ladder.RUNGS, "growing": ladder.ROWS}.get(results)
+    if known is None:
+        known = {name: bugs.rung(name) for name in bugs.BUGS}
     assert list(rungs) == list(known)
     for name, about in rungs.items():
         rung = known[name]
@@ -40,7 +43,8 @@ def test_every_rung_is_stored_with_five_seeds_as_its_command_would_run_it(
         assert about["command"] == f"python -m experiments {results} {name}"
         assert about["twin"] is None or about["twin"] in rungs
         assert (about["twin"], about["epochs"]) == (rung.twin, None if rung.steps else rung.epochs)
-        assert about["parameters"] == sum(p.numel() for p in rung.build().parameters())
+        learned = [p.numel() for p in rung.build().parameters() if p.requires_grad]
+        assert about["parameters"] == sum(learned)
         assert about["learning_rate"] in scripts["ladder"].RATES
         assert about["cpu_seconds"] < 60
 
@@ -92,6 +96,89 @@ def test_a_rung_trained_live_lies_in_its_range(capsys: pytest.CaptureFixture[str
     assert ROW.search(ladder.table("mlp")), "what was trained here is shown live"
     assert not ROW.search(ladder.table("linear"))
     LIVE.clear()
+
+
+class Averaged(nn.Module):
+    """The classifier of notebook 00."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_tokens = nn.Linear(49, 64)
+        self.to_logits = nn.Linear(64, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.unfold(images, 7, stride=7).transpose(1, 2)
+        return self.to_logits(self.to_tokens(x).mean(dim=1))
+
+
+def test_the_learners_model_is_trained_itself_and_its_row_is_live(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    torch.manual_seed(0)
+    model = Averaged()
+    before = model.to_tokens.weight.clone()
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    trained = ladder.train(model, "patches_only")
+    printed = capsys.readouterr().out
+    assert trained is model
+    assert not model.training
+    assert not torch.equal(before, model.to_tokens.weight)
+    assert ROW.search(printed)
+    assert ladder.agrees(printed)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+    told = ladder.table("patches_only", "with_mlp")
+    assert len(ROW.findall(told)) == 1, "what was trained here is shown live"
+    LIVE.clear()
+    assert not ROW.search(ladder.table("patches_only", "with_mlp"))
+
+
+WRONG_MODELS = [
+    (Averaged, None, "Averaged is a class"),
+    (lambda: 3, None, "an nn.Module, not a function"),
+    (Averaged(), "patches", "no row is called 'patches'. Choose one of: pixels_linear"),
+    (Averaged(), "same_head", r"makes \[2, 10\] of \[2, 1, 21, 21\]; it must make \[2, 2\]"),
+    (nn.Linear(3, 3), None, "fails for pictures of shape"),
+    (nn.MultiheadAttention(28, 1), None, "fails for pictures of shape"),
+]
+
+
+@pytest.mark.parametrize(("model", "row", "words"), WRONG_MODELS)
+def test_a_model_that_does_not_fit_is_told_in_a_sentence(model, row, words: str) -> None:
+    with pytest.raises(ladder.PieceError, match=words) as told:
+        ladder.train(model, row)
+    assert told.value._render_traceback_() == [str(told.value)]
+
+
+def test_an_unsolved_piece_is_told() -> None:
+    class Unsolved(Averaged):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            raise NotImplementedError
+
+    with pytest.raises(ladder.PieceError, match="Unsolved uses a piece that is not solved yet"):
+        ladder.train(Unsolved(), "patches_only")
+
+
+def test_the_interval_is_welchs() -> None:
+    ours, theirs = [84.1, 82.2, 82.5, 84.0, 84.0], [86.5, 85.4, 85.3, 86.1, 85.5]
+    gain, half = ladder.interval(ours, theirs)
+    low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+    assert gain - half == pytest.approx(low)
+    assert gain + half == pytest.approx(high)
+    assert ladder.interval([10.0] * 5, [10.0] * 5) == (0.0, 0.0)
+
+
+def test_each_row_is_compared_with_its_twin_where_both_are_shown() -> None:
+    names = list(ladder.ROWS)
+    lines = dict(zip(names, ladder.table(*names).splitlines()[1:], strict=True))
+    for number, (name, line) in enumerate(lines.items(), start=1):
+        assert line.startswith(f"{number:>2}  {ladder.ROWS[name].title}")
+        assert len(line) <= 100
+        twin = ladder.ROWS[name].twin
+        if twin:
+            assert ladder.difference(name, twin).removesuffix(" points") in line
+            assert line.endswith(f"(row {names.index(twin) + 1})")
+    assert "±" not in ladder.table("with_head", "whole")
 
 
 def test_rows_far_off_are_refused_and_said() -> None:

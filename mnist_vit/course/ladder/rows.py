@@ -1,17 +1,21 @@
 """Rows and tables: one accuracy is measured live, the range of five seeds is stored.
 
-A row is ``84 % (stored: 82 to 84)``. The stored numbers are written by ``experiments/ladder.py``,
-``experiments/bugs.py`` and ``experiments/measured.py``; small trainings differ between machines, so
-a row agrees within two points of the range.
+A row is ``84 % (stored: 82 to 84)``. The stored numbers are written by the scripts in
+``experiments``; small trainings differ between machines, so a row agrees within two points of the
+range. Two rows are compared by their stored seeds: the difference of the means, with Welch's 95 %
+interval.
 """
 
 import json
+import math
 import re
+import statistics
 from typing import Any
 
 from torch import nn
 
 from ...files import shipped
+from .growing import ROWS
 from .rungs import RUNGS
 from .tasks import looked_at
 
@@ -22,17 +26,18 @@ ROW = re.compile(r" *\b(\d+) % \(stored: (\d+) to (\d+)\)")
 LIVE: dict[str, tuple[float, int]] = {}  # trained in this kernel: percent, and numbers in the model
 
 
-def stored(rung: str | None = None, results: str = "ladder") -> dict[str, Any]:
+def stored(rung: str | None = None, results: str = "") -> dict[str, Any]:
     """What was measured: of one rung, or of all by name.
 
     Args:
         rung: one rung; without it, all of them.
-        results: "ladder", "bugs" or "measured".
+        results: the file, such as "bugs"; empty for the rungs of the ladder.
 
     Raises:
         ValueError: no such rung.
     """
-    rungs = json.loads((RESULTS / f"{results}.json").read_text(encoding="utf-8"))
+    file = results or results_of(rung)
+    rungs = json.loads((RESULTS / f"{file}.json").read_text(encoding="utf-8"))
     if rung is None:
         return rungs
     if rung not in rungs:
@@ -40,7 +45,12 @@ def stored(rung: str | None = None, results: str = "ladder") -> dict[str, Any]:
     return rungs[rung]
 
 
-def row(rung: str, accuracy: float, results: str = "ladder") -> str:
+def results_of(rung: str | None) -> str:
+    """The file that holds a rung of the ladder."""
+    return "growing" if rung in ROWS else "ladder"
+
+
+def row(rung: str, accuracy: float, results: str = "") -> str:
     """``84 % (stored: 82 to 84)``; a sentence is added where ``accuracy`` is far from that range.
 
     Accuracies are in percent.
@@ -73,6 +83,31 @@ def same_rows(new: str, old: str) -> bool:
     return ROW.sub(frame, new) == ROW.sub(frame, old) and agrees(new)
 
 
+def interval(values: list[float], others: list[float]) -> tuple[float, float]:
+    """The difference of two means, and half the width of its 95 % interval (Welch 1947)."""
+    from scipy.special import stdtrit  # comes with scikit-learn; a second to import
+
+    gain = statistics.mean(values) - statistics.mean(others)
+    parts = [statistics.variance(one) / len(one) for one in (values, others)]
+    total = sum(parts)
+    if total == 0:
+        return gain, 0.0
+    freedoms = [part**2 / (len(one) - 1) for part, one in zip(parts, (values, others), strict=True)]
+    freedom = total**2 / sum(freedoms)
+    return gain, float(stdtrit(freedom, 0.975)) * math.sqrt(total)
+
+
+def difference(rung: str, other: str, results: str = "") -> str:
+    """A rung's mean minus another's, in points, with the 95 % interval: ``-2.4 ± 1.0 points``."""
+    return f"{_difference(rung, other, results)} points"
+
+
+def _difference(rung: str, other: str, results: str) -> str:
+    seeds = [stored(name, results)["accuracy"] for name in (rung, other)]
+    gain, half = interval(*seeds)
+    return f"{gain:+.1f} ± {half:.1f}"
+
+
 def contrast(rung: str, results: str = "ladder", twin: str | None = None) -> str:
     """A rung's mean minus its twin's, or another rung's, such as ``+10 points``."""
     twin = twin or stored(rung, results)["twin"]
@@ -84,35 +119,54 @@ def contrast(rung: str, results: str = "ladder", twin: str | None = None) -> str
     return f"{gain:+.0f} points"
 
 
-def table(*rungs: str, results: str = "ladder") -> str:
+def table(*rungs: str, results: str = "") -> str:
     """These rungs below each other: live accuracies of rungs trained in this kernel, else stored.
 
-    The last column compares a rung with its twin where that is in the table too.
+    The last column compares a rung with its twin, where that is in the table too, by the stored
+    seeds: the difference of the means with its 95 % interval.
     """
-    lines = [f"{'model':<42}{'numbers':>8}  {'accuracy':<27}against its twin"]
-    for rung in rungs:
-        about = stored(rung, results)
-        title = rung.replace("_", " ")
-        low = min(about["accuracy"])
-        high = max(about["accuracy"])
-        shown = f"    stored: {low:.0f} to {high:.0f} %"
-        count = about["parameters"]
-        if results == "ladder":
-            title = RUNGS[rung].title
-            if rung in LIVE:
-                live, count = LIVE[rung]
-                shown = f"{live:>3.0f} % (stored: {low:.0f} to {high:.0f})"
+    if not results and rungs[0] in RUNGS:
+        return _old_table(*rungs)
+    lines = [f"    {'model':<36}{'numbers':>8}  {'accuracy':<27}against its twin, 95 %"]
+    for number, rung in enumerate(rungs, start=1):
+        twin = stored(rung, results)["twin"]
         against = ""
-        if about["twin"] in rungs:
-            against = contrast(rung, results)
-        lines.append(f"{title:<42}{count:>8,}  {shown:<27}{against}".rstrip())
+        if twin in rungs:
+            against = f"{_difference(rung, twin, results)} (row {rungs.index(twin) + 1})"
+        title = ROWS[rung].title if rung in ROWS else rung.replace("_", " ")
+        line = f"{number:>2}  {title:<36}{_numbers(rung, results)}{against}"
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
-def looks(model: nn.Module) -> str:
-    """Three rows on where the first patch looks in a model trained for "relation"."""
+def _numbers(rung: str, results: str) -> str:
+    """How many numbers a model learns, and its accuracy: two columns of a table."""
+    about = stored(rung, results)
+    low = min(about["accuracy"])
+    high = max(about["accuracy"])
+    count = about["parameters"]
+    shown = f"    stored: {low:.0f} to {high:.0f} %"
+    if not results and rung in LIVE:
+        live, count = LIVE[rung]
+        shown = f"{live:>3.0f} % (stored: {low:.0f} to {high:.0f})"
+    return f"{count:>8,}  {shown:<27}"
+
+
+def _old_table(*rungs: str) -> str:
+    """The table of notebooks that are not rebuilt yet."""
+    lines = [f"{'model':<42}{'numbers':>8}  {'accuracy':<27}against its twin"]
+    for rung in rungs:
+        against = ""
+        if stored(rung)["twin"] in rungs:
+            against = contrast(rung)
+        lines.append(f"{RUNGS[rung].title:<42}{_numbers(rung, '')}{against}".rstrip())
+    return "\n".join(lines)
+
+
+def looks(model: nn.Module, rung: str = "relation") -> str:
+    """Three rows on where the first patch looks in a model trained for the relational task."""
     live = looked_at(model)
-    seeds = stored("relation")["looks_at"]
+    seeds = stored(rung)["looks_at"]
     rows = {
         "of the other eight, the copy gets the largest weight": "copy_first",
         "attention on the copy": "copy",

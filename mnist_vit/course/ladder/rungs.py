@@ -1,89 +1,16 @@
 """Every rung: the model, the pieces it takes, and its twin, the rung without the new piece."""
 
-import math
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from ...model import MLPBlock, VisionTransformer
 from .models import BrokenHead, LinearInTheMiddle, OneHead, PatchModel, on_pixels
-from .tasks import digit_batches, digits, inked, relation, relation_batches
+from .rung import Rung
 
-BATCH = 50
 NINE: dict[str, Any] = {"length": 9, "classes": 2, "pool": "first"}
-
-
-def fit(
-    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], steps: int, learning_rate: float
-) -> None:
-    """The training loop of all rungs: AdamW, a warm-up over a tenth of the steps, a cosine."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
-    for step, (x, y) in enumerate(batches):
-        warm = min(1.0, (step + 1) / (0.1 * steps))
-        rate = learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
-        optimizer.param_groups[0]["lr"] = rate
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Percent."""
-    return round(100 * (model.eval()(x).argmax(dim=1) == y).float().mean().item(), 1)
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A model, and how it is trained.
-
-    Attributes:
-        title: what it is called in tables.
-        build: makes the model; it is called with the pieces that the rung takes.
-        takes: the kinds of pieces.
-        twin: the rung without its piece.
-        epochs: on the digits.
-        steps: of the relational task; 0 for digits.
-    """
-
-    title: str
-    build: Callable[..., nn.Module]
-    takes: tuple[str, ...] = ()
-    twin: str | None = None
-    epochs: int = 12
-    steps: int = 0
-
-    def train(
-        self,
-        learning_rate: float,
-        seed: int,
-        split: str = "train",
-        judge: str = "validation",
-        **pieces,
-    ):
-        """Train once: the model, its accuracy in percent, and CPU seconds."""
-        torch.manual_seed(seed)
-        model = self.build(**pieces)
-        generator = torch.Generator().manual_seed(seed)
-        steps = self.steps or self.epochs * math.ceil(len(digits(split)[0]) / BATCH)
-        for name in (split, judge):
-            inked(name)  # makes the data now, so that it is not part of the time
-        start = time.process_time()
-        if self.steps:
-            fit(model, relation_batches(split, steps, generator), steps, learning_rate)
-            x, y, _ = relation(judge, 4000, torch.Generator().manual_seed(0))
-        else:
-            fit(model, digit_batches(split, self.epochs, BATCH, generator), steps, learning_rate)
-            x, y = digits(judge)
-        return model, accuracy(model, x, y), time.process_time() - start
 
 
 def broken(bug: str) -> nn.Module:

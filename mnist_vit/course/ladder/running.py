@@ -1,6 +1,7 @@
-"""Train one rung live, with the learner's own pieces in it."""
+"""Train one rung live: the learner's own model, or one with the learner's own pieces in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from . import rows
+from .growing import ROWS
 from .models import WIDTH, OneHead
+from .rung import Rung
 from .rungs import RUNGS
 
 TOKENS = (2, 16, WIDTH)
@@ -23,17 +26,93 @@ TRIED: dict[str, tuple[tuple[Any, ...], dict[str, int]]] = {  # how each kind of
 INSIDE = {"block": ("attention", "mlp"), "encoder": ("attention", "mlp", "block")}
 
 
+ALONE = Rung("your model", nn.Identity)  # a model that no row is compared with
+RATE = 0.003
+
+
 class PieceError(ValueError):
-    """A piece cannot stand in this rung; notebooks show the sentence without a traceback."""
+    """A model or a piece cannot be trained; notebooks show the sentence without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
-def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
-    """Train a rung, print one row ``title: 84 % (stored: 82 to 84)``, and return the model.
+def train(
+    model: nn.Module, /, row: str | None = None, *, seed: int = 0, **pieces: Any
+) -> nn.Module:
+    """Train a model, print ``title: 84 % (stored: 82 to 84)``, and return it in eval mode.
 
-    The model is in eval mode.
+    The loop is ``ladder.fit``. It trains in one thread, and leaves torch's random state alone.
+
+    Args:
+        model: is trained as it is, from its own start values: (n, 1, 28, 28) -> (n, 10); for the
+            relational task (n, 1, 21, 21) -> (n, 2).
+        row: the stored row that the accuracy is compared with. It says the task, how long and with
+            which learning rate. Without it: the digits, 12 epochs, 0.003.
+        seed: of the order of the batches.
+
+    Raises:
+        PieceError: no such row, or a model that does not fit, in a sentence.
+    """
+    if isinstance(model, str):
+        return _train_rung(model, seed, pieces)
+    if row is not None and row not in ROWS:
+        raise PieceError(f"no row is called {row!r}. Choose one of: {', '.join(ROWS)}")
+    rung = ALONE if row is None else ROWS[row]
+    _refuse_model(model, rung)
+    rate = RATE if row is None else rows.stored(row)["learning_rate"]
+    with _one_thread():
+        reached, _ = rung.train_model(model, rate, seed)
+    if row is None:
+        print(f"{rung.title}: {reached:.0f} %")
+    else:
+        count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        rows.LIVE[row] = reached, count
+        print(f"{rung.title}: {rows.row(row, reached)}")
+    return model
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The stored numbers are those of one thread; all settings are put back."""
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _refuse_model(model: Any, rung: Rung) -> None:
+    """Raise PieceError unless a model gives logits for two pictures of the rung's task."""
+    if isinstance(model, type):
+        name = model.__name__
+        raise PieceError(f"train takes a model, and {name} is a class: give {name}(…).")
+    if not isinstance(model, nn.Module):
+        raise PieceError(f"train takes a model, an nn.Module, not a {type(model).__name__}.")
+    name = type(model).__name__
+    side, classes = (21, 2) if rung.steps else (28, 10)
+    x = torch.zeros(2, 1, side, side)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            y = model(x)
+    except NotImplementedError:
+        raise PieceError(f"{name} uses a piece that is not solved yet.") from None
+    except Exception as error:
+        raise PieceError(
+            f"{name} fails for pictures of shape {list(x.shape)}: {type(error).__name__}: {error}"
+        ) from None
+    if not isinstance(y, Tensor) or tuple(y.shape) != (2, classes):
+        got = list(y.shape) if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise PieceError(
+            f"{name} makes {got} of {list(x.shape)}; it must make {[2, classes]}, a logit for each"
+            " class."
+        )
+
+
+def _train_rung(rung: str, seed: int, pieces: dict[str, Any]) -> nn.Module:
+    """Train a rung by its name with pieces in it: for notebooks that are not rebuilt yet.
 
     Args:
         rung: a name in ``RUNGS``.
@@ -49,15 +128,10 @@ def train(rung: str, *, seed: int = 0, **pieces: Any) -> nn.Module:
     about = rows.stored(rung)
     pieces = {kind: piece for kind, piece in pieces.items() if piece is not None}
     _refuse_kinds(rung, list(pieces))
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)  # the stored numbers are those of one thread
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            for kind in pieces:
-                pieces[kind] = tried(kind, pieces[kind])
-            model, reached, _ = RUNGS[rung].train(about["learning_rate"], seed, **pieces)
-    finally:
-        torch.set_num_threads(threads)
+    with _one_thread():
+        for kind in pieces:
+            pieces[kind] = tried(kind, pieces[kind])
+        model, reached, _ = RUNGS[rung].train(about["learning_rate"], seed, **pieces)
     rows.LIVE[rung] = reached, sum(parameter.numel() for parameter in model.parameters())
     print(f"{RUNGS[rung].title}: {rows.row(rung, reached)}")
     return model

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ...model import VisionTransformer
-from ..ladder.rungs import Rung, on_pixels, whole
+from ..ladder.models import on_pixels
+from ..ladder.rung import Rung
+from ..ladder.rungs import whole
 
 EPOCHS = 3
 RATE = 0.003  # the best of 0.001, 0.003, 0.01 for the base, and taken for all that is made of it
