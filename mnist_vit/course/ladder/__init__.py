@@ -7,7 +7,6 @@ its twin, the model without the piece.
 """
 
 from .growing import ROWS
-
 from .models import PATCH, WIDTH, Block, BrokenHead, OneHead, PatchModel, on_pixels, to_patches
 from .rows import agrees, contrast, difference, interval, looks, row, same_rows, span, stored, table
 from .rung import Rung, fit
