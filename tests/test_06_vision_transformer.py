@@ -51,20 +51,6 @@ class FewArguments(MyVisionTransformer):
         super().__init__(*sizes, num_classes=num_classes, in_channels=in_channels)
 
 
-def patchify_convolution(images: Tensor, p: int) -> Tensor:
-    size = images.shape[1] * p * p
-    return (
-        F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
-    )
-
-
-def patchify_and_wipe(images: Tensor, p: int) -> Tensor:
-    patches = patchify_convolution(images, p)
-    with torch.no_grad():
-        images.zero_()
-    return patches
-
-
 def convolution_with_parameters(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
     made = nn.Conv2d(channels, linear.out_features, kernel_size=p, stride=p)
     made.weight = nn.Parameter(linear.weight.detach().view(-1, channels, p, p))
@@ -98,7 +84,6 @@ def outside_attention(right: nn.Module, suspect: nn.Module, images: Tensor) -> s
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
-    ("patchify", patchify_convolution),
     ("as_convolution", convolution_with_parameters),
     ("first_difference", difference_by_loop),
 ]
@@ -106,9 +91,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", NoExpand, "a class token for each picture"),
     ("vision_transformer", NotTurned, "transpose(1, 2) makes them the last one"),
     ("vision_transformer", FewArguments, "__init__ must take representation_size"),
-    ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
-    ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
-    ("patchify", patchify_and_wipe, "changes its input"),
     (
         "as_convolution",
         lambda linear, c, p: nn.Conv2d(c, linear.out_features, 1),

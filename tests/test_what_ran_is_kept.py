@@ -491,7 +491,7 @@ def test_a_deleted_file_is_brought_back_by_one_call(cell: Cell, file: Path) -> N
     text = file.read_text()
     file.unlink()
     said = cell("my_vit = check.my_vit()")
-    assert "all 7 pieces are ours" in said
+    assert "all 8 pieces are ours" in said
     assert "check.restore()" in said
     assert "check.restore()" in cell("check.progress()")
     said = cell("check.restore()")

@@ -65,17 +65,6 @@ def my_name_the_bug(right, suspect, images):
     return "not_divided" if factor.mean() > 1 else "divided_by_d_model"
 
 
-# exercise: patchify
-def my_patchify(images, p):
-    """(n, c, h, w) -> (n, h // p * (w // p), c * p * p)."""
-    n, c, h, w = images.shape
-    # every side in two axes: (n, c, patch row, row inside, patch column, column inside)
-    x = images.reshape(n, c, h // p, p, w // p, p)
-    # -> (n, patch row, patch column, c, row inside, column inside)
-    x = x.permute(0, 2, 4, 1, 3, 5)
-    return x.reshape(n, (h // p) * (w // p), c * p * p)
-
-
 # exercise: vision_transformer
 class MyVisionTransformer(nn.Module):
     """(n, in_channels, image_size, image_size) -> (n, num_classes)."""

@@ -18,6 +18,7 @@ from ..checking import (
     parameter_gradients,
     random,
     randomise,
+    start_values,
 )
 
 
@@ -81,11 +82,6 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             " own size."
         )
     module = make(answer, 12, 3)
-    start = (
-        {name: tensor.clone() for name, tensor in module.state_dict().items()}
-        if _is_module(module)
-        else {}
-    )
     copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
     x = random(2, 5, 12, seed=4).requires_grad_()
     out, weights = _pair(module(x, x, x))
@@ -104,7 +100,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(randomise(MyMultiHeadAttention(8, 2), seed=5), module)
     x = random(1, 7, 8, seed=6)
     yield "output at another size", _pair(module(x, x, x))[0]
-    yield from ((f"start value of {name}", tensor) for name, tensor in sorted(start.items()))
+    yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
     yield from _dropout(answer)
 
 
@@ -129,10 +125,6 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
             f"{name}: the shares of weights that are 0, as they were, doubled",
             shares.round(decimals=1),
         )
-
-
-def _is_module(module: Any) -> bool:
-    return isinstance(module, nn.Module)
 
 
 def _pair(found: Any) -> tuple[Any, Any]:

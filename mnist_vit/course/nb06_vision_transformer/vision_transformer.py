@@ -104,8 +104,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 for part in ("conv_proj", "class_token", "encoder", "heads"):
                     yield f"gradient of {part}", _part_gradient(logits, module, part)
     yield from _arguments_handed_on(answer, options, weights)
-    options["representation_size"] = 32
-    sizes = (8, 4, 2, 2, 32, 64)
+    options["representation_size"] = 80
+    sizes = (64, 8, 1, 2, 64, 128)
     yield start_values(_built(answer, options, sizes), VisionTransformer(*sizes, **options))
 
 
