@@ -48,6 +48,8 @@ class FromScratch(nn.Module):
         self.mlp = nn.Sequential(
             nn.Linear(width, wide), nn.GELU(), nn.Dropout(p), nn.Linear(wide, width), nn.Dropout(p)
         )
+        for number in (0, 3):
+            nn.init.xavier_uniform_(self.mlp[number].weight)
         self.ln_2 = norm(width)
         self.ln_1 = norm(width)
         self.self_attention = MultiHeadAttention(width, heads, attention_p)

@@ -28,6 +28,7 @@ class WithLinear(MyVisionTransformer):
 def torchvisions(*sizes: int, in_channels: int = 3, **options: Any) -> nn.Module:
     model = torchvision.models.VisionTransformer(*sizes, **options)
     model.conv_proj = nn.Conv2d(in_channels, sizes[4], sizes[1], sizes[1])
+    nn.init.trunc_normal_(model.conv_proj.weight, std=(in_channels * sizes[1] ** 2) ** -0.5)
     nn.init.zeros_(model.conv_proj.bias)
     return model
 

@@ -90,16 +90,18 @@ MANY = 4000  # numbers, with which a spread is known to about 1 %
 UNIFORM = 2.4  # the kurtosis of uniform numbers is 1.8, of normal ones 3
 
 
-def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[float]]:
-    """(what, one number a parameter): 1 where it starts as in the reference.
+def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[str]]:
+    """("start values", the names of the parameters that were compared with the reference's).
 
     A parameter that starts at a constant there must start at it. Of random numbers the distribution
     is compared, so that it is the same whatever was drawn: the spread, within 5 % where there are
     many, and whether they are uniform or normal. Random biases are free.
+
+    Raises:
+        Mistake: a parameter starts with something else.
     """
     own = dict(module.named_parameters())
-    what = "start values"
-    figures = []
+    compared = []
     for name, parameter in sorted(reference.named_parameters()):
         value = own[name].detach().double()
         right = parameter.detach().double()
@@ -109,10 +111,13 @@ def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[flo
             continue
         else:
             told = _another_distribution(value, right)
-        if told and what == "start values":
-            what = f"start value of {name} ({told})"
-        figures.append(float(not told))
-    return what, figures
+        if told:
+            raise Mistake(
+                f"start value of {name}: {told}. What it must start with stands in the glossary,"
+                " under start values."
+            )
+        compared.append(name)
+    return "start values", compared
 
 
 def _another_distribution(value: Tensor, right: Tensor) -> str:
