@@ -67,6 +67,17 @@ class Finder(nn.Module):
         return self.to_logits(x.mean(dim=1) if self.pool == "mean" else x[:, 0])
 
 
+class Added(nn.Module):
+    """An attention layer whose output is added to its input."""
+
+    def __init__(self, look: nn.Module) -> None:
+        super().__init__()
+        self.look = look
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + through(self.look, x)
+
+
 def through(layer: nn.Module, x: Tensor) -> Tensor:
     """The tokens after a layer; of an attention layer the first of what it returns."""
     if isinstance(layer, MultiHeadAttention | OneHead):
@@ -244,6 +255,11 @@ ROWS = {  # in the order of the course
     # 02
     "with_head": Rung(
         "one head, MLP block", lambda: Classifier(one_head(), mlp()), twin="with_mlp"
+    ),
+    "with_head_added": Rung(
+        "one head, added, MLP block",
+        lambda: Classifier(Added(one_head()), mlp()),
+        twin="with_mlp",
     ),
     "same_mlp": Rung(
         "same patch? no attention",
