@@ -443,7 +443,7 @@ OBSERVED: list[tuple[str, Any, str]] = [
         lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size,
         "− 7 · image_size",
     ),
-    ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
+    ("patch_size", lambda size, n: 6, "stayed the same when we changed image_size, budget"),
     ("silence", lambda part: part.state_dict().clear(), "nothing was changed in what was given"),
     ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "first: `"),
     (

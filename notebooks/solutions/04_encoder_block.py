@@ -21,14 +21,6 @@ def my_ablation(block):
     return partial(block, norm_layer=nn.Identity), NoResidual
 
 
-# exercise: choose_eps
-def my_choose_eps(tokens, keep):
-    # Layer norm divides by sqrt(variance + eps) where sqrt(variance) would be right, so a token
-    # keeps the share sqrt(variance / (variance + eps)) of its size. The quietest token decides.
-    variance = tokens.var(dim=-1, correction=0)
-    return (variance.min() * (1 / keep**2 - 1)).item()
-
-
 # exercise: encoder_block
 class MyEncoderBlock(nn.Module):
     def __init__(
