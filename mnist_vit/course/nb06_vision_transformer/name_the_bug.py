@@ -5,9 +5,7 @@ from typing import Any
 
 import torch
 
-from mnist_vit.course.nb06_vision_transformer.first_difference import (
-    my_first_difference as first_difference,
-)
+from mnist_vit.course.nb06_vision_transformer.first_difference import first_difference
 
 from ..checking import Exercise, Mistake, Slip, describe
 from .bugs import BUGS
