@@ -23,7 +23,7 @@ def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
         return OURS
     if not isinstance(exercise.answer, type):
         return None
-    if nn.Module not in exercise.answer.__bases__:
+    if exercise.answer.__base__.__module__.startswith("mnist_vit."):
         return None  # it changes a piece, and ours may stand in for that
     kinds = {type(call.module) for call in calls if call.module is not None}
     kinds.discard(exercise.answer)  # the check itself compares with it
