@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from .errors import check_sizes
 from .forward import eval_mode
-from .recording import attention_layers, record_attention
+from .recording import Recorder, attention_layers, record_attention, recording
 
 __all__ = [
     "attention_weights",
@@ -44,7 +44,8 @@ def attention_weights(
 ) -> Tensor:
     """The attention weights of all layers and heads, in one forward pass, in eval mode.
 
-    Each module's mode is put back.
+    Each module's mode is put back. A model that may reorder its images gets one more pass, with a
+    single image, to see that its weights are the same.
 
     Args:
         images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
@@ -67,9 +68,11 @@ def attention_weights(
         for start in range(0, len(images), batch_size):
             end = start + batch_size
             batch = images[start:end].to(parameter)
-            with record_attention(model, layers, query) as record:
+            recorder = Recorder(model, layers, query)
+            with recording(recorder):
                 model(batch)
-            if start == 0 and len(batch) > 1 and not record[0].is_meta:
+            record = recorder.record
+            if start == 0 and len(batch) > 1 and recorder.may_mix and not record[0].is_meta:
                 _check_alone(model, batch[-1:], record, layers, query)
             if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])

@@ -56,11 +56,18 @@ def record_attention(
     token is not recorded. ValueError: a layer cannot be recorded, the first axis of its weights is
     not that of the images, or the model was not called (what cannot be seen: docs/recording.md).
     """
-    recorder = _Recorder(model, layers, query)
+    recorder = Recorder(model, layers, query)
+    with recording(recorder):
+        yield recorder.record
+
+
+@contextmanager
+def recording(recorder: "Recorder") -> Iterator[None]:
+    """Fill a recorder with what the model computes in the ``with`` block."""
     try:
         _HERE.set({**_HERE.get(), recorder: None})
         recorder.register_hooks()
-        yield recorder.record
+        yield
         if recorder.passes == 0:
             raise ValueError(
                 f"{recorder.name} was not called in the with block, so that nothing was recorded."
@@ -77,7 +84,7 @@ def record_attention(
             recorder.leave()
 
 
-class _Recorder:
+class Recorder:
     """What is to be kept, the record, and the hooks on the model that fill it.
 
     Torch calls hooks in every thread and task. They do nothing where the ``with`` block was not
@@ -96,6 +103,7 @@ class _Recorder:
         self.query = query
         self.record: list[Tensor] = []
         self.passes = 0  # forward passes that ended well
+        self.may_mix = False  # whether a pass may have mixed or reordered its images
         self.problem = ""  # of one that failed
 
     def register_hooks(self) -> None:
@@ -152,6 +160,7 @@ class _Recorder:
             return
         forward.check()
         self.record.extend(forward.kept)
+        self.may_mix |= forward.may_mix
         self.passes += 1
 
     def ask(self, layer: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
@@ -173,7 +182,7 @@ class _Recorder:
 
 # The recorders whose with block is open in this context, and their forward pass, if one is under
 # way; and whether an operation belongs to a layer that is recorded as a whole.
-_HERE: ContextVar[Mapping[_Recorder, "_Forward | None"]] = ContextVar(
+_HERE: ContextVar[Mapping[Recorder, "_Forward | None"]] = ContextVar(
     "recorders", default=MappingProxyType({})
 )
 _BUSY: ContextVar[bool] = ContextVar("busy", default=False)
@@ -214,7 +223,7 @@ class _Forward(TorchDispatchMode):
 
     supports_higher_order_operators = True  # such as flex_attention
 
-    def __init__(self, recorder: _Recorder, given: list[Tensor]) -> None:
+    def __init__(self, recorder: Recorder, given: list[Tensor]) -> None:
         super().__init__()
         self.recorder = recorder
         self.images = _batch_size(given)
@@ -227,6 +236,7 @@ class _Forward(TorchDispatchMode):
         self.executed: set[nn.Module] = set()  # layers that were asked
         self.layer: nn.Module | None = None  # the one that is executed now
         self.products: list[tuple[str, bool]] = []  # name, and whether the result is a single row
+        self.may_mix = False
         self.problem = ""
         self.modes = ExitStack()
         self.in_layer = ExitStack()
@@ -253,6 +263,7 @@ class _Forward(TorchDispatchMode):
             if known:
                 name = function.name().rpartition("::")[2].partition(".")[0]
                 self._follow(name.strip("_"), known, result)
+                self.may_mix |= _may_mix(name, args)
         return result
 
     def _follow(self, name: str, known: list[Tensor], result: Any) -> None:
@@ -401,6 +412,7 @@ class _Forward(TorchDispatchMode):
         if self.problem:
             return None
         self.shape = shape[1:]
+        self.may_mix |= self.images in self.shape  # another axis may be taken for the images'
         self.passed += 1
         return self._rows(s)
 
@@ -500,6 +512,9 @@ _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "dot", "matmul", "
 _PRODUCTS |= {"inner", "tensordot", "cdist", "cdist_forward", "convolution", "conv1d", "conv2d"}
 
 
+# Operations that can give an image the numbers of another one
+_REORDERING = {"flip", "roll", "sort", "index", "index_select", "gather", "take", "unsafe_index"}
+_REORDERING |= {"scatter", "index_put", "index_copy"}
 _OUTER = {"mul", "add", "sub", "div", "rsub", "addcmul", "atan2", "maximum", "minimum"}
 
 
@@ -518,6 +533,14 @@ def _count_tokens(tokens: Tensor) -> int:
     if tokens.dim() == 4:
         return tokens.numel() // tokens.shape[1]
     return tokens.numel() // tokens.shape[-1]
+
+
+def _may_mix(name: str, args: tuple) -> bool:
+    """Whether an operation may put an image in the place of another one."""
+    if name in ("cat", "stack"):
+        dim = args[1:]
+        return dim in ((), (0,))
+    return name in _REORDERING
 
 
 def _is_outer(known: list[Tensor], result: Any) -> bool:
