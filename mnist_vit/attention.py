@@ -67,26 +67,35 @@ def attention_weights(
     with eval_mode(model):
         for start in range(0, len(images), batch_size):
             end = start + batch_size
-            batch = images[start:end].to(parameter)
-            recorder = Recorder(model, layers, query)
-            with recording(recorder):
-                model(batch)
-            record = recorder.record
-            if start == 0 and len(batch) > 1 and recorder.may_mix and not record[0].is_meta:
-                _check_alone(model, batch[-1:], record, layers, query)
+            record = _record_batch(model, images[start:end].to(parameter), layers, query)
             if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
             for layer in reversed(range(len(record))):
-                if not record[-1].is_meta and record[-1].isnan().any():
-                    raise ValueError(
-                        f"the attention weights of {type(model).__name__} are NaN: its parameters"
-                        " are (training probably diverged), or a mask leaves a token nothing"
-                    )
                 result[start:end, layer] = record.pop()
     if layers is None:
         return result
     recorded = sorted(set(layers))
     return result[:, [recorded.index(layer) for layer in layers]]
+
+
+def _record_batch(
+    model: nn.Module, batch: Tensor, layers: Sequence[int] | None, query: int | None
+) -> list[Tensor]:
+    """The weights of each layer for one batch; ValueError if they are NaN or of other images."""
+    recorder = Recorder(model, layers, query)
+    with recording(recorder):
+        model(batch)
+    record = recorder.record
+    if record[0].is_meta:
+        return record
+    if any(weights.isnan().any() for weights in record):
+        raise ValueError(
+            f"the attention weights of {type(model).__name__} are NaN: its parameters are (training"
+            " probably diverged), or a mask leaves a token nothing"
+        )
+    if recorder.may_mix and len(batch) > 1:
+        _check_alone(model, batch[-1:], record, layers, query)
+    return record
 
 
 def _check_alone(
