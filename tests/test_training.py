@@ -46,8 +46,10 @@ def test_first_loss_is_the_log_of_the_number_of_classes() -> None:
     assert loss == pytest.approx(2.302585, abs=1e-6)
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 3])
-@pytest.mark.parametrize(("every", "optimizer"), [(1, "adamw"), (1, "muon"), (2, "muon")])
+@pytest.mark.parametrize(
+    ("stop_after", "every", "optimizer"),
+    [(1, 1, "adamw"), (3, 1, "muon"), (1, 2, "muon"), (3, 2, "muon")],
+)
 def test_resume_is_as_if_never_stopped(
     tmp_path: Path, stop_after: int, every: int, optimizer: str
 ) -> None:
