@@ -254,29 +254,40 @@ class StopButton(Loader):
             yield batch
 
 
-def stopped(folder: Path | None, epoch: int, batch: int, model: nn.Module | None = None) -> None:
+def stopped(folder: Path | None, epoch: int, batch: int, *model: nn.Module, **options: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        toy_fit(model or toy_model(), 4, StopButton(epoch, batch), run_dir=folder)
+        toy_fit(*model or [toy_model()], 4, StopButton(epoch, batch), run_dir=folder, **options)
 
 
-@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize(
+    ("epoch", "batch", "options", "checkpoints"),
+    [
+        (2, 0, {}, [2, 1]),
+        (2, 3, {}, [2, 1]),
+        (3, 3, {"optimizer": "muon", "checkpoint_every": 2}, [2]),
+    ],
+    ids=["between epochs", "in an epoch", "muon, every second epoch"],
+)
 def test_stopped_is_told_and_resumes_and_never_writes_over_it(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    whole: dict[int, str],
+    epoch: int,
     batch: int,
+    options: dict[str, Any],
+    checkpoints: list[int],
 ) -> None:
     model = toy_model().eval()
     model.encoder.dropout.train()
     modes = [module.training for module in model.modules()]
-    stopped(tmp_path, 2, batch, model)
+    stopped(tmp_path, epoch, batch, model, **options)
     out = capsys.readouterr().out
-    assert "2 of 4 epochs" in out
+    assert f"{epoch} of 4 epochs" in out
     for how in (f'run_dir="{tmp_path}", resume=True', f"--run-dir {tmp_path} --resume"):
         assert how in out, "in Python, and on the command line"
     assert [module.training for module in model.modules()] == modes
-    assert files(tmp_path) == FILES
-    assert [epochs_in(tmp_path / name) for name in FILES[:2]] == [2, 1]
+    names = FILES[: len(checkpoints)]
+    assert files(tmp_path) == [*names, *FILES[2:]]
+    assert [epochs_in(tmp_path / name) for name in names] == checkpoints
     averaged = torch.load(tmp_path / "checkpoint.pth", weights_only=True)["averaged"]
     assert (digest(model) == digest_of(averaged)) == (batch == 0), "three steps were done, or none"
 
@@ -284,9 +295,11 @@ def test_stopped_is_told_and_resumes_and_never_writes_over_it(
     with pytest.raises(ValueError, match="resume=True"):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
     assert contents(tmp_path) == before
-    again = toy_model(seed=9)
-    assert len(toy_fit(again, 4, run_dir=tmp_path, resume=True)) == 4
-    assert digest(again) == whole[4]
+    again, undisturbed = toy_model(seed=9), toy_model()
+    resumed = toy_fit(again, 4, run_dir=tmp_path, resume=True, **options)
+    assert timeless(resumed) == timeless(toy_fit(undisturbed, 4, **options))
+    assert rows(tmp_path) == resumed
+    assert digest(again) == digest(undisturbed)
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(
