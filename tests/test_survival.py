@@ -377,7 +377,7 @@ def test_a_damaged_checkpoint_costs_one_epoch(
 
     def before_epoch(epoch: int) -> None:
         assert epoch >= 2
-        assert epoch == 3 or (tmp_path / "checkpoint_previous.pth").read_bytes() == good
+        assert (tmp_path / "checkpoint_previous.pth").read_bytes() == good
 
     with pytest.warns(UserWarning, match=r"checkpoint\.pth .*epoch 2"):
         toy_fit(model, 4, run_dir=tmp_path, resume=True, before_epoch=before_epoch)
