@@ -179,7 +179,12 @@ def test_predict_reads_a_picture_file(
     ("words", "variables", "lines"),
     [
         ("evaluate vit_mnist_p7", {}, 0),
-        ("train vit_mnist_p7 --data embedded --epochs 1", {"RANK": "1", "WORLD_SIZE": "0"}, 1),
+        pytest.param(
+            "train vit_mnist_p7 --data embedded --epochs 1",
+            {"RANK": "1", "WORLD_SIZE": "0"},
+            1,
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_reader_that_has_seen_enough(

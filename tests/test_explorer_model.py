@@ -121,6 +121,7 @@ def test_shipped_weights_classify_digits_as_in_pytorch(js: Engine, name: str) ->
     same_logits(js, name, some_images(name, 20))
 
 
+@pytest.mark.full
 @torch.no_grad()
 def test_shipped_weights_classify_pictures_as_in_pytorch(js: Engine, real_cifar10: object) -> None:
     same_logits(js, "vit_cifar10", some_images("vit_cifar10", 20, "cifar10"))
