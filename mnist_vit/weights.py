@@ -456,16 +456,21 @@ def _check_about(about: Any) -> dict[str, Any]:
                 raise ValueError(
                     f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}"
                 )
-    mean = data.get("mean", [])
-    std = data.get("std", [])
-    numbers = all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std)
-    if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
+    if not _is_normalisation(data.get("mean", []), data.get("std", [])):
         raise ValueError("mean and std must have a number for each channel, std above 0")
     if "classes" in data:
         data["classes"] = [printable(str(name)) for name in data["classes"]]
     default = [data["name"]] if "name" in data else []
     about["trained_on"] = [str(used) for used in about.get("trained_on", default)]
     return about
+
+
+def _is_normalisation(mean: list[Any], std: list[Any]) -> bool:
+    """Whether these are as many numbers, those of ``std`` above 0."""
+    for value in mean + std:
+        if type(value) not in (int, float) or abs(value) >= 1e6:
+            return False
+    return len(mean) == len(std) and min(std, default=1) > 0
 
 
 def _unpacked_size(content: bytes) -> int:
@@ -480,16 +485,22 @@ def _unpacked_size(content: bytes) -> int:
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
     """The number of tensors that are missing, unexpected or of another shape; an example each."""
     own = model.state_dict()
-    missing = [name for name in own if name not in state]
+    missing = []
+    shapes = []
+    for name, tensor in own.items():
+        if name not in state:
+            missing.append(name)
+        elif tensor.shape != state[name].shape:
+            shapes.append(name)
     unexpected = [name for name in state if name not in own]
-    both = [name for name in own if name in state]
-    shapes = [name for name in both if own[name].shape != state[name].shape]
-    kinds = (
+    parts = []
+    for names, what in (
         (missing, "tensors are missing"),
         (unexpected, "are not in the model"),
         (shapes, "have another shape"),
-    )
-    parts = [f"{len(names)} {what}, such as {names[0]}" for names, what in kinds if names]
+    ):
+        if names:
+            parts.append(f"{len(names)} {what}, such as {names[0]}")
     if shapes:
         theirs = tuple(state[shapes[0]].shape)
         ours = tuple(own[shapes[0]].shape)

@@ -169,7 +169,6 @@ def test_names_are_printed_so_that_they_forge_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(RIGHT)
-    os.rename(tmp_path / name, tmp_path / name)
     check.progress(tmp_path)
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
@@ -199,7 +198,6 @@ def test_one_file_has_a_table_too(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_missing_folder_is_told_at_once(tmp_path: Path) -> None:
-    begin = time.process_time()
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "mnist_vit", "progress", tmp_path / "none"],
         capture_output=True,
@@ -208,7 +206,6 @@ def test_a_missing_folder_is_told_at_once(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert time.process_time() - begin < 5
     assert done.returncode == 2
     assert f"there is no folder {tmp_path / 'none'}" in done.stderr
     assert "torch" not in done.stderr

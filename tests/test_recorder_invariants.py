@@ -520,6 +520,7 @@ def test_torchs_layer_with_its_axes_exchanged_is_an_error(images: int) -> None:
         attention_weights(model, torch.randn(images, 3, 32, 32))
 
 
+@pytest.mark.full
 def test_swin_of_other_libraries() -> None:
     timm = pytest.importorskip("timm")
     transformers = pytest.importorskip("transformers")

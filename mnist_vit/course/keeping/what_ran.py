@@ -103,10 +103,10 @@ class _Comparison:
         if problem := self.of(f"the type of {name}", type(ran), type(made)):
             return problem
         if isinstance(ran, set | frozenset):
-            return None if ran == made else _told(name, ran, made)
+            return _told_if_not(ran == made, name, ran, made)
         if hasattr(ran, "__dict__"):
             return self._dicts(name, vars(ran), vars(made))
-        return None if repr(ran) == repr(made) else _told(name, ran, made)
+        return _told_if_not(repr(ran) == repr(made), name, ran, made)
 
     def _functions(self, name: str, ran: FunctionType, made: FunctionType) -> str | None:
         if _is_piece(ran, made):
@@ -248,18 +248,23 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 def _tensors(name: str, ran: Tensor, made: Tensor) -> str | None:
     same = ran.shape == made.shape and ran.dtype == made.dtype and ran.device == made.device
     same = same and ran.requires_grad == made.requires_grad
-    if same and torch.equal(ran.detach().nan_to_num(), made.detach().nan_to_num()):
-        return None
-    return _told(name, ran, made)
+    same = same and torch.equal(ran.detach().nan_to_num(), made.detach().nan_to_num())
+    return _told_if_not(same, name, ran, made)
 
 
 def _arrays(name: str, ran: np.ndarray, made: np.ndarray) -> str | None:
     same = ran.dtype == made.dtype and ran.shape == made.shape
-    return None if same and ran.tobytes() == made.tobytes() else _told(name, ran, made)
+    return _told_if_not(same and ran.tobytes() == made.tobytes(), name, ran, made)
 
 
 def _modules(name: str, ran: ModuleType, made: ModuleType) -> str | None:
-    return None if ran.__name__ == made.__name__ else _told(name, ran, made)
+    return _told_if_not(ran.__name__ == made.__name__, name, ran, made)
+
+
+def _told_if_not(same: bool, name: str, ran: Any, made: Any) -> str | None:
+    if same:
+        return None
+    return _told(name, ran, made)
 
 
 def _told(name: str, ran: Any, made: Any) -> str:
