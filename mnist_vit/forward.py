@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["eval_mode", "logits_of", "try_once"]
+__all__ = ["check_images", "eval_mode", "logits_of", "try_once"]
 
 _LOCK = threading.Lock()
 # The mode of each module before, and how many threads evaluate it at present.
@@ -55,3 +55,22 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
             f" {got}. Give a model with such a class head, or the names of this model's classes"
         )
     return logits
+
+
+def check_images(images: Tensor) -> None:
+    """Raise ValueError unless these are images as a model takes them, (n, c, h, w)."""
+    needed = (
+        "images must be floats (n, c, h, w), n at least 1, normalised as the model wants them "
+        "(data.normalise)"
+    )
+    if not isinstance(images, Tensor):
+        raise ValueError(f"{needed}, got {type(images).__name__}; for one image: images[None]")
+    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        got = f"{images.dtype} {tuple(images.shape)}"
+        raise ValueError(f"{needed}, got {got}; for one image: images[None]")
+    if images.is_meta:
+        raise ValueError(f"{needed}, got images of the meta device, which hold no numbers")
+    if not images.isfinite().all():
+        raise ValueError(
+            "images hold nan or infinite numbers: look for a division by zero where they were made"
+        )

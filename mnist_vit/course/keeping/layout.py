@@ -184,6 +184,7 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
         made |= dict.fromkeys(made_by(text) - PIECES.keys(), text)
     others = dict(layout.sections)
     old = others.pop(name, "")
+    _refuse_headings(taken)
     _refuse_taken(layout, name, taken, made)
     new = Layout(layout.title, layout.imports | taken.imports, layout.rest, others)
     if layout.is_ours(name):
@@ -230,6 +231,16 @@ def _still_needed(old: str, new: Layout, made: dict[str, str]) -> list[str]:
         if names & needed and not names & (made.keys() | PIECES.keys()):
             found.append(part.strip("\n"))
     return found
+
+
+def _refuse_headings(taken: Taken) -> None:
+    """NotKept if a line within an answer would be read as the heading of a section."""
+    for text in taken.texts:
+        if found := HEADER.search(text):
+            raise NotKept(
+                f"its line `{found[0][:60]}` looks like a heading of the file: remove that line,"
+                " run the cell again, then the check"
+            )
 
 
 def _refuse_taken(layout: Layout, name: str, taken: Taken, made: dict[str, str]) -> None:

@@ -25,7 +25,9 @@ def undisturbed() -> Iterator[None]:
     anomaly = torch.is_anomaly_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    folder = os.getcwd()
+    folder = None
+    with suppress(OSError):  # it was deleted
+        folder = os.getcwd()
     limit = sys.getrecursionlimit()
     streams = sys.stdout, sys.stderr
     try:
@@ -43,7 +45,8 @@ def undisturbed() -> Iterator[None]:
             torch.set_num_threads(threads)
         torch.autograd.set_detect_anomaly(anomaly)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        os.chdir(folder)
+        if folder is not None:
+            os.chdir(folder)
         sys.setrecursionlimit(limit)
         sys.stdout, sys.stderr = streams
 
