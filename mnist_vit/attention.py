@@ -13,6 +13,7 @@ Which token is which: ``tokens``.
 
 import threading
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -119,9 +120,20 @@ def to_maps(rows: Tensor, grid: tuple[int, int]) -> Tensor:
     ``grid``: numbers of rows and columns of patches, which are the last tokens, see
     ``tokens.patch_grid``. Shape: (..., seq_length) -> (..., n_h, n_w).
     """
-    n_h, n_w = grid
+    n_h, n_w = sides(grid)
     _check_grid(n_h, n_w, rows.shape[-1])
     return rows[..., -n_h * n_w :].unflatten(-1, (n_h, n_w))
+
+
+def sides(grid: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of a grid that a user gives; ValueError if these are not two whole numbers.
+
+    Those of numpy are whole numbers, too.
+    """
+    is_pair = hasattr(grid, "__len__") and not isinstance(grid, str) and len(grid) == 2
+    if not is_pair or not all(isinstance(side, Integral) for side in grid):
+        raise ValueError(f"grid must be two whole numbers, (rows, columns), got {grid!r}")
+    return int(grid[0]), int(grid[1])
 
 
 def _check_grid(n_h: int, n_w: int, tokens: int) -> None:
@@ -165,7 +177,7 @@ def mean_attention_distance(weights: Tensor, patch_size: int, grid: tuple[int, i
     """
     _check_weights(weights)
     check_sizes(patch_size=patch_size)
-    n_h, n_w = grid
+    n_h, n_w = sides(grid)
     _check_grid(n_h, n_w, weights.shape[-1])
     place = torch.cartesian_prod(torch.arange(n_h), torch.arange(n_w)).to(weights)
     distance = torch.cdist(place, place) * patch_size

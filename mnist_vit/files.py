@@ -212,6 +212,8 @@ def write_atomic(
     partial file remains. ``sync=False`` leaves flushing to the caller.
     """
     path = Path(path)
+    if path.is_symlink():  # a link stays a link
+        path = Path(os.path.realpath(path))
     part = part_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -46,8 +46,11 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
 
     ValueError unless there is one for each class.
     """
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
-        logits = logits_of(model, images)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
+            logits = logits_of(model, images)
+    except AssertionError as error:  # torch._assert: what a model says of its input
+        raise ValueError(f"the model does not take these images: {error}") from error
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
         raise ValueError(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import attention_weights, ink_share, rollout, to_maps
+from .attention import attention_weights, ink_share, rollout, sides, to_maps
 from .devices import place
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, read_file, sync_names, write_atomic, write_json
@@ -176,7 +176,8 @@ def save_attention_images(
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()
-    drawn = _Maps(model, images, pictures, grid or patch_grid(model, images))
+    grid = patch_grid(model, images) if grid is None else sides(grid)
+    drawn = _Maps(model, images, pictures, grid)
 
     from torchvision.transforms.v2.functional import to_pil_image
 
