@@ -277,7 +277,7 @@ def given(change: Callable, base: Any = mnist_vit.VisionTransformer) -> type:
 
 def kept_by_shape() -> type:
     kept: dict[Any, torch.Tensor] = {}
-    return pictures(lambda x: kept.setdefault((x.shape, x.requires_grad, x.abs().sum()), x))
+    return pictures(lambda x: kept.setdefault((x.shape, x.requires_grad, float(x.abs().sum())), x))
 
 
 def started(change: Callable) -> type:

@@ -318,6 +318,15 @@ def test_outputs_and_images_that_do_not_fit_are_a_sentence(tmp_path: Path) -> No
         mnist_vit.predict(tmp_path / "x.png", tmp_path / "w.pth", out=tmp_path)
 
 
+def test_a_model_without_gradients_is_a_sentence(tmp_path: Path) -> None:
+    detached = small()
+    detached.register_forward_hook(lambda _, given, out: out.detach())
+    for model in (small().requires_grad_(False), nn.Flatten(), detached):
+        options: dict[str, Any] = {"epochs": 1, "batch_size": 10, "run_dir": tmp_path / "run"}
+        with pytest.raises(ValueError, match=r"(no gradient|parameters that can be|must return)"):
+            mnist_vit.train(model, digits(), **options)
+
+
 def test_a_file_that_raises_anything_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "my_vit.py").write_text("raise BaseException('odd')")
     with pytest.raises(WeightsError, match="cannot be run: BaseException: odd"):

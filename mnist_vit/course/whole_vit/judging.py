@@ -22,7 +22,7 @@ from ..checking import Mistake, gradients
 from ..checking.comparing import compare
 from ..checking.own_code import is_library
 from ..observing.undisturbed import stoppable, undisturbed
-from .building import SIZES, build, run
+from .building import SIZES, build, run, takes_sizes
 from .elsewhere import MANY, ignored_dropout, wrong_picture_gradient, wrong_pictures, wrong_start
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
 from .trial import Trial
@@ -175,9 +175,10 @@ def _wrong_otherwise(answer: Any, sizes: dict[str, Any]) -> str | None:
     """
     if sizes != SIZES or torch.get_default_dtype() != torch.float64:
         return None
+    others = OTHERS if takes_sizes(answer) else {}
     torch.set_default_dtype(torch.float32)
     try:
-        theirs, our_sizes, _ = build(answer, sizes | OTHERS)
+        theirs, our_sizes, _ = build(answer, sizes | others)
         fresh = _our_model(our_sizes, is_built=isinstance(answer, nn.Module))
         problem: str | None = "the parameters do not fit"
         for trial in _trials(theirs, fresh, our_sizes):
@@ -189,7 +190,7 @@ def _wrong_otherwise(answer: Any, sizes: dict[str, Any]) -> str | None:
         problem = str(mistake)
     finally:
         torch.set_default_dtype(torch.float64)
-    told = "" if isinstance(answer, nn.Module) else f", built with {_listed(OTHERS)}"
+    told = f", built with {_listed(others)}" if others else ""
     return f"right in float64; in float32{told}: {problem}"
 
 
