@@ -74,7 +74,9 @@ def own_class(file: str | Path) -> type[nn.Module]:
         raise WeightsError(f"{path} is empty: the checks of the exercises write it")
     try:
         found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
-    except (Exception, SystemExit) as error:  # whatever is in the file
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever is in the file
         at = ""
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == str(path):

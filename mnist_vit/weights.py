@@ -87,7 +87,19 @@ def weights_path(path: str | Path) -> Path:
     if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
         better = f"{path.name.split('.')[0]}.pth"
         raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {better}")
+    beside = path.with_suffix(".json")
+    if beside.exists() and not _is_ours(beside):
+        raise ValueError(f"{beside} was not written by mnist_vit: name another file")
     return path
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a .json describes weights; one that is damaged may."""
+    try:
+        content = json.loads(read_file(file))
+    except (OSError, ValueError, RecursionError):
+        return True
+    return isinstance(content, dict) and not content.keys().isdisjoint({*KINDS, "parameters"})
 
 
 def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
@@ -97,6 +109,8 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     since ``model.about`` was set, recipe, metrics and history are omitted.
     """
     path = weights_path(path)
+    if any(tensor.is_meta for tensor in model.state_dict().values()):
+        raise ValueError("the model is on the meta device and holds no numbers: nothing to save")
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     tensors = _checksum(state)
     known: Any = _without(about_of(model), ("config", "code"))
@@ -211,7 +225,7 @@ def load_model(
     and whose ``MyVisionTransformer`` gets ``weights`` (default: those of vit_mnist). ``options``
     are further keywords of the class. Raises WeightsError as ``load_weights`` does.
     """
-    own = Path(name).suffix == ".py"
+    own = user_path(name).suffix == ".py"
     path = find_weights(weights or ("vit_mnist" if own else name))
     state, about = _read(path, None)
     if "code" in about and not own:

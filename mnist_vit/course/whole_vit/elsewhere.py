@@ -45,6 +45,7 @@ def _pictures(trial: Trial, many: int) -> Iterator[tuple[str, Tensor, bool]]:
     """Other pictures, each with its words, and whether gradients are wanted."""
     small = trial.pictures
     yield "1 picture alone", small[:1], True
+    yield "as many other pictures", -small, True
     yield "under torch.no_grad()", small, False
     yield "pictures of large numbers", LARGE / 0.05 * small, True
     shape = (many, *small.shape[1:])

@@ -22,11 +22,20 @@ from ..checking import Mistake, gradients
 from ..checking.comparing import compare
 from ..checking.own_code import is_library
 from ..observing.undisturbed import stoppable, undisturbed
-from .building import SIZES, build, run
+from .building import SIZES, build, run, takes_sizes
 from .elsewhere import MANY, ignored_dropout, wrong_picture_gradient, wrong_pictures, wrong_start
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
 from .trial import Trial
 
+OTHERS = {  # than SIZES
+    "image_size": 20,
+    "patch_size": 5,
+    "num_layers": 3,
+    "num_heads": 2,
+    "hidden_dim": 20,
+    "mlp_dim": 40,
+    "num_classes": 7,
+}
 LARGE = 10_000_000  # parameters; models that are built and larger are compared in float32
 FOREIGN = "the parameters are not ours."
 ALL_ELSE = "With these at 0 (norm weights at 1, matrices at the identity) everything else is equal."
@@ -107,11 +116,10 @@ def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
 def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
     """Whether the model computes what ours does: in eval mode, its gradients, in train mode."""
     theirs, our_sizes, takes_representation = build(answer, sizes)
-    inherited = _ours_below(type(theirs))
-    if inherited:
+    if inherited := _ours_below(theirs):
         said = (
-            f"this is a subclass of ours, {inherited}: ours is compared with itself. Write the"
-            " class without it."
+            f"this is a subclass of ours, {inherited}, or holds it: ours is compared with itself."
+            " Write the class without it."
         )
         return Judgement(False, [said])
     fresh = _our_model(our_sizes, is_built=isinstance(answer, nn.Module))
@@ -140,6 +148,7 @@ def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
         said = f"right in eval mode; in train mode with dropout 0, {problem}"
         return Judgement(False, [said, *trial.lines])
     problem = ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial)
+    problem = problem or _wrong_otherwise(answer, sizes)
     if problem:
         return Judgement(False, [problem, *trial.lines])
     said = _praise(ours, logits, len(trial.sources), trial.is_random)
@@ -148,14 +157,45 @@ def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
     return Judgement(True, [said, *trial.lines], takes_representation)
 
 
-def _ours_below(kind: type) -> str:
-    """The name of the class of ours that another one inherits from; empty if it does from none."""
-    if is_library(kind):
+def _ours_below(model: nn.Module) -> str:
+    """The name of the class of ours that a model inherits from, or holds as a whole; else empty."""
+    if is_library(type(model)):
         return ""
-    for base in kind.__mro__:
+    for base in type(model).__mro__:
         if is_library(base) and base.__module__.startswith("mnist_vit."):
             return base.__name__
-    return ""
+    holds = any(isinstance(part, VisionTransformer) for part in model.modules())
+    return VisionTransformer.__name__ if holds else ""
+
+
+def _wrong_otherwise(answer: Any, sizes: dict[str, Any]) -> str | None:
+    """A sentence if the model is wrong in float32, and with other sizes if it takes sizes.
+
+    What a model is built with may be written into it, and everybody trains in float32.
+    """
+    if sizes != SIZES or torch.get_default_dtype() != torch.float64:
+        return None
+    others = OTHERS if takes_sizes(answer) else {}
+    torch.set_default_dtype(torch.float32)
+    try:
+        theirs, our_sizes, _ = build(answer, sizes | others)
+        fresh = _our_model(our_sizes, is_built=isinstance(answer, nn.Module))
+        problem: str | None = "the parameters do not fit"
+        for trial in _trials(theirs, fresh, our_sizes):
+            if trial.able and not trial.missing and not trial.extra:
+                problem = trial.problem()
+                if problem is None:
+                    return None
+    except Mistake as mistake:
+        problem = str(mistake)
+    finally:
+        torch.set_default_dtype(torch.float64)
+    told = f", built with {_listed(others)}" if others else ""
+    return f"right in float64; in float32{told}: {problem}"
+
+
+def _listed(sizes: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:
