@@ -8,7 +8,6 @@ import pytest
 from helpers import some
 from test_my_vit import ATTENTION, BLOCK, KEPT, Cell, cell, file, kernel
 
-from mnist_vit import check
 from mnist_vit.files import write_text
 
 __all__ = ["cell", "file", "kernel"]  # fixtures

@@ -63,7 +63,8 @@ def steps(code: CodeType, left_out: tuple[str, ...] = ()) -> Iterator[tuple]:
     found = []
     for name, value in known:
         found.append((name, bisect_left(offsets, value) if isinstance(value, int) else value))
-    for entry in dis.Bytecode(code).exception_entries:  # what the try blocks cover
+    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    for entry in entries:  # what the try blocks cover
         places = (bisect_left(offsets, at) for at in (entry.start, entry.end, entry.target))
         found.append(("TRY", tuple(places)))
     yield code.co_name, code.co_argcount, code.co_kwonlyargcount, arguments, tuple(found)
