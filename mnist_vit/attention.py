@@ -235,6 +235,8 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
     layers = attention_layers(model)
     if not layers:
         raise ValueError(f"{type(model).__name__} has no layers like nn.MultiheadAttention")
+    if isinstance(layer, Integral) and not 0 <= layer < len(layers):
+        raise IndexError(f"layer must be 0 to {len(layers) - 1}, got {layer}")
     calls: list[tuple[nn.Module, Tensor]] = []  # each layer and its values, in their order
     thread = threading.get_ident()  # a module calls its hooks in every thread
 
