@@ -46,8 +46,8 @@ def attention_weights(
 ) -> Tensor:
     """The attention weights of all layers and heads, in one forward pass, in eval mode.
 
-    Each module's mode is put back. A model that may reorder its images gets two more, with a single
-    image each, to see that its weights are the same.
+    Each module's mode is put back. A model that may reorder its images gets each image by itself,
+    too: the weights must be the same.
 
     Args:
         images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
@@ -96,7 +96,7 @@ def _record_batch(
             " probably diverged), or a mask leaves a token nothing"
         )
     if recorder.may_mix and len(batch) > 1:
-        for number in (0, len(batch) - 1):
+        for number in range(len(batch)):
             _check_alone(model, batch, number, record, layers, query)
     return record
 
