@@ -296,7 +296,8 @@ def _units(model: nn.Module, multiplied: set[str]) -> Iterator[Unit]:
             continue
         if last is not None:
             yield last
-        if len(shape) == 1 and "norm" in type(owner).__name__.lower():
+        is_norm = "norm" in type(owner).__name__.lower() and not has_parts
+        if len(shape) == 1 and is_norm:
             shape = (*shape, 1)
         last = Unit([name], shape)
         if name in multiplied and len(shape) == 2:

@@ -62,7 +62,7 @@ def _observed(model: nn.Module, found: Sizes, is_guess: bool) -> Pass:
     try:
         return run(observed, model, pictures)
     except Mistake as mistake:
-        if not is_guess or "TypeError" in str(mistake) or "AttributeError" in str(mistake):
+        if not is_guess or not re.search("RuntimeError|AssertionError|ValueError", str(mistake)):
             raise
         raise Mistake(
             f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} If"

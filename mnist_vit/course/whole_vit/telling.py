@@ -92,7 +92,7 @@ def _another_kind(trial: Trial) -> list[str]:
         lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
     if len({re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}) < MANY:
         return lines
-    names = " ".join(trial.extra)
+    names = " ".join(trial.their_shapes)
     kinds = [words for pattern, words in KINDS.items() if re.search(pattern, names)]
     said = f" with {', '.join(kinds)}" if kinds else ""
     return [
@@ -186,6 +186,9 @@ def unexplained(trial: Trial) -> list[str]:
         about += [f"- you {one}." for one in known]
     if trial.is_random or trial.changes:
         return [problem, *about]
+    others = _other_tokens(trial)
+    if others:
+        return [FOREIGN if trial.is_foreign else problem, *about, others]
     theirs = trial.values()
     ours = our_values(trial.setting)
     label, where = trial.where(theirs)
@@ -203,6 +206,19 @@ def unexplained(trial: Trial) -> list[str]:
         lines += _observed(trial, label, got, expected)
         lines += _probabilities(logits)
     return [problem, *lines, *about]
+
+
+def _other_tokens(trial: Trial) -> str:
+    """A sentence if their blocks have more or fewer tokens than ours."""
+    expected = trial.ours.seq_length
+    if NO_TOKEN in trial.setting.edits:
+        expected -= 1
+    if not trial.seen.tokens or trial.seen.tokens[0] == expected:
+        return ""
+    return (
+        f"Its blocks have {trial.seen.tokens[0]} tokens, and ours {expected}: they are not compared"
+        " any further."
+    )
 
 
 def _probabilities(logits: Tensor) -> list[str]:
