@@ -311,7 +311,7 @@ NAMED = {  # the model, and what the verdict must name
     ),
     "no head": (
         plain(forward=lambda s, x: s.pool(s.encode(s.tokens(s.patches(x))))),
-        "(?s)return what the heads should get.*does not use head.weight, head.bias",
+        "(?s)return what the heads should get.*forward does not use head.weight, head.bias",
     ),
     "another eps in the last norm": (
         plain(norm_of_blocks=plain_norm, last=nn.LayerNorm, block=lambda s, *a: with_norms(s, *a)),
@@ -480,6 +480,26 @@ def test_dropout_that_reaches_nothing_is_told_by_any_name() -> None:
     passed, lines = judge_vit(Mine)
     assert not passed
     assert "emb_dropout=1 changes nothing" in lines[0]
+
+
+def test_where_dropout_does_not_act_is_told() -> None:
+    class Mine(Plain):
+        def __init__(self, p=0.0, **sizes):
+            super().__init__(**sizes)
+            self.drop = nn.Dropout(p)
+
+        def tokens(self, x):
+            return self.drop(Plain.tokens(self, x))
+
+        def attend(self, b, x):
+            return self.drop(Plain.attend(self, b, x))
+
+    passed, lines = judge_vit(Mine)
+    assert passed
+    assert (
+        "acts on the tokens and in the attention; torchvision's also acts in the MLPs" in lines[1]
+    )
+    assert not any("dropout acts" in line for line in judge_vit(EXACT["ours"])[1])
 
 
 def test_models_of_another_kind_are_told_in_one_sentence() -> None:

@@ -2,17 +2,19 @@
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, random
 from ..checking.comparing import compare
 from .building import make
+from .passing import drops, name_of
 from .trial import Trial
 from .values import LOGITS
 
@@ -21,6 +23,8 @@ LARGE = 60  # the spread of large pictures: numbers beyond 255
 WORK = 2e9  # numbers times parameters in one forward pass; a larger model gets fewer pictures
 OURS = ("dropout", "attention_dropout")
 DROPOUT = re.compile("drop|^p$|attn_p$")
+TOKENS = "on the tokens"
+PLACES = {"ln_1": "in the attention", "ln_2": "in the MLPs"}  # behind the norms of a block
 FAR = 1000  # a spread that is so many times ours, or so many times smaller, cannot be learned from
 
 
@@ -92,6 +96,60 @@ def ignored_dropout(answer: Any, sizes: dict[str, Any], trial: Trial) -> str | N
         if compare(LOGITS, got, trial.ours(trial.pictures), trial.tolerance) is None:
             return f"it takes {name}, and {name}=1 changes nothing in train mode."
     return None
+
+
+def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
+    """A sentence on where the dropout of a class does not act, and torchvision's does; else ""."""
+    halves = dict.fromkeys(_named_dropouts(answer), 0.5)
+    if not halves or trial.setting.edits:
+        return ""
+    model, _ = make(answer, sizes | halves)
+    trial.use(model)
+    watch = _Dropouts()
+    handles = []
+    for own, source in trial.sources.items():
+        place = PLACES.get(source.name.rpartition(".")[0].rpartition(".")[2])
+        if place and source.name.endswith("weight"):
+            norm = model.get_submodule(own.rpartition(".")[0])
+            handles.append(norm.register_forward_pre_hook(watch.enters(place)))
+    try:
+        with watch:
+            trial.answers_in_training()
+    finally:
+        for handle in handles:
+            handle.remove()
+    lacking = [place for place in (TOKENS, *PLACES.values()) if place not in watch.found]
+    if not watch.found or not lacking:
+        return ""
+    there = [place for place in (TOKENS, *PLACES.values()) if place in watch.found]
+    return (
+        f"Its dropout acts {' and '.join(there)}; torchvision's also acts {' and '.join(lacking)}."
+    )
+
+
+class _Dropouts(TorchFunctionMode):
+    """Notes between which norms dropout acts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = TOKENS
+        self.found: set[str] = set()
+
+    def enters(self, place: str) -> Callable[..., None]:
+        """A forward pre-hook of the norm before this place."""
+
+        def hook(module: nn.Module, args: Any) -> None:
+            self.place = place
+
+        return hook
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if drops(name_of(function), args, kwargs):
+            self.found.add(self.place)
+        return function(*args, **kwargs)
 
 
 def _named_dropouts(answer: Any) -> list[str]:

@@ -23,7 +23,14 @@ from ..checking.comparing import compare
 from ..checking.own_code import is_library
 from ..observing.undisturbed import stoppable, undisturbed
 from .building import SIZES, Built, build, make
-from .elsewhere import MANY, ignored_dropout, wrong_picture_gradient, wrong_pictures, wrong_start
+from .elsewhere import (
+    MANY,
+    dropout_places,
+    ignored_dropout,
+    wrong_picture_gradient,
+    wrong_pictures,
+    wrong_start,
+)
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
 from .telling import FOREIGN, about_parameters, explained, mistakes, notes, unexplained
 from .trial import Trial
@@ -120,15 +127,19 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
     problem, many = _problem_elsewhere(trial, answer, options)
+    more = notes(trial)
+    places = "" if problem else dropout_places(answer, SIZES | options, trial)
+    if places:
+        more.insert(0, places)
     if mistakes(trial) or about_parameters(trial):
         besides = [f"Besides: {problem}"] if problem else []
-        return Judgement(False, [*explained(trial, besides), *notes(trial)])
+        return Judgement(False, [*explained(trial, besides), *more])
     if problem:
-        return Judgement(False, [problem, *notes(trial)])
+        return Judgement(False, [problem, *more])
     said = _praise(ours, logits, len(trial.sources), trial.is_random)
     if many < MANY:
         said = f"{said} At most {many} pictures at once were tried, as the model is large."
-    return Judgement(True, [said, *notes(trial)], built.takes_representation)
+    return Judgement(True, [said, *more], built.takes_representation)
 
 
 def _best_trial(built: Built, is_built: bool) -> tuple[Trial, bool]:

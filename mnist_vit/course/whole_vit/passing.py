@@ -107,7 +107,7 @@ class _Uses(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = function(*args, **kwargs)
-        name = getattr(function, "__name__", "").removeprefix("__").removesuffix("__")
+        name = name_of(function)
         if name == "get":  # an attribute, such as x.shape
             return result
         for value in _flat([args, kwargs]):
@@ -117,8 +117,7 @@ class _Uses(TorchFunctionMode):
         self._note_attention(name, args, result)
         if name in DRAWN:
             self.seen.drawn.add(name)
-        if name == "dropout":
-            self.seen.draws_dropout |= _is_training(args, kwargs)
+        self.seen.draws_dropout |= drops(name, args, kwargs)
         return result
 
     def _note_use(self, value: Any) -> None:
@@ -156,10 +155,19 @@ class _Uses(TorchFunctionMode):
         return self.names.get(id(value)) or self.names.get(id(base))
 
 
-def _is_training(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call of F.dropout(x, p, training) draws."""
-    p, training = (*args[1:3], *(0.5, True)[len(args[1:3]) :])
-    return bool(kwargs.get("training", training)) and kwargs.get("p", p) > 0
+def name_of(function: Any) -> str:
+    """The name of a function of torch, without the underscores of an operator."""
+    return getattr(function, "__name__", "").removeprefix("__").removesuffix("__")
+
+
+def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a call of a function of this name applies dropout."""
+    if name == "dropout":
+        p, training = (*args[1:3], *(0.5, True)[len(args[1:3]) :])
+        return bool(kwargs.get("training", training)) and kwargs.get("p", p) > 0
+    if name == "multi_head_attention_forward":
+        return bool(kwargs.get("training", True)) and args[10] > 0
+    return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
 
 
 def _flat(value: Any) -> Iterator[Any]:

@@ -153,7 +153,7 @@ def notes(trial: Trial) -> list[str]:
     if trial.seen.taken:
         lines.append(f"What was compared is {trial.seen.taken}.")
     if trial.unused:
-        lines.append(f"The forward pass does not use {listed(trial.unused)}.")
+        lines.append(f"In eval mode forward does not use {listed(trial.unused)}.")
     return lines
 
 
