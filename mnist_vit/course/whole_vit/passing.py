@@ -163,8 +163,9 @@ def name_of(function: Any) -> str:
 def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether a call of a function of this name applies dropout."""
     if name == "dropout":
-        p, training = (*args[1:3], *(0.5, True)[len(args[1:3]) :])
-        return bool(kwargs.get("training", training)) and kwargs.get("p", p) > 0
+        p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
+        training = args[2] if len(args) > 2 else kwargs.get("training", True)
+        return bool(training) and p > 0
     if name == "multi_head_attention_forward":
         return bool(kwargs.get("training", True)) and args[10] > 0
     return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
