@@ -40,10 +40,10 @@ def wrong_pictures(trial: Trial) -> tuple[str | None, int]:
             try:
                 got = trial.answers(pictures.clone())
             except Exception as mistake:
-                return f"the logits of 4 small pictures are right; {what}: {mistake}", many
+                return f"{what}: {mistake}", many
         problem = compare(LOGITS, got, expected, trial.tolerance)
         if problem is not None:
-            return f"the logits of 4 small pictures are right; {what}: {problem}", many
+            return f"{what}: {problem}", many
     return None, many
 
 
@@ -92,7 +92,7 @@ def ignored_dropout(answer: Any, sizes: dict[str, Any], trial: Trial) -> str | N
             expected = trial.ours_with(dict.fromkeys(OURS, 0.0) | {name: 1.0})
             problem = compare(LOGITS, got, expected, trial.tolerance)
             if problem:
-                return f"right without dropout; with {name}=1, in train mode, {problem}"
+                return f"with {name}=1, in train mode, {problem}"
         if compare(LOGITS, got, trial.ours(trial.pictures), trial.tolerance) is None:
             return f"it takes {name}, and {name}=1 changes nothing in train mode."
     return None

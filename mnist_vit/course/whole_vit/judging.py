@@ -126,7 +126,7 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
         return Judgement(False, [*unexplained(trial), *notes(trial)])
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
-    problem, many = _problem_elsewhere(trial, answer, options)
+    right, problem, many = _problem_elsewhere(trial, answer, options)
     more = notes(trial)
     places = "" if problem else dropout_places(answer, SIZES | options, trial)
     if places:
@@ -135,7 +135,7 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
         besides = [f"Besides: {problem}"] if problem else []
         return Judgement(False, [*explained(trial, besides), *more])
     if problem:
-        return Judgement(False, [problem, *more])
+        return Judgement(False, [f"{right} {problem}".strip(), *more])
     said = _praise(ours, logits, len(trial.sources), trial.is_random)
     if many < MANY:
         said = f"{said} At most {many} pictures at once were tried, as the model is large."
@@ -162,24 +162,28 @@ def _best_trial(built: Built, is_built: bool) -> tuple[Trial, bool]:
 
 def _problem_elsewhere(
     trial: Trial, answer: Any, options: dict[str, Any]
-) -> tuple[str | None, int]:
-    """What is wrong beyond the logits of four pictures, and the most pictures at once."""
+) -> tuple[str, str | None, int]:
+    """What is wrong beyond the logits of four pictures.
+
+    Returns:
+        What is right, if nothing else is wrong; the problem, or None; the most pictures at once.
+    """
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
     problem = _wrong_gradient(trial, ours, logits) or wrong_picture_gradient(trial)
     if problem:
-        return f"the logits are right, and a gradient is not. {problem}", MANY
+        return "the logits are right, and a gradient is not.", problem, MANY
     problem, many = wrong_pictures(trial)
     if problem:
-        return problem, many
+        return "the logits of 4 small pictures are right;", problem, many
     no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
-    model, _ = make(answer, SIZES | options | no_dropout)
+    sizes = SIZES | options
+    model, _ = make(answer, sizes | no_dropout)
     trial.use(_without_dropout(model))
     problem = trial.problem(training=True)
     if problem and not trial.is_random:
-        return f"right in eval mode; in train mode with dropout 0, {problem}", many
-    sizes = SIZES | options
-    return ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial), many
+        return "right in eval mode;", f"in train mode with dropout 0, {problem}", many
+    return "", ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial), many
 
 
 def _ours_below(kind: type) -> str:
