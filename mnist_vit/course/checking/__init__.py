@@ -11,15 +11,17 @@ from .tools import (
     randomise,
     start_values,
 )
-from .verdict import nearest_exercise, verdict
+from .verdict import Judgement, judge, nearest_exercise, verdict
 
 __all__ = [
     "Exercise",
+    "Judgement",
     "Mistake",
     "Slip",
     "copy_weights",
     "describe",
     "gradients",
+    "judge",
     "make",
     "nearest_exercise",
     "parameter_gradients",
