@@ -98,6 +98,14 @@ def parameter_gradients(output: Tensor, module: nn.Module) -> Iterator[tuple[str
     yield from gradients(output, **dict(sorted(module.named_parameters())))
 
 
+def joined(of: str, *found: tuple[str, Tensor | None]) -> tuple[str, Tensor | None]:
+    """Several gradients as one value; where one does not flow, that one, by its name."""
+    for what, gradient in found:
+        if gradient is None:
+            return what, None
+    return f"gradient of {of}", torch.cat([part.flatten() for _, part in found if part is not None])
+
+
 def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[float]]:
     """(what, one number a parameter): 1 where it starts as in the reference.
 

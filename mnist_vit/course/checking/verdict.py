@@ -388,11 +388,16 @@ def told(error: BaseException) -> str:
     first = lines[0] if lines else ""
     if _writes_into_leaf(error):
         return f"a tensor that asks for a gradient is changed in place{line}."
-    raised = "your code raised" if line else "it raised"
+    frames = traceback.extract_tb(error.__traceback__)
+    raised = "your code raised" if any(map(_is_their_frame, frames)) else "it raised"
     said = f"{raised} {type(error).__name__}{line}"
     if first:
         said = f"{said}: {first[:200]}"
     return said if first and said.endswith((".", "!", "?")) else f"{said}."
+
+
+def _is_their_frame(frame: traceback.FrameSummary) -> bool:
+    return is_theirs(frame.filename)
 
 
 def _writes_into_leaf(error: BaseException) -> bool:
@@ -414,7 +419,7 @@ def _line_of(error: BaseException) -> str:
     """The learner's line nearest to the error, as the end of a sentence."""
     line = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        if is_theirs(frame.filename):
+        if _is_their_frame(frame):
             code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
             line = f" in the line {quoted(code)}" if code else ""
     return line
