@@ -133,11 +133,6 @@ SLIPS = (
     Slip(
         {DIVIDE: "centred"}, "only subtract the mean", "Divide by the root of (variance + eps) too"
     ),
-    Slip(
-        {MEAN: f"{MEAN}.detach()", VARIANCE: f"{VARIANCE}.detach()"},
-        "cut mean and variance off from the gradient (detach, item or no_grad)",
-        "They depend on x as well",
-    ),
 )
 
 EXERCISE = Exercise(

@@ -21,7 +21,7 @@ SMALL = 0.1  # values below it are compared as if they were so large: they may b
 SIZES = ("num_heads", "head_dim", "embed_dim", "hidden_dim")
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """One call of an answer, or of a module it made.
 

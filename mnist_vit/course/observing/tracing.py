@@ -26,6 +26,7 @@ from .calls import Call
 COURSE = str(Path(__file__).resolve().parent.parent)
 ENGINE = (COURSE + os.sep + "checking", COURSE + os.sep + "observing")
 PACKAGE = str(Path(__file__).resolve().parent.parent.parent)
+COMPILED = "mnist_vit/course/"  # how bytecode without its source names its file
 CLOSE = 1e-4  # two sums are the same within this share
 OUTSIDE = ("item", "tolist", "numpy")  # their results are no tensors
 
@@ -131,7 +132,7 @@ class Trace(TorchFunctionMode):
             self._add(given[0], self._step(given[0], parents, place, cuts=asks))
         for tensor in args[:1] if name == "__setitem__" else _tensors(result):
             if _has_fingerprint(tensor) and tensor.numel() > 1:
-                cuts = asks and not tensor.requires_grad
+                cuts = asks and not tensor.requires_grad and not _is_in_own_derivative()
                 result = self._put_in(result, tensor, args)
                 self._add(tensor, self._step(tensor, parents, place, cuts))
         return result
@@ -191,6 +192,14 @@ def _with(values: Any, old: Any, new: Tensor) -> Any:
     return values
 
 
+def _is_in_own_derivative() -> bool:
+    """Whether the running code is that of a ``torch.autograd.Function``, which has a backward."""
+    end = os.path.join("autograd", "function.py")
+    return any(
+        frame.f_code.co_filename.endswith(end) for frame, _ in traceback.walk_stack(sys._getframe())
+    )
+
+
 def _has_fingerprint(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and tensor.layout == torch.strided
 
@@ -245,7 +254,7 @@ def _tensors(values: Any) -> list[Tensor]:
 def is_theirs(file: str) -> bool:
     """Whether a file is the learner's: none of the package, of a library or of Python itself."""
     library = os.path.dirname(os.__file__)
-    is_installed = file.startswith((PACKAGE + os.sep, library + os.sep))
+    is_installed = file.startswith((PACKAGE + os.sep, library + os.sep, COMPILED))
     return not is_installed and "-packages" not in file
 
 
@@ -267,7 +276,9 @@ def _place(is_statement: bool) -> Place | None:
     inside: FrameType | None = None
     for frame, number in traceback.walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
-        is_compare = file.startswith(COURSE) and frame.f_code.co_name.startswith("compare")
+        is_compare = file.startswith((COURSE, COMPILED)) and frame.f_code.co_name.startswith(
+            "compare"
+        )
         if is_compare or file.startswith(ENGINE):
             break
         line = linecache.getline(file, number).strip() if is_theirs(file) else ""
@@ -275,7 +286,7 @@ def _place(is_statement: bool) -> Place | None:
             found = _place_of(frame, inside, is_statement)
             if not file.endswith("my_vit.py"):
                 return found
-        elif file.startswith(COURSE):
+        elif file.startswith((COURSE, COMPILED)):
             found = found or Place("")
         inside = frame
     return found
