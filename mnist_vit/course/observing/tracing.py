@@ -194,10 +194,10 @@ def _with(values: Any, old: Any, new: Tensor) -> Any:
 
 def _is_in_own_derivative() -> bool:
     """Whether the running code is that of a ``torch.autograd.Function``, which has a backward."""
-    end = os.path.join("autograd", "function.py")
-    return any(
-        frame.f_code.co_filename.endswith(end) for frame, _ in traceback.walk_stack(sys._getframe())
-    )
+    for frame, _ in traceback.walk_stack(sys._getframe()):
+        if frame.f_code.co_name == "forward" and frame.f_code.co_varnames[:1] == ("ctx",):
+            return True
+    return False
 
 
 def _has_fingerprint(tensor: Tensor) -> bool:
