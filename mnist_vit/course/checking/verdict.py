@@ -27,6 +27,7 @@ from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
+CASES = 4  # numbers of an answer that are counted, if there are so many
 SURELY = "You get exactly this when you"
 PERHAPS = "This happens, for instance, when you"
 
@@ -256,7 +257,8 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return Finding(
             f"So far this is what you get when you {slip.did}; what comes later is something else."
         )
-    return _with_place(exercise, answer, got, observation or Finding(""))
+    observation = observation or Finding(_cases(exercise, got))
+    return _with_place(exercise, answer, got, observation)
 
 
 def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:
@@ -280,6 +282,28 @@ def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:
         if _same_mistakes(exercise, outcome, got) > 1:
             return slip
     return None
+
+
+def _cases(exercise: Exercise, got: Outcome) -> str:
+    """Of an answer that gives a single number in several cases: in how many it is wrong."""
+    rights = [value for _, value in solution(exercise).values]
+    differences = []
+    for (_, value), right in zip(got.values, rights, strict=False):
+        if not isinstance(value, int | float) or not isinstance(right, int | float):
+            return ""
+        differences.append(value - right)
+    wrong = []
+    for difference, problem in zip(differences, got.problems, strict=True):
+        if problem is not None:
+            wrong.append(difference)
+    if len(rights) < CASES or len(got.values) < len(rights):
+        return ""
+    said = f"It is wrong in {len(wrong)} of {len(rights)} cases"
+    if len(wrong) > 1 and min(wrong) > 0:
+        said += ", and too large in all of them"
+    if len(wrong) > 1 and max(wrong) < 0:
+        said += ", and too small in all of them"
+    return f"{said}."
 
 
 def _evidence(exercise: Exercise, got: Outcome) -> Evidence:

@@ -44,7 +44,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(f"what should make the block {what} makes something else.")
         if any(isinstance(getattr(module, name, None), int) for name in ("ln_1", "ln_2")):
             raise Mistake(
-                "a norm of the block is nothing that can be called.",
+                "a norm of the block is a number, and no module.",
                 "norm_layer is called with a width and makes a norm: give it nn.Identity, not "
                 "nn.Identity().",
             )

@@ -45,6 +45,11 @@ SLIPS = (
         "Row i of the weight makes number i, so it is multiplied by scale i",
     ),
     Slip(
+        {WEIGHT: "weight * scale"},
+        "multiply the columns of the weight",
+        "Row i of the weight makes number i, so it is multiplied by scale i",
+    ),
+    Slip(
         {WEIGHT: "weight / scale[:, None]", BIAS: "bias / scale"},
         "divide",
         "The new layer must give what the old one and the scale give together",

@@ -14,7 +14,7 @@ from .calls import Call, alike
 from .tracing import Step, Swap, Trace, fingerprint, quoted, same
 
 TRIES = 60  # values of ours that are put into an answer, at most
-SECONDS = 0.3
+SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
 
 
 def blame(our: Call, their: Call, known: list[Step]) -> str:
@@ -27,7 +27,7 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
     Returns:
         The sentence; "" for an answer of one statement, and where there is nothing to say.
     """
-    if not their.repeats():
+    if their.seconds > SECONDS or not _is_settled(our) or not _is_settled(their):
         return ""
     with Trace() as trace:
         their.again()
@@ -55,6 +55,11 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
         f"What {expression} gives, and all that is made from it, are none of our numbers: look at"
         " it, and at what it is given."
     )
+
+
+def _is_settled(call: Call) -> bool:
+    """Whether a call gives the same again, whatever random numbers are drawn."""
+    return call.repeats() and alike(call.again(seed=False), call.output)
 
 
 def _is_followed(call: Call, steps: list[Step]) -> bool:

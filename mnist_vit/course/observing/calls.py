@@ -74,7 +74,7 @@ class Call:
 
     def again_with(self, changed: dict[int, Any], seed: bool = True) -> list[Any]:
         """The same with several inputs replaced, by their places."""
-        given = list(map(copied, self.before))
+        given = list(map(_given_again, self.before))
         for place, value in changed.items():
             given[place] = value
         if seed:
@@ -100,7 +100,8 @@ class Call:
             RuntimeError: whatever the learner's code raised.
         """
         try:
-            return results(self.function(*given))
+            with torch.enable_grad():  # it may ask for gradients itself
+                return results(self.function(*given))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, too
@@ -137,7 +138,7 @@ class _Recorder:
             return
         names = [*_names(function, len(args)), *kwargs]
         call = Call(function, [*args, *kwargs.values()], names)
-        call.before = list(map(copied, call.given))
+        call.before = list(map(_given_again, call.given))
         call.training = getattr(function, "training", False)
         self.states = _states(call)
         self.versions = list(map(_version, call.given))
@@ -247,6 +248,14 @@ def copied(value: Any) -> Any:
     if isinstance(value, Tensor) and value.layout == torch.strided:
         return value.detach().clone()
     return list(value) if isinstance(value, list) else value
+
+
+def _given_again(value: Any) -> Any:
+    """A copy of an input, which asks for a gradient where the input does."""
+    copy = copied(value)
+    if isinstance(value, Tensor) and value.requires_grad and isinstance(copy, Tensor):
+        copy.requires_grad_()
+    return copy
 
 
 def alike(a: Any, b: Any) -> bool:

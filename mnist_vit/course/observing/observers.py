@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .calls import Call, alike
 from .counting import count
-from .looking import axes, moved, partly, rows, scattered, transformed
+from .looking import axes, few, moved, partly, rows, scattered, transformed
 from .reacting import depends, mixes, returns_input, scales, varies
 
 SLOW = 0.2  # seconds; a call that takes longer is not made again
@@ -48,7 +48,9 @@ class Evidence:
 
     def _first_different_pair(self) -> tuple[Call, Call] | None:
         for our, their in zip(self.ours, self.theirs, strict=False):
-            if not alike(our.output, their.output):
+            if alike(our.output, their.output):
+                continue
+            if our.module is None or our.repeats():  # else its weights were others in this call
                 return our, their
         return None
 
@@ -93,7 +95,7 @@ Observer = Callable[[Evidence], str]
 
 # what is said after the first words of some observations, when the answer fails again
 INSTEAD = {
-    "Rows should sum": "The sum of a softmax runs along the last axis, dim=-1.",
+    "Rows should sum to 1, and here": "The sum of a softmax runs along the last axis, dim=-1.",
     "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
     "The result is ours plus the same vector": "Is a bias missing, or is one added twice?",
     "Your code changes its input": "Work on a copy: clone() makes one.",
@@ -138,8 +140,7 @@ def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
     if evidence.is_finite:
         yield True, _looking(transformed)
         yield True, _looking(scattered)
-        if _has_places(evidence):
-            yield False, _looking(partly)
+        yield False, _looking(partly if _has_places(evidence) else few)
 
 
 def _looking(look: Callable) -> Observer:
