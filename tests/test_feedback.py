@@ -321,6 +321,69 @@ def test_the_numbers_that_are_infinite_are_counted_in_the_answer() -> None:
     assert told == "output: 1 of 2 number is nan or infinite." or "1 of 2" in str(told)
 
 
+def test_a_count_that_is_ours_in_other_cases_is_not_told() -> None:
+    def two_heads(image_size: int, budget: int) -> int:
+        return check.EXERCISES["patch_size"].answer(image_size, budget // 2)
+
+    told = said("patch_size", two_heads)
+    assert "Your count" not in told
+    assert "It is wrong in 5 of 12 cases, and too large in all of them." in told
+
+
+def test_nothing_is_blamed_where_numbers_are_drawn() -> None:
+    class Twice(check.EXERCISES["mlp_block"].answer):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = F.gelu(self["0"](x))
+            x = self["3"](hidden)
+            return self.dropout(self.dropout(x))
+
+    assert "`" not in said("mlp_block", Twice)
+
+
+def test_the_right_axis_is_not_advised_to_who_takes_it() -> None:
+    def nearly(scores: Tensor) -> Tensor:
+        e = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        total = e.sum(dim=-1, keepdim=True) + 1e-3
+        return e / total
+
+    told = said("softmax_rows", nearly)
+    assert "yours sum to 0.999" in told
+    assert "dim=-1." not in told
+    columns = looking.rows(X.softmax(dim=-1), X.softmax(dim=0), None)
+    assert columns == "Rows should sum to 1, and here the numbers along axis 0 do."
+
+
+def test_a_call_whose_weights_were_others_says_nothing() -> None:
+    """The first call of the check of an encoder is made with start values, which are free."""
+
+    class Scaled(check.EXERCISES["encoder"].answer):  # type: ignore[misc]
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            torch.randn(7)  # other start values than ours
+            super().__init__(*sizes, **options)
+
+        def forward(self, input: Tensor) -> Tensor:
+            x = 3 * input + self.pos_embedding
+            x = self.layers(self.dropout(x))
+            return self.ln(x)
+
+    assert "`3 * input`" in said("encoder", Scaled)
+
+
+def test_what_is_advised_is_not_refused() -> None:
+    def in_place(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> Any:
+        F.cross_entropy(F.linear(x, weight, bias), labels).backward()
+        weight -= rate * weight.grad
+        bias -= rate * bias.grad
+        return weight, bias
+
+    assert "no_grad" not in said("gradient_step", in_place)
+
+    def silence(part: nn.Module) -> None:
+        part.mlp[3].weight.zero_()
+
+    assert "no_grad" in said("silence", silence)
+
+
 # --- names of exercises --------------------------------------------------------------------------
 
 
