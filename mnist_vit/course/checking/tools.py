@@ -136,7 +136,7 @@ def describe(value: Any) -> str:
     if value is None:
         return "None: is the return line missing?"
     if isinstance(value, str):
-        return repr(value) if len(value) <= LONG else repr(_shortened(value))
+        return repr(shortened(value))
     if isinstance(value, numbers.Number):
         if hasattr(value, "item"):  # 1.5, where numpy would say np.float32(1.5)
             value = value.item()
@@ -146,7 +146,9 @@ def describe(value: Any) -> str:
     return f"of type {type(value).__name__}"
 
 
-def _shortened(text: str) -> str:
-    """The beginning of a text, up to a word's end."""
-    begin = text[:LONG]
+def shortened(text: str, most: int = LONG) -> str:
+    """A text, or its beginning up to a word's end."""
+    if len(text) <= most:
+        return text
+    begin = text[:most]
     return f"{begin.rpartition(' ')[0] or begin} …"

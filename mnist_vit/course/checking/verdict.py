@@ -25,6 +25,7 @@ from .comparing import compare, compared
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
+from .tools import shortened
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
 CASES = 4  # numbers of an answer that are counted, if there are so many
@@ -39,12 +40,14 @@ class Outcome:
     Attributes:
         values: (what, value) pairs, the values as they were when they came.
         problems: for each value, how it differs from the expected one; None if it does not.
+        called: for each value, how many calls there were before it.
         error: the exception that ended the run.
         calls: the calls of the answer.
     """
 
     values: list[tuple[str, Any]] = field(default_factory=list)
     problems: list[str | None] = field(default_factory=list)
+    called: list[int] = field(default_factory=list)
     error: BaseException | None = None
     calls: list[Call] = field(default_factory=list)
 
@@ -144,6 +147,7 @@ def run(
                     _, right = expected[number]
                     outcome.problems.append(compare(what, value, right, exercise.tolerance))
                 outcome.values.append((what, _snapshot(value)))
+                outcome.called.append(len(outcome.calls))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a learner's exit() must not end the notebook
@@ -312,7 +316,9 @@ def _evidence(exercise: Exercise, got: Outcome) -> Evidence:
         return Evidence(ours.calls, got.calls, "", None, None)
     what, value = got.values[got.first]
     expected = ours.values[got.first][1]
-    return Evidence(ours.calls, got.calls, what, value, expected)
+    our_calls = ours.calls[: ours.called[got.first]]
+    their_calls = got.calls[: got.called[got.first]]
+    return Evidence(our_calls, their_calls, what, value, expected)
 
 
 def _observation(exercise: Exercise, got: Outcome) -> Finding | None:
@@ -416,7 +422,7 @@ def told(error: BaseException) -> str:
     raised = "your code raised" if any(map(_is_their_frame, frames)) else "it raised"
     said = f"{raised} {type(error).__name__}{line}"
     if first:
-        said = f"{said}: {first[:200]}"
+        said = f"{said}: {shortened(first, 200)}"
     return said if first and said.endswith((".", "!", "?")) else f"{said}."
 
 

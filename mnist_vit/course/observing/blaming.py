@@ -29,14 +29,14 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
     """
     if their.seconds > SECONDS or not _is_settled(our) or not _is_settled(their):
         return ""
-    with Trace() as trace:
+    with Trace(keep=True) as trace:
         their.again()
     steps = trace.steps
     own = [step for step in steps if step.place is not None and step.place.expression]
     if len({step.place.statement for step in own if step.place is not None}) < 2:
         return ""
     _recognise(steps, known)
-    if not trace.leaves and all(step.known for step in steps) and _is_followed(their, steps):
+    if not trace.leaves and _are_all_ours(steps, known) and _is_followed(their, steps):
         return (
             "All numbers on your way are ones of ours, too, in whatever order they stand: look at"
             " the order of axes, at arguments, and at steps that are missing or too many."
@@ -52,14 +52,32 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
             " mistake is there."
         )
     return (
-        f"What {expression} gives, and all that is made from it, are none of our numbers: look at"
-        " it, and at what it is given."
+        f"Up to {expression} your numbers are ones of ours, too: the mistake is there or behind it,"
+        " or a step is missing before it."
     )
 
 
 def _is_settled(call: Call) -> bool:
     """Whether a call gives the same again, whatever random numbers are drawn."""
     return call.repeats() and alike(call.again(seed=False), call.output)
+
+
+def _are_all_ours(steps: list[Step], known: list[Step]) -> bool:
+    """Whether each result holds the numbers of one of ours, in whatever order."""
+    if not all(step.known for step in steps):
+        return False
+    came_in = [step for step in steps if step.place is None]
+    ours = [_in_order(step.value) for step in known + came_in if step.value is not None]
+    for step in steps:
+        if step.value is not None and step.place is not None:
+            own = _in_order(step.value)
+            if not any(alike(own, right) for right in ours):
+                return False
+    return True
+
+
+def _in_order(value: Tensor) -> Tensor:
+    return value.flatten().sort().values
 
 
 def _is_followed(call: Call, steps: list[Step]) -> bool:

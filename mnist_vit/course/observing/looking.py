@@ -49,8 +49,8 @@ def rows(expected: Tensor, got: Tensor, pair: Pair) -> str:
     for axis in range(got.dim() - 1):
         if _ones(got.sum(dim=axis)):
             return f"Rows should sum to 1, and here the numbers along axis {axis} do."
-    least = f"{float(sums.min()):.3g}"
-    most = f"{float(sums.max()):.3g}"
+    least = f"{float(sums.min()):.5g}"
+    most = f"{float(sums.max()):.5g}"
     between = least if least == most else f"{least} … {most}"
     return f"Rows should sum to 1, and yours sum to {between}."
 

@@ -120,7 +120,9 @@ class Trace(TorchFunctionMode):
             return function(*args, **options)
         for tensor in given:
             if id(tensor) not in self.made_by and _has_fingerprint(tensor):
-                self._add(tensor, Step(self._print(tensor), tensor.shape, [], known=True))
+                came = Step(self._print(tensor), tensor.shape, [], known=True)
+                came.value = self._kept(tensor)
+                self._add(tensor, came)
         if self.swap is not None and len(self.steps) in self.swap.users:
             args = self._exchanged(args)
             options = self._exchanged(options)
@@ -141,11 +143,14 @@ class Trace(TorchFunctionMode):
         """The fingerprint; nobody asks for it where a value is swapped."""
         return () if self.swap is not None else fingerprint(tensor)
 
+    def _kept(self, tensor: Tensor) -> Tensor | None:
+        with torch._C.DisableTorchFunction():
+            return tensor.detach().clone() if self.keep else None
+
     def _step(self, tensor: Tensor, parents: list[int], place: Place, cuts: bool) -> Step:
         number = len(self.calls) - 1
         is_running = bool(self.calls) and self.calls[-1].is_running
-        with torch._C.DisableTorchFunction():
-            value = tensor.detach().clone() if self.keep else None
+        value = self._kept(tensor)
         call = number if is_running else None
         return Step(self._print(tensor), tensor.shape, parents, place, call, value, cuts=cuts)
 
