@@ -387,6 +387,23 @@ def test_what_is_advised_is_not_refused() -> None:
 # --- names of exercises --------------------------------------------------------------------------
 
 
+class MyMLP(nn.Module):
+    """A stub."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class MyBlock(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
+    """An encoder block that is right but for what it calls."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return MyMLP()(input)
+
+
 def test_another_stub_that_is_called_is_named() -> None:
     def my_attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
         raise NotImplementedError
@@ -398,6 +415,9 @@ def test_another_stub_that_is_called_is_named() -> None:
     judgement = judge(check.EXERCISES["head"], MyHead)
     assert judgement.said == "head: my_attention, which your code calls, is not solved yet."
     assert judgement.begun
+    judgement = judge(check.EXERCISES["encoder_block"], MyBlock)
+    assert judgement.said == "encoder_block: MyMLP, which your code calls, is not solved yet."
+    assert "not solved yet. Replace the stub" in said("attention", my_attention)
 
 
 def test_a_text_is_quoted_up_to_a_word() -> None:

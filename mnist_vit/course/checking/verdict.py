@@ -191,7 +191,7 @@ def _finding(exercise: Exercise, answer: Any, own: bool) -> Finding | None:
     with Watch(exercise) as watch:
         got = run(exercise, answer, expected)
     if _is_stub(got.error):
-        return _other_stub(exercise, got.error) or unsolved
+        return _other_stub(answer, got.error) or unsolved
     if got.values and (got.values[0][1] is None or got.values[0][1] is ...):
         return Finding(
             "nothing came back.",
@@ -228,18 +228,19 @@ def _beside(exercise: Exercise, answer: Any, got: Outcome, watch: Watch | None) 
     return written_over(solution(exercise).calls, got.calls)
 
 
-def _other_stub(exercise: Exercise, error: BaseException | None) -> Finding | None:
-    """What is said where the stub that was met is not this exercise's, but one that it calls."""
-    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    own = {exercise.answer.__name__}
-    if isinstance(exercise.answer, type):
-        own |= {"__init__", "forward"}
-    if not frames or frames[-1].name in own or not is_theirs(frames[-1].filename):
+def _other_stub(answer: Any, error: BaseException | None) -> Finding | None:
+    """What is said where the stub that was met is not the answer, but one that it calls."""
+    own = getattr(answer, "__qualname__", "")
+    met = []
+    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
+        if is_theirs(frame.f_code.co_filename):
+            met.append(frame.f_code.co_qualname)
+    if not met or not own or met[-1].startswith(own):
         return None
-    met = [frame.name for frame in frames if is_theirs(frame.filename)]
-    if not own & set(met[:-1]):
+    if not any(name.startswith(own) for name in met):
         return None
-    return Finding(f"{met[-1]}, which your code calls, is not solved yet.")
+    other = met[-1].rpartition("<locals>.")[2].partition(".")[0]
+    return Finding(f"{other}, which your code calls, is not solved yet.")
 
 
 def _is_stub(error: BaseException | None) -> bool:
