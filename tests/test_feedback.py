@@ -93,8 +93,25 @@ def test_an_expression_is_blamed_if_our_numbers_repair_it(
 def test_a_right_line_behind_a_missing_step_is_not_blamed() -> None:
     told = said("attention", without_root)
     assert "your result is right" not in told
-    assert "Up to `scores.softmax(dim=-1)` your numbers are ones of ours" in told
+    assert "What goes into `scores.softmax(dim=-1)` are numbers of ours, too" in told
     assert "or a step is missing before it" in told
+
+
+class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
+    """The sum in the middle is scaled, which the norm behind it takes away again."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.self_attention(x, x, x)[0]
+        x = (input + self.dropout(x)) / 2
+        y = self.mlp(self.ln_2(x))
+        return x + y
+
+
+def test_what_is_no_number_of_ours_is_not_said_to_be_one() -> None:
+    told = said("encoder_block", Scaled)
+    assert "are numbers of ours, too" not in told
+    assert "From `x + y` on no number of yours is ours" in told
 
 
 class LateNorm(nn.Module):

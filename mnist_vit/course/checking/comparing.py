@@ -19,9 +19,7 @@ def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
     if got is None and what.startswith("gradient"):
         return f"{what}: none flows."
     if not isinstance(got, Tensor):
-        return (
-            f"{what} must be a tensor of shape {tuple(expected.shape)}, but is {_described(got)}."
-        )
+        return f"{what} must be a tensor of shape {tuple(expected.shape)}, but is {describe(got)}."
     if got.shape != expected.shape:
         return f"{what} must have shape {tuple(expected.shape)}, but has {tuple(got.shape)}."
     if got.dtype != expected.dtype:
@@ -73,16 +71,16 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
         return _compare_lists(what, got, expected, tolerance)
     if _is_number(expected):
         if not _is_number(got):
-            return f"{what} must be a number, but is {_described(got)}."
+            return f"{what} must be a number, but is {describe(got)}."
         equal = _is_near(got, expected, tolerance)
     else:
         equal = type(got) is type(expected) and got == expected
-    return None if equal else f"{what} is not {_described(got)}."
+    return None if equal else f"{what} is not {describe(got)}."
 
 
 def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float) -> str | None:
     if not isinstance(got, list | tuple) or len(got) != len(expected):
-        return f"{what} must be {len(expected)} values, but is {_described(got)}."
+        return f"{what} must be {len(expected)} values, but is {describe(got)}."
     for number, (own, right) in enumerate(zip(got, expected, strict=True), start=1):
         place = ""
         if isinstance(expected, tuple):
@@ -91,11 +89,6 @@ def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float
         if problem is not None:
             return problem
     return None
-
-
-def _described(value: Any) -> str:
-    """A value in a few words; what None comes from is not known here."""
-    return "None" if value is None else describe(value)
 
 
 def _is_number(value: Any) -> bool:

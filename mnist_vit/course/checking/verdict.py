@@ -25,9 +25,10 @@ from .comparing import compare, compared
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
-from .tools import shortened
+from .tools import describe, shortened
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
+RETURN = describe(None)
 CASES = 4  # numbers of an answer that are counted, if there are so many
 SURELY = "You get exactly this when you"
 PERHAPS = "This happens, for instance, when you"
@@ -145,7 +146,9 @@ def run(
                     if number == len(expected):
                         break
                     _, right = expected[number]
-                    outcome.problems.append(compare(what, value, right, exercise.tolerance))
+                    problem = compare(what, value, right, exercise.tolerance)
+                    # nothing came back is told by itself; what is None here has another cause
+                    outcome.problems.append(problem and problem.replace(RETURN, "None"))
                 outcome.values.append((what, _snapshot(value)))
                 outcome.called.append(len(outcome.calls))
         except KeyboardInterrupt:
@@ -317,9 +320,8 @@ def _evidence(exercise: Exercise, got: Outcome) -> Evidence:
         return Evidence(ours.calls, got.calls, "", None, None)
     what, value = got.values[got.first]
     expected = ours.values[got.first][1]
-    our_calls = ours.calls[: ours.called[got.first]]
-    their_calls = got.calls[: got.called[got.first]]
-    return Evidence(our_calls, their_calls, what, value, expected)
+    before = ours.called[got.first], got.called[got.first]
+    return Evidence(ours.calls, got.calls, what, value, expected, before)
 
 
 def _observation(exercise: Exercise, got: Outcome) -> Finding | None:

@@ -51,10 +51,12 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
             f"With our numbers in the place of what {expression} gives, your result is right: the"
             " mistake is there."
         )
-    return (
-        f"Up to {expression} your numbers are ones of ours, too: the mistake is there or behind it,"
-        " or a step is missing before it."
-    )
+    if all(steps[parent].known for parent in _inputs(steps, _same_expression(steps, first))):
+        return (
+            f"What goes into {expression} are numbers of ours, too: the mistake is there or behind"
+            " it, or a step is missing before it."
+        )
+    return f"From {expression} on no number of yours is ours: look at it, and at what it is given."
 
 
 def _is_settled(call: Call) -> bool:
@@ -159,12 +161,17 @@ def _as_result(steps: list[Step], number: int, known: list[Step]) -> Iterator[Sw
 
 def _as_inputs(steps: list[Step], group: list[int], known: list[Step]) -> Iterator[Swap]:
     """Each of our values of its shape in the place of each input of an expression."""
+    for parent in _inputs(steps, group):
+        for value in _values(known, steps[parent]):
+            yield Swap(value, parent, tuple(group))
+
+
+def _inputs(steps: list[Step], group: list[int]) -> list[int]:
+    """The numbers of the steps that an expression is given, each once."""
     parents: list[int] = []
     for number in group:
         parents += [parent for parent in steps[number].parents if parent not in group]
-    for parent in dict.fromkeys(parents):
-        for value in _values(known, steps[parent]):
-            yield Swap(value, parent, tuple(group))
+    return list(dict.fromkeys(parents))
 
 
 def _values(known: list[Step], step: Step) -> list[Tensor]:

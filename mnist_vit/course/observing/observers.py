@@ -30,6 +30,7 @@ class Evidence:
         ours, theirs: the calls of the solution and of the learner's answer, in order.
         what: the name of the first wrong value; "" where the answer raised before.
         value, expected: the first wrong value and what it should be; None where there is none.
+        before: how many calls of ours and theirs came before that value; None for all.
         pair: the first calls of ours and theirs whose results differ.
     """
 
@@ -38,6 +39,7 @@ class Evidence:
     what: str
     value: Any
     expected: Any
+    before: tuple[int | None, int | None] = (None, None)
     pair: tuple[Call, Call] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +49,9 @@ class Evidence:
         self.pair = self._first_different_pair()
 
     def _first_different_pair(self) -> tuple[Call, Call] | None:
-        for our, their in zip(self.ours, self.theirs, strict=False):
+        our_count, their_count = self.before
+        pairs = zip(self.ours[:our_count], self.theirs[:their_count], strict=False)
+        for our, their in pairs:
             if alike(our.output, their.output):
                 continue
             if our.module is None or our.repeats():  # else its weights were others in this call
@@ -199,9 +203,9 @@ def _did_nothing(evidence: Evidence) -> str:
 
 def _has_wrong_gradient(evidence: Evidence) -> bool:
     """Whether all calls gave what ours gave, and a gradient is another."""
-    same_count = len(evidence.ours) == len(evidence.theirs)
+    ours, theirs = evidence.before
     is_gradient = evidence.what.startswith("gradient")
-    return evidence.pair is None and is_gradient and same_count
+    return evidence.pair is None and is_gradient and ours == theirs
 
 
 def _dependence(evidence: Evidence) -> str:
