@@ -84,7 +84,7 @@ def step_with_clipping_by_hand(
         for parameter in model.parameters():
             parameter.grad /= length
     optimizer.step()
-    return loss
+    return loss.detach()
 
 
 def step_on_a_copy(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> float:

@@ -241,7 +241,7 @@ FORGED = {
         f"{WORD!r})\n    def flush(self): pass\nsys.stdout = Out()\n"
     ),
     "the verdict replaced": (
-        "import mnist_vit.course.keeping.trying as t\nt.verdict = lambda *a: (True, '')\n"
+        "import mnist_vit.course.keeping.trying as t\nt.judge = lambda *a: None\n"
         "t.problem_of = lambda *a: ''\nt._problem = lambda *a: ''\n"
     ),
 }
