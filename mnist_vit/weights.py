@@ -84,9 +84,11 @@ def about_of(model: nn.Module) -> dict[str, Any]:
 def weights_path(path: str | Path) -> Path:
     """The path of a new weights file; ValueError for a folder, or a name without .pth."""
     path = user_path(path)
-    if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file, such as {path / 'weights.pth'}")
+    if path.suffix != ".pth":  # w.1 and w.2 would share w.json
         better = f"{path.name.split('.')[0]}.pth"
-        raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {better}")
+        raise ValueError(f"{path} is not a .pth file: use a name such as {better}")
     beside = path.with_suffix(".json")
     if beside.exists() and not _is_ours(beside):
         raise ValueError(f"{beside} was not written by mnist_vit: name another file")

@@ -335,17 +335,21 @@ def test_blocks_are_counted_wherever_they_stand(row: str) -> None:
         attention_weights(model, IMAGES)
 
 
+class Two(nn.Module):
+    """A block with a second attention, which ``attend`` computes."""
+
+    def __init__(self, attend: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = Attention(), Attention(attend)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
 def test_elementwise_weights_are_seen_within_a_block_too() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = Attention(), Attention(elementwise_sigmoids)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(self.first(x))
-
+    blocks = Two(elementwise_sigmoids), Two(elementwise_sigmoids)
     with pytest.raises(ValueError, match="a mul of its own, which cannot be recorded"):
-        attention_weights(ViT(Two(), Two()), IMAGES)
+        attention_weights(ViT(*blocks), IMAGES)
 
 
 @torch.library.custom_op("mnist_vit_tests::mix", mutates_args=())
@@ -354,16 +358,8 @@ def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def test_a_kernel_that_is_not_torchs_is_an_error() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = Attention(), Attention(mix)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(self.first(x))
-
     with pytest.raises(ValueError, match="mnist_vit_tests::mix, which is not torch's"):
-        attention_weights(ViT(Two(), Two()), IMAGES)
+        attention_weights(ViT(Two(mix), Two(mix)), IMAGES)
 
 
 class Own(nn.Module):
