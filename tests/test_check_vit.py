@@ -355,7 +355,7 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     ),
     "no logits": (
         plain(forward=lambda s, x: [None, s.head]),
-        "must be logits, but is of type list",
+        "must be logits, but is a list",
     ),
     "no expand": (
         plain(tokens=lambda s, x: torch.cat((s.cls_token, x), 1)),
