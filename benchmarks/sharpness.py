@@ -1,14 +1,13 @@
 """What do blur, border and strength of the augmentation cost? Trainings that differ in one thing.
 
     python -m benchmarks sharpness --store                       # what is missing, 2 seeds each
-    python -m benchmarks sharpness continued_bicubic_mirrored --seed 0
+    python -m benchmarks sharpness bicubic_mirrored --seed 0
     git archive 00abdd6 weights | tar -x -C runs                 # first: the old vit_cifar10
 
 The old weights of vit_cifar10 were trained with images that a bilinear kernel had blurred, and with
-a black border. "continued" trains them on for one epoch of 16,000 images with all patches;
-"new" trains from the start, 12 epochs of 15,000 images. Errors are those on the 5,000 validation
-images as they are. Needs CIFAR-10 (MNIST_VIT_DATA, or data/). One thread. The test images are not
-used.
+a black border. Each run trains them on for one epoch of 16,000 images, with all patches. Errors are
+those on the 5,000 validation images as they are. Needs CIFAR-10 (MNIST_VIT_DATA, or data/). One
+thread. The test images are not used.
 """
 
 import time
@@ -21,11 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from mnist_vit.augmentation import change_colour, resample, sampling_grid
-from mnist_vit.building import build_model
 from mnist_vit.data import Loader, load_data
 from mnist_vit.fast import speed_up
-from mnist_vit.jobs import MODELS
-from mnist_vit.training import fit, sincos_positions
+from mnist_vit.training import fit
 from mnist_vit.weights import load_model
 from tools import ROOT
 from tools.runner import table
@@ -33,6 +30,7 @@ from tools.runner import table
 FILE = ROOT / "benchmarks" / "results" / "sharpness.json"
 KEY = "name"
 SEEDS = (0, 1)
+COUNT = 16_000
 OLD = Path("runs/weights/vit_cifar10.pth")
 BORDERS = {"black": "zeros", "edge": "border", "mirrored": "reflection"}
 KERNELS = {"bilinear": "bilinear", "bicubic": "bicubic", "whole pixels": "nearest"}
@@ -41,7 +39,8 @@ SHARED: dict[str, Any] = {"optimizer": "muon", "weight_decay": 0.05, "label_smoo
 CHANGES = {"degrees": 15.0, "scale": 0.15, "shear": 0.2}
 ABOUT = (
     "vit_cifar10; errors of the 5,000 validation images as they are. The old weights, trained with"
-    " a bilinear kernel and a black border, make 932. Strength is that of rotation, scaling and"
+    " a bilinear kernel and a black border, make 932. Each run trains them on for one epoch of"
+    " 16,000 images. Strength is that of rotation, scaling and"
     " shear; shifts of up to 4 pixels, flips and colour stay. Sampling noise is about 28 errors;"
     " runs of one seed have the same images in the same order."
 )
@@ -53,39 +52,28 @@ class Run:
 
     Attributes:
         kernel, border, strength: keys of ``KERNELS``, ``BORDERS``, ``STRENGTHS``.
-        continued: from the old weights; otherwise from new ones.
     """
 
     kernel: str
     border: str
     strength: str = "full"
-    continued: bool = True
 
 
-def continued_runs() -> dict[str, Run]:
+def all_runs() -> dict[str, Run]:
     """Each kernel with each border; and the chosen ones with less distortion."""
     runs = {}
     for kernel in ("bilinear", "bicubic"):
         for border in BORDERS:
-            runs[f"continued_{kernel}_{border}"] = Run(kernel, border)
+            runs[f"{kernel}_{border}"] = Run(kernel, border)
     for strength in ("half", "none"):
-        name = f"continued_bicubic_mirrored_{strength}"
+        name = f"bicubic_mirrored_{strength}"
         runs[name] = Run("bicubic", "mirrored", strength)
-    runs["continued_whole_mirrored"] = Run("whole pixels", "mirrored", "none")
-    runs["continued_whole_black"] = Run("whole pixels", "black", "none")
+    runs["whole_mirrored"] = Run("whole pixels", "mirrored", "none")
+    runs["whole_black"] = Run("whole pixels", "black", "none")
     return runs
 
 
-def new_runs() -> dict[str, Run]:
-    """The old kernel and border, the new ones, and one of each."""
-    runs = {}
-    for kernel in ("bilinear", "bicubic"):
-        for border in ("black", "mirrored"):
-            runs[f"new_{kernel}_{border}"] = Run(kernel, border, continued=False)
-    return runs
-
-
-RUNS = continued_runs() | new_runs()
+RUNS = all_runs()
 NAMES = list(RUNS)
 
 
@@ -115,17 +103,11 @@ def run(name: str, seed: int, weights: Path = OLD) -> dict[str, Any]:
     plan = RUNS[name]
     validation = Loader(load_data("cifar10", "validation"), 250)
     train = load_data("cifar10", "train")
-    count = 16_000 if plan.continued else 15_000
-    chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[:count]
-    some = train.select(chosen, f"{count:,} of {train.name}")
+    chosen = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[:COUNT]
+    some = train.select(chosen, f"{COUNT:,} of {train.name}")
     loader = Varied(plan, some, 64, shuffle=True, seed=seed)
     start = time.process_time()
-    if plan.continued:
-        model = load_model(weights)
-        history = train_on(model, loader, validation, seed)
-    else:
-        history = train_anew(loader, validation, seed)
-    last = history[-1]
+    last = train_on(load_model(weights), loader, validation, seed)[-1]
     return {
         **asdict(plan),
         "errors": round((1 - last["validation_accuracy"]) * 5000),
@@ -151,31 +133,6 @@ def train_on(model: nn.Module, loader: Loader, validation: Loader, seed: int) ->
     )
 
 
-def train_anew(loader: Loader, validation: Loader, seed: int) -> list[dict]:
-    """Twelve epochs with half of the patches, the last two with all."""
-    epochs, full_epochs = 12, 2
-    torch.manual_seed(seed)
-    model = build_model(MODELS["vit_cifar10"])
-    sincos_positions(model)
-    fast = speed_up(model, 32)
-
-    def before_epoch(epoch: int) -> None:
-        if epoch >= epochs - full_epochs:
-            fast.keep_patches = None  # type: ignore[assignment]
-
-    return fit(
-        fast,
-        loader,
-        validation,
-        epochs=epochs,
-        seed=seed,
-        before_epoch=before_epoch,
-        learning_rate=6e-3,
-        average=0.99,
-        **SHARED,
-    )
-
-
 def about(weights: Path) -> dict[str, str]:
     """What the file says of all its runs, whatever folder the old weights are in."""
     return {"about": ABOUT}
@@ -183,7 +140,7 @@ def about(weights: Path) -> dict[str, str]:
 
 def page(results: dict[str, Any]) -> str:
     """The results as a page."""
-    heads = ["start", "kernel", "border", "strength", "errors, each seed", "mean", "CPU s"]
+    heads = ["kernel", "border", "strength", "errors, each seed", "mean", "CPU s"]
     names = dict.fromkeys(run["name"] for run in results["runs"])
     lines = []
     for name in names:
@@ -201,7 +158,6 @@ def row(runs: list[dict[str, Any]]) -> list[Any]:
     errors = [run["errors"] for run in runs]
     seconds = [run["cpu_seconds"] for run in runs]
     return [
-        "old weights" if first["continued"] else "new weights",
         first["kernel"],
         first["border"],
         first["strength"],

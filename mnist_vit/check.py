@@ -7,6 +7,7 @@ A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py`
 back what ``my_vit.py`` lacks, ``check.solved(answer, "gelu")``
 gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
 ``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part;
+``check.vit_file("FILE.py")`` one in a file;
 ``check.page("page.py")`` judges a model and its tests that were written on a blank page.
 
 This is the only module outside ``course``, the folder of the exercises, that imports from it.
@@ -18,7 +19,7 @@ from typing import Any
 from .course.asking import EXERCISES, check_of, hint, solved
 from .course.keeping import colab, download, earlier, my_vit, progress, restore
 from .course.nb06_vision_transformer.page import page
-from .course.whole_vit import vit
+from .course.whole_vit import vit, vit_file
 
 __all__ = [
     "EXERCISES",
@@ -32,6 +33,7 @@ __all__ = [
     "restore",
     "solved",
     "vit",
+    "vit_file",
     *EXERCISES,
 ]
 

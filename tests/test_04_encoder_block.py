@@ -167,7 +167,7 @@ EARLY = (
     "self_attention.in_proj",
     "mlp.0",
 )  # silent early layers: then the last ones still add their biases
-FEWEST = " tensors changed; four are enough: weight and bias of the *last* layer of each branch"
+FEWEST = " tensors changed, and four are enough. Which layer of each branch has the last word?"
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", PairAddedFirst, "returns a pair"),
     (
