@@ -7,26 +7,21 @@ its twin, the model without the piece.
 """
 
 from .growing import ROWS
-from .models import PATCH, WIDTH, Block, BrokenHead, OneHead, PatchModel, on_pixels, to_patches
-from .rows import agrees, contrast, difference, interval, looks, row, same_rows, span, stored, table
-from .rung import Rung, fit
-from .rungs import RUNGS
+from .loop import Row, fit
+from .models import PATCH, WIDTH, BrokenHead, OneHead, on_pixels, to_patches
+from .rows import agrees, difference, interval, looks, row, same_rows, span, stored, table
 from .running import PieceError, train
 from .tasks import digits, looked_at, relation
 
 __all__ = [
     "PATCH",
     "ROWS",
-    "RUNGS",
     "WIDTH",
-    "Block",
     "BrokenHead",
     "OneHead",
-    "PatchModel",
     "PieceError",
-    "Rung",
+    "Row",
     "agrees",
-    "contrast",
     "difference",
     "digits",
     "fit",

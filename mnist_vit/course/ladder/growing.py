@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ...model import Encoder, EncoderBlock, MLPBlock, MultiHeadAttention, VisionTransformer
+from .loop import Row
 from .models import PATCH, WIDTH, BrokenHead, LinearInTheMiddle, OneHead, on_pixels, to_patches
-from .rung import Rung
 
 MLP_DIM = 4 * WIDTH
 HEADS = 2
@@ -237,125 +237,121 @@ def finder(bug: str = "no bug", pool: str = "first") -> nn.Module:
 
 ROWS = {  # in the order of the course
     # 00
-    "pixels_linear": Rung("linear layer on all pixels", lambda: on_pixels(784, 10)),
-    "pixels_mlp": Rung("MLP on all pixels", lambda: on_pixels(784, 128, 10), twin="pixels_linear"),
-    "patches_only": Rung("patches, averaged", Classifier),
+    "pixels_linear": Row("linear layer on all pixels", lambda: on_pixels(784, 10)),
+    "pixels_mlp": Row("MLP on all pixels", lambda: on_pixels(784, 128, 10), twin="pixels_linear"),
+    "patches_only": Row("patches, averaged", Classifier),
     # 01
-    "with_mlp_no_gelu": Rung(
+    "with_mlp_no_gelu": Row(
         "MLP block without GELU",
         lambda: Classifier(LinearInTheMiddle(WIDTH, MLP_DIM, 0.0)),
         twin="patches_only",
     ),
-    "with_mlp": Rung("MLP block", lambda: Classifier(mlp()), twin="patches_only"),
-    "with_mlp_16": Rung(
-        "MLP block, 16 wide, not 256", lambda: Classifier(mlp(16)), twin="with_mlp"
-    ),
-    "with_mlp_512": Rung(
+    "with_mlp": Row("MLP block", lambda: Classifier(mlp()), twin="patches_only"),
+    "with_mlp_16": Row("MLP block, 16 wide, not 256", lambda: Classifier(mlp(16)), twin="with_mlp"),
+    "with_mlp_512": Row(
         "MLP block, 512 wide, not 256", lambda: Classifier(mlp(512)), twin="with_mlp"
     ),
     # 02
-    "with_head": Rung(
-        "one head, MLP block", lambda: Classifier(one_head(), mlp()), twin="with_mlp"
-    ),
-    "with_head_added": Rung(
+    "with_head": Row("one head, MLP block", lambda: Classifier(one_head(), mlp()), twin="with_mlp"),
+    "with_head_added": Row(
         "one head, added, MLP block",
         lambda: Classifier(Added(one_head()), mlp()),
         twin="with_mlp",
     ),
-    "same_mlp": Rung(
+    "same_mlp": Row(
         "same patch? no attention",
         lambda: Finder(None),
         steps=RELATION,
     ),
-    "same_pixels": Rung(  # as many CPU seconds as "same_head"
+    "same_pixels": Row(  # as many CPU seconds as "same_head"
         "same patch? MLP on all pixels",
         lambda: on_pixels(441, 192, 64, 2),
         twin="same_mlp",
         steps=3000,
     ),
-    "same_head": Rung("same patch? one head", finder, twin="same_mlp", steps=RELATION),
-    "same_mean": Rung(
+    "same_head": Row("same patch? one head", finder, twin="same_mlp", steps=RELATION),
+    "same_mean": Row(
         "same patch? one head, mean",
         partial(finder, pool="mean"),
         twin="same_head",
         steps=RELATION,
     ),
-    "same_no_root": Rung(
+    "same_no_root": Row(
         "same patch? head without √d",
         partial(finder, "no root"),
         twin="same_head",
         steps=RELATION,
     ),
-    "same_columns": Rung(
+    "same_columns": Row(
         "same patch? softmax over queries",
         partial(finder, "softmax over queries"),
         twin="same_head",
         steps=RELATION,
     ),
-    "same_one_matrix": Rung(
+    "same_one_matrix": Row(
         "same patch? head with w_q twice",
         partial(finder, "w_q twice"),
         twin="same_head",
         steps=RELATION,
     ),
     # 03
-    "with_heads": Rung(
+    "with_heads": Row(
         "two heads, MLP block", lambda: Classifier(two_heads(), mlp()), twin="with_head"
     ),
-    "with_heads_causal": Rung(
+    "with_heads_causal": Row(
         "two heads that see no later patch",
         lambda: Classifier(CausalAttention(WIDTH, HEADS), mlp()),
         twin="with_heads",
     ),
     # 04
-    "with_block": Rung("one encoder block", partial(blocks, 1), twin="with_heads"),
-    "bare_6": Rung("six blocks, no norm, no residual", partial(blocks, 6, BareBlock), epochs=DEEP),
-    "no_residual_6": Rung(
+    "with_block": Row("one encoder block", partial(blocks, 1), twin="with_heads"),
+    "bare_6": Row("six blocks, no norm, no residual", partial(blocks, 6, BareBlock), epochs=DEEP),
+    "no_residual_6": Row(
         "six blocks, norm alone",
         partial(blocks, 6, partial(BareBlock, norm=True)),
         twin="bare_6",
         epochs=DEEP,
     ),
-    "no_norm_6": Rung(
+    "no_norm_6": Row(
         "six blocks, residual alone",
         partial(blocks, 6, partial(BareBlock, residual=True)),
         twin="bare_6",
         epochs=DEEP,
     ),
-    "blocks_6": Rung("six encoder blocks", partial(blocks, 6), twin="bare_6", epochs=DEEP),
+    "blocks_6": Row("six encoder blocks", partial(blocks, 6), twin="bare_6", epochs=DEEP),
     # 05
-    "blocks_2": Rung("two encoder blocks", partial(blocks, 2), twin="with_block"),
-    "encoder_bag_mlp": Rung(
+    "blocks_2": Row("two encoder blocks", partial(blocks, 2), twin="with_block"),
+    "encoder_bag_mlp": Row(
         "encoder, no positions, no attention",
         changed(with_encoder, without_positions, without_attention),
     ),
-    "encoder_bag": Rung(
+    "encoder_bag": Row(
         "encoder, no positions", changed(with_encoder, without_positions), twin="encoder_bag_mlp"
     ),
-    "encoder_mlp": Rung(
+    "encoder_mlp": Row(
         "encoder, no attention", changed(with_encoder, without_attention), twin="encoder_bag_mlp"
     ),
-    "encoder": Rung("encoder of two blocks", with_encoder, twin="encoder_bag"),
-    "encoder_1": Rung("encoder of one block", partial(with_encoder, 1)),
-    "encoder_shared": Rung("encoder, one block twice", with_shared_block, twin="encoder_1"),
+    "encoder": Row("encoder of two blocks", with_encoder, twin="encoder_bag"),
+    "encoder_1": Row("encoder of one block", partial(with_encoder, 1)),
+    "encoder_shared": Row("encoder, one block twice", with_shared_block, twin="encoder_1"),
     # 06
-    "whole_mlp": Rung(  # the class token sees no patch
+    "whole_mlp": Row(  # the class token sees no patch
         "Vision Transformer, no attention", changed(whole, without_attention), epochs=1
     ),
-    "whole": Rung("Vision Transformer", whole, twin="whole_mlp"),
-    "whole_registers": Rung("Vision Transformer, two registers", Registers, twin="whole"),
-    "same_whole_mlp": Rung(
+    "whole": Row("Vision Transformer", whole, twin="whole_mlp"),
+    "whole_registers": Row("Vision Transformer, two registers", Registers, twin="whole"),
+    "same_whole_mlp": Row(
         "same patch? ViT, no attention",
         changed(whole_finder, without_attention),
         steps=RELATION_WHOLE,
     ),
-    "same_whole": Rung(
+    "same_whole": Row(
         "same patch? Vision Transformer",
         whole_finder,
         twin="same_whole_mlp",
         steps=RELATION_WHOLE,
     ),
-    "same_pixels_long": Rung(  # as many CPU seconds as "same_whole"
+    "same_pixels_long": Row(  # as many CPU seconds as "same_whole"
         "same patch? MLP on all pixels, long",
         lambda: on_pixels(441, 192, 64, 2),
         twin="same_whole_mlp",

@@ -16,46 +16,38 @@ from torch import nn
 
 from ...files import shipped
 from .growing import ROWS
-from .rungs import RUNGS
 from .tasks import looked_at
 
 RESULTS = shipped("notebooks") / "results"
 MARGIN = 2  # points beyond the stored range that another machine may need
-CONTRAST = 4  # points between two means below which nothing is claimed
 ROW = re.compile(r" *\b(\d+) % \(stored: (\d+) to (\d+)\)")
 LIVE: dict[str, tuple[float, int]] = {}  # trained in this kernel: percent, and numbers in the model
 
 
-def stored(rung: str | None = None, results: str = "") -> dict[str, Any]:
-    """What was measured: of one rung, or of all by name.
+def stored(row: str | None = None, results: str = "growing") -> dict[str, Any]:
+    """What was measured: of one row, or of all by name.
 
     Args:
-        rung: one rung; without it, all of them.
-        results: the file, such as "bugs"; empty for the rungs of the ladder.
+        row: one row; without it, all of them.
+        results: the file, such as "bugs".
 
     Raises:
-        ValueError: no such rung.
+        ValueError: no such row.
     """
-    file = results or results_of(rung)
-    rungs = json.loads((RESULTS / f"{file}.json").read_text(encoding="utf-8"))
-    if rung is None:
-        return rungs
-    if rung not in rungs:
-        raise ValueError(f"no rung is called {rung!r}. Choose one of: {', '.join(rungs)}")
-    return rungs[rung]
+    rows = json.loads((RESULTS / f"{results}.json").read_text(encoding="utf-8"))
+    if row is None:
+        return rows
+    if row not in rows:
+        raise ValueError(f"no row is called {row!r}. Choose one of: {', '.join(rows)}")
+    return rows[row]
 
 
-def results_of(rung: str | None) -> str:
-    """The file that holds a rung of the ladder."""
-    return "growing" if rung in ROWS else "ladder"
-
-
-def row(rung: str, accuracy: float, results: str = "") -> str:
+def row(name: str, accuracy: float, results: str = "growing") -> str:
     """``84 % (stored: 82 to 84)``; a sentence is added where ``accuracy`` is far from that range.
 
     Accuracies are in percent.
     """
-    seeds = stored(rung, results)["accuracy"]
+    seeds = stored(name, results)["accuracy"]
     text = span(accuracy, seeds)
     if agrees(text):
         return text
@@ -97,76 +89,52 @@ def interval(values: list[float], others: list[float]) -> tuple[float, float]:
     return gain, float(stdtrit(freedom, 0.975)) * math.sqrt(total)
 
 
-def difference(rung: str, other: str, results: str = "") -> str:
-    """A rung's mean minus another's, in points, with the 95 % interval: ``-2.4 ± 1.0 points``."""
-    return f"{_difference(rung, other, results)} points"
+def difference(name: str, other: str, results: str = "growing") -> str:
+    """A row's mean minus another's, in points, with the 95 % interval: ``-2.4 ± 1.0 points``."""
+    return f"{_difference(name, other, results)} points"
 
 
-def _difference(rung: str, other: str, results: str) -> str:
-    seeds = [stored(name, results)["accuracy"] for name in (rung, other)]
+def _difference(name: str, other: str, results: str) -> str:
+    seeds = [stored(one, results)["accuracy"] for one in (name, other)]
     gain, half = interval(*seeds)
     return f"{gain:+.1f} ± {half:.1f}"
 
 
-def contrast(rung: str, results: str = "ladder", twin: str | None = None) -> str:
-    """A rung's mean minus its twin's, or another rung's, such as ``+10 points``."""
-    twin = twin or stored(rung, results)["twin"]
-    if twin is None:
-        return ""
-    gain = _mean(stored(rung, results)) - _mean(stored(twin, results))
-    if abs(gain) < CONTRAST:
-        return f"less than {CONTRAST} points"
-    return f"{gain:+.0f} points"
+def table(*names: str, results: str = "growing") -> str:
+    """These rows below each other: live accuracies of rows trained in this kernel, else stored.
 
-
-def table(*rungs: str, results: str = "") -> str:
-    """These rungs below each other: live accuracies of rungs trained in this kernel, else stored.
-
-    The last column compares a rung with its twin, where that is in the table too, by the stored
+    The last column compares a row with its twin, where that is in the table too, by the stored
     seeds: the difference of the means with its 95 % interval.
     """
-    if not results and rungs[0] in RUNGS:
-        return _old_table(*rungs)
     lines = [f"    {'model':<36}{'numbers':>8}  {'accuracy':<27}against its twin, 95 %"]
-    for number, rung in enumerate(rungs, start=1):
-        twin = stored(rung, results)["twin"]
+    for number, name in enumerate(names, start=1):
+        twin = stored(name, results)["twin"]
         against = ""
-        if twin in rungs:
-            against = f"{_difference(rung, twin, results)} (row {rungs.index(twin) + 1})"
-        title = ROWS[rung].title if rung in ROWS else rung.replace("_", " ")
-        line = f"{number:>2}  {title:<36}{_numbers(rung, results)}{against}"
+        if twin in names:
+            against = f"{_difference(name, twin, results)} (row {names.index(twin) + 1})"
+        title = ROWS[name].title if name in ROWS else name.replace("_", " ")
+        line = f"{number:>2}  {title:<36}{_numbers(name, results)}{against}"
         lines.append(line.rstrip())
     return "\n".join(lines)
 
 
-def _numbers(rung: str, results: str) -> str:
+def _numbers(name: str, results: str) -> str:
     """How many numbers a model learns, and its accuracy: two columns of a table."""
-    about = stored(rung, results)
+    about = stored(name, results)
     low = min(about["accuracy"])
     high = max(about["accuracy"])
     count = about["parameters"]
     shown = f"    stored: {low:.0f} to {high:.0f} %"
-    if not results and rung in LIVE:
-        live, count = LIVE[rung]
+    if results == "growing" and name in LIVE:
+        live, count = LIVE[name]
         shown = f"{live:>3.0f} % (stored: {low:.0f} to {high:.0f})"
     return f"{count:>8,}  {shown:<27}"
 
 
-def _old_table(*rungs: str) -> str:
-    """The table of notebooks that are not rebuilt yet."""
-    lines = [f"{'model':<42}{'numbers':>8}  {'accuracy':<27}against its twin"]
-    for rung in rungs:
-        against = ""
-        if stored(rung)["twin"] in rungs:
-            against = contrast(rung)
-        lines.append(f"{RUNGS[rung].title:<42}{_numbers(rung, '')}{against}".rstrip())
-    return "\n".join(lines)
-
-
-def looks(model: nn.Module, rung: str = "relation") -> str:
+def looks(model: nn.Module, row: str = "same_head") -> str:
     """Three rows on where the first patch looks in a model trained for the relational task."""
     live = looked_at(model)
-    seeds = stored(rung)["looks_at"]
+    seeds = stored(row)["looks_at"]
     rows = {
         "of the other eight, the copy gets the largest weight": "copy_first",
         "attention on the copy": "copy",
@@ -176,7 +144,3 @@ def looks(model: nn.Module, rung: str = "relation") -> str:
     for words, name in rows.items():
         lines.append(f"{words}: {span(live[name], [seen[name] for seen in seeds])}")
     return "\n".join(lines)
-
-
-def _mean(about: dict[str, Any]) -> float:
-    return sum(about["accuracy"]) / len(about["accuracy"])

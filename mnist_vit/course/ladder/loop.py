@@ -1,4 +1,4 @@
-"""One rung of the ladder: a model, its task, and the loop in which it is trained."""
+"""A row of the ladder: a model, its task, and the loop in which it is trained."""
 
 import math
 import time
@@ -17,7 +17,7 @@ BATCH = 50
 def fit(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], steps: int, learning_rate: float
 ) -> None:
-    """The training loop of all rungs: AdamW, a warm-up over a tenth of the steps, a cosine."""
+    """The training loop of all rows: AdamW, a warm-up over a tenth of the steps, a cosine."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     for step, (x, y) in enumerate(batches):
         warm = min(1.0, (step + 1) / (0.1 * steps))
@@ -37,21 +37,19 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class Rung:
+class Row:
     """A model, and how it is trained.
 
     Attributes:
         title: what it is called in tables.
-        build: makes the model; it is called with the pieces that the rung takes.
-        takes: the kinds of pieces.
-        twin: the rung without its piece.
+        build: makes the model.
+        twin: the row without its piece.
         epochs: on the digits.
         steps: of the relational task; 0 for digits.
     """
 
     title: str
-    build: Callable[..., nn.Module]
-    takes: tuple[str, ...] = ()
+    build: Callable[[], nn.Module]
     twin: str | None = None
     epochs: int = 12
     steps: int = 0
@@ -62,11 +60,10 @@ class Rung:
         seed: int,
         split: str = "train",
         judge: str = "validation",
-        **pieces,
-    ):
+    ) -> tuple[nn.Module, float, float]:
         """Build and train once: the model, its accuracy in percent, and CPU seconds."""
         torch.manual_seed(seed)
-        model = self.build(**pieces)
+        model = self.build()
         return model, *self.train_model(model, learning_rate, seed, split, judge)
 
     def train_model(
