@@ -172,10 +172,10 @@ RIGHT: list[tuple[str, Any]] = [
     ("rectangular", WideByItsOwnForward),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("vision_transformer", PrintsNothing, "0 lines are printed, and these ten are needed"),
+    ("vision_transformer", PrintsNothing, "0 lines are printed, which are not the ten needed"),
     ("vision_transformer", PrintsTuples, "lines that print_shapes prints"),
     ("registers", RegistersWithPlaces, "no tensor changes its shape"),
-    ("registers", RegistersByAnotherName, "register_tokens alone must be new"),
+    ("registers", RegistersByAnotherName, "these parameters are missing or new"),
     ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
     ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
     ("rectangular", WideWithoutItsToken, "pos_embedding must have shape (1, 11, 8)"),

@@ -65,7 +65,7 @@ class MyMaskedAttention(MyMultiHeadAttention):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """No mask, one query alone, a causal mask, a random one, and a query that may look nowhere."""
     if isinstance(answer, nn.Module):
-        raise Mistake("give the class itself, without making an object of it.")
+        raise Mistake("this is an object, not a class.", "Give the class itself.")
     module = make(answer, 12, 3)
     copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
     x = random(2, 5, 12, seed=4)
@@ -117,8 +117,8 @@ def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
     except (RuntimeError, IndexError, ValueError) as error:
         raise Mistake(
             f"with fewer queries than keys, as in layer(x[:, -1:], x, x), your code raised"
-            f" {type(error).__name__}. Take the number of tokens of each tensor from that tensor,"
-            " and not from query."
+            f" {type(error).__name__}.",
+            "Take the number of tokens of each tensor from that tensor, and not from query.",
         ) from None
 
 

@@ -80,14 +80,14 @@ def _load(module: Any, weights: dict[str, Tensor]) -> None:
     except RuntimeError as error:
         first = str(error).partition("\n\t")[2].partition("\n")[0]
         raise Mistake(
-            f"weights of a model without registers do not fit: {first} Registers have no position,"
-            " so no tensor changes its shape."
+            f"weights of a model without registers do not fit: {first}",
+            "Registers have no position, so no tensor changes its shape.",
         ) from None
     if missing != ["register_tokens"] or unknown:
         more = ", ".join([*missing, *unknown]) or "nothing"
         raise Mistake(
-            "of all parameters register_tokens alone must be new; beside a model without registers"
-            f" these differ: {more}."
+            f"beside a model without registers, these parameters are missing or new: {more}.",
+            "register_tokens alone must be new.",
         )
 
 

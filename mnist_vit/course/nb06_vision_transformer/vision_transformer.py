@@ -177,8 +177,8 @@ def _printed(answer: Any, options: dict[str, Any]) -> str:
     told = [line.partition(":")[0] for line in lines]
     if told != list(LABELS):
         raise Mistake(
-            f"with print_shapes=True {len(lines)} lines are printed, and these ten are needed, each"
-            f" with a colon and the shape: {', '.join(LABELS)}."
+            f"with print_shapes=True {len(lines)} lines are printed, which are not the ten needed.",
+            f"Each has a label, a colon and the shape. The labels: {', '.join(LABELS)}.",
         )
     return out.getvalue()
 
