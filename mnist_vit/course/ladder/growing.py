@@ -89,7 +89,14 @@ def through(layer: nn.Module, x: Tensor) -> Tensor:
 class CausalAttention(MultiHeadAttention):
     """Attention in which a token sees itself and the tokens before it (notebook 03)."""
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, **options) -> tuple[Tensor, None]:
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         length = query.shape[1]
         parts = zip(
             (query, key, value),
@@ -133,7 +140,7 @@ def without_attention(model: nn.Module) -> nn.Module:
     """The model, changed: in none of its blocks a token sees another."""
     for part in list(model.modules()):
         if isinstance(part, EncoderBlock):
-            part.self_attention = NoAttention()
+            part.add_module("self_attention", NoAttention())
             part.ln_1 = nn.Identity()
     return model
 

@@ -117,7 +117,7 @@ def _class_in(module: ModuleType) -> Any:
 
 def _tests_in(module: ModuleType) -> dict[str, Callable[[Any], None]]:
     """The tests, in the order of the file."""
-    found = {}
+    found: dict[str, Callable[[Any], None]] = {}
     for name, value in vars(module).items():
         if name.startswith("test_") and inspect.isfunction(value):
             found[name] = value
