@@ -504,7 +504,7 @@ def test_a_section_broken_by_hand_is_told_and_not_lost(cell: Cell, file: Path) -
         path.unlink()
     file.write_text(text.replace("F.gelu(", "F.relu("))
     said = cell("my_vit = check.my_vit()")
-    assert said.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
+    assert said.startswith("my_vit.py: yours: my_attention; ours: my_patchify, MyMLPBlock, ")
     assert "; ours stands in" in said
 
 
