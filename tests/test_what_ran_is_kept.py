@@ -595,8 +595,8 @@ def test_a_deleted_file_is_brought_back_by_one_call(cell: Cell, file: Path) -> N
     said = cell("check.restore()")
     assert "MyMLPBlock, my_attention" in said
     assert cell("my_vit = check.my_vit()") == (
-        "my_vit.py: yours: MyMLPBlock, my_attention; ours: my_split_heads, MyMultiHeadAttention,"
-        " MyEncoderBlock, MyEncoder, MyVisionTransformer\n"
+        "my_vit.py: yours: MyMLPBlock, my_attention; ours: my_patchify, my_split_heads,"
+        " MyMultiHeadAttention, MyEncoderBlock, MyEncoder, MyVisionTransformer\n"
     )
     namespace: dict[str, object] = {}
     exec(file.read_text(), namespace)
