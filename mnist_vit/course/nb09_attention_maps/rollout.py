@@ -117,7 +117,10 @@ SLIPS = (
         "All heads weigh the same: mean(dim=2)",
     ),
     Slip(
-        {LAYERS: "weights.mean(dim=2).transpose(-2, -1).unbind(dim=1)"},
+        {
+            LAYERS: "weights.mean(dim=2).transpose(-2, -1).unbind(dim=1)",
+            NORM: "mixed = mixed / 2",
+        },
         "exchange queries and keys",
         "Row i of the weights says what token i gathers: no transpose is needed",
     ),
