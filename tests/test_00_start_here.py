@@ -91,7 +91,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patch_size", lambda image_size, budget: float(by_root(image_size, budget)) + 0.5, ""),
     ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
     ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
-    ("patchify", patchify_and_wipe, "written over in place"),
+    ("patchify", patchify_and_wipe, "was written over in place"),
 ]
 NAMED: list[tuple[str, Any, str]] = [
     (
