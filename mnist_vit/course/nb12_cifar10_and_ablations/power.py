@@ -54,7 +54,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         bases.append(tuple(map(float, base)))
         return "unclear"
 
-    if answer(remember, 1.0, 3, 7) is None:
+    if _share(answer(remember, 1.0, 3, 7)) is None:
         yield "share", None
         return
     yield "number of experiments with trials=7", len(bases)
@@ -67,14 +67,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for name, rule, effect, seeds, share in CASES:
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            given = answer(rule, effect, seeds, 3000)
+            given = _share(answer(rule, effect, seeds, 3000))
         if given is None:
             yield "share", None
             return
-        if isinstance(given, torch.Tensor) and given.numel() == 1:
-            given = given.item()
-        if not isinstance(given, int | float):
-            raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
         close = (
             f"{share:.0%}"
             if abs(given - share) < 0.04
@@ -82,6 +78,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
         told.append(f"about {close} for {name}, with effect {effect:g} and {seeds} seeds")
     yield "the share of better", told
+
+
+def _share(given: Any) -> float | None:
+    """What came back, as a number; None where nothing did."""
+    if isinstance(given, torch.Tensor) and given.numel() == 1:
+        given = given.item()
+    if given is None or isinstance(given, int | float):
+        return given
+    raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
 
 
 BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
