@@ -701,13 +701,13 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(
         "carl.py",
         "dora/my_vit.py",
     ]
-    assert out.splitlines()[1].split()[1:] == ["own", "own", "-", "-", "-", "-", "-", "2"]
+    assert out.splitlines()[1].split()[1:] == ["-", "own", "own", "-", "-", "-", "-", "-", "2"]
     assert not ran.exists(), "nothing was run"
     for name in ("ada", "bob"):
         (students / name / "my_vit.py").unlink()
     check.progress(students, run=True)
     rows = {
-        line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:5]
+        line.split()[0]: line.split()[2:4] for line in capsys.readouterr().out.splitlines()[1:5]
     }
     assert rows == {
         "ada/": ["-", "-"],

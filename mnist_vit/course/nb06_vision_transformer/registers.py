@@ -84,7 +84,10 @@ def _load(module: Any, weights: dict[str, Tensor]) -> None:
             "Registers have no position, so no tensor changes its shape.",
         ) from None
     if missing != ["register_tokens"] or unknown:
-        more = ", ".join([*missing, *unknown]) or "nothing"
+        names = [*missing, *unknown]
+        more = ", ".join(names[:5]) or "nothing"
+        if len(names) > 5:
+            more += f" and {len(names) - 5} more"
         raise Mistake(
             f"beside a model without registers, these parameters are missing or new: {more}.",
             "register_tokens alone must be new.",
