@@ -179,3 +179,10 @@ def test_attention_is_what_finds_the_patch() -> None:
     told = ladder.looks(ladder.ROWS["same_head"].build().eval())
     assert len(ROW.findall(told)) == 3
     assert not ladder.agrees(told), "a model that was not trained looks anywhere"
+
+
+def test_a_row_may_lie_as_far_outside_its_range_as_its_seeds_are_apart() -> None:
+    assert ladder.agrees("29 % (stored: 32 to 38)")
+    assert not ladder.agrees("25 % (stored: 32 to 38)")
+    assert ladder.agrees("51 % (stored: 53 to 53)")
+    assert not ladder.agrees("50 % (stored: 53 to 53)")
