@@ -44,7 +44,8 @@ Classes = Annotated[
     Sequence[str] | None,
     Option(
         "names of the model's classes, if they are not known, such as"
-        " model.config.id2label.values()",
+        " model.config.id2label.values(); empty if it has none: then there are maps and no"
+        " predictions",
         only_python=True,
     ),
 ]
@@ -328,6 +329,14 @@ class Predict(Trained):
         Option("the folder for the maps; default: runs/predictions/", metavar="FOLDER"),
     ] = None
     device: Device = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.classes is not None and len(self.classes) == 0:
+            raise ValueError(
+                "predict needs the names of the model's classes, got none: visualize_attention"
+                " takes a model without classes"
+            )
 
 
 @dataclass(frozen=True, eq=False)
