@@ -8,6 +8,7 @@ hold as they are.
 import json
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,17 @@ ROOT = Path(__file__).resolve().parent.parent
 project = "mnist_vit"
 html_title = "mnist_vit"
 project_copyright = "the authors of the mnist_vit course, MIT licence"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 include_patterns = [
     "docs/*.md",
     "notebooks/*.ipynb",
     "notebooks/glossary.md",
     "benchmarks/results/*.md",
 ]
-exclude_patterns = ["docs/architecture.md"]  # for maintainers, beside the code
+exclude_patterns = [
+    "docs/architecture.md",  # for maintainers, beside the code
+    "docs/tasks_answers.md",  # for teachers, who have a clone
+]
 root_doc = "docs/index"
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
 
@@ -41,7 +45,13 @@ autodoc_typehints = "signature"
 maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 
+project_file = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+home = project_file["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
+
 html_theme = "furo"
+if home:  # a link to the source of each page
+    html_theme_options = {"source_repository": home, "source_branch": "main"}
+copybutton_selector = ".highlight-bash pre, .highlight-python pre"  # not the cells of notebooks
 pygments_dark_style = "github-dark"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
@@ -55,7 +65,7 @@ LINK = re.compile(
 )
 
 
-def adapt(_: Sphinx, name: str, content: list[str]) -> None:
+def adapt(app: Sphinx, name: str, content: list[str]) -> None:
     """A page as the site shows it: the README's first half is the first page; collapsed cells and
     links are adapted."""
     folder = (ROOT / name).parent
@@ -78,7 +88,11 @@ def adapt(_: Sphinx, name: str, content: list[str]) -> None:
         words, target, anchor = found.groups()
         if target == "../README.md":
             return f"[{words}](index.md{anchor or ''})"
-        return found[0] if (folder / target).is_file() else words  # a folder has no page
+        path = (folder / target).resolve()
+        if path.suffix in (".md", ".ipynb"):
+            page = path.relative_to(ROOT).with_suffix("").as_posix()
+            return found[0] if page in app.env.found_docs else words
+        return found[0] if path.is_file() else words  # a folder has no page
 
     if name.startswith("docs/"):
         content[0] = LINK.sub(link, content[0])
