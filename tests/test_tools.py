@@ -63,6 +63,24 @@ def test_lines_of_epochs_are_neither_stored_nor_compared() -> None:
     assert [one.text for one in cell.outputs] == [kept]
 
 
+def test_the_recipe_for_nbgrader_marks_every_exercise(tmp_path) -> None:
+    page = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+    script = page.partition("<!-- nbgrader -->\n```python\n")[2].partition("```")[0]
+    path = next(path for path in notebooks() if path.stem == "02_attention")
+    command = [sys.executable, "-c", script, str(path), str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    cells = nbformat.read(tmp_path / path.name, as_version=4).cells
+    marked = [cell for cell in cells if "nbgrader" in cell.metadata]
+    exercises = [cell for cell in marked if cell.metadata["nbgrader"]["solution"]]
+    checks = [cell for cell in marked if cell.metadata["nbgrader"]["grade"]]
+    assert len(exercises) == len(checks) == path.read_text(encoding="utf-8").count('"exercise:') > 3
+    assert all("### BEGIN SOLUTION" in cell.source for cell in exercises)
+    for cell in checks:
+        compile(cell.source, "hidden", "exec")
+        name = cell.metadata["nbgrader"]["grade_id"].removeprefix("check_")
+        assert f'all_exercises()["{name}"]' in cell.source
+
+
 @pytest.mark.parametrize("words", [[], ["--help"], ["nothing"]])
 def test_the_commands_are_listed(words: list[str]) -> None:
     command = [sys.executable, "-m", "tools", *words]
