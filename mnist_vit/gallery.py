@@ -162,8 +162,9 @@ def save_attention_images(
     rows. ``replacing`` says what becomes of older files.
 
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
-    them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth,
-    if it is known; ``grid`` rows and columns of patches, if the model does not tell them.
+    them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``classes`` the names
+    of the model's classes, empty if it has none; ``labels`` the truth, if it is known; ``grid``
+    rows and columns of patches, if the model does not tell them.
 
     Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures,
     names and labels differ, or outputs are NaN.
@@ -171,11 +172,7 @@ def save_attention_images(
     _check_counts(images, pictures, names, labels)
     if names != [folder_name(name) for name in names]:
         raise ValueError(f"names must be plain, visible folder names, got {names}")
-    with torch.no_grad(), eval_mode(model):
-        logits = logits_of(model, images.to(**place(model))).float()
-    if not logits.isfinite().all():
-        raise ValueError(NOT_FINITE)
-    probabilities = logits.softmax(dim=1).cpu()
+    probabilities = _probabilities(model, images) if classes else None
     grid = patch_grid(model, images) if grid is None else sides(grid)
     drawn = _Maps(model, images, pictures, grid)
 
@@ -186,18 +183,32 @@ def save_attention_images(
         for i, name in enumerate(names):
             target = new / name
             _write_png(target / "image.png", to_pil_image(pictures[i].cpu()))
-            best = int(probabilities[i].argmax())
-            content = {
-                "name": name,
-                "label": None if labels is None else classes[labels[i]],
-                "prediction": classes[best],
-                "probability": round(float(probabilities[i, best]), 4),
-                "probabilities": _rounded(probabilities[i], 4),
-            }
+            content = {"name": name, "label": None if labels is None else classes[labels[i]]}
+            if probabilities is not None:
+                content |= _answer(probabilities[i], classes)
             content |= drawn.write(i, target)
             write_json(target / "attention.json", content, sync=False)
             results.append(content)
     return results
+
+
+def _probabilities(model: nn.Module, images: Tensor) -> Tensor:
+    """The probability of each class, (n, k), on the CPU; ValueError if outputs are NaN."""
+    with torch.no_grad(), eval_mode(model):
+        logits = logits_of(model, images.to(**place(model))).float()
+    if not logits.isfinite().all():
+        raise ValueError(NOT_FINITE)
+    return logits.softmax(dim=1).cpu()
+
+
+def _answer(probabilities: Tensor, classes: tuple[str, ...]) -> dict[str, Any]:
+    """What ``attention.json`` says of a prediction."""
+    best = int(probabilities.argmax())
+    return {
+        "prediction": classes[best],
+        "probability": round(float(probabilities[best]), 4),
+        "probabilities": _rounded(probabilities, 4),
+    }
 
 
 def _check_counts(

@@ -213,7 +213,7 @@ def test_each_update_keeps_the_copy_before_it_and_says_where(
     for text in ("first", "second", "third"):
         (tmp_path / "01_mlp.ipynb").write_text(text)
         copy_notebooks(tmp_path, update=True)
-        (where,) = re.findall(r"the older copy is in (\S+)", capsys.readouterr().out)
+        (where,) = re.findall(r"the older copy is in (\S+);", capsys.readouterr().out)
         assert (Path(where) / "01_mlp.ipynb").read_text() == text
     kept = sorted(path.read_text() for path in tmp_path.glob("before-*/01_mlp.ipynb"))
     assert kept == ["first", "second", "third"]

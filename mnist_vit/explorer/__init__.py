@@ -267,19 +267,17 @@ def write_page(
 
     ``images`` are normalised, ``pictures`` uint8, both (n, c, h, w).
 
-    ``about``: ``title``, ``text``, ``classes``, ``mean`` and ``std`` (None: not known),
-    ``digits`` (whether the pictures have MNIST's form), ``grid`` (rows and columns of patches, if
-    the model does not tell them).
+    ``about``: ``title``, ``text``, ``classes`` (empty: the model has none), ``mean`` and ``std``
+    (None: not known), ``digits`` (whether the pictures have MNIST's form), ``grid`` (rows and
+    columns of patches, if the model does not tell them).
     """
     check_place(Path(path))
-    twin = live_twin(model, images[:4]) if about["mean"] else None
+    runs = about["mean"] and about["classes"]
+    twin = live_twin(model, images[:4]) if runs else None
     some = evenly(len(images), MOST_STORED if twin is None else MOST_LIVE)
     images, pictures = images[some], pictures[some].cpu()
     about["text"] = f"{len(some):,} of {about['text']}"
-    with eval_mode(model):
-        logits = torch.cat([logits_of(model, part).float().cpu() for part in images.split(50)])
-    if not logits.isfinite().all():
-        raise ValueError(NOT_FINITE)
+    logits = _logits(model, images) if about["classes"] else torch.empty(len(images), 0)
     examples = _examples(logits, [names[i] for i in some])
     for example, i in zip(examples, some, strict=True):
         example["label"] = None if labels is None else labels[i]
@@ -322,7 +320,19 @@ def write_page(
     return page
 
 
+def _logits(model: nn.Module, images: Tensor) -> Tensor:
+    """The logits of all images, (n, k), on the CPU; ValueError if they are NaN."""
+    with eval_mode(model):
+        logits = torch.cat([logits_of(model, part).float().cpu() for part in images.split(50)])
+    if not logits.isfinite().all():
+        raise ValueError(NOT_FINITE)
+    return logits
+
+
 def _examples(logits: Tensor, names: list[str]) -> list[dict[str, Any]]:
+    """What the page knows of each example: its name and, if there are classes, the prediction."""
+    if logits.shape[1] == 0:
+        return [{"name": name, "prediction": None, "probability": 0} for name in names]
     probabilities, predictions = logits.softmax(dim=1).max(dim=1)
     examples = []
     for name, probability, prediction in zip(

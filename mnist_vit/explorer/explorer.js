@@ -12,6 +12,7 @@ const READ = page.reads === "mean" ? MEAN : 0; // what the model's class head re
 const pixelsOfAll = bytesOf("pixels");
 const weights = live ? readWeights() : {};
 const model = live ? buildModel() : null;
+const hasClasses = page.classes.length > 0;
 const heads = []; // heads[layer][head]: a map and what belongs to it
 
 // What is chosen and changed
@@ -370,6 +371,8 @@ function build() {
   body.style.setProperty("--columns", columns);
   body.style.setProperty("--heads", page.heads);
   $("about").textContent = page.text;
+  $("answer").hidden = $("filter").hidden = !hasClasses;
+  if (!hasClasses) $("why").firstElementChild.textContent = "Attention in the last layer, and through all layers";
   $("colour").hidden = channels !== 3;
   for (const key of live ? Object.keys(TOOLS) : ["look"]) {
     $("tools").append(make("button", {textContent: key, key, role: "radio", onclick: () => choose(key)}));
@@ -515,8 +518,8 @@ function buildExample(one) {
   const canvas = make("canvas");
   paintPicture(canvas, pixelsOf(one.i));
   const truth = one.label === null ? "" : `; truth ${page.classes[one.label]}`;
-  const prediction = `classified as ${page.classes[one.prediction]}, ${percent(one.probability)}`;
-  const title = `${one.name}: ${prediction}${truth}`;
+  const prediction = hasClasses ? `: classified as ${page.classes[one.prediction]}, ${percent(one.probability)}` : "";
+  const title = `${one.name}${prediction}${truth}`;
   const className = isWrong(one) ? "wrong" : "";
   return make("button", {example: one.i, title, ariaLabel: title, className, onclick: () => show(one.i)}, canvas);
 }

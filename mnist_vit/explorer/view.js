@@ -6,10 +6,10 @@ function render() {
   for (const part of [...heads, ...heads.flat()]) part.toggle.checked = !state.off.has(part.key);
   if (!has(pinned)) pinned = READ;
   if (!has(query)) query = pinned;
-  renderAnswer();
+  if (hasClasses) renderAnswer();
   renderMaps();
   renderAttention();
-  renderWhy();
+  if (hasClasses) renderWhy();
 }
 
 function renderAnswer() {
