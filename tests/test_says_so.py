@@ -506,7 +506,8 @@ def test_a_misspelt_option_before_the_command_is_named(
 def test_a_device_that_computes_nothing_is_a_sentence(
     device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = said(capsys, "predict", "x.png", "vit_mnist_p7", "--device", device)
+    picture = str(Path(__file__).parent.parent / "docs/picture.png")
+    told = said(capsys, "predict", picture, "vit_mnist_p7", "--device", device)
     assert "there is no device" in told
 
 
