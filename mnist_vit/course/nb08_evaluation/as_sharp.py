@@ -30,8 +30,8 @@ def moved(images: Tensor, pixels: float) -> Tensor:
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images = random(40, 1, 20, 22).sigmoid()
-    tall = images.clone()
-    tall[:, :, 1:] = 0.02 * images[:, :, 1:] + images[:, :, :1]  # all detail along the rows
+    columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    ramp = torch.linspace(-20, 20, 22)
     framed = images.clone()
     framed[..., :3, :] = framed[..., -3:, :] = framed[..., :3] = framed[..., -3:] = 0
     cases = {
@@ -39,8 +39,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
         "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
         "a black frame of three pixels, else as sharp": (framed, images),
-        "detail along the rows, half of the contrast": (tall / 2, tall),
-        "detail along the columns, half of the contrast": (tall.mT / 2, tall.mT),
+        "a tenth of the detail along the columns": (columns + 0.1 * rows, columns + rows),
+        "a tenth of the detail along the rows": (0.1 * columns + rows, columns + rows),
+        "a bright side and a dark side, and a third of the noise": (
+            ramp + images,
+            ramp + 3 * images,
+        ),
+        "0.78 of the detail": (0.78**0.5 * images, images),
+        "1.3 times the detail": (1.3**0.5 * images, images),
         "0.8 of the contrast, which leaves 0.64 of the detail": (0.8 * images, images),
         "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
         "half as much contrast again": (1.5 * images, images),

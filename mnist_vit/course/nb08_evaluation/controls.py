@@ -94,11 +94,6 @@ SLIPS = (
         "leave the border as it is",
         "The outermost rows and columns become 0",
     ),
-    Slip(
-        {BORDER: "border = images"},
-        "leave the border as it is, and work on the images themselves",
-        "Make a new tensor; the outermost rows and columns become 0",
-    ),
 )
 
 EXERCISE = Exercise(
