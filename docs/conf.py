@@ -24,7 +24,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 include_patterns = [
     "docs/*.md",
     "notebooks/*.ipynb",
-    "notebooks/glossary.md",
+    "notebooks/*.md",
+    "notebooks/solutions/*.md",
     "benchmarks/results/*.md",
 ]
 exclude_patterns = ["docs/architecture.md"]  # for maintainers, beside the code

@@ -17,8 +17,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from mnist_vit import load_model, vit_mnist
+from mnist_vit.course.ladder.loop import accuracy
 from mnist_vit.course.ladder.rows import RESULTS
-from mnist_vit.course.ladder.rungs import accuracy
 from mnist_vit.course.nb11_pretrained_vit.others import other_digits
 from mnist_vit.course.nb11_pretrained_vit.transfer import my_transfer
 from mnist_vit.course.nb11_pretrained_vit.two_rates import my_two_rates

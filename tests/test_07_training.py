@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import NOTEBOOKS, ROOT, judged, read, reject
-from scipy.stats import ttest_ind
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -233,24 +232,18 @@ def test_each_illness_shows_what_its_name_says() -> None:
     assert all(max(row["measured"]) < 0.2 for row in shown["shuffled labels"])
 
 
-def interval(better: list[float], worse: list[float]) -> tuple[float, float]:
-    """The difference of the means, and half its 95 % interval by Welch's method."""
-    found = ttest_ind(better, worse, equal_var=False).confidence_interval()
-    return (found.low + found.high) / 2, (found.high - found.low) / 2
-
-
 def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
     stored = ladder.stored(results="training")
     mean = {name: sum(about["percent"]) / len(about["percent"]) for name, about in stored.items()}
     assert all(len(about["percent"]) == 5 for about in stored.values())
     assert mean["cnn"] > mean["mlp"] > mean["vit"]
     text = " ".join(cell.source for cell in read(NOTEBOOKS / "07_training.ipynb").cells)
-    gain, half = interval(stored["mlp"]["percent"], stored["vit"]["percent"])
+    gain, half = ladder.interval(stored["mlp"]["percent"], stored["vit"]["percent"])
     assert f"{gain:.1f} ± {half:.1f} points" in text
     for better, worse in (("cnn", "vit"), ("mlp", "vit"), ("muon_5", "vit_5")):
-        gain, half = interval(stored[better]["percent"], stored[worse]["percent"])
+        gain, half = ladder.interval(stored[better]["percent"], stored[worse]["percent"])
         assert gain > half, "a difference that the text claims"
-    gain, half = interval(stored["muon_5"]["percent"], stored["vit"]["percent"])
+    gain, half = ladder.interval(stored["muon_5"]["percent"], stored["vit"]["percent"])
     assert abs(gain) < half, "half the epochs are nearly enough"
     assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(
         7 / 6, abs=0.05

@@ -478,7 +478,8 @@ def test_learners_copy(
     copied = tmp_path / "my course"
     assert main(["notebooks", str(copied)]) == 0
     assert str(copied) in capsys.readouterr().out
-    expected = {path.name for path in notebooks()} | {"glossary.md", "conftest.py"}
+    expected = {path.name for path in notebooks()} | {"conftest.py"}
+    expected |= {"glossary.md", "tasks.md", "solutions/tasks_answers.md"}
     expected |= {f"solutions/{path.name}" for path in (NOTEBOOKS / "solutions").glob("*.py")}
     assert main(["notebooks", str(tmp_path / "with"), "--with-outputs"]) == 0
     assert names(copied) == names(tmp_path / "with") == expected

@@ -16,7 +16,7 @@ from ..checking import nearest_exercise
 from ..observing.undisturbed import stoppable
 from .answers import FOLDER, alone, solved, store, stored, taken_of, whole
 from .extracting import Taken, extract
-from .layout import Layout, imported, parse, put
+from .layout import FORMAT, Layout, format_of, imported, parse, put
 from .pieces import BY_EXERCISE, PIECES, NotKept
 from .sources import syntax
 from .trying import mended, object_of, problem_of, run
@@ -33,17 +33,27 @@ def path() -> Path:
 
 
 def read(file: Path) -> str:
-    """The text of the file; empty if there is none. NotKept if it cannot be read."""
+    """The text of the file; empty if there is none.
+
+    NotKept if it cannot be read, or if a newer version of the course wrote it.
+    """
     if file in _unwritten:
         return _unwritten[file]
     if file.exists() and not file.is_file():
         raise NotKept(f"{file} cannot be read (it is no regular file)")
     try:
-        return read_text(file)
+        text = read_text(file)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise NotKept(f"{file} cannot be read ({error})") from error
+    number = format_of(text)
+    if number > FORMAT:
+        raise NotKept(
+            f"{file} has format {number}, and this mnist_vit knows {FORMAT}: update mnist_vit; the"
+            " file stays as it is"
+        )
+    return text
 
 
 def keep(exercise: str, answer: Any) -> str | None:
