@@ -194,17 +194,27 @@ def _register_rules(model: nn.Module, scores: Tensor, tokens: Tensor, pixels: Te
             node.register_hook(_cut)
             continue
         inputs = [parent in made_of_tokens for parent, _ in node.next_functions]
-        if node is tokens.grad_fn or not any(inputs):
+        without_rule = _gate_without_rule(node, inputs)
+        if node is tokens.grad_fn or not (any(inputs) or without_rule):
             continue
-        rule = RULES.get(_operation(node))
+        rule = None if without_rule else RULES.get(_operation(node))
         hook = None if rule is None else rule(node, inputs)
         if hook is None:
             raise ValueError(
-                f"relevance has no rule for {_operation(node)}, which {name} computes of its"
-                " tokens: leave_one_out and integrated_gradients may serve instead"
+                f"relevance has no rule for {without_rule or _operation(node)}, which {name}"
+                " computes of its tokens: leave_one_out and integrated_gradients may serve instead"
             )
         node.register_hook(hook)
         made_of_tokens.add(node)
+
+
+def _gate_without_rule(node: Node, inputs: list[bool]) -> str:
+    """ "Sigmoid" where a sigmoid is no factor beside what is made of tokens; else empty."""
+    is_factor = _operation(node) == "Mul" and any(inputs)
+    for parent, _ in node.next_functions:
+        if parent is not None and _operation(parent) == "Sigmoid" and not is_factor:
+            return "Sigmoid"
+    return ""
 
 
 def _nodes(scores: Tensor, tokens: Tensor) -> list[Node]:
@@ -268,8 +278,10 @@ def _times(shares: list[float]) -> Hook:
     return hook
 
 
-def _norm(node: Any, inputs: list[bool]) -> Hook:
+def _norm(node: Any, inputs: list[bool]) -> Hook | None:
     """(x - mean) / σ × weight with σ as a constant: proposition 3.4."""
+    if len(node._saved_normalized_shape) > 1:
+        return None
     scale = node._saved_result2  # 1 / σ
     weight = node._saved_weight
 
@@ -322,9 +334,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["Mul", "Mm", "Bmm"], _product),
     **dict.fromkeys(["Add", "Sub", "Cat", "Stack"], _sum),
 }
-LINEAR = (
-    "Addmm Alias Clone Expand Gather Index Mean Neg Permute Relu Repeat ReshapeAlias SafeSoftmax"
-)
-LINEAR += " Select Slice Softmax Split SplitWithSizes Squeeze Sum T ToCopy Transpose Unbind"
-LINEAR += " UnsafeView Unsqueeze View"
+LINEAR = """
+    Addmm Alias Clone Expand Gather Index Mean Neg Permute Relu Repeat ReshapeAlias SafeSoftmax
+    Select Slice Softmax Split SplitWithSizes Squeeze Sum T ToCopy Transpose Unbind UnsafeView
+    Unsqueeze View
+"""
 RULES |= dict.fromkeys(LINEAR.split(), _linear)

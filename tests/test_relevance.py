@@ -24,6 +24,7 @@ from mnist_vit.relevance import (
     relevance,
 )
 from mnist_vit.tokens import at_tokens, patch_grid
+from tools import contest
 
 timm = others.timm
 transformers = others.transformers
@@ -122,6 +123,17 @@ class Balance:
         assert parts.abs().min() > 1e-6
 
 
+def prepared(library: str, family: str) -> tuple[nn.Module, Tensor]:
+    """A model for a balance: what makes queries of no token is a factor, and no summand."""
+    model, images = with_logits(library, family)
+    for name, parameter in model.named_parameters():
+        if "attn_pool.q" in name or "latent" in name or "head.attention.in_proj" in name:
+            parameter.requires_grad_(False)
+            if "bias" in name:
+                parameter.data.zero_()
+    return model, images
+
+
 FIRST = {("timm", "ViT"), ("timm", "EVA02"), ("timm", "SigLIP"), ("timm", "DINOv2 with registers")}
 FIRST |= {("Hugging Face", "ViT"), ("Hugging Face", "CLIP")}
 FAMILIES: list[Any] = []
@@ -131,12 +143,7 @@ for case in others.CASES:
 
 @pytest.mark.parametrize(("library", "family"), FAMILIES)
 def test_conserved_in_each_family(library: str, family: str) -> None:
-    model, images = with_logits(library, family)
-    for name, parameter in model.named_parameters():
-        if "attn_pool.q" in name or "latent" in name or "head.attention.in_proj" in name:
-            parameter.requires_grad_(False)  # they make queries of no token: factors, not summands
-            if "bias" in name:
-                parameter.data.zero_()
+    model, images = prepared(library, family)
     Balance(model, images).check()
     found = relevance(model, images)
     rows, columns = patch_grid(model, images)
@@ -298,6 +305,9 @@ def test_an_operation_without_a_rule_is_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return 1 / (2 + x.square())
 
+    model.encoder.layers[1].mlp[1] = nn.Sigmoid()
+    with pytest.raises(ValueError, match="no rule for Sigmoid"):
+        relevance(model, PICTURES)
     model.encoder.layers[1].mlp[1] = Inverse()
     with pytest.raises(ValueError, match="no rule for Pow"):
         relevance(model, PICTURES)
@@ -407,3 +417,33 @@ def test_integrated_gradients_as_captum_has_them() -> None:
     )
     by_patch = 4 * F.avg_pool2d(theirs_.sum(dim=1), 2).flatten(1)
     torch.testing.assert_close(integrated_gradients(model, PICTURES, black, 1), by_patch.detach())
+
+
+# --- docs/relevance.md
+
+
+def table() -> str:
+    """Each family, and how far its parts are from its score, by the largest of them."""
+    lines = ["| family | tokens | biases | constants | score minus their sum |", "| --- " * 5 + "|"]
+    for library, family in [*others.CASES, ("torchvision, this course", "")]:
+        model, images = (theirs(), PICTURES) if not family else prepared(library, family)
+        balance = Balance(model, images)
+        parts = torch.stack([balance.tokens, balance.biases, balance.constants])
+        gap = (parts.sum() - balance.scores.sum()).abs() / parts.abs().max()
+        shown = " | ".join(f"{part:.3f}" for part in parts.tolist())
+        lines.append(f"| {library} {family}".rstrip() + f" | {shown} | {gap:.0e} |")
+    return "\n".join(lines)
+
+
+def test_the_tables_in_the_docs_have_these_families_and_what_is_stored() -> None:
+    page = contest.PAGE.read_text(encoding="utf-8")
+    families = page.split("<!-- families -->")[1].split("<!-- /families -->")[0]
+    rows = [line.split(" | ") for line in families.splitlines()[3:]]
+    names = [row[0].removeprefix("| ") for row in rows]
+    assert names == [*(" ".join(case) for case in others.CASES), "torchvision, this course"]
+    assert all(float(row[4].removesuffix(" |")) < 1e-12 for row in rows)
+    assert contest.filled(page) == page, "python -m tools contest"
+
+
+if __name__ == "__main__":
+    print(table())

@@ -11,6 +11,7 @@ COMMANDS = {
     "count": "count words, code and exercises: count [--write] [NOTEBOOK …]",
     "figures": "put measured figures into README and docs: figures [--check]",
     "blur": "draw docs/blur.png, what the augmentation does to an image",
+    "contest": "put the contest of maps into docs/relevance.md, and draw its curves",
     "picture": "take the README's picture",
 }
 
