@@ -25,6 +25,7 @@ from tools import ROOT
 FILE = ROOT / "benchmarks" / "results" / "relevance.json"
 SIZES = {"vit_b_16": 224, "vit_small_patch14_reg4_dinov2": 518}
 NAMES = list(SIZES)
+ROUNDS = 3
 WAYS = ("forward", "attention weights, last layer, class token", "relevance")
 
 
@@ -68,7 +69,7 @@ def measure(name: str, way: str) -> dict[str, float]:
     images = torch.randn(1, 3, SIZES[name], SIZES[name])
     before = peak()
     seconds = []
-    for _ in range(3):
+    for _ in range(ROUNDS):
         start = time.process_time()
         once(way, model, images)
         seconds.append(time.process_time() - start)

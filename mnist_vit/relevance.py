@@ -29,7 +29,7 @@ from .tokens import at_tokens, patch_grid
 __all__ = ["class_scores", "integrated_gradients", "relevance"]
 
 Classes = Tensor | Sequence[int] | int | None
-Gradients = tuple[Tensor | None, ...]
+Gradients = tuple[Any, ...]  # tensors, None where none is asked for
 Hook = Callable[[Gradients, Gradients], Gradients]  # of inputs and outputs -> of inputs
 Rule = Callable[[Any, list[bool]], Hook | None]  # a node, which inputs are made of tokens
 
@@ -60,15 +60,15 @@ def relevance(
     """
     check_sizes(batch_size=batch_size)
     grid = grid or patch_grid(model, images)
-    classes = _each(classes, images)
-    against = _each(against, images)
+    chosen = _each(classes, images)
+    others = _each(against, images)
     found = []
     with eval_mode(model), torch.enable_grad():
         for some in torch.arange(len(images)).split(batch_size):
             pixels = images[some].detach().to(next(model.parameters()))
             pixels = pixels.clone().requires_grad_()
             with at_tokens(model) as seen:
-                scores = class_scores(model, pixels, _of(classes, some), _of(against, some))
+                scores = class_scores(model, pixels, _of(chosen, some), _of(others, some))
             tokens = seen[0]
             _check_places(model, tokens, pixels, grid)
             _register_rules(model, scores, tokens, pixels)
@@ -99,20 +99,20 @@ def integrated_gradients(
     """
     check_sizes(batch_size=batch_size, steps=steps)
     grid = grid or patch_grid(model, images)
-    classes = _each(classes, images)
-    against = _each(against, images)
+    chosen = _each(classes, images)
+    others = _each(against, images)
     found = []
     for some in torch.arange(len(images)).split(batch_size):
         image = images[some].detach().to(next(model.parameters()))
         way = image - reference.to(image).expand(images.shape)[some]
         total = torch.zeros_like(image)
         with eval_mode(model), torch.enable_grad():
-            chosen = _of(classes, some)
-            if chosen is None:
-                chosen = logits_of(model, image).argmax(dim=1)
+            labels = _of(chosen, some)
+            if labels is None:
+                labels = logits_of(model, image).argmax(dim=1)
             for step in range(steps):
                 pixels = (image - (step + 0.5) / steps * way).requires_grad_()
-                scores = class_scores(model, pixels, chosen, _of(against, some))
+                scores = class_scores(model, pixels, labels, _of(others, some))
                 total += torch.autograd.grad(scores.sum(), pixels)[0]
         by_pixel = (way * total / steps).sum(dim=1)
         area = by_pixel[0].numel() / math.prod(grid)
