@@ -22,7 +22,10 @@ from .options import Described, described
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; user errors print as one sentence on stderr, with exit code 2."""
+    """Run one command; user errors print as one sentence on stderr, with exit code 2.
+
+    A check that finds a difference has exit code 1.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     open_streams()
     options = _parse(words)
@@ -50,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         say(f"mnist-vit: {_smaller(error, options)}", sys.stderr)
         return 2
-    return 0
+    return 1 if result is False else 0
 
 
 def function(command: str) -> Callable[..., Any]:

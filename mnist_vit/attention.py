@@ -13,14 +13,16 @@ Which token is which: ``tokens``.
 
 import threading
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .devices import place
 from .errors import check_sizes
-from .forward import eval_mode
+from .forward import check_images, eval_mode
 from .recording import Recorder, attention_layers, record_attention, recording
 
 __all__ = [
@@ -44,8 +46,8 @@ def attention_weights(
 ) -> Tensor:
     """The attention weights of all layers and heads, in one forward pass, in eval mode.
 
-    Each module's mode is put back. A model that may reorder its images gets one more pass, with a
-    single image, to see that its weights are the same.
+    Each module's mode is put back. A model that may reorder its images gets each image by itself,
+    too: the weights must be the same.
 
     Args:
         images: (n, c, h, w), normalised as the model wants them; converted to its device and dtype.
@@ -57,9 +59,9 @@ def attention_weights(
     Returns (n, num_layers, num_heads, seq_length, seq_length); without the last but one dimension
     for one ``query``.
     """
-    _check_images(images)
+    check_images(images)
     asked = attention_layers(model)
-    parameter = next((asked[0] if asked else model).parameters(), images)
+    where = place(asked[0] if asked else model)
     if batch_size is None:
         batch_size = len(images)
     check_sizes(batch_size=batch_size)
@@ -67,7 +69,7 @@ def attention_weights(
     with eval_mode(model):
         for start in range(0, len(images), batch_size):
             end = start + batch_size
-            record = _record_batch(model, images[start:end].to(parameter), layers, query)
+            record = _record_batch(model, images[start:end].to(**where), layers, query)
             if start == 0:  # one place for the whole result, so that nothing is held twice
                 result = record[0].new_empty(len(images), len(record), *record[0].shape[1:])
             for layer in reversed(range(len(record))):
@@ -88,56 +90,41 @@ def _record_batch(
     record = recorder.record
     if record[0].is_meta:
         return record
-    if any(weights.isnan().any() for weights in record):
+    # a softmax with a NaN in it is NaN in the whole row
+    if any(weights[..., 0].isnan().any() for weights in record):
         raise ValueError(
             f"the attention weights of {type(model).__name__} are NaN: its parameters are (training"
             " probably diverged), or a mask leaves a token nothing"
         )
     if recorder.may_mix and len(batch) > 1:
-        _check_alone(model, batch[-1:], record, layers, query)
+        for number in range(len(batch)):
+            _check_alone(model, batch, number, record, layers, query)
     return record
 
 
 def _check_alone(
     model: nn.Module,
-    image: Tensor,
+    batch: Tensor,
+    number: int,
     record: list[Tensor],
     layers: Sequence[int] | None,
     query: int | None,
 ) -> None:
-    """ValueError unless the last image of a batch has the same weights by itself.
+    """ValueError unless an image of a batch has the same weights by itself.
 
     It has others if the model reorders its images or mixes them, or if another axis, which is as
     long as the batch, was taken for the images'.
     """
     with record_attention(model, layers, query) as alone:
-        model(image)
+        model(batch[number : number + 1])
     for together, single in zip(record, alone, strict=True):
         tolerance = max(1e-3, 16 * torch.finfo(single.dtype).eps)
-        if (together[-1:] - single).abs().max() > tolerance:
+        if (together[number : number + 1] - single).abs().max() > tolerance:
             raise ValueError(
                 f"{type(model).__name__} gives an image other attention weights in a batch than by"
                 " itself: it reorders or mixes its images, or draws random numbers in eval mode."
                 " Give images one by one, or batch_size=1"
             )
-
-
-def _check_images(images: Tensor) -> None:
-    needed = (
-        "images must be floats (n, c, h, w), n at least 1, normalised as the model wants them "
-        "(data.normalise)"
-    )
-    if not isinstance(images, Tensor):
-        raise ValueError(f"{needed}, got {type(images).__name__}; for one image: images[None]")
-    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
-        got = f"{images.dtype} {tuple(images.shape)}"
-        raise ValueError(f"{needed}, got {got}; for one image: images[None]")
-    if images.is_meta:
-        raise ValueError(f"{needed}, got images of the meta device, which hold no numbers")
-    if not images.isfinite().all():
-        raise ValueError(
-            "images hold nan or infinite numbers: look for a division by zero where they were made"
-        )
 
 
 def to_maps(rows: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -146,9 +133,20 @@ def to_maps(rows: Tensor, grid: tuple[int, int]) -> Tensor:
     ``grid``: numbers of rows and columns of patches, which are the last tokens, see
     ``tokens.patch_grid``. Shape: (..., seq_length) -> (..., n_h, n_w).
     """
-    n_h, n_w = grid
+    n_h, n_w = sides(grid)
     _check_grid(n_h, n_w, rows.shape[-1])
     return rows[..., -n_h * n_w :].unflatten(-1, (n_h, n_w))
+
+
+def sides(grid: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of a grid that a user gives; ValueError if these are not two whole numbers.
+
+    Those of numpy are whole numbers, too.
+    """
+    is_pair = hasattr(grid, "__len__") and not isinstance(grid, str) and len(grid) == 2
+    if not is_pair or not all(isinstance(side, Integral) for side in grid):
+        raise ValueError(f"grid must be two whole numbers, (rows, columns), got {grid!r}")
+    return int(grid[0]), int(grid[1])
 
 
 def _check_grid(n_h: int, n_w: int, tokens: int) -> None:
@@ -192,7 +190,7 @@ def mean_attention_distance(weights: Tensor, patch_size: int, grid: tuple[int, i
     """
     _check_weights(weights)
     check_sizes(patch_size=patch_size)
-    n_h, n_w = grid
+    n_h, n_w = sides(grid)
     _check_grid(n_h, n_w, weights.shape[-1])
     place = torch.cartesian_prod(torch.arange(n_h), torch.arange(n_w)).to(weights)
     distance = torch.cdist(place, place) * patch_size
@@ -232,25 +230,36 @@ def head_contributions(model: nn.Module, images: Tensor, layer: int) -> tuple[Te
     The output projection is linear, so it can be applied to each head alone: A_h V_h times the
     columns of the projection that belong to head h. Returns (n, num_heads, seq_length, hidden_dim)
     and the bias, (hidden_dim,). The first, summed over the heads, plus the bias is the layer's
-    output.
+    output. ValueError: layers of the model do not return their weights, as nn.MultiheadAttention
+    does.
     """
     layers = attention_layers(model)
-    if not 0 <= layer < len(layers):
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no layers like nn.MultiheadAttention")
+    if isinstance(layer, Integral) and not 0 <= layer < len(layers):
         raise IndexError(f"layer must be 0 to {len(layers) - 1}, got {layer}")
-    attention = layers[layer]
-    inputs: list[Tensor] = []
+    calls: list[tuple[nn.Module, Tensor]] = []  # each layer and its values, in their order
     thread = threading.get_ident()  # a module calls its hooks in every thread
 
     def keep(module: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> None:
         if kwargs is not None and threading.get_ident() == thread:
-            inputs.append(_value_of(args, kwargs))
+            calls.append((module, _value_of(args, kwargs)))
 
-    handle = attention.register_forward_pre_hook(keep, with_kwargs=True)
+    handles = [one.register_forward_pre_hook(keep, with_kwargs=True) for one in layers]
     try:
         weights = attention_weights(model, images, layers=[layer])[:, 0]
+        before = len(calls)
+        with eval_mode(model), record_attention(model, query=0) as record:
+            model(images[:1].to(**place(layers[0])))
     finally:
-        handle.remove()
-    x = inputs[0]
+        for handle in handles:
+            handle.remove()
+    if len(calls) - before < len(record):
+        raise ValueError(
+            f"{type(model).__name__} has layers of attention that are not like"
+            " nn.MultiheadAttention: what their heads add cannot be told"
+        )
+    attention, x = calls[layer]
     if not getattr(attention, "batch_first", True):
         x = x.transpose(0, 1)
 

@@ -13,7 +13,7 @@ from .errors import WeightsError
 from .files import read_file, user_path
 from .model import VisionTransformer
 
-__all__ = ["build_model", "build_own", "model_config", "own_class", "tokens_of"]
+__all__ = ["build_model", "build_own", "model_config", "names_in", "own_class", "tokens_of"]
 
 CLASS = "MyVisionTransformer"
 NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
@@ -63,26 +63,41 @@ def tokens_of(config: dict[str, Any]) -> int:
 
 def own_class(file: str | Path) -> type[nn.Module]:
     """Run a file, as an import does, and return its class; WeightsError if that fails."""
+    found = names_in(file, ": the checks of the exercises write it").get(CLASS)
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        raise WeightsError(f"{user_path(file)} has no class {CLASS}: notebook 06 builds it")
+    return found
+
+
+def names_in(file: str | Path, whence: str = "") -> dict[str, Any]:
+    """Run a file, as an import does, and return what it defines, by name.
+
+    Args:
+        file: the Python file.
+        whence: what is said of a file that is missing or empty.
+
+    Raises:
+        WeightsError: there is no such file, or it cannot be run.
+    """
     path = user_path(file)
     if not path.is_file():
-        raise WeightsError(f"there is no file {path}: the checks of the exercises write it")
+        raise WeightsError(f"there is no file {path}{whence}")
     try:
         empty = not read_file(path).strip()
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror or error})") from error
     if empty:
-        raise WeightsError(f"{path} is empty: the checks of the exercises write it")
+        raise WeightsError(f"{path} is empty{whence}")
     try:
-        found = runpy.run_path(str(path), run_name=path.stem).get(CLASS)
-    except (Exception, SystemExit) as error:  # whatever is in the file
+        return runpy.run_path(str(path), run_name=path.stem)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever is in the file
         at = ""
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == str(path):
                 at = f" (line {frame.lineno})"  # of the last one
         raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
-    if not isinstance(found, type) or not issubclass(found, nn.Module):
-        raise WeightsError(f"{path} has no class {CLASS}: notebook 06 builds it")
-    return found
 
 
 def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:

@@ -6,7 +6,8 @@ A right answer that is a piece of the Vision Transformer is kept in ``my_vit.py`
 ``check.earlier("mlp_block")`` finds what was accepted before, ``check.restore()`` brings
 back what ``my_vit.py`` lacks, ``check.solved(answer, "gelu")``
 gives ours where the answer is missing, ``check.download()`` saves the file from Colab.
-``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part.
+``check.vit(AnyClass)`` compares anybody's Vision Transformer with torchvision's, part by part;
+``check.vit_file("FILE.py")`` one in a file.
 
 This is the only module outside ``course``, the folder of the exercises, that imports from it.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from .course.asking import EXERCISES, check_of, hint, solved
 from .course.keeping import colab, download, earlier, my_vit, progress, restore
-from .course.whole_vit import vit
+from .course.whole_vit import vit, vit_file
 
 __all__ = [
     "EXERCISES",
@@ -29,6 +30,7 @@ __all__ = [
     "restore",
     "solved",
     "vit",
+    "vit_file",
     *EXERCISES,
 ]
 

@@ -383,10 +383,42 @@ class Progress(Checked):
         existing(self.folder)
 
 
+@dataclass(frozen=True, eq=False)
+class Check(Checked):
+    """Compare a Vision Transformer in a Python file with torchvision's, and name what differs.
+
+    The file is run. Exit code 1 if there is a difference.
+    """
+
+    file: Annotated[str | Path, Option("a .py file")]
+    name: Annotated[
+        str | None,
+        Option(
+            "the class in it, a function that builds the model, or the model; default:"
+            " MyVisionTransformer, or the only one that can be meant"
+        ),
+    ] = None
+    _: KW_ONLY
+    image_size: Annotated[
+        int | None, Option("side of the pictures in pixels, if it cannot be found", low=1)
+    ] = None
+    in_channels: Annotated[
+        int | None, Option("channels of the pictures, if they are not three", low=1)
+    ] = None
+    num_heads: Annotated[
+        int | None, Option("attention heads in a layer, if their number cannot be found", low=1)
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        existing(self.file)
+
+
 # the options of each command, and the module and name of the function that it calls
 COMMANDS: dict[str, tuple[type[Checked], str]] = {
     "demo": (Demo, "jobs.demo"),
     "notebooks": (Notebooks, "files.copy_notebooks"),
+    "check": (Check, "check.vit_file"),
     "progress": (Progress, "check.progress"),
     "evaluate": (Evaluate, "jobs.evaluate"),
     "attention": (Attention, "jobs.visualize_attention"),

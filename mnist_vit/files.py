@@ -83,7 +83,7 @@ def data_dir(given: str | Path | None = None) -> Path:
 
     It is ``given``, else MNIST_VIT_DATA, else data/ in the clone or the current folder.
     """
-    default = (CHECKOUT or Path.cwd()) / "data"
+    default = (CHECKOUT or _current()) / "data"
     if given is None:
         given = os.environ.get("MNIST_VIT_DATA") or default
     return user_path(given)
@@ -94,10 +94,16 @@ def out_dir(kind: str, given: str | Path | None = None) -> Path:
 
     It is ``given``, else ``kind`` under MNIST_VIT_OUT, else under the current folder.
     """
-    parent = Path(os.environ.get("MNIST_VIT_OUT") or Path.cwd())
     if given is None:
-        given = parent / kind
+        given = Path(os.environ.get("MNIST_VIT_OUT") or _current()) / kind
     return user_path(given)
+
+
+def _current() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise FileNotFoundError("the current folder was deleted: change to another one") from error
 
 
 def existing(folder: str | Path) -> Path:
@@ -200,17 +206,22 @@ def write_atomic(
 ) -> Path:
     """Write a file so that a crash leaves either the old or the new one.
 
-    Missing folders are created. ``write`` gets an open binary file. The old file is first renamed
+    Missing folders are created. A new file has the mode of the old one. ``write`` gets an open
+    binary file. The old file is first renamed
     to ``before``, if given. Raises OSError if the disk is full or the folder is read-only; no
     partial file remains. ``sync=False`` leaves flushing to the caller.
     """
     path = Path(path)
+    if path.is_symlink():  # a link stays a link
+        path = Path(os.path.realpath(path))
     part = part_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(part, "xb") as file:
             write(file)
             file.flush()
+            with suppress(OSError):  # a private file stays private
+                os.chmod(part, stat.S_IMODE(os.stat(path).st_mode))
             if sync:
                 os.fsync(file.fileno())
         if before is not None and path.is_file():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["eval_mode", "logits_of", "try_once"]
+__all__ = ["check_images", "eval_mode", "logits_of", "try_once"]
 
 _LOCK = threading.Lock()
 # The mode of each module before, and how many threads evaluate it at present.
@@ -46,8 +46,11 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
 
     ValueError unless there is one for each class.
     """
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
-        logits = logits_of(model, images)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
+            logits = logits_of(model, images)
+    except AssertionError as error:  # torch._assert: what a model says of its input
+        raise ValueError(f"the model does not take these images: {error}") from error
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
         raise ValueError(
@@ -55,3 +58,22 @@ def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
             f" {got}. Give a model with such a class head, or the names of this model's classes"
         )
     return logits
+
+
+def check_images(images: Tensor) -> None:
+    """Raise ValueError unless these are images as a model takes them, (n, c, h, w)."""
+    needed = (
+        "images must be floats (n, c, h, w), n at least 1, normalised as the model wants them "
+        "(data.normalise)"
+    )
+    if not isinstance(images, Tensor):
+        raise ValueError(f"{needed}, got {type(images).__name__}; for one image: images[None]")
+    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        got = f"{images.dtype} {tuple(images.shape)}"
+        raise ValueError(f"{needed}, got {got}; for one image: images[None]")
+    if images.is_meta:
+        raise ValueError(f"{needed}, got images of the meta device, which hold no numbers")
+    if not images.isfinite().all():
+        raise ValueError(
+            "images hold nan or infinite numbers: look for a division by zero where they were made"
+        )

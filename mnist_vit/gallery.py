@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import attention_weights, ink_share, rollout, to_maps
+from .attention import attention_weights, ink_share, rollout, sides, to_maps
+from .devices import place
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, read_file, sync_names, write_atomic, write_json
 from .forward import eval_mode, logits_of
@@ -175,11 +176,12 @@ def save_attention_images(
     if names != [folder_name(name) for name in names]:
         raise ValueError(f"names must be plain, visible folder names, got {names}")
     with torch.no_grad(), eval_mode(model):
-        logits = logits_of(model, images.to(next(model.parameters()))).float()
+        logits = logits_of(model, images.to(**place(model))).float()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     probabilities = logits.softmax(dim=1).cpu()
-    drawn = _Maps(model, images, pictures, grid or patch_grid(model, images))
+    grid = patch_grid(model, images) if grid is None else sides(grid)
+    drawn = _Maps(model, images, pictures, grid)
 
     from torchvision.transforms.v2.functional import to_pil_image
 

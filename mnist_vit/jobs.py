@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .attention import attention_weights, to_maps
+from .attention import attention_weights, sides, to_maps
 from .commands import Attention, Demo, Evaluate, Explore, Predict, Shown, Train
 from .console import progress, say
 from .data import (
@@ -143,7 +143,7 @@ def train(given: Train) -> History:
 
 def _run_folder(given: str | Path | None, name: str) -> Path:
     """The folder of a run; default: a new one with the time in its name."""
-    if given:
+    if given is not None:
         return user_path(given)
     return out_dir("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
@@ -174,7 +174,7 @@ def _outcome(history: list[dict[str, float]], validation: ImageData, seed: int) 
 def evaluate(given: Evaluate) -> Evaluation:
     """Returns predictions, probabilities and the confusion matrix."""
     file = _weights_file(given)
-    if given.record and file is None:
+    if given.record and (file is None or str(file).endswith(".py")):
         raise ValueError(
             "record needs weights by name or file, to write into the .json beside them"
         )
@@ -186,6 +186,8 @@ def evaluate(given: Evaluate) -> Evaluation:
     images = load_for(model, about, given.data, given.split, given.root)
     check_fit(model, images)
     warn_of(about, images)
+    first = images.normalise(images.images[:1]).to(**place(model))
+    try_once(model, first, len(images.classes))
     loader = Loader(images, given.batch_size, **place(model))
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
@@ -277,7 +279,7 @@ class _Subject:
         first = self.prepared(torch.tensor([0]))
         try_once(self.model, first, len(self.classes))
         rows = attention_weights(self.model, first, query=0)
-        self.grid = given.grid or patch_grid(self.model, first)
+        self.grid = patch_grid(self.model, first) if given.grid is None else sides(given.grid)
         to_maps(rows, self.grid)
 
     def prepared(self, some: Tensor) -> Tensor:

@@ -7,11 +7,13 @@ and a layer that makes its weights in a way that cannot be recorded is not left 
 """
 
 import inspect
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
@@ -95,6 +97,8 @@ class Recorder:
     def __init__(self, model: nn.Module, layers: Sequence[int] | None, query: int | None) -> None:
         if layers is not None:
             _check_layers(layers)
+        if query is not None and not _is_whole(query):
+            raise ValueError(f"query must be a token, counted from 0, got {query!r}")
         self.model = model
         self.name = type(model).__name__
         self.asked = attention_layers(model)
@@ -103,6 +107,8 @@ class Recorder:
         self.layers = layers
         self.query = query
         self.record: list[Tensor] = []
+        # by thread and layer, for each call that is under way: what the model asks for itself
+        self.wanted: dict[tuple[int, nn.Module], list[dict[str, bool]]] = {}
         self.passes = 0  # forward passes that ended well
         self.may_mix = False  # whether a pass may have mixed or reordered its images
         self.problem = ""  # of one that failed
@@ -111,7 +117,8 @@ class Recorder:
         """Register them; those after a call run in reverse, and after an error, too."""
         after = {"prepend": True, "always_call": True}
         self.model.register_forward_pre_hook(self.start, with_kwargs=True)
-        self.model.register_forward_hook(self.finish, **after)
+        self.model.register_forward_hook(self.stop, **after)
+        self.model.register_forward_hook(self.finish, prepend=True)
         for layer in self.asked:
             layer.register_forward_pre_hook(self.ask, with_kwargs=True)
             layer.register_forward_hook(self.take, **after)
@@ -145,24 +152,37 @@ class Recorder:
                 f"{self.name} calls itself, or an earlier call was interrupted. Record a model"
                 " that passes its layers once, in a new with block"
             )
-        forward = _Forward(self, _tensors((args, kwargs)))
+        given = _tensors((args, kwargs))
+        if not all(map(torch._C._has_storage, given)):
+            raise ValueError(
+                f"{self.name} was given tensors that hold no numbers of their own (torch.vmap,"
+                " torch.func, sparse): call the model with plain images"
+            )
+        forward = _Forward(self, given)
         _HERE.set({**_HERE.get(), self: forward})
         forward.open()
 
     def finish(self, module: nn.Module, args: tuple, output: Any) -> None:
-        """After a forward pass of the model; ``output`` is None if it failed."""
-        forward = self.running
-        if forward is None:
-            return
-        forward.close()
-        _HERE.set({**_HERE.get(), self: None})
-        if output is None:
+        """After a forward pass of the model that ended well."""
+        forward = self._leave_forward()
+        if forward is not None:
+            forward.check()
+            self.record.extend(forward.kept)
+            self.may_mix |= forward.may_mix
+            self.passes += 1
+
+    def stop(self, module: nn.Module, args: tuple, output: Any) -> None:
+        """After a forward pass of the model; where it failed, ``finish`` is not called."""
+        forward = self._leave_forward()
+        if forward is not None:
             self.problem = forward.problem
-            return
-        forward.check()
-        self.record.extend(forward.kept)
-        self.may_mix |= forward.may_mix
-        self.passes += 1
+
+    def _leave_forward(self) -> "_Forward | None":
+        forward = self.running
+        if forward is not None:
+            forward.close()
+            _HERE.set({**_HERE.get(), self: None})
+        return forward
 
     def ask(self, layer: nn.Module, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
         """Before a layer that is asked: it is called with ``need_weights``.
@@ -171,14 +191,30 @@ class Recorder:
         """
         if kwargs is None or self not in _HERE.get():
             return None
+        args, kwargs = _by_name(layer, args, kwargs)
+        self.wanted.setdefault((threading.get_ident(), layer), []).append(_wanted(layer, kwargs))
         if self.running is not None:
             self.running.enter_layer(layer, args, kwargs)
         return args, kwargs | {"need_weights": True, "average_attn_weights": False}
 
-    def take(self, layer: nn.Module, args: tuple, output: Any) -> None:
-        """After a layer that is asked: its second output is the weights."""
+    def take(self, layer: nn.Module, args: tuple, output: Any) -> Any:
+        """After a layer that is asked: its second output is the weights.
+
+        The model gets what it has asked for itself, so that it computes what it always computes.
+        """
         if self.running is not None:
             self.running.leave_layer(layer, output)
+        calls = self.wanted.get((threading.get_ident(), layer))
+        if not calls:
+            return None
+        wanted = calls.pop()
+        if not wanted or not _is_pair(output):
+            return None
+        if not wanted[NEEDED]:
+            return output[0], None
+        if wanted[AVERAGED]:
+            return output[0], output[1].mean(dim=1)
+        return output[0], output[1].clone()  # it may be written into, and the other one is kept
 
 
 # The recorders whose with block is open in this context, and their forward pass, if one is under
@@ -196,6 +232,36 @@ def _busy() -> Iterator[None]:
         yield
     finally:
         _BUSY.reset(token)
+
+
+NEEDED, AVERAGED = "need_weights", "average_attn_weights"
+
+
+def _by_name(layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of a call, with ``need_weights`` and all behind it by name."""
+    names = list(inspect.signature(layer.forward).parameters)
+    if NEEDED not in names[: len(args)]:
+        return args, kwargs
+    place = names.index(NEEDED)
+    return args[:place], dict(zip(names[place:], args[place:], strict=False)) | kwargs
+
+
+def _wanted(layer: nn.Module, kwargs: dict[str, Any]) -> dict[str, bool]:
+    """What a call asks a layer for; empty if its signature does not tell."""
+    parameters = inspect.signature(layer.forward).parameters
+    if NEEDED not in parameters:
+        return {}
+    found = {NEEDED: False, AVERAGED: False}
+    for name in found:
+        if name in parameters:
+            found[name] = bool(kwargs.get(name, parameters[name].default))
+    return found
+
+
+def _is_pair(output: Any) -> bool:
+    """Whether a layer gave its output and the weights of each head."""
+    is_pair = isinstance(output, tuple) and len(output) == 2
+    return is_pair and isinstance(output[1], Tensor) and output[1].dim() == 4
 
 
 def _remove_hook(module: nn.Module, key: int) -> None:
@@ -262,8 +328,10 @@ class _Forward(TorchDispatchMode):
         if not _BUSY.get():
             known = [given for given in _tensors((args, kwargs)) if self._origin(given)]
             if known:
-                name = function.name().rpartition("::")[2].partition(".")[0]
-                self._follow(name.strip("_"), known, result)
+                owner, _, name = function.name().rpartition("::")
+                if owner not in TORCHS and len(known) > 1:
+                    self.fail(f"calls {owner}::{name}, which is not torch's and cannot be followed")
+                self._follow(name.partition(".")[0].strip("_"), known, result)
                 self.may_mix |= _may_mix(name, args)
         return result
 
@@ -282,6 +350,8 @@ class _Forward(TorchDispatchMode):
                 self.products.append((name, _is_row(result)))
             else:
                 tokens = known[0]
+        elif name in _PACKED and not _are_same(projected):
+            tokens = MIXED
         self._mark(result, self._depth(known), tokens)
 
     def _origin(self, tensor: Any) -> _Origin | None:
@@ -325,8 +395,7 @@ class _Forward(TorchDispatchMode):
         self.layer = None
         if output is None:
             return
-        weights = output[1] if isinstance(output, tuple) and len(output) == 2 else None
-        if not isinstance(weights, Tensor) or weights.dim() != 4:
+        if not _is_pair(output):
             self.fail(
                 f"has a layer {type(layer).__name__} that gave no weights per head: called with"
                 " need_weights=True, its forward must return (output, weights of shape (n,"
@@ -338,6 +407,12 @@ class _Forward(TorchDispatchMode):
                 "recorded in train mode, after attention dropout: rows do not sum to 1. Call"
                 " model.eval() before, or use attention_weights",
                 stacklevel=2,
+            )
+        weights = output[1]
+        if self.depth < 0:
+            self.fail(
+                "has attention to tokens that do not come of the images, as far as torch can see"
+                " (learned tokens, a text, numpy)"
             )
         rows = self._count(tuple(weights.shape), self.depth, self.is_self)
         if rows is not None:
@@ -426,12 +501,14 @@ class _Forward(TorchDispatchMode):
         elif shape[0] != self.images:
             self.fail(
                 f"has attention weights {shape} for {self.images} images: the first axis must be"
-                " the images', so this is attention in windows, or of a part of the batch"
+                " the images', so this is attention in windows, or of a part of the batch (or the"
+                " model takes tokens, and their first axis is not the images')"
             )
         elif not is_self:
             self.fail(
-                "has cross attention, or attention between channels: queries and keys must be made"
-                " of the same tokens by a linear layer or a convolution"
+                "has cross attention, attention between channels, or several projections one after"
+                " the other: queries and keys must be made of the same tokens, each by one linear"
+                " layer or convolution"
             )
 
     def _rows(self, s: int) -> slice | None:
@@ -516,6 +593,9 @@ _PRODUCTS |= {"inner", "tensordot", "cdist", "cdist_forward", "convolution", "co
 # Operations that can give an image the numbers of another one
 _REORDERING = {"flip", "roll", "sort", "index", "index_select", "gather", "take", "unsafe_index"}
 _REORDERING |= {"scatter", "index_put", "index_copy"}
+_PACKED = {"cat", "stack"}
+MIXED = torch.empty(0, 1)  # in place of tokens: parts of a tensor were projected from others
+TORCHS = ("aten", "prims", "quantized", "higher_order", "profiler", "")
 _OUTER = {"mul", "add", "sub", "div", "rsub", "addcmul", "atan2", "maximum", "minimum"}
 
 
@@ -542,6 +622,11 @@ def _may_mix(name: str, args: tuple) -> bool:
         dim = args[1:]
         return dim in ((), (0,))
     return name in _REORDERING
+
+
+def _are_same(projected: list[Tensor | None]) -> bool:
+    """Whether all were projected from the same tokens, or from none."""
+    return all(_same(one, projected[0]) for one in projected)
 
 
 def _is_outer(known: list[Tensor], result: Any) -> bool:
@@ -601,10 +686,15 @@ def _same(first: Any, second: Any) -> bool:
 
 
 def _check_layers(layers: Sequence[int]) -> None:
-    if not isinstance(layers, Sequence) or not layers or min(layers) < 0:
+    is_list = isinstance(layers, Sequence) and all(map(_is_whole, layers))
+    if not is_list or not layers or min(layers) < 0:
         raise ValueError(
             f"layers must be a list of layers, counted from 0, such as [0, 11], got {layers!r}"
         )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:

@@ -71,6 +71,11 @@ class RunFolder:
                 f"there is no run to resume in {self.path}: name another folder, or omit"
                 " resume=True"
             )
+        elif not self.checkpoint and not _is_free(self.path):
+            raise ValueError(
+                f"{self.path} holds files called like those of a run, and no run: name another"
+                " folder"
+            )
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -194,6 +199,18 @@ class RunFolder:
                 f" so that the weights are not those of an uninterrupted run of {epochs}",
                 stacklevel=5,
             )
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a folder without a checkpoint holds nothing of somebody else's in a run's place."""
+    if not any(
+        (folder / name).exists() for name in ("config.json", "metrics.jsonl", "weights.pth")
+    ):
+        return True
+    try:
+        return "epochs" in json.loads(read_file(folder / "config.json"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .forward import eval_mode
+from .devices import place
+from .forward import check_images, eval_mode
 
 __all__ = [
     "CLASS_TOKEN",
@@ -32,18 +33,21 @@ CLASS_TOKEN = 0
 def patch_grid(model: nn.Module, images: Tensor) -> tuple[int, int]:
     """Rows and columns of the patches that the model cuts these images into, (n, c, h, w).
 
-    It is the size of what the model's one convolution makes of an image, in a forward pass of the
-    first; else what ``model.image_size`` and ``model.patch_size`` tell. It is never guessed from
-    the number of tokens: ValueError if the model does not tell it.
+    It is the size of what the model's convolutions make of an image, in a forward pass of the
+    first, if they all make the same; else what ``model.image_size`` and ``model.patch_size`` tell.
+    It is never guessed from the number of tokens: ValueError if the model does not tell it.
     """
+    check_images(images)
     with eval_mode(model), _Convolutions() as seen:
-        model(images[:1].to(next(model.parameters(), images)))
+        model(images[:1].to(**place(model)))
     made = seen.made
-    if len(made) == 1:
+    if len(set(made)) == 1:
         return made[0]
     size, patch = getattr(model, "image_size", None), getattr(model, "patch_size", None)
     if isinstance(size, int) and isinstance(patch, int) and images.shape[-2:] == (size, size):
-        return size // patch, size // patch
+        side = size // patch
+        if seen.unfolded in (0, side**2):
+            return side, side
     raise ValueError(
         f"how {type(model).__name__} cuts {tuple(images.shape[-2:])} pixels into patches is not"
         f" known: it has {len(made)} convolutions, and no image_size and patch_size of these"
@@ -52,11 +56,12 @@ def patch_grid(model: nn.Module, images: Tensor) -> tuple[int, int]:
 
 
 class _Convolutions(TorchDispatchMode):
-    """Keeps rows and columns of what each convolution makes."""
+    """Keeps rows and columns of what each convolution makes, and how many patches F.unfold cuts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.made: list[tuple[int, int]] = []
+        self.unfolded = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -64,6 +69,8 @@ class _Convolutions(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         if "conv" in function.name() and isinstance(result, Tensor) and result.dim() == 4:
             self.made.append((result.shape[2], result.shape[3]))
+        elif "im2col" in function.name():
+            self.unfolded = result.shape[-1]
         return result
 
 
@@ -147,4 +154,8 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def _matrices(part: nn.Module) -> int:
-    return sum(parameter.dim() == 2 for parameter in part.parameters())
+    matrices = 0
+    for parameter in part.parameters():
+        is_there = not nn.parameter.is_lazy(parameter)  # its shape is not known yet
+        matrices += is_there and parameter.dim() == 2
+    return matrices

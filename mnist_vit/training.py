@@ -111,6 +111,8 @@ class Learner:
     """A model in training, with its optimizers and the moving average of its weights."""
 
     def __init__(self, model: nn.Module, recipe: Optimisation, batches: int) -> None:
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(f"{type(model).__name__} has no parameters that can be trained")
         kind = next(model.parameters()).dtype
         if kind not in (torch.float32, torch.float64):
             raise ValueError(
@@ -176,6 +178,11 @@ class Learner:
         for step, (images, labels) in enumerate(batches, start=first_step):
             logits = logits_of(self.parallel, images.to(parameter.dtype))
             loss = F.cross_entropy(logits, labels, label_smoothing=smoothing)
+            if not loss.requires_grad:
+                raise ValueError(
+                    "no gradient flows from the logits to a parameter: all are frozen, or the model"
+                    " uses detach() or torch.no_grad()"
+                )
             self.parallel.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(self.parallel.parameters(), CLIP)

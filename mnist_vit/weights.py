@@ -84,10 +84,24 @@ def about_of(model: nn.Module) -> dict[str, Any]:
 def weights_path(path: str | Path) -> Path:
     """The path of a new weights file; ValueError for a folder, or a name without .pth."""
     path = user_path(path)
-    if path.is_dir() or path.suffix != ".pth":  # w.1 and w.2 would share w.json
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file, such as {path / 'weights.pth'}")
+    if path.suffix != ".pth":  # w.1 and w.2 would share w.json
         better = f"{path.name.split('.')[0]}.pth"
-        raise ValueError(f"{path} is a folder or not a .pth file: use a name such as {better}")
+        raise ValueError(f"{path} is not a .pth file: use a name such as {better}")
+    beside = path.with_suffix(".json")
+    if beside.exists() and not _is_ours(beside):
+        raise ValueError(f"{beside} was not written by mnist_vit: name another file")
     return path
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a .json describes weights; one that is damaged may."""
+    try:
+        content = json.loads(read_file(file))
+    except (OSError, ValueError, RecursionError):
+        return True
+    return isinstance(content, dict) and not content.keys().isdisjoint({*KINDS, "parameters"})
 
 
 def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
@@ -97,6 +111,8 @@ def save_weights(model: nn.Module, path: str | Path, **about: Any) -> Path:
     since ``model.about`` was set, recipe, metrics and history are omitted.
     """
     path = weights_path(path)
+    if any(tensor.is_meta for tensor in model.state_dict().values()):
+        raise ValueError("the model is on the meta device and holds no numbers: nothing to save")
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     tensors = _checksum(state)
     known: Any = _without(about_of(model), ("config", "code"))
@@ -211,7 +227,7 @@ def load_model(
     and whose ``MyVisionTransformer`` gets ``weights`` (default: those of vit_mnist). ``options``
     are further keywords of the class. Raises WeightsError as ``load_weights`` does.
     """
-    own = Path(name).suffix == ".py"
+    own = user_path(name).suffix == ".py"
     path = find_weights(weights or ("vit_mnist" if own else name))
     state, about = _read(path, None)
     if "code" in about and not own:
@@ -456,16 +472,21 @@ def _check_about(about: Any) -> dict[str, Any]:
                 raise ValueError(
                     f"{key} is {json.dumps(values[key])[:40]}, and must be {kind.__name__}"
                 )
-    mean = data.get("mean", [])
-    std = data.get("std", [])
-    numbers = all(type(value) in (int, float) and abs(value) < 1e6 for value in mean + std)
-    if not numbers or len(mean) != len(std) or not all(value > 0 for value in std):
+    if not _is_normalisation(data.get("mean", []), data.get("std", [])):
         raise ValueError("mean and std must have a number for each channel, std above 0")
     if "classes" in data:
         data["classes"] = [printable(str(name)) for name in data["classes"]]
     default = [data["name"]] if "name" in data else []
     about["trained_on"] = [str(used) for used in about.get("trained_on", default)]
     return about
+
+
+def _is_normalisation(mean: list[Any], std: list[Any]) -> bool:
+    """Whether these are as many numbers, those of ``std`` above 0."""
+    for value in mean + std:
+        if type(value) not in (int, float) or abs(value) >= 1e6:
+            return False
+    return len(mean) == len(std) and min(std, default=1) > 0
 
 
 def _unpacked_size(content: bytes) -> int:
@@ -480,16 +501,22 @@ def _unpacked_size(content: bytes) -> int:
 def _differences(model: nn.Module, state: dict[str, torch.Tensor]) -> str:
     """The number of tensors that are missing, unexpected or of another shape; an example each."""
     own = model.state_dict()
-    missing = [name for name in own if name not in state]
+    missing = []
+    shapes = []
+    for name, tensor in own.items():
+        if name not in state:
+            missing.append(name)
+        elif tensor.shape != state[name].shape:
+            shapes.append(name)
     unexpected = [name for name in state if name not in own]
-    both = [name for name in own if name in state]
-    shapes = [name for name in both if own[name].shape != state[name].shape]
-    kinds = (
+    parts = []
+    for names, what in (
         (missing, "tensors are missing"),
         (unexpected, "are not in the model"),
         (shapes, "have another shape"),
-    )
-    parts = [f"{len(names)} {what}, such as {names[0]}" for names, what in kinds if names]
+    ):
+        if names:
+            parts.append(f"{len(names)} {what}, such as {names[0]}")
     if shapes:
         theirs = tuple(state[shapes[0]].shape)
         ours = tuple(own[shapes[0]].shape)

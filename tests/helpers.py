@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import math
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -156,6 +157,22 @@ def square_maps(rows: torch.Tensor) -> torch.Tensor:
 def environment(**extra: str) -> dict[str, str]:
     """The environment for a child process: ours, one thread, and what is given."""
     return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
+
+
+def assert_says(sentence: str, words: str) -> None:
+    """All of these words stand in the sentence, in any order."""
+    for word in words.split():
+        assert re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence), (word, sentence)
+
+
+class Bomb:
+    """A pickle that would run code where it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (self.path,))
 
 
 def solve(path: Path) -> int:

@@ -176,6 +176,109 @@ class Heads(Plain):
         )
 
 
+class Slices(Plain):
+    """Each head sees only its own slice of a token, and nothing mixes the heads."""
+
+    def block(self, d, h, m):
+        side = d // h
+        lists = {}
+        for name in ("q_maps", "k_maps", "v_maps"):
+            lists[name] = nn.ModuleList(nn.Linear(side, side) for _ in range(h))
+        return {"n1": self.last(d), **lists, "norm2": self.last(d)} | {
+            "fc1": nn.Linear(d, m),
+            "fc2": nn.Linear(m, d),
+        }
+
+    def attend(self, b, x):
+        outs = []
+        for part, q, k, v in zip(
+            x.chunk(self.num_heads, -1), b.q_maps, b.k_maps, b.v_maps, strict=True
+        ):
+            outs.append(self.weigh(q(part), k(part)) @ v(part))
+        return torch.cat(outs, -1)
+
+    def layer(self, b, x):
+        x = x + self.attend(b, b.n1(x))
+        return x + b.fc2(self.act(b.fc1(b.norm2(x))))
+
+
+class ByHeads(Plain):
+    """Weights with an axis for the heads, as in the JAX original."""
+
+    def block(self, d, h, m):
+        parts = Plain.block(self, d, h, m)
+        del parts["qkv"], parts["proj"]
+        shapes = {"query": (d, h, d // h), "key": (d, h, d // h), "value": (d, h, d // h)}
+        for name, shape in shapes.items():
+            parts[name] = Product(shape, shape[1:])
+        return parts | {"out": Product((h, d // h, d), (d,))}
+
+    def attend(self, b, x):
+        q, k, v = (part(x, 1).transpose(1, 2) for part in (b.query, b.key, b.value))
+        return b.out((self.weigh(q, k) @ v).transpose(1, 2), 2)
+
+
+class Product(nn.Module):
+    def __init__(self, shape, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(shape) * 0.1)
+        self.bias = nn.Parameter(torch.zeros(bias))
+
+    def forward(self, x, axes):
+        return torch.tensordot(x, self.weight, dims=axes) + self.bias
+
+
+class NoToken(Plain):
+    """No class token; fixed positions; the mean over the patches."""
+
+    def __init__(self, *sizes, **more):
+        super().__init__(*sizes, **more)
+        table = torch.sin(torch.arange(self.pos_embed[:, 1:].numel()).double())
+        del self.cls_token, self.pos_embed
+        self.register_buffer("positions_fixed", table.reshape(-1, self.head.in_features))
+
+    pool = staticmethod(lambda x: x.mean(1))
+
+    def tokens(self, x):
+        return x + self.positions_fixed
+
+
+class PatchNorms(Lucid):
+    """Norms before and behind the projection of the patches; norms of torch's eps."""
+
+    last = nn.LayerNorm
+
+    @staticmethod
+    def embed(d, p):
+        return nn.Sequential(nn.LayerNorm(3 * p**2), nn.Linear(3 * p**2, d), nn.LayerNorm(d))
+
+
+class Scaled(Plain):
+    """Branches that are scaled, queries and keys that are normalised, no row for the token."""
+
+    def block(self, d, h, m):
+        extra = {"q_norm": nn.LayerNorm(d // h), "k_norm": nn.LayerNorm(d // h)}
+        return Plain.block(self, d, h, m) | extra | {"ls": Times(d)}
+
+    positions = staticmethod(lambda n, d: nn.Parameter(torch.randn(1, n - 1, d) * 0.02))
+
+    def tokens(self, x):
+        return self.cat(x + self.pos_embed)
+
+    def attend(self, b, x):
+        q, k, v = self.split(b, x)
+        return b.ls(b.proj(self.merge(self.weigh(b.q_norm(q), b.k_norm(k)) @ v)))
+
+
+class Times(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((d,), 0.1))
+
+    def forward(self, x):
+        return x * self.gamma
+
+
 class Dense(nn.Module):
     def __init__(self, d, m):
         super().__init__()

@@ -2,12 +2,13 @@
 this process.
 
 A line of JSON on stdin asks for a job (the keywords of ``work``). The line that answers holds its
-exit status as ``os.waitpid`` gives it (9 after SIGKILL), and what it returned.
+exit status (-9 after SIGKILL), and what it returned.
 """
 
 import errno
 import hashlib
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -166,7 +167,8 @@ def work(job: str, folder: str, at: int = 10**9, how: str = "kill", **wish: Any)
     answer = None
     error = None
     try:
-        answer = JOBS[job](Path(folder), **wish)
+        with redirect_stdout(sys.stderr):
+            answer = JOBS[job](Path(folder), **wish)
     except (OSError, ValueError) as failure:
         error = f"{type(failure).__name__}: {failure}"
     return {"answer": answer, "error": error, "steps": disk.steps}
@@ -174,22 +176,13 @@ def work(job: str, folder: str, at: int = 10**9, how: str = "kill", **wish: Any)
 
 def in_a_child(wish: dict[str, Any]) -> dict[str, Any]:
     """Fork, work there, and wait for it."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            with redirect_stdout(sys.stderr):
-                said = work(**wish)
-            os.write(writer, json.dumps(said).encode())
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        said = json.loads(pipe.read() or b"{}")
-    _, status = os.waitpid(child, 0)
-    return {"status": status, **said}
+    fork = multiprocessing.get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    child = fork.Process(target=lambda: sender.send(work(**wish)))
+    child.start()
+    child.join()
+    said = receiver.recv() if child.exitcode == 0 else {}
+    return {"status": child.exitcode, **said}
 
 
 def main() -> None:

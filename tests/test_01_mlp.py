@@ -181,7 +181,7 @@ RIGHT: list[tuple[str, Any]] = [
     ("examine", patient),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("xavier", xavier_by_new_parameters, "fill them in place"),
+    ("xavier", xavier_by_new_parameters, "Fill those that are there, in place"),
     ("gelu", F.mish, ""),
     ("gelu", lambda x: F.gelu(x.detach()) + 0 * x, "gradient"),
     ("gelu", changing_its_input, "changed"),
@@ -192,7 +192,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("merge", lambda *layers: layers[2] @ layers[0], "two things must come back"),
     ("merge", lambda *layers: (layers[2] @ layers[0], layers[1] * 0 + layers[3]), ""),
     ("absolute", lambda: hinges(20.0, 1), ""),
-    ("absolute", lambda: tuple(part.double() for part in hinges(100.0, 1)), "plain numbers"),
+    (
+        "absolute",
+        lambda: tuple(part.double() for part in hinges(100.0, 1)),
+        "must be a tensor of torch.float32, but is torch.float64",
+    ),
     ("absolute", lambda: (torch.ones(1, 2), *hinges(100.0, 1)[1:]), "the shapes are (m, 1)"),
     ("absolute", lambda: hinges(100.0, 1)[:3], "four tensors must come back"),
     ("examine", lambda block, x: "broken", "none of the five names"),

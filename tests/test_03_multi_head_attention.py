@@ -150,11 +150,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
     ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),
     ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
-    (
-        "head_contribution",
-        lambda a, v, linear, h: contribution_by_einsum(a.detach(), v, linear, h),
-        "gradient",
-    ),
     ("swap_heads", lambda layer, order: None, ""),
     (
         "swap_heads",

@@ -170,7 +170,7 @@ EARLY = (
     "self_attention.in_proj",
     "mlp.0",
 )  # silent early layers: then the last ones still add their biases
-FEWEST = " tensors changed; four are enough: weight and bias of the *last* layer of each branch"
+FEWEST = " tensors changed, and four are enough. Which layer of each branch has the last word?"
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", PairAddedFirst, "returns a pair"),
     (
@@ -197,7 +197,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda block: (partial(block, norm_layer=nn.Identity()), block),
         "not nn.Identity()",
     ),
-    ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
+    ("choose_eps", lambda tokens, keep: 1e-6, "stays the same when we change tokens, keep"),
     ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
     ("find_bugs", lambda: {"a": 5, "b": 3, "c": 5, "d": 4}, "block c"),

@@ -218,7 +218,7 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder", PositionDetached, "gradient of pos_embedding: none flows"),
-    ("encoder", OneBlock, "all places of self.layers hold the same block"),
+    ("encoder", OneBlock, "places of self.layers hold the same block"),
     ("encoder", NoNames, "the module lacks the parameters layers.encoder_layer_0"),
     ("add_instead", lambda joined, t: joined, "a pair is needed"),
     (

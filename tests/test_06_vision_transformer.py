@@ -108,7 +108,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", FewArguments, "__init__ must take representation_size"),
     ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
     ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
-    ("patchify", patchify_and_wipe, "changes its input"),
+    ("patchify", patchify_and_wipe, "was written over in place"),
     (
         "as_convolution",
         lambda linear, c, p: nn.Conv2d(c, linear.out_features, 1),

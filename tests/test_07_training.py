@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import NOTEBOOKS, ROOT, judged, reject
+from helpers import NOTEBOOKS, ROOT, judged, read, reject
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -84,7 +84,7 @@ def step_with_clipping_by_hand(
         for parameter in model.parameters():
             parameter.grad /= length
     optimizer.step()
-    return loss
+    return loss.detach()
 
 
 def step_on_a_copy(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> float:
@@ -230,8 +230,10 @@ def test_what_the_notebook_says_of_the_stored_runs_is_so() -> None:
     assert all(len(about["percent"]) == 5 for about in stored.values())
     assert mean["cnn"] > mean["mlp"] > mean["vit"]
     assert mean["cnn"] - mean["vit"] >= ladder.rows.CONTRAST  # differences that the text claims
-    # below the course's limit, as the text says
-    assert f"{mean['mlp'] - mean['vit']:.1f} points" == "3.8 points"
+    text = " ".join(cell.source for cell in read(NOTEBOOKS / "07_training.ipynb").cells)
+    ahead = mean["mlp"] - mean["vit"]
+    assert f"{ahead:.1f} points" in text
+    assert ahead < ladder.rows.CONTRAST, "the course does not count it, as the text says"
     assert mean["muon_5"] - mean["vit_5"] >= ladder.rows.CONTRAST
     assert abs(mean["muon_5"] - mean["vit"]) < ladder.rows.CONTRAST
     assert stored["muon_5"]["cpu_seconds"] / stored["vit_5"]["cpu_seconds"] == pytest.approx(

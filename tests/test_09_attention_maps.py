@@ -129,9 +129,13 @@ WRONG: list[tuple[str, Any, str]] = [
         record_without_yield,
         "is no context manager. Put @contextmanager above a function that yields",
     ),
-    ("record", record_another_list, "the list is empty after a forward pass: no hook ran, or"),
+    (
+        "record",
+        record_another_list,
+        "the list is empty after a forward pass. Either no hook ran, or",
+    ),
     ("record", record_ours_only, "has no attribute 'encoder'"),
-    ("record", 42, "give the function itself"),
+    ("record", 42, "the function itself is needed"),
     ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
         "name_the_maps",
@@ -140,7 +144,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
-    ("record", record_and_clear, "it was filled inside: the weights are looked at later"),
+    ("record", record_and_clear, "it was filled inside. The weights are looked at later"),
     ("rollout", lambda weights: rollout(weights[:, :, :1]), ""),
     ("rollout", lambda weights: rollout(weights.transpose(-1, -2)), ""),
     (

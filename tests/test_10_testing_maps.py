@@ -123,11 +123,11 @@ def test_what_is_said_of_the_model_of_the_notebook_holds_and_not_in_every_model(
     rows = [one["percent"]["layer 1"]["one mean row for all"][0] for one in MAPS.values()]
     assert max(rows) - min(rows) > 20, "the three models do not agree"
     left = [one["probability left"] for one in MAPS.values()]  # patches of 7, 4, 2
-    assert left[0]["leaving single patches out"] < left[0]["last layer"] - 0.05
-    assert left[0]["gradient x input"] < left[0]["last layer"]
-    for rule in ("gradient x input", "leaving single patches out"):
-        assert all(one["last layer"] < one[rule] for one in left[1:])
-    assert all(abs(one["first layer"] - one["random ink"]) < 0.05 for one in left[:2])
+    assert all(one["last layer"] < one["gradient x input"] for one in left)
+    ahead = [one["leaving single patches out"] < one["last layer"] for one in left]
+    assert ahead == [True, False, False]
+    assert abs(left[1]["first layer"] - left[1]["random ink"]) < 0.05, "no more harm"
+    assert 0.02 < left[0]["random ink"] - left[0]["first layer"] < 0.1, "a little more"
     rivals = [left[2][rule] for rule in ("gradient x input", "leaving single patches out")]
     assert all(abs(left[2]["first layer"] - rival) < 0.02 for rival in rivals)
     left, percent = (
@@ -136,8 +136,8 @@ def test_what_is_said_of_the_model_of_the_notebook_holds_and_not_in_every_model(
     )
     assert left["leaving single patches out, blank ones too"] < left["leaving single patches out"]
     (itself, _), (other, named) = percent["its own"], percent["another digit's values"]
-    assert percent["one mean row for all"][0] / itself > 0.8, "enough for four of five"
-    assert percent["even rows"][0] < 15, "hardly more than a guess"
+    assert percent["one mean row for all"][0] / itself > 0.85, "enough for nearly nine of ten"
+    assert percent["even rows"][0] < 20, "one digit in six"
     assert named > other
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, notebooks
+from helpers import ROOT
 
 from benchmarks import recipes as short_runs
 from benchmarks import speed, time_to_accuracy
@@ -49,9 +49,6 @@ def test_every_script_says_how_it_is_used(
     room: str, name: str, capsys: pytest.CaptureFixture
 ) -> None:
     script = runner.Script(room, name)
-    first, blank, *_ = script.module.__doc__.splitlines()
-    assert len(first) <= 105
-    assert not blank
     assert f"python -m {room} {name}" in script.module.__doc__
     with pytest.raises(SystemExit) as stop:
         runner.main(room, [name, "--help"])
@@ -130,11 +127,6 @@ def test_stored_results_are_whole() -> None:
         text = path.read_text(encoding="utf-8")
         assert "--tiny" not in text
         assert not re.search(r"/(home|root|tmp|work|usr)/|@", text), path
-
-
-def test_stored_results_are_of_todays_notebooks() -> None:
-    timed = set(runner.read(speed.FILE)["course"]["seconds"]) - {"all"}
-    assert timed <= {path.stem for path in notebooks()}
 
 
 @pytest.mark.parametrize(("room", "name"), SCRIPTS)

@@ -10,10 +10,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torchvision
-from published_vits import Dense, Heads, Lucid, Plain, Separate, plain
+from published_vits import (
+    ByHeads,
+    Dense,
+    Heads,
+    Lucid,
+    NoToken,
+    PatchNorms,
+    Plain,
+    Scaled,
+    Separate,
+    Slices,
+    plain,
+)
 from torch import nn
 
 import mnist_vit
+from mnist_vit.__main__ import main
 from mnist_vit.course.checking.edits import edited_model
 from mnist_vit.course.whole_vit import judge_vit, vit
 from mnist_vit.course.whole_vit.building import SIZES
@@ -28,6 +41,26 @@ TINY = {
     "hidden_dim": 6,
     "mlp_dim": 10,
 }
+
+
+class Answer:
+    def __init__(self, logits):
+        self.logits = logits
+
+
+def plain_norm(d):
+    return nn.LayerNorm(d, eps=1e-6)
+
+
+def parts(make, **pieces):
+    """A block whose parts are other ones, made in the order that ``make`` gives."""
+
+    def block(self, *sizes):
+        changed = make(*sizes)
+        kept = {n: part for n, part in Plain.block(self, *sizes).items() if n not in changed}
+        return changed | kept
+
+    return plain(block=block, **pieces)
 
 
 def layers(**options):
@@ -55,6 +88,10 @@ RIGHT = EXACT | {
     "separate": Separate,
     "heads": Heads,
     "x @ W": plain(Separate, linear=Dense, block=Plain.block, attend=Plain.attend),
+    "an axis for the heads": ByHeads,
+    "a tuple": plain(forward=lambda s, x: (Plain.forward(s, x), None)),
+    ".logits": plain(forward=lambda s, x: Answer(Plain.forward(s, x))),
+    "norms made last": parts(lambda d, h, m: {"norm2": plain_norm(d), "norm1": plain_norm(d)}),
     "in float32": plain(patches=lambda s, x: Plain.patches(s, x.float())),
 }
 
@@ -78,14 +115,22 @@ def post_norm(b, x, msa, mlp):
     return b.norm2(y + mlp(y))
 
 
-def parts(make, **pieces):
-    return plain(block=lambda s, *a: Plain.block(s, *a) | make(*a), **pieces)
-
-
 def layer(how):
     return plain(
         layer=lambda s, b, x: how(b, x, lambda x: s.attend(b, x), lambda x: b.fc2(s.act(b.fc1(x))))
     )
+
+
+def wide(d):
+    return nn.Sequential(nn.Linear(d, 30), nn.GELU(), nn.Linear(30, d))
+
+
+def second_gelu(b, x):
+    return x + F.gelu(b.fc2(F.gelu(b.fc1(b.norm2(x)))))
+
+
+def with_norms(s, d, h, m):
+    return Plain.block(s, d, h, m) | {"norm1": plain_norm(d), "norm2": plain_norm(d)}
 
 
 NAMED = {  # the model, and what the verdict must name
@@ -126,7 +171,7 @@ NAMED = {  # the model, and what the verdict must name
     ),
     "no output projection": (
         parts(lambda *a: {"proj": nn.Identity()}),
-        "yours lacks: .*out_proj.*\n.*everything else is equal",
+        "yours lacks: .*out_proj.*\n.*everything is equal",
     ),
     "a head's own q, k, v": (
         plain(
@@ -163,7 +208,7 @@ NAMED = {  # the model, and what the verdict must name
     "tanh GELU": (plain(act=lambda s, x: F.gelu(x, approximate="tanh")), "tanh approximation"),
     "no bias": (
         parts(lambda d, h, m: {"fc2": nn.Linear(m, d, bias=False)}),
-        r"yours lacks: \S*mlp.3.bias.*\n.*everything else is equal",
+        r"yours lacks: \S*mlp.3.bias.*\n.*everything is equal",
     ),
     "no positions": (plain(tokens=lambda s, x: s.cat(x)), "forget the position"),
     "positions before": (
@@ -201,24 +246,84 @@ NAMED = {  # the model, and what the verdict must name
             stack=lambda s, n, *a: Plain.stack(s, 1, *a),
             encode=lambda s, x: s.norm(s.layer(s.blocks[0], s.layer(s.blocks[0], x))),
         ),
-        "parameters of one block, not of 2",
+        "reuse one block",
     ),
     "columns first": (
         plain(patches=lambda s, x: s.patch_embed(x).mT.flatten(2).mT),
         "column by column",
     ),
     "reshaped patches": (
-        plain(patches=lambda s, x: s.patch_embed(x).reshape(len(x), -1, 18)),
+        plain(patches=lambda s, x: s.patch_embed(x).reshape(len(x), -1, 24)),
         "reshape .* straight",
     ),
     "no tanh": (plain(squash=nn.Identity), "with it, .* leave out tanh"),
+    "norms of the patches": (
+        PatchNorms,
+        r"leave LayerNorm's eps.*\nYours has, ours lacks: patch_embed.0 \(LayerNorm\),"
+        r" patch_embed.2 \(LayerNorm\)\.",
+    ),
+    "no class token": (
+        NoToken,
+        "(?s)all together:.*- use no class token.*- pass to the heads the mean over all tokens"
+        ".*positions_fixed, is no parameter",
+    ),
+    "scaled branches": (
+        Scaled,
+        r"(?s)ours lacks: blocks.0.k_norm \(LayerNorm\).*blocks.0.ls \(Times\)"
+        ".*no row for the class token.*everything is equal",
+    ),
+    "slices for heads": (
+        Slices,
+        r"Ours has, yours lacks: \S*out_proj.weight .*\nEach of your heads sees only its own slice"
+        r" of a token: .*\(8, 8\).*\n.*everything is equal",
+    ),
+    "a second GELU behind another eps": (
+        plain(
+            last=nn.LayerNorm,
+            weigh=lambda s, q, k: (q @ k.mT / (s.num_heads * q.shape[-1]) ** 0.5).softmax(-1),
+            layer=lambda s, b, x: second_gelu(b, x + s.attend(b, b.norm1(x))),
+        ),
+        "(?s)all together:.*- leave LayerNorm's eps.*- divide the scores by √hidden_dim.*- apply"
+        " GELU after",
+    ),
+    "mean, then norm": (
+        plain(
+            encode=lambda s, x: s.layer(s.blocks[1], s.layer(s.blocks[0], x)),
+            pool=lambda s, x: s.norm(x[:, 1:].mean(1)),
+        ),
+        "mean over the patches first and normalise it then",
+    ),
+    "rows and scale": (
+        plain(
+            split=lambda s, b, x: (
+                b.qkv(x).unflatten(-1, (s.num_heads, -1, 3)).permute(4, 0, 2, 1, 3).unbind(0)
+            ),
+            weigh=lambda s, q, k: (q @ k.mT).softmax(-1) / (s.num_heads * q.shape[-1]) ** 0.5,
+        ),
+        r"(?s)all together:.*√hidden_dim after the softmax.*\(num_heads, head_dim, 3\)",
+    ),
+    "a layer behind the blocks": (
+        plain(
+            pool=lambda s, x: x[:, 0] + s.more(x[:, 0]),
+            stack=lambda s, n, d, *a: setattr(s, "more", wide(d)) or Plain.stack(s, n, d, *a),
+        ),
+        r"ours lacks: more.0.weight \(30, 24\).*\n.*everything is equal",
+    ),
+    "no head": (
+        plain(forward=lambda s, x: s.pool(s.encode(s.tokens(s.patches(x))))),
+        "(?s)return what the heads should get.*forward does not use head.weight, head.bias",
+    ),
+    "another eps in the last norm": (
+        plain(norm_of_blocks=plain_norm, last=nn.LayerNorm, block=lambda s, *a: with_norms(s, *a)),
+        "leave the last norm's eps at torch's default",
+    ),
     "lazy parameters": (nn.Sequential(nn.LazyLinear(3)), "cannot be compared"),
-    "three mistakes": (layers(), "(?s)all together:.*post-norm.*- leave the eps.*- use ReLU"),
+    "three mistakes": (layers(), "(?s)all together:.*- leave the eps.*- .*post-norm.*- use ReLU"),
 }
 TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     "a fixed scale": (
-        weigh(lambda s, q, k: q @ k * 64**-0.5),
-        "Each row of scores.* is ours times 0.3062",
+        weigh(lambda s, q, k: q @ k * 50**-0.5),
+        "Each row of scores.* is ours times 0.4",
     ),
     "no mean in the norm": (
         plain(
@@ -242,6 +347,16 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
         plain(pool=lambda s, x: (1 + s.training) * x[:, 0]),
         "right in eval mode; in train mode",
     ),
+    "a token drawn anew": (
+        plain(
+            cat=lambda s, x: torch.cat((torch.randn(len(x), 1, x.shape[2]), x), dim=1),
+        ),
+        "other logits each time.*forward calls torch.randn",
+    ),
+    "no logits": (
+        plain(forward=lambda s, x: [None, s.head]),
+        "must be logits, but is a list",
+    ),
     "no expand": (
         plain(tokens=lambda s, x: torch.cat((s.cls_token, x), 1)),
         "in the line `.*: Sizes of tensors",
@@ -251,7 +366,10 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
         plain(patches=lambda s, x: Plain.patches(s, x.mul_(2))),
         "changed in place",
     ),
-    "wrong width": (plain(block=lambda s, d, h, m: Plain.block(s, d, h, 72)), r"mlp.0.weight \(26"),
+    "ignored width": (
+        plain(block=lambda s, d, h, m: Plain.block(s, d, h, 72)),
+        "given 48 as the width of its MLPs, and they are 72 wide",
+    ),
     "exit": (plain(forward=lambda s, x: sys.exit(3)), "SystemExit in the line"),
     "pictures mixed": (
         plain(patches=lambda s, x: Plain.patches(s, x - x.mean(0))),
@@ -323,3 +441,99 @@ def test_nothing_is_disturbed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_reach_the_model() -> None:
     assert judge_vit(Plain, num_heads=2, num_layers=3)[0]
     assert not judge_vit(Plain, num_heads=5)[0]
+    assert judge_vit(mnist_vit.VisionTransformer, in_channels=1)[0]
+
+
+def test_channels_that_a_model_does_not_take_are_told() -> None:
+    passed, lines = judge_vit(lambda: Plain(**TINY), in_channels=1)
+    assert not passed
+    assert "expected input" in lines[0]
+    assert "3 channels" in lines[0]
+
+
+def heads_by_hand() -> nn.Module:
+    """A model that keeps its number of heads where nobody finds it, and no softmax tells it."""
+    model = Separate(**TINY)
+    model.parts = model.num_heads
+    del model.num_heads
+    model.attend = lambda b, x: Separate.attend(Split(model.parts), b, x)
+    return model
+
+
+class Split:
+    def __init__(self, num_heads):
+        self.num_heads = num_heads
+
+
+def test_an_unknown_number_of_heads_is_asked_for_with_the_call() -> None:
+    passed, lines = judge_vit(heads_by_hand())
+    assert not passed
+    assert "check.vit(model, num_heads=…)" in lines[0]
+    assert judge_vit(heads_by_hand(), num_heads=2)[0]
+
+
+def test_dropout_that_reaches_nothing_is_told_by_any_name() -> None:
+    class Mine(Plain):
+        def __init__(self, emb_dropout=0.1, **sizes):
+            super().__init__(**sizes)
+
+    passed, lines = judge_vit(Mine)
+    assert not passed
+    assert "emb_dropout=1 changes nothing" in lines[0]
+
+
+def test_where_dropout_does_not_act_is_told() -> None:
+    class Mine(Plain):
+        def __init__(self, p=0.0, **sizes):
+            super().__init__(**sizes)
+            self.drop = nn.Dropout(p)
+
+        def tokens(self, x):
+            return self.drop(Plain.tokens(self, x))
+
+        def attend(self, b, x):
+            return self.drop(Plain.attend(self, b, x))
+
+    passed, lines = judge_vit(Mine)
+    assert passed
+    assert (
+        "acts on the tokens and in the attention; torchvision's also acts in the MLPs" in lines[1]
+    )
+    assert not any("dropout acts" in line for line in judge_vit(EXACT["ours"])[1])
+
+
+def test_models_of_another_kind_are_told_in_one_sentence() -> None:
+    model = torchvision.models.swin_transformer.SwinTransformer(
+        [4, 4], 12, [2, 2], [2, 2], [3, 3], num_classes=5
+    )
+    passed, lines = judge_vit(model, image_size=24, num_layers=2)
+    assert not passed
+    assert any("another kind of model with a relative position bias" in line for line in lines)
+    assert len(lines) <= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "said"),
+    [
+        (
+            "from torchvision.models import VisionTransformer as V\nView = V\n",
+            ["--name", "V"],
+            0,
+            "",
+        ),
+        ("import mnist_vit\ndef make():\n    return 3\n", ["--name", "make"], 1, "came back: 3"),
+        ("from torch import nn\nclass A(nn.Module): pass\nclass B(A): pass\n", [], 2, "--name B"),
+        ("from torch import nn\nclass MyViT(nn.Module): pass\nclass B(MyViT): pass\n", [], 1, ""),
+        ("x = 1\n", [], 2, "no class"),
+        ("x = 1\n", ["--name", "y"], 2, "has no --name y"),
+        ("1 / 0\n", [], 2, "ZeroDivisionError: division by zero (line 1)"),
+    ],
+)
+def test_a_file_is_checked_on_the_command_line(
+    text: str, options: list[str], code: int, said: str, tmp_path, capsys
+) -> None:
+    file = tmp_path / "theirs.py"
+    file.write_text(text)
+    assert main(["check", str(file), *options]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err

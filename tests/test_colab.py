@@ -20,7 +20,7 @@ from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pytest
-from helpers import NOTEBOOKS, ROOT, code_cells, environment, from_file, notebooks
+from helpers import NOTEBOOKS, ROOT, assert_says, code_cells, environment, from_file, notebooks
 from nbclient import NotebookClient
 
 from mnist_vit import check
@@ -218,11 +218,11 @@ def test_two_machines_with_a_download_between(
 ) -> None:
     setup()
     out = capsys.readouterr().out
-    assert out.startswith("my_vit.py: none here yet; upload yours")
-    assert "This machine forgets its files when you close it" in out
+    assert_says(out, "my_vit.py upload")
     assert out.count("\n") == 1
     check.download()
-    assert "there is none in" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "my_vit.py content")
+    assert in_colab["downloaded"] == []
     check.attention(answer(tmp_path))
     check.download()
     (file,) = in_colab["downloaded"]
@@ -232,7 +232,7 @@ def test_two_machines_with_a_download_between(
     (tmp_path / "next" / "my_vit.py").write_text(Path(file).read_text())
     monkeypatch.chdir(tmp_path / "next")
     setup()
-    assert "my_vit.py: the one you uploaded is used" in capsys.readouterr().out
+    assert_says(capsys.readouterr().out, "my_vit.py uploaded")
     check.my_vit()
     assert capsys.readouterr().out.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
 
@@ -243,11 +243,11 @@ def test_a_folder_of_drive_lasts(
     setup("/courses/vit/")
     place = tmp_path / "drive" / "MyDrive" / "courses" / "vit"
     assert in_colab["mounted"] == [str(tmp_path / "drive")]
-    assert capsys.readouterr().out == f"my_vit.py: will be kept in {place}, which lasts\n"
+    assert_says(capsys.readouterr().out, f"my_vit.py {place}")
     check.attention(answer(tmp_path))
     assert "def my_attention" in (place / "my_vit.py").read_text()
     setup("courses/vit")
-    assert capsys.readouterr().out.endswith(f"my_vit.py: used from {place}, which lasts\n")
+    assert_says(capsys.readouterr().out, f"my_vit.py {place}")
 
 
 def test_drive_refused(in_colab: dict[str, list], capsys: pytest.CaptureFixture) -> None:
@@ -256,6 +256,5 @@ def test_drive_refused(in_colab: dict[str, list], capsys: pytest.CaptureFixture)
 
     sys.modules["google.colab"].drive.mount = refuse
     setup("vit")
-    out = capsys.readouterr().out
-    assert out.startswith("my_vit.py: Drive cannot be used (mount failed); none here yet")
+    assert_says(capsys.readouterr().out, "my_vit.py Drive mount failed")
     assert os.environ["MNIST_VIT_OUT"] == ""

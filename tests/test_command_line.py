@@ -10,7 +10,7 @@ from dataclasses import MISSING
 from pathlib import Path
 
 import pytest
-from helpers import environment
+from helpers import assert_says, environment
 from PIL import Image
 
 import mnist_vit
@@ -43,7 +43,7 @@ def test_help_tells_every_option_and_its_default(
         assert "_" not in key or key not in text, "batch_size is Python's name of --batch-size"
         if one.kind in (int, float) and one.default is not None:
             assert f"(default {one.default})" in text
-    assert not re.search(r"``|nn\.Module|\bnone\b|left out", text, re.IGNORECASE), text
+    assert not re.search(r"``|nn\.Module|\bnone\b", text, re.IGNORECASE), "these are Python's"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -78,14 +78,11 @@ def test_choices_are_what_the_library_takes() -> None:
 
 
 def test_an_option_is_a_keyword_in_python_and_a_wrong_one_is_named() -> None:
-    text = mnist_vit.train.__doc__ or ""
-    assert text.startswith("Train a model and write checkpoints")
-    assert "    epochs: passes over the training images." in text
-    with pytest.raises(
-        TypeError, match=r"train\(\) has no keyword epocs \(did you mean epochs\?\)"
-    ):
+    for key, one in described(Train).items():
+        assert f"    {key}: {one.option.text}" in (mnist_vit.train.__doc__ or "")
+    with pytest.raises(TypeError, match=r"train\(\).* epocs .*epochs"):
         mnist_vit.train("vit_mnist", epocs=3)
-    with pytest.raises(TypeError, match=r"train\(\): missing a required argument: 'model'"):
+    with pytest.raises(TypeError, match=r"train\(\).*'model'"):
         mnist_vit.train()
 
 
@@ -151,7 +148,6 @@ def test_demo_evaluates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert "115,498 parameters" in out
     assert "the 5,000 held-out MNIST digits" in out
-    assert "each row is a true class" in out
     assert len(list((tmp_path / "maps").glob("*/layer_1_head_1.png"))) == 20
     assert (tmp_path / "maps" / "index.html").is_file()
 
@@ -183,7 +179,12 @@ def test_predict_reads_a_picture_file(
     ("words", "variables", "lines"),
     [
         ("evaluate vit_mnist_p7", {}, 0),
-        ("train vit_mnist_p7 --data embedded --epochs 1", {"RANK": "1", "WORLD_SIZE": "0"}, 1),
+        pytest.param(
+            "train vit_mnist_p7 --data embedded --epochs 1",
+            {"RANK": "1", "WORLD_SIZE": "0"},
+            1,
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_reader_that_has_seen_enough(
@@ -210,7 +211,7 @@ def test_variables_of_processes_that_are_not_there(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert main(["train", "vit_mnist_p7", "--data", "embedded", "--epochs", "1"]) == 2
-    assert "use torchrun, or unset WORLD_SIZE and RANK" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "torchrun WORLD_SIZE RANK")
 
 
 @pytest.mark.parametrize(

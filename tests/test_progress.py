@@ -131,6 +131,8 @@ def test_special_files_have_a_row_and_nobody_waits(table: Table, tmp_path: Path)
     (tmp_path / "away" / "my_vit.py").write_text(RIGHT)
     (folder / "linked").symlink_to(tmp_path / "away")
     (folder / "zoe").symlink_to(tmp_path / "away")
+    (folder / "mia").mkdir()
+    (folder / "mia" / "disk").symlink_to("/")
     rows = table({"ada.py": RIGHT})
     assert "not a file" in rows["pipe/my_vit.py"]
     assert "No such file" in rows["gone.py"]
@@ -138,6 +140,8 @@ def test_special_files_have_a_row_and_nobody_waits(table: Table, tmp_path: Path)
     assert "own" in rows["linked/my_vit.py"]
     assert "round/" in rows
     assert "a link to a folder that is listed" in rows["zoe/"]
+    assert "no my_vit.py" in rows["mia/"]
+    assert len(rows) < 15, "a link to the disk is not followed"
 
 
 def test_what_is_no_learners_is_no_row(table: Table) -> None:
@@ -169,7 +173,6 @@ def test_names_are_printed_so_that_they_forge_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(RIGHT)
-    os.rename(tmp_path / name, tmp_path / name)
     check.progress(tmp_path)
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
@@ -199,7 +202,6 @@ def test_one_file_has_a_table_too(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_missing_folder_is_told_at_once(tmp_path: Path) -> None:
-    begin = time.process_time()
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "mnist_vit", "progress", tmp_path / "none"],
         capture_output=True,
@@ -208,7 +210,6 @@ def test_a_missing_folder_is_told_at_once(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert time.process_time() - begin < 5
     assert done.returncode == 2
     assert f"there is no folder {tmp_path / 'none'}" in done.stderr
     assert "torch" not in done.stderr
@@ -240,7 +241,7 @@ FORGED = {
         f"{WORD!r})\n    def flush(self): pass\nsys.stdout = Out()\n"
     ),
     "the verdict replaced": (
-        "import mnist_vit.course.keeping.trying as t\nt.verdict = lambda *a: (True, '')\n"
+        "import mnist_vit.course.keeping.trying as t\nt.judge = lambda *a: None\n"
         "t.problem_of = lambda *a: ''\nt._problem = lambda *a: ''\n"
     ),
 }

@@ -19,10 +19,12 @@ def test_quotes_are_the_package_letter_for_letter(path: Path) -> None:
 
 
 def test_a_stale_quote_is_rewritten_and_the_lines_around_it_stay() -> None:
-    (cell,) = [cell for cell in read(notebooks()[4]).cells if list(quotes(cell))]
+    cell = next(cell for cell in read(notebooks()[4]).cells if list(quotes(cell)))
+    quote = next(quotes(cell))
+    lines = cell.source.split("\n")
+    lines[quote.start + 1] += "  # stale"
     stale = cell.copy()
-    stale.source = cell.source.replace("self.dropout", "self.drop") + "\nprint()"
-    assert stale.source.count("self.drop") > stale.source.count("self.dropout")
+    stale.source = "\n".join([*lines, "print()"])
     assert requote(stale)
     assert stale.source == cell.source + "\nprint()"
     assert not requote(stale)
@@ -43,7 +45,7 @@ def test_in_the_first_half_quotes_stand_collapsed_under_a_title_of_their_own() -
             found = list(quotes(cell))
             if found:
                 assert cell.metadata.get("cellView") == "form"
-                assert cell.source.startswith(f"# @title Ours: {found[0].name}")
+                assert found[0].name in cell.source.partition("\n")[0]
                 first = min(quote.start for quote in found)
                 between = cell.source.split("\n")[1:first]
                 assert not any(between), "the quote follows the title"

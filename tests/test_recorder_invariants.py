@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 import mnist_vit
 from mnist_vit.attention import (
     attention_weights,
+    head_contributions,
     mean_attention_distance,
     record_attention,
     to_maps,
@@ -334,17 +335,133 @@ def test_blocks_are_counted_wherever_they_stand(row: str) -> None:
         attention_weights(model, IMAGES)
 
 
+class Two(nn.Module):
+    """A block with a second attention, which ``attend`` computes."""
+
+    def __init__(self, attend: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = Attention(), Attention(attend)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
 def test_elementwise_weights_are_seen_within_a_block_too() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = Attention(), Attention(elementwise_sigmoids)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(self.first(x))
-
+    blocks = Two(elementwise_sigmoids), Two(elementwise_sigmoids)
     with pytest.raises(ValueError, match="a mul of its own, which cannot be recorded"):
-        attention_weights(ViT(Two(), Two()), IMAGES)
+        attention_weights(ViT(*blocks), IMAGES)
+
+
+@torch.library.custom_op("mnist_vit_tests::mix", mutates_args=())
+def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return by_hand(q, k, v)
+
+
+def test_a_kernel_that_is_not_torchs_is_an_error() -> None:
+    with pytest.raises(ValueError, match="mnist_vit_tests::mix, which is not torch's"):
+        attention_weights(ViT(Two(mix), Two(mix)), IMAGES)
+
+
+class Own(nn.Module):
+    """Calls torch's layer in its own way, and uses what it asks for."""
+
+    def __init__(self, call: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(D, HEADS, batch_first=True)
+        self.call = call
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(self.attention, x)
+
+
+def by_average(layer: nn.Module, x: Tensor) -> Tensor:
+    out, weights = layer(x, x, x)
+    return out * weights.mean(-2)[..., None] * S
+
+
+def by_place(layer: nn.Module, x: Tensor) -> Tensor:
+    out, weights = layer(x, x, x, None, False)
+    assert weights is None
+    return out
+
+
+def writing(layer: nn.Module, x: Tensor) -> Tensor:
+    out, weights = layer(x, x, x, average_attn_weights=False)
+    return out * weights.clamp_(max=0.05).mean()
+
+
+@pytest.mark.parametrize("call", [by_average, by_place, writing])
+def test_the_model_gets_what_it_asks_its_layers_for(call: Callable[..., Tensor]) -> None:
+    torch.manual_seed(0)
+    model = ViT(Own(call))
+    layer, kept = model.blocks[0].attn.attention, []
+    model.blocks[0].norm1.register_forward_hook(lambda _, given, out: kept.append(out))
+    with torch.no_grad():
+        expected = model(IMAGES)
+        with record_attention(model) as record:
+            got = model(IMAGES)
+        weights = layer(kept[0], kept[0], kept[0], average_attn_weights=False)[1]
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(record[0], weights)
+
+
+def test_a_model_that_returns_nothing_is_recorded() -> None:
+    model = vit(None, None)
+    whole = Around(model, lambda m, x: [m(x)].clear()).eval()
+    assert torch.equal(attention_weights(whole, IMAGES), attention_weights(model, IMAGES))
+
+
+def test_torch_func_is_a_sentence() -> None:
+    model = vit(None, None)
+    for call in (torch.vmap(lambda x: model(x[None])), torch.func.grad(lambda x: model(x).sum())):
+        with pytest.raises(ValueError, match="plain images"), record_attention(model):
+            call(IMAGES)
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        {"layers": [0.5]},
+        {"layers": "01"},
+        {"layers": [None]},
+        {"layers": 5},
+        {"query": 1.0},
+        {"query": "0"},
+        {"query": [0]},
+    ],
+)
+def test_odd_layers_and_queries_are_a_sentence(which: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(which))} must be"):
+        attention_weights(vit(None, None), IMAGES, **which)
+
+
+def test_images_take_the_kind_of_number_of_the_weights() -> None:
+    """Not that of whole numbers, which may be a model's first parameter."""
+    model = vit(None, None)
+    expected = attention_weights(model, IMAGES)
+    model._parameters = {
+        "ids": nn.Parameter(torch.arange(S), requires_grad=False),
+        **model._parameters,
+    }
+    assert torch.equal(attention_weights(model, IMAGES.double()), expected)
+    assert patch_grid(model, IMAGES.double()) == (4, 4)
+
+
+@pytest.mark.parametrize("kinds", [(Attention, Asked), (Attention, Attention)])
+def test_what_heads_add_is_told_only_where_it_is_known(kinds: tuple[type, ...]) -> None:
+    with pytest.raises(ValueError, match=r"nn\.MultiheadAttention"):
+        head_contributions(ViT(*(kind() for kind in kinds)), IMAGES, 0)
+
+
+def test_what_heads_add_follows_the_order_of_the_calls() -> None:
+    torch.manual_seed(0)
+    model = ViT(Asked(), Asked())
+    first, last = model.blocks
+    model.encode = lambda x: first(last(x))
+    seen: list[Tensor] = []
+    last.attn.register_forward_hook(lambda _, given, out: seen.append(out))
+    parts, bias = head_contributions(model, IMAGES, 0)
+    torch.testing.assert_close(parts.sum(1) + bias, seen[0])
 
 
 def test_weights_of_nan_are_an_error() -> None:
@@ -452,6 +569,7 @@ BATCHES: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
     "rolled": lambda m, x: m(x.roll(1, 0)).roll(-1, 0),
     "sorted": lambda m, x: m(x[x.mean((1, 2, 3)).argsort(descending=True)]),
     "put together in reverse": lambda m, x: m(torch.stack(list(x)[::-1])),
+    "all but the last exchanged": lambda m, x: m(torch.cat([x[:-1].flip(0), x[-1:]])),
 }
 
 
@@ -520,6 +638,7 @@ def test_torchs_layer_with_its_axes_exchanged_is_an_error(images: int) -> None:
         attention_weights(model, torch.randn(images, 3, 32, 32))
 
 
+@pytest.mark.full
 def test_swin_of_other_libraries() -> None:
     timm = pytest.importorskip("timm")
     transformers = pytest.importorskip("transformers")
@@ -639,6 +758,28 @@ def test_cross_attention_is_not_taken_for_self_attention(how: str, asked: bool) 
         lambda _, given, out: setattr(layer, "kept", model.pos_embed + out.mean((2, 3))[:, None])
     )
     with pytest.raises(ValueError, match=r"(cross attention|side by side)"):
+        attention_weights(model, IMAGES)
+
+
+def test_cross_attention_packed_in_one_tensor() -> None:
+    class Packed(Cross):
+        def forward(self, x: Tensor) -> Tensor:
+            parts = torch.stack([self.q(x), *self.kv(x.flip(1)).chunk(2, dim=-1)])
+            heads = [part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts]
+            return F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+
+    model = ViT(Packed(OTHERS["shifted"], False), Packed(OTHERS["shifted"], False))
+    with pytest.raises(ValueError, match="has cross attention"):
+        attention_weights(model, IMAGES)
+
+
+def test_learned_tokens_that_look_at_themselves_are_an_error() -> None:
+    model = ViT(Asked(), Asked())
+    tokens, first = model.tokens, model.blocks[0]
+    learned = model.pos_embed.detach()
+    model.tokens = lambda x: tokens(x) + first(learned.expand(len(x), -1, -1))
+    model.encode = lambda x: model.blocks[1](x)
+    with pytest.raises(ValueError, match="tokens that do not come of the images"):
         attention_weights(model, IMAGES)
 
 
@@ -901,12 +1042,13 @@ class Embedded(ViT):
 class Cut(nn.Module):
     """Patches by reshape and a linear layer, which tell no grid."""
 
-    def __init__(self) -> None:
+    def __init__(self, stride: int = 8) -> None:
         super().__init__()
+        self.stride = stride
         self.linear = nn.Linear(3 * 64, D)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(F.unfold(x, 8, stride=8).transpose(1, 2))
+        return self.linear(F.unfold(x, 8, stride=self.stride).transpose(1, 2))
 
 
 class Functional(nn.Module):
@@ -932,6 +1074,11 @@ GRIDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int], tuple[int, int]
     "no square": (lambda: Embedded(nn.Conv2d(3, D, 8, 8)), (32, 48), (4, 6)),
     "patches no square": (lambda: Embedded(nn.Conv2d(3, D, (8, 4), (8, 4))), (32, 32), (4, 8)),
     "a function": (lambda: Embedded(Functional()), (32, 32), (4, 4)),
+    "convolutions between blocks": (
+        lambda: Embedded(nn.Sequential(nn.Conv2d(3, D, 8, 8), nn.Conv2d(D, D, 3, padding=1))),
+        (32, 32),
+        (4, 4),
+    ),
     "resized within": (
         lambda: Embedded(nn.Sequential(nn.Upsample((64, 64)), nn.Conv2d(3, D, 8, 8))),
         (32, 32),
@@ -988,11 +1135,26 @@ def test_a_grid_that_is_not_known_is_asked_for(
     assert np.array(numbers["rollout"]).shape == (2, 8)
 
 
-@pytest.mark.parametrize("grid", [(0, 4), (4, 5), (-2, -8), (2.0, 8), (17, 1.5)])
+def test_sizes_that_do_not_fit_the_patches_are_not_believed() -> None:
+    model = Embedded(Cut(stride=4), image_size=32, patch_size=8).eval()
+    with pytest.raises(ValueError, match=r"Give grid=\(rows, columns\)"):
+        patch_grid(model, IMAGES)
+    with pytest.raises(ValueError, match=r"images must be floats \(n, c, h, w\)"):
+        patch_grid(model, IMAGES[0])
+
+
+@pytest.mark.parametrize("grid", [[4, 4], np.array([4, 4]), torch.Size([4, 4])])
+def test_a_grid_may_be_any_pair_of_whole_numbers(grid: Any) -> None:
+    assert to_maps(torch.ones(2, 17), grid).shape == (2, 4, 4)
+
+
+@pytest.mark.parametrize(
+    "grid", [(0, 4), (4, 5), (-2, -8), (2.0, 8), (17, 1.5), (4, 4, 1), (16,), 4, "44"]
+)
 def test_a_grid_that_does_not_fit_is_an_error(grid: tuple[int, int]) -> None:
     for call in (
         lambda: to_maps(torch.ones(1, 17), grid),
         lambda: mean_attention_distance(torch.ones(1, 1, 1, 17, 17) / 17, 8, grid),
     ):
-        with pytest.raises(ValueError, match=r"(whole number|patches needs)"):
+        with pytest.raises(ValueError, match=r"(whole numbers?|patches needs)"):
             call()

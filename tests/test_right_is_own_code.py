@@ -1,11 +1,15 @@
 """Right is own code that computes the same everywhere: in the checks of pieces and in check.vit."""
 
+import functools
 import importlib
 import inspect
 import linecache
+import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchvision
@@ -82,7 +86,7 @@ VALUES = {"zero": "zero_()", "one": "fill_(1)", "ten times": "mul_(10)", "nan": 
 
 
 @pytest.mark.parametrize("value", some(VALUES, "zero"))
-@pytest.mark.parametrize("exercise", STARTS)
+@pytest.mark.parametrize("exercise", some(STARTS, "encoder_block"))
 def test_start_values_are_compared(exercise: str, value: str) -> None:
     line = STARTS[exercise]
     wrong = edited(exercise, (line, line + ZERO.format(VALUES[value])))
@@ -110,7 +114,7 @@ IGNORED = {
 }
 
 
-@pytest.mark.parametrize("case", some(IGNORED, "dropout", "norm_layer", "start value of heads"))
+@pytest.mark.parametrize("case", some(IGNORED, "dropout"))
 def test_no_argument_is_ignored(case: str) -> None:
     exercise, change = IGNORED[case]
     passed, said = verdict(check.EXERCISES[exercise], edited(exercise, change))
@@ -160,6 +164,65 @@ def test_functions_that_call_ours_are_not_own() -> None:
         )
         assert not passed
         assert "ours" in said, said
+
+
+def test_our_code_is_not_own_in_whatever_it_is_wrapped() -> None:
+    ours = check.EXERCISES["attention"].answer
+    callable_object = type("Own", (), {"__call__": staticmethod(ours)})()
+    copied = types.FunctionType(ours.__code__, ours.__globals__, "my_attention")
+    for answer in (copied, functools.partial(ours), callable_object):
+        passed, said = verdict(check.EXERCISES["attention"], answer, own=True)
+        assert not passed
+        assert "ours" in said, said
+    block = edited("mlp_block")
+    block.forward = check.EXERCISES["mlp_block"].answer.forward
+    assert not verdict(check.EXERCISES["mlp_block"], block, own=True)[0]
+
+
+def test_an_answer_that_keeps_its_first_result_is_wrong() -> None:
+    line, x = INPUTS["mlp_block"]
+    kept = f"{x} = self.__dict__.setdefault(str(tuple({x}.shape)), {x})\n        {line}"
+    passed, said = verdict(check.EXERCISES["mlp_block"], edited("mlp_block", (line, kept)))
+    assert not passed
+    assert "other numbers of the same shape" in said
+
+
+def test_what_an_exception_says_is_printed_safely() -> None:
+    def answer(*_: Any) -> None:
+        raise ValueError("\x1b[2J\rcorrect")
+
+    passed, said = verdict(check.EXERCISES["attention"], answer)
+    assert not passed
+    assert said.isprintable()
+
+
+def test_settings_that_an_answer_changes_are_put_back() -> None:
+    def settings() -> tuple[Any, ...]:
+        return (
+            torch.get_float32_matmul_precision(),
+            torch.backends.mha.get_fastpath_enabled(),
+            np.geterr(),
+            float(torch.tensor(1e-40) * 0.5) > 0,
+        )
+
+    def answer(*_: Any) -> None:
+        torch.set_float32_matmul_precision("medium")
+        torch.backends.mha.set_fastpath_enabled(False)
+        np.seterr(all="raise")
+        torch.set_flush_denormal(True)
+
+    before = settings()
+    verdict(check.EXERCISES["attention"], answer)
+    assert settings() == before
+
+
+def test_a_folder_that_was_deleted_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert verdict(check.EXERCISES["attention"], edited("attention"))[0]
 
 
 def test_torchs_own_layer_is_not_own() -> None:
@@ -212,6 +275,11 @@ def given(change: Callable, base: Any = mnist_vit.VisionTransformer) -> type:
     return Mine
 
 
+def kept_by_shape() -> type:
+    kept: dict[Any, torch.Tensor] = {}
+    return pictures(lambda x: kept.setdefault((x.shape, x.requires_grad, float(x.abs().sum())), x))
+
+
 def started(change: Callable) -> type:
     class Mine(Plain):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -223,7 +291,38 @@ def started(change: Callable) -> type:
     return Mine
 
 
+def holding(kind: type) -> type:
+    class Mine(nn.Module):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__()
+            self.inner = kind(*args, **options)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    Mine.__signature__ = inspect.signature(torchvision.models.VisionTransformer)  # type: ignore
+    return Mine
+
+
+def fixed(*sizes: int) -> type:
+    """A class whose sizes are written into it; those that it is given count for nothing."""
+
+    class Mine(Plain):
+        def __init__(
+            self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim, **more
+        ) -> None:
+            given = (image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim)
+            super().__init__(*sizes, *given[len(sizes) :], **more)
+
+    return Mine
+
+
 VITS = {
+    "one that holds ours": (lambda: holding(mnist_vit.VisionTransformer), "ours"),
+    "sizes written into it": (lambda: fixed(12, 4, 2, 3, 18, 26), "image_size=20"),
+    "as many blocks as here": (lambda: fixed(12, 4, 2), "num_layers=3"),
+    "in float32": (lambda: pictures(lambda x: x * (1 + (x.dtype == torch.float32))), "float32"),
+    "kept by shape": (lambda: kept_by_shape(), "as many other pictures"),
     "a subclass of ours": (lambda: subclass(mnist_vit.VisionTransformer), "subclass of ours"),
     "clamped to 1": (lambda: pictures(lambda x: x.clamp(-1, 1)), "large"),
     "clamped to 10": (lambda: pictures(lambda x: x.clamp(-10, 10)), "large"),

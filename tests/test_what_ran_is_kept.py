@@ -8,7 +8,7 @@ import pytest
 from helpers import some
 from test_my_vit import ATTENTION, BLOCK, KEPT, Cell, cell, file, kernel
 
-from mnist_vit import check
+from mnist_vit.files import write_text
 
 __all__ = ["cell", "file", "kernel"]  # fixtures
 
@@ -242,12 +242,110 @@ SAME = {
         "from torch import Tensor as T\n"
         + ATTENTION.replace("(q, k, v):", "(q: T, k: 'T', v: T) -> tuple[T, T]:")
     ],
+    "a named tuple": [
+        "from typing import NamedTuple\nclass N(NamedTuple):\n    value: float = 0.5",
+        "class C:\n    half = N()",
+        ATTENTION.replace("** 0.5", "** C.half.value"),
+    ],
     "super and __class__": [BLOCK.replace("super().__init__(", "super(__class__, self).__init__(")],
     "a module called by another name": [
         "import torch.nn.functional as FF",
         BLOCK.replace("F.gelu", "FF.gelu"),
     ],
 }
+
+
+INDENTED = """def shift(x, n):
+    y = x
+    if n > 10 ** 9:
+        y = y + 1
+        y = y * 1
+    return y
+"""
+TRIED = """def shift(x, n):
+    try:
+        a = x + 0
+        b = a * 1
+    except ValueError:
+        b = x
+    return b
+"""
+OTHER_TRIED = """def shift(x, n):
+    try:
+        a = x + 0
+    except ValueError:
+        b = x
+    else:
+        b = a * 1
+    return b
+"""
+
+
+@pytest.mark.parametrize(
+    ("ran", "raised"),
+    [(INDENTED, INDENTED.replace("        y = y * 1", "    y = y * 1")), (TRIED, OTHER_TRIED)],
+)
+def test_where_a_line_stands_belongs_to_what_ran(
+    ran: str, raised: str, cell: Cell, file: Path
+) -> None:
+    texts = [ran, ATTENTION.replace("weights @ v,", "shift(weights @ v, len(v)),")]
+    run(cell, [*texts, f"!{RAISED}{raised}"])
+    assert checked(cell, texts).endswith(" is kept\n")
+    assert ran.strip() in file.read_text()
+
+
+def test_a_line_that_looks_like_a_heading_is_told(cell: Cell, file: Path) -> None:
+    heading = "# ---- MyEncoder: notebook 05, exercise encoder ------"
+    cell(ATTENTION.replace("    return", f"{heading}\n    return"))
+    said = cell("check.attention(my_attention)")
+    assert "not kept: its line `# ---- MyEncoder" in said
+    assert not file.exists()
+
+
+def test_a_private_file_stays_private(cell: Cell, file: Path) -> None:
+    cell(BLOCK)
+    cell("check.mlp_block(MyMLPBlock)")
+    file.chmod(0o600)
+    cell(ATTENTION)
+    cell("check.attention(my_attention)")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_code_below_ours_is_neither_own_nor_lost(cell: Cell, file: Path) -> None:
+    cell(BLOCK)
+    cell("check.mlp_block(MyMLPBlock)")
+    mine = "def show():\n    print(MyVisionTransformer)"
+    file.write_text(f"{file.read_text()}\n\n{mine}\n")
+    assert cell("my_vit = check.my_vit()").startswith("my_vit.py: yours: MyMLPBlock; ours: ")
+    assert "2 of" not in cell("check.progress()")
+    cell(ATTENTION)
+    cell("check.attention(my_attention)")
+    assert mine in file.read_text()
+    file.write_text(file.read_text().replace("    print(My", "    pass\n\n\nraise ValueError(My"))
+    said = cell("my_vit = check.my_vit()")
+    assert "MyVisionTransformer in the file has code beside it that fails: ValueError" in said
+
+
+def test_ctrl_c_ends_restore_with_a_sentence(
+    cell: Cell, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(
+        file.parent / "my_answers" / "attention.1.py", f"raise KeyboardInterrupt\n{ATTENTION}"
+    )
+    assert cell("check.restore()").startswith("restore: stopped before there was a verdict")
+
+
+@pytest.mark.parametrize("name", ["*", "/etc", "..", "", None, 3, "../my_answers/attention"])
+def test_only_exercises_have_earlier_answers(name: object, cell: Cell, file: Path) -> None:
+    cell(ATTENTION)
+    cell("check.attention(my_attention)")
+    assert "there is no exercise" in cell(f"check.earlier({name!r})")
+
+
+def test_a_large_file_among_the_answers_is_passed_over(cell: Cell, file: Path) -> None:
+    write_text(file.parent / "my_answers" / "attention.1.py", ATTENTION)
+    write_text(file.parent / "my_answers" / "attention.2.py", ATTENTION + "x = 1\n" * 50_000)
+    assert "brought back my_attention" in cell("check.restore()")
 
 
 @pytest.mark.parametrize(
@@ -583,11 +681,6 @@ def test_a_verdict_is_given_wherever_the_file_cannot_be(
     assert ": correct" in said
     assert "my_attention is not kept: " in said
     assert "has no home folder" in said
-
-
-def test_restore_is_documented() -> None:
-    assert "restore" in check.__all__
-    assert "restore" in (check.__doc__ or "")
 
 
 def test_a_section_under_an_edited_heading_is_not_lost(cell: Cell, file: Path) -> None:

@@ -20,10 +20,14 @@ def rooms() -> list[str]:
 
 
 def exercises(room: str) -> list[Exercise]:
-    """The exercises of a notebook by name: those of the room's files that hold an ``EXERCISE``."""
+    """The exercises of a notebook by name: those of the room's files that hold an ``EXERCISE``.
+
+    In an install without solutions they are the room's files of bytecode (``tools/unsolved.py``).
+    """
     found = []
-    for path in sorted((HERE / f"nb{room}").glob("*.py")):
-        if "\nEXERCISE = " in path.read_text(encoding="utf-8"):
+    for path in sorted((HERE / f"nb{room}").glob("*.py*")):
+        is_compiled = path.suffix == ".pyc"
+        if is_compiled or "\nEXERCISE = " in path.read_text(encoding="utf-8"):
             module = importlib.import_module(f"{__name__}.nb{room}.{path.stem}")
             found.append(module.EXERCISE)
     return found

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import all_exercises
-from .checking import nearest_exercise, verdict
+from .checking import judge, nearest_exercise, verdict
+from .helping import FILE, VARIABLE, most_help, sentence
 from .keeping import keep
 from .observing.undisturbed import stoppable
 
@@ -24,15 +25,16 @@ def check_of(name: str) -> Callable[[Any], None]:
 
     def check(answer: Any = None) -> None:
         with stoppable(name):
-            passed, sentence = verdict(EXERCISES[name], answer, own=True)
-            print(sentence)
-            line = keep(name, answer) if passed else ""
+            judgement = judge(EXERCISES[name], answer, own=True)
+            print(sentence(name, judgement))
+            line = keep(name, answer) if judgement.passed else ""
             if line:
                 print(line)
 
     check.__name__ = name
     check.__doc__ = (
-        f"Check the answer to the exercise {name}: prints what is wrong; a right answer is kept."
+        f"Check the answer to the exercise {name}: prints what it does, and if it fails again what"
+        " to do instead; a right answer is kept."
     )
     return check
 
@@ -44,6 +46,8 @@ def hint(name: str, step: int = 1) -> None:
         print(nearest_exercise(name, EXERCISES))
     elif step not in (1, 2, 3):
         print(f"there are hints 1, 2 and 3, and no hint {step}")
+    elif step > most_help():
+        print(f"hint {int(step)} is turned off here ({VARIABLE}, or the file {FILE})")
     else:
         print(f"hint {int(step)} of 3: {EXERCISES[name].hint(int(step))}")
 

@@ -142,10 +142,10 @@ def _compute_the_same(model: nn.Module, twin: nn.Module, images: Tensor) -> bool
 
 def check_place(path: Path) -> None:
     """Raise ValueError if a page at this path would replace what is not a page of this package."""
-    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
-        raise ValueError(
-            f"{path} is a folder or no .html file: name a file such as {path.stem or 'page'}.html"
-        )
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file, such as {path / 'page.html'}")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{path} is no .html file: name a file such as {path.stem}.html")
     if path.exists() and MADE_BY not in read_file(path):
         raise ValueError(f"{path} was not written by mnist_vit: name another file")
 

@@ -5,21 +5,25 @@ from .tools import (
     copy_weights,
     describe,
     gradients,
+    joined,
     make,
     parameter_gradients,
     random,
     randomise,
     start_values,
 )
-from .verdict import nearest_exercise, verdict
+from .verdict import Judgement, judge, nearest_exercise, verdict
 
 __all__ = [
     "Exercise",
+    "Judgement",
     "Mistake",
     "Slip",
     "copy_weights",
     "describe",
     "gradients",
+    "joined",
+    "judge",
     "make",
     "nearest_exercise",
     "parameter_gradients",

@@ -3,6 +3,7 @@
 import numbers
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +17,7 @@ def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
     if not isinstance(expected, Tensor):
         return _compare_plain(what, got, expected, tolerance)
     if got is None and what.startswith("gradient"):
-        return (
-            f"{what}: none flows. Was .detach(), .item(), torch.no_grad() or a new tensor used on"
-            " the way?"
-        )
+        return f"{what}: none flows."
     if not isinstance(got, Tensor):
         return f"{what} must be a tensor of shape {tuple(expected.shape)}, but is {describe(got)}."
     if got.shape != expected.shape:
@@ -36,13 +34,15 @@ def compare(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
 def _compare_numbers(what: str, got: Tensor, expected: Tensor, tolerance: float) -> str | None:
     """Compare tensors of one shape and one kind of number."""
     if not expected.is_floating_point():
-        wrong = got != expected
-        if not wrong.any():
-            return None
-        return _largest_difference(what, got, expected, wrong)
+        wrong = (got.double() - expected.double()).abs()
+        return (
+            None if torch.equal(got, expected) else _largest_difference(what, got, expected, wrong)
+        )
     finite = got.isfinite()
     if not torch.equal(finite, expected.isfinite()):  # only a mutant is ever expected to give nan
-        return f"{what}: {int((~finite).sum())} of {got.numel()} numbers are nan or infinite."
+        count = int((~finite).sum())
+        are = "number is" if count == 1 else "numbers are"
+        return f"{what}: {count} of {got.numel()} {are} nan or infinite."
     got = got.where(finite, 0)
     expected = expected.where(finite, 0)
     wrong = (got - expected).abs()
@@ -63,7 +63,9 @@ def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor)
 
 def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str | None:
     """Compare numbers, texts and lists of them."""
-    if isinstance(got, Tensor) and got.dim() == 0:
+    if isinstance(got, Tensor) and got.requires_grad and _is_number(expected):
+        return f"{what} must be a number, but is a tensor that still holds its graph."
+    if isinstance(got, Tensor | np.generic) and got.ndim == 0:
         got = got.item()
     if isinstance(expected, list | tuple):
         return _compare_lists(what, got, expected, tolerance)
@@ -78,7 +80,7 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
 
 def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float) -> str | None:
     if not isinstance(got, list | tuple) or len(got) != len(expected):
-        return f"{what} must be a list of {len(expected)}, but is {describe(got)}."
+        return f"{what} must be {len(expected)} values, but is {describe(got)}."
     for number, (own, right) in enumerate(zip(got, expected, strict=True), start=1):
         place = ""
         if isinstance(expected, tuple):

@@ -1,4 +1,4 @@
-"""Whether a layer that is right for the check's inputs is right for others, too."""
+"""Whether an answer that is right for the check's inputs is right for others, and beside them."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..observing.calls import Call, results
+from ..observing.observers import Finding
 from .comparing import compare
 from .exercise import Exercise
 from .tools import random
@@ -71,7 +72,24 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
     for number, x in enumerate(given):
         many.append(random(MANY, *x.shape[1:], seed=70 + number, dtype=x.dtype))
     yield "without gradients, under torch.no_grad(),", given, False
+    yield "for other numbers of the same shape", [-x for x in given], True
     yield "for 1 input alone", [x[:1] for x in given], True
     yield f"for {MANY} at once", many, True
     # hand-written softmax overflows early in float32
     yield LARGE, [TIMES * x.double() for x in given], True
+
+
+def written_over(ours: list[Call], theirs: list[Call]) -> Finding | None:
+    """Tensors that the answer was given and has changed, and the solution changes none of them."""
+    ours_written: set[int] = set()
+    for call in ours:
+        ours_written |= call.changed
+    for call in theirs:
+        for place in sorted(call.changed - ours_written):
+            if isinstance(call.before[place], Tensor):
+                return Finding(
+                    f"what comes back is right, but your code changes {call.names[place]}, which it"
+                    " was given, in place.",
+                    "Whoever called it may still need it: work on a copy, clone() makes one.",
+                )
+    return None

@@ -15,7 +15,17 @@ from .edits import edited, execute
 
 
 class Mistake(Exception):
-    """Something a check can say in a sentence before any value is compared."""
+    """Something a check can say in a sentence before any value is compared.
+
+    Attributes:
+        said: what the answer does, or lacks.
+        instead: what to do instead; it is told when the answer fails again.
+    """
+
+    def __init__(self, said: str, instead: str = "") -> None:
+        super().__init__(said)
+        self.said = said
+        self.instead = instead
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +38,7 @@ class Slip:
         did: what its author did. It follows "You get exactly this when you"; where no wrong number
             tells it, "This happens, for instance, when you".
         instead: what to do instead, or why it is wrong: one or more sentences, without the last
-            full stop.
+            full stop. It is told when the answer fails again.
         name: for figures that show this mistake.
     """
 
@@ -78,16 +88,25 @@ class Exercise:
 
     @functools.cached_property
     def source(self) -> str:
-        """The text of the solution."""
-        return inspect.getsource(self.answer).rstrip()
+        """The text of the solution; "" in an install without the solutions."""
+        try:
+            return inspect.getsource(self.answer).rstrip()
+        except OSError:
+            return ""
 
     def hint(self, step: int) -> str:
         """Hint 1, 2 or 3."""
-        return self.hints[step - 1] if step < 3 else f"one way to write it:\n\n{self.source}"
+        if step < 3:
+            return self.hints[step - 1]
+        if not self.source:
+            return "the solution is not part of this install."
+        return f"one way to write it:\n\n{self.source}"
 
     @functools.cached_property
     def mutants(self) -> list[tuple[Any, Slip]]:
-        """(wrong answer, slip) for every slip."""
+        """(wrong answer, slip) for every slip; none without the text that they edit."""
+        if not self.source:
+            return []
         return [(self._edited(slip.edit), slip) for slip in self.slips]
 
     def mutant(self, name: str) -> Any:
@@ -98,6 +117,8 @@ class Exercise:
     @functools.cached_property
     def others(self) -> list[Any]:
         """Right answers: the solution, and the solution after each edit that leaves it right."""
+        if not self.source:
+            return [self.answer]
         return [self.answer, *(self._edited(edit) for edit in self.same)]
 
     def _edited(self, edit: Any) -> Any:

@@ -19,7 +19,7 @@ LIBRARIES = ("mnist_vit", "torchvision", "timm", "transformers")
 
 def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
     """A sentence if the answer is, makes, or inherits from a class of ours or of a library."""
-    if answer is exercise.answer:
+    if answer is exercise.answer or _has_our_code(exercise, answer):
         return OURS
     if not isinstance(exercise.answer, type):
         return None
@@ -32,6 +32,21 @@ def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
             if is_library(base):
                 return f"{_name(base)} does the work. Right is code of your own."
     return None
+
+
+def _has_our_code(exercise: Exercise, answer: Any) -> bool:
+    """Whether our functions stand in an answer: in a partial, a class, an object, or copied."""
+    ours = set(map(id, _our_codes(exercise)))
+    parts = [answer, getattr(answer, "func", None), vars(type(answer)).get("__call__")]
+    if isinstance(answer, type):
+        parts += vars(answer).values()
+    codes = [getattr(inspect.unwrap(part), "__code__", None) for part in parts]
+    return any(id(code) in ours for code in codes)
+
+
+def _our_codes(exercise: Exercise) -> list[CodeType]:
+    name = exercise.answer.__name__.removeprefix("My")
+    return [*_codes(exercise.answer), *_codes(getattr(model, name, None))]
 
 
 def is_library(kind: type) -> bool:
@@ -50,8 +65,7 @@ class Watch:
     """``with Watch(exercise) as watch: …``; ``watch.problem`` if theirs calls our solution."""
 
     def __init__(self, exercise: Exercise) -> None:
-        name = exercise.answer.__name__.removeprefix("My")
-        self.codes = {*_codes(exercise.answer), *_codes(getattr(model, name, None))}
+        self.codes = set(_our_codes(exercise))
         self.problem: str | None = None
 
     def __enter__(self) -> "Watch":

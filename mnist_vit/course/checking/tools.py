@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from .exercise import Mistake
 
+LONG = 120  # characters of a text that are quoted
+
 
 def make(answer: Any, *args: Any, **kwargs: Any) -> Any:
     """An object from a class or function; an object that is already made stays as it is."""
@@ -72,16 +74,36 @@ def gradients(output: Any, **inputs: Tensor) -> Iterator[tuple[str, Tensor | Non
     values: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if output.requires_grad:
         weights = random(*output.shape, seed=99).to(output)
-        values = torch.autograd.grad(
-            (output * weights).sum(), list(inputs.values()), allow_unused=True, retain_graph=True
-        )
+        values = _differentiated((output * weights).sum(), list(inputs.values()))
     for name, value in zip(inputs, values, strict=True):
         yield f"gradient of {name}", value
+
+
+def _differentiated(total: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None, ...]:
+    """The gradients; Mistake where something that they need was written over."""
+    try:
+        return torch.autograd.grad(total, inputs, allow_unused=True, retain_graph=True)
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        raise Mistake(
+            "the values are right, but no gradient can be computed from them: something that it"
+            " needs was written over in place.",
+            "Make a new tensor where you write into one, as in x = x + … in place of x += ….",
+        ) from None
 
 
 def parameter_gradients(output: Tensor, module: nn.Module) -> Iterator[tuple[str, Tensor | None]]:
     """The same for every parameter of a module, by name: in which order they were made is free."""
     yield from gradients(output, **dict(sorted(module.named_parameters())))
+
+
+def joined(of: str, *found: tuple[str, Tensor | None]) -> tuple[str, Tensor | None]:
+    """Several gradients as one value; where one does not flow, that one, by its name."""
+    for what, gradient in found:
+        if gradient is None:
+            return what, None
+    return f"gradient of {of}", torch.cat([part.flatten() for _, part in found if part is not None])
 
 
 def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[float]]:
@@ -113,8 +135,20 @@ def describe(value: Any) -> str:
         return f"a tensor of shape {tuple(value.shape)}"
     if value is None:
         return "None: is the return line missing?"
-    if isinstance(value, numbers.Number | str):
+    if isinstance(value, str):
+        return repr(shortened(value))
+    if isinstance(value, numbers.Number):
         if hasattr(value, "item"):  # 1.5, where numpy would say np.float32(1.5)
             value = value.item()
         return repr(value)[:60]
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
     return f"of type {type(value).__name__}"
+
+
+def shortened(text: str, most: int = LONG) -> str:
+    """A text, or its beginning up to a word's end."""
+    if len(text) <= most:
+        return text
+    begin = text[:most]
+    return f"{begin.rpartition(' ')[0] or begin} …"

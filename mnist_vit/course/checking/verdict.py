@@ -1,7 +1,8 @@
 """The verdict on an answer: run it on the exercise's inputs, compare all values, say what is wrong.
 
-On a difference the sentence says, in this order: the name of the mistake if a known slip gives all
-the same values; else what can be observed (``observing``); else the first wrong number.
+On a difference it says, in this order: the name of the mistake if a known slip gives all the same
+values; else what can be observed (``observing``); else the first wrong number. What the answer does
+and what to do instead are kept apart: the second is told when the answer fails again.
 """
 
 import difflib
@@ -15,16 +16,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import printable
+from ..observing.blaming import blame
 from ..observing.calls import Call, calls_of
-from ..observing.observers import Evidence, observe
-from ..observing.tracing import Step, Trace, first_unknown, is_theirs
+from ..observing.observers import Evidence, Finding, observe
+from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared
-from .elsewhere import elsewhere
+from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
+from .tools import describe, shortened
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
+RETURN = describe(None)
+CASES = 4  # numbers of an answer that are counted, if there are so many
 SURELY = "You get exactly this when you"
 PERHAPS = "This happens, for instance, when you"
 
@@ -36,12 +42,14 @@ class Outcome:
     Attributes:
         values: (what, value) pairs, the values as they were when they came.
         problems: for each value, how it differs from the expected one; None if it does not.
+        called: for each value, how many calls there were before it.
         error: the exception that ended the run.
         calls: the calls of the answer.
     """
 
     values: list[tuple[str, Any]] = field(default_factory=list)
     problems: list[str | None] = field(default_factory=list)
+    called: list[int] = field(default_factory=list)
     error: BaseException | None = None
     calls: list[Call] = field(default_factory=list)
 
@@ -59,20 +67,54 @@ class Outcome:
         return type(self.error), "" if self.values else str(self.error)
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """What is said of an answer.
+
+    Attributes:
+        passed: whether it is right.
+        said: one sentence or more: what is right, or what the answer does.
+        instead: what to do instead; "" if that is not known.
+        begun: False while the answer is the stub.
+    """
+
+    passed: bool
+    said: str
+    instead: str = ""
+    begun: bool = True
+
+    @property
+    def all(self) -> str:
+        """Both parts."""
+        return f"{self.said} {self.instead}".rstrip()
+
+
+class Unsolved(Finding):
+    """What is said of a stub."""
+
+
 def verdict(exercise: Exercise, answer: Any, own: bool = False) -> tuple[bool, str]:
-    """Whether the answer is right, and the sentence to show.
+    """Whether the answer is right, and all that can be said of it, as ``judge`` does."""
+    judgement = judge(exercise, answer, own)
+    return judgement.passed, judgement.all
+
+
+def judge(exercise: Exercise, answer: Any, own: bool = False) -> Judgement:
+    """Whether the answer is right, and what to say.
 
     Raises nothing, whatever the answer does. With ``own`` it must be the learner's own code, too.
     """
     with undisturbed():
         try:
-            problem = _problem(exercise, answer, own)
+            finding = _finding(exercise, answer, own)
         except Exception as error:  # the result is sparse, on meta, or has a broken __str__
-            problem = f"what came back cannot be compared ({type(error).__name__})."
-    if problem is not None:
-        return False, f"{exercise.name}: {problem}".replace("?.", "?")
+            finding = Finding(f"what came back cannot be compared ({type(error).__name__}).")
+    if finding is not None:
+        said = f"{exercise.name}: {finding.said}".replace("?.", "?")
+        instead = finding.instead.replace("?.", "?")
+        return Judgement(False, said, instead, begun=not isinstance(finding, Unsolved))
     names = [what for what, _ in solution(exercise).values]
-    return True, f"{exercise.name}: correct (tested: {compared(names)})"
+    return Judgement(True, f"{exercise.name}: correct (tested: {compared(names)})")
 
 
 def nearest_exercise(name: str, known: Collection[str]) -> str:
@@ -87,19 +129,29 @@ def nearest_exercise(name: str, known: Collection[str]) -> str:
 # --------------------------------------------------------------------------------- running answers
 
 
-def run(exercise: Exercise, answer: Any, expected: list[tuple[str, Any]] | None = None) -> Outcome:
+def run(
+    exercise: Exercise,
+    answer: Any,
+    expected: list[tuple[str, Any]] | None = None,
+    trace: Trace | None = None,
+) -> Outcome:
     """Run an answer to its end, or to an exception, and compare each value as it comes."""
     outcome = Outcome()
     torch.default_generator.manual_seed(0)  # the same values each time, whatever ran before
     with calls_of(answer) as (answer, outcome.calls):
+        if trace is not None:
+            trace.calls = outcome.calls
         try:
             for number, (what, value) in enumerate(exercise.compare(answer)):
                 if expected is not None:
                     if number == len(expected):
                         break
                     _, right = expected[number]
-                    outcome.problems.append(compare(what, value, right, exercise.tolerance))
+                    problem = compare(what, value, right, exercise.tolerance)
+                    # nothing came back is told by itself; what is None here has another cause
+                    outcome.problems.append(problem and problem.replace(RETURN, "None"))
                 outcome.values.append((what, _snapshot(value)))
+                outcome.called.append(len(outcome.calls))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a learner's exit() must not end the notebook
@@ -132,9 +184,9 @@ def outcomes(exercise: Exercise) -> list[tuple[Outcome, Slip]]:
 # --------------------------------------------------------------------------------- what is wrong
 
 
-def _problem(exercise: Exercise, answer: Any, own: bool) -> str | None:
-    """What is wrong with the answer, as a sentence or two; None if nothing is."""
-    unsolved = (
+def _finding(exercise: Exercise, answer: Any, own: bool) -> Finding | None:
+    """What is wrong with the answer; None if nothing is."""
+    unsolved = Unsolved(
         f'not solved yet. Replace the stub\'s last line; check.hint("{exercise.name}", 1) helps.'
     )
     if answer is None or answer is ...:
@@ -143,21 +195,56 @@ def _problem(exercise: Exercise, answer: Any, own: bool) -> str | None:
     with Watch(exercise) as watch:
         got = run(exercise, answer, expected)
     if _is_stub(got.error):
-        return unsolved
+        return _other_stub(answer, got.error) or unsolved
     if got.values and (got.values[0][1] is None or got.values[0][1] is ...):
-        return f"nothing came back. Is the return line missing? If you have not begun: {unsolved}"
+        return Finding(
+            "nothing came back.",
+            f"Is the return line missing? If you have not begun: {unsolved.said}",
+        )
     if got.first is not None:
-        return f"{got.problems[got.first]}{_explanation(exercise, answer, got)}"
+        return _told(got.problems[got.first] or "", _explanation(exercise, answer, got))
     if isinstance(got.error, Mistake):
-        return str(got.error)
+        return Finding(got.error.said, got.error.instead)
     if got.error is not None:
-        return f"{told(got.error)}{_explanation(exercise, answer, got)}"
+        told_error = Finding(told(got.error), _instead(exercise, got.error))
+        return _told(told_error.said, _explanation(exercise, answer, got), told_error.instead)
     if len(got.values) < len(expected):
-        return f"the check ended before {expected[len(got.values)][0]}."
+        return Finding(f"the check ended before {expected[len(got.values)][0]}.")
+    return _beside(exercise, answer, got, watch if own else None)
+
+
+def _told(problem: str, explanation: Finding | None, instead: str = "") -> Finding:
+    """A problem with what explains it."""
+    if explanation is None:
+        return Finding(problem, instead)
+    said = f"{problem} {explanation.said}".rstrip()
+    return Finding(said, explanation.instead or instead)
+
+
+def _beside(exercise: Exercise, answer: Any, got: Outcome, watch: Watch | None) -> Finding | None:
+    """What is wrong with an answer whose values are all right."""
     problem = None
-    if own:
+    if watch is not None:
         problem = watch.problem or borrowed(exercise, answer, got.calls)
-    return problem or elsewhere(exercise, solution(exercise).calls, got.calls)
+    problem = problem or elsewhere(exercise, solution(exercise).calls, got.calls)
+    if problem is not None:
+        return Finding(problem)
+    return written_over(solution(exercise).calls, got.calls)
+
+
+def _other_stub(answer: Any, error: BaseException | None) -> Finding | None:
+    """What is said where the stub that was met is not the answer, but one that it calls."""
+    own = getattr(answer, "__qualname__", "")
+    met = []
+    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
+        if is_theirs(frame.f_code.co_filename):
+            met.append(frame.f_code.co_qualname)
+    if not met or not own or met[-1].startswith(own):
+        return None
+    if not any(name.startswith(own) for name in met):
+        return None
+    other = met[-1].rpartition("<locals>.")[2].partition(".")[0]
+    return Finding(f"{other}, which your code calls, is not solved yet.")
 
 
 def _is_stub(error: BaseException | None) -> bool:
@@ -165,26 +252,29 @@ def _is_stub(error: BaseException | None) -> bool:
     return isinstance(error, NotImplementedError) and not error.args
 
 
-def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> str:
+def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
     """The order of what is told: a slip, an observation that says why, a slip so far, the rest."""
     slip = _named_slip(exercise, got)
     if slip is not None:
         certainty = SURELY if _has_wrong_numbers(got) else PERHAPS
-        return f" {certainty} {slip.sentence}."
-    observation, says_why = _observation(exercise, got)
-    if says_why:
-        return f" {observation}"
+        return Finding(f"{certainty} {slip.did}.", f"{slip.instead}." if slip.instead else "")
+    observation = _observation(exercise, got)
+    if observation is not None and observation.says_why:
+        return _with_place(exercise, answer, got, observation)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
-        return (
-            f" So far this is what you get when you {slip.did}; what comes later differs from that,"
-            " too."
+        return Finding(
+            f"So far this is what you get when you {slip.did}; what comes later is something else."
         )
-    explanation = ""
-    for sentence in (observation, _first_unknown_step(exercise, answer, got)):
-        if sentence:
-            explanation += f" {sentence}"
-    return explanation
+    observation = observation or Finding(_cases(exercise, got))
+    return _with_place(exercise, answer, got, observation)
+
+
+def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:
+    """What was observed; where nothing says what to do, the place in the learner's code."""
+    if finding.instead or sum(call.seconds for call in got.calls) > SLOW:
+        return finding
+    return Finding(finding.said, _place(exercise, answer, got))
 
 
 def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
@@ -203,41 +293,76 @@ def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:
     return None
 
 
-def _observation(exercise: Exercise, got: Outcome) -> tuple[str, bool]:
-    """What can be observed of the first wrong value, and whether it says why."""
+def _cases(exercise: Exercise, got: Outcome) -> str:
+    """Of an answer that gives a single number in several cases: in how many it is wrong."""
+    rights = [value for _, value in solution(exercise).values]
+    differences = []
+    for (_, value), right in zip(got.values, rights, strict=False):
+        if not isinstance(value, int | float) or not isinstance(right, int | float):
+            return ""
+        differences.append(value - right)
+    wrong = []
+    for difference, problem in zip(differences, got.problems, strict=True):
+        if problem is not None:
+            wrong.append(difference)
+    if len(rights) < CASES or len(got.values) < len(rights):
+        return ""
+    said = f"It is wrong in {len(wrong)} of {len(rights)} cases"
+    if len(wrong) > 1 and min(wrong) > 0:
+        said += ", and too large in all of them"
+    if len(wrong) > 1 and max(wrong) < 0:
+        said += ", and too small in all of them"
+    return f"{said}."
+
+
+def _evidence(exercise: Exercise, got: Outcome) -> Evidence:
     ours = solution(exercise)
     if got.first is None:
-        return observe(Evidence(ours.calls, got.calls, "", None, None))
+        return Evidence(ours.calls, got.calls, "", None, None)
     what, value = got.values[got.first]
     expected = ours.values[got.first][1]
-    return observe(Evidence(ours.calls, got.calls, what, value, expected))
+    before = ours.called[got.first], got.called[got.first]
+    return Evidence(ours.calls, got.calls, what, value, expected, before)
 
 
-def _first_unknown_step(exercise: Exercise, answer: Any, got: Outcome) -> str:
-    """The learner's line whose result is no intermediate value of several right solutions."""
-    if got.first is None or sum(call.seconds for call in got.calls) > SLOW:
+def _observation(exercise: Exercise, got: Outcome) -> Finding | None:
+    """What can be observed of the first wrong value."""
+    return observe(_evidence(exercise, got))
+
+
+def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
+    """Where in the learner's code the numbers, or the gradient, leave ours; "" if unknown."""
+    if got.first is None:
         return ""
-    _, value = got.values[got.first]
-    _, expected = solution(exercise).values[got.first]
-    if not isinstance(value, Tensor) or not isinstance(expected, Tensor):
-        return ""
-    steps = _traced(exercise, answer)
-    return first_unknown(steps, _known_steps(exercise), exercise.source)
+    evidence = _evidence(exercise, got)
+    if evidence.pair is None:
+        cutting = cut(_traced(exercise, answer, keep=False))
+        if not cutting or not evidence.what.startswith("gradient"):
+            return ""
+        return (
+            f"No gradient flows through {quoted(cutting)}: .detach(), .item(), torch.no_grad() and"
+            " new tensors stop it."
+        )
+    our, their = evidence.pair
+    number = evidence.theirs.index(their)
+    known = [step for step in _known_steps(exercise) if step.call == number]
+    with torch.no_grad():
+        return blame(our, their, known)
 
 
 @functools.cache
 def _known_steps(exercise: Exercise) -> list[Step]:
-    """The operations of all right answers that the exercise knows."""
+    """The operations of all right answers that the exercise knows, with their results."""
     known = []
     for right in exercise.others:
-        known += _traced(exercise, right)
+        known += _traced(exercise, right, keep=True)
     return known
 
 
-def _traced(exercise: Exercise, answer: Any) -> list[Step]:
+def _traced(exercise: Exercise, answer: Any, keep: bool) -> list[Step]:
     """The operations of an answer on the exercise's inputs."""
-    with Trace() as trace:
-        run(exercise, answer)
+    with Trace(keep=keep) as trace:
+        run(exercise, answer, trace=trace)
     return trace.steps
 
 
@@ -291,27 +416,44 @@ def _holds_numbers(value: Any) -> bool:
 
 
 def told(error: BaseException) -> str:
-    """A learner's exception in one sentence, with the line of theirs that raised it."""
+    """An exception in one sentence, with the learner's line that raised it."""
     line = _line_of(error)
     lines = str(error).strip().splitlines()
     first = lines[0] if lines else ""
-    if "leaf" in first and "in-place" in first:
-        return (
-            f"a parameter or an input is changed in place{line}. Where you compute with it, make a"
-            " new tensor: x = x + … and not x += …, or x.clone() before you write into it. Where"
-            " it is the parameter that is to change, write into it under with torch.no_grad()."
-        )
-    said = f"your code raised {type(error).__name__}{line}"
+    if _writes_into_leaf(error):
+        return f"a tensor that asks for a gradient is changed in place{line}."
+    frames = traceback.extract_tb(error.__traceback__)
+    raised = "your code raised" if any(map(_is_their_frame, frames)) else "it raised"
+    said = f"{raised} {type(error).__name__}{line}"
     if first:
-        said = f"{said}: {first[:200]}"
+        said = f"{said}: {printable(shortened(first, 200))}"
     return said if first and said.endswith((".", "!", "?")) else f"{said}."
+
+
+def _is_their_frame(frame: traceback.FrameSummary) -> bool:
+    return is_theirs(frame.filename)
+
+
+def _writes_into_leaf(error: BaseException) -> bool:
+    said = str(error)
+    return isinstance(error, RuntimeError) and "leaf" in said and "in-place" in said
+
+
+def _instead(exercise: Exercise, error: BaseException) -> str:
+    """What to do instead of what raised an exception, where that is known."""
+    if not _writes_into_leaf(error):
+        return ""
+    first = solution(exercise).calls[0]
+    if not first.output and not first.idle:  # our answer changes what it is given
+        return "Write into it under with torch.no_grad()."
+    return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."
 
 
 def _line_of(error: BaseException) -> str:
     """The learner's line nearest to the error, as the end of a sentence."""
     line = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        if is_theirs(frame.filename):
+        if _is_their_frame(frame):
             code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-            line = f" in the line `{code}`" if code else ""
+            line = f" in the line {quoted(code)}" if code else ""
     return line

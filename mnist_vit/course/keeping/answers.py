@@ -15,6 +15,7 @@ from .layout import Layout, chunks, import_block, imported, joined, made_by, sta
 from .pieces import PIECES
 
 FOLDER = "my_answers"
+LARGE = 100_000  # bytes; a whole course is 15,000
 
 
 def stored(file: Path, exercise: str) -> list[str]:
@@ -22,7 +23,8 @@ def stored(file: Path, exercise: str) -> list[str]:
     texts = []
     for _, path in sorted(_numbered(file, exercise)):
         with suppress(OSError, UnicodeDecodeError):  # the course did not write it
-            texts.append(read_text(path))
+            if path.stat().st_size <= LARGE:
+                texts.append(read_text(path))
     return texts
 
 

@@ -11,6 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from ...files import locked, out_dir, read_text, user_path, write_text
+from .. import all_exercises
+from ..checking import nearest_exercise
+from ..observing.undisturbed import stoppable
 from .answers import FOLDER, alone, solved, store, stored, taken_of, whole
 from .extracting import Taken, extract
 from .layout import Layout, imported, parse, put
@@ -20,6 +23,7 @@ from .trying import mended, object_of, problem_of, run
 from .what_ran import difference
 
 FILE = "my_vit.py"
+WHOLE = "my_vit"  # in the place of an exercise: a whole file that was no Python
 _unwritten: dict[Path, str] = {}  # what could not be written lasts as long as the kernel
 
 
@@ -124,7 +128,7 @@ def _write(file: Path, text: str) -> None:
             if not layout.is_ours(name):
                 store(file, piece.exercise, alone(layout, name))
     if old and not _is_python(old):
-        store(file, "my_vit", old)
+        store(file, WHOLE, old)
     target = file.resolve()  # a link stays a link
     if target.is_file() and not target.stat().st_mode & 0o222:
         raise OSError(f"{target} is read-only: allow writing (chmod u+w), then run the check again")
@@ -200,6 +204,11 @@ def restore(folder: str | Path | None = None) -> None:
         folder: where ``my_answers`` lies, if that is not beside ``my_vit.py``; all answers are
             copied from there first.
     """
+    with stoppable("restore"):
+        _restore(folder)
+
+
+def _restore(folder: str | Path | None) -> None:
     file = path()
     try:
         if folder is not None:
@@ -261,12 +270,15 @@ def earlier(exercise: str, number: int | None = None, restore: bool = False) -> 
     ``my_vit.py``.
 
     Args:
-        exercise: what follows ``check.``
+        exercise: what follows ``check.``; "my_vit" for whole files that were no Python
         number: which answer, from 1, the oldest; -1 is the last.
         restore: put it back, if it is a piece and right.
     """
     exercise = str(getattr(exercise, "__name__", exercise))
     file, piece = path(), BY_EXERCISE.get(exercise)
+    if exercise not in {*all_exercises(), WHOLE}:
+        print(nearest_exercise(exercise, all_exercises()))
+        return
     texts = stored(file, exercise)
     if not texts:
         print(f"{exercise}: no answer was kept in {file.parent / FOLDER}")

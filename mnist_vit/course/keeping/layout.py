@@ -5,6 +5,7 @@ import ast
 import re
 import sys
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any
 
 from .extracting import Taken, global_words
@@ -29,15 +30,26 @@ class Layout:
     sections: dict[str, str] = field(default_factory=dict)
 
     def is_ours(self, name: str) -> bool:
-        """Whether the package's own stands in for a piece: nothing is there, or only imports."""
+        """Whether the package's own stands in for a piece: nothing is there, or it is imported."""
         try:
             parts = chunks(self.sections.get(name, ""))
         except SyntaxError:
             return False
-        for node, _ in parts:
+        nodes = [node for node, _ in parts if node is not None]
+        others = list(filterfalse(lambda node: _is_from_the_package(node, name), nodes))
+        if len(others) < len(nodes):
+            return not any(name in bound(node) for node in others)
+        return not others
+
+    def beside(self, name: str) -> list[str]:
+        """What somebody wrote into a section where the package's own stands in."""
+        if not self.is_ours(name):
+            return []
+        found = []
+        for node, part in chunks(self.sections.get(name, "")):
             if node is not None and not _is_from_the_package(node, name):
-                return False
-        return True
+                found.append(part.strip("\n"))
+        return found
 
     def lacks(self, name: str) -> bool:
         """Whether nothing in the section of a piece makes it; one that is no Python may."""
@@ -184,6 +196,7 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
         made |= dict.fromkeys(made_by(text) - PIECES.keys(), text)
     others = dict(layout.sections)
     old = others.pop(name, "")
+    _refuse_headings(taken)
     _refuse_taken(layout, name, taken, made)
     new = Layout(layout.title, layout.imports | taken.imports, layout.rest, others)
     if layout.is_ours(name):
@@ -195,7 +208,7 @@ def put(layout: Layout, name: str, taken: Taken) -> Layout:
         before = before and other != name
         if made.keys() & made_by(others.get(other, "")):
             texts = _share(new, other, made, texts, before)
-    new.sections[name] = joined([*_still_needed(old, new, made), *texts])
+    new.sections[name] = joined([*_still_needed(old, new, made), *texts, *layout.beside(name)])
     for unused in words(old) - words(new.rest).union(*map(words, new.sections.values())):
         new.imports.pop(unused, None)
     return new
@@ -230,6 +243,16 @@ def _still_needed(old: str, new: Layout, made: dict[str, str]) -> list[str]:
         if names & needed and not names & (made.keys() | PIECES.keys()):
             found.append(part.strip("\n"))
     return found
+
+
+def _refuse_headings(taken: Taken) -> None:
+    """NotKept if a line within an answer would be read as the heading of a section."""
+    for text in taken.texts:
+        if found := HEADER.search(text):
+            raise NotKept(
+                f"its line `{found[0][:60]}` looks like a heading of the file: remove that line,"
+                " run the cell again, then the check"
+            )
 
 
 def _refuse_taken(layout: Layout, name: str, taken: Taken, made: dict[str, str]) -> None:

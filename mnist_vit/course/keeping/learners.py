@@ -61,8 +61,13 @@ class _Search:
         self.others: list[str] = []  # files of the folder itself that are no Python
         self.solutions = {path.name for path in shipped("notebooks").glob("solutions/*.py")}
 
-    def below(self, folder: Path, name: str, has_file: bool) -> list[Learner]:
-        """The rows of a folder; ``has_file``: it is part of one that holds a ``my_vit.py``."""
+    def below(
+        self, folder: Path, name: str, has_file: bool, is_link: bool = False
+    ) -> list[Learner]:
+        """The rows of a folder; ``has_file``: it is part of one that holds a ``my_vit.py``.
+
+        Of one that is a link only its ``my_vit.py`` is listed: it may lead anywhere.
+        """
         try:
             if name.count("/") > DEEP:
                 raise OSError(0, "too many folders in folders")
@@ -70,7 +75,10 @@ class _Search:
         except OSError as error:
             return [Learner(name, folder, note=f"not read: {error.strerror}")]
         has_file = has_file or any(path.name == FILE and not path.is_dir() for path in paths)
-        rows = self._files([path for path in paths if not path.is_dir()], name, has_file)
+        files = [path for path in paths if not path.is_dir()]
+        if is_link:
+            return self._files([path for path in files if path.name == FILE], name, has_file)
+        rows = self._files(files, name, has_file)
         empty = []
         for path in paths:
             is_skipped = path.name in SKIPPED and not (path / FILE).exists()
@@ -79,7 +87,7 @@ class _Search:
             place = os.path.realpath(path)
             found: list[Learner] = []
             if place not in self.seen:
-                found = self.below(path, f"{name}{path.name}/", has_file)
+                found = self.below(path, f"{name}{path.name}/", has_file, path.is_symlink())
             note = NOTHING
             if place in self.seen and path.is_symlink():
                 note = "a link to a folder that is listed"

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import all_exercises
-from ..checking import verdict
+from ..checking import judge
 from .answers import stored, used_of
 from .layout import Layout, chunks, made_by, words
 from .pieces import PIECES
@@ -80,8 +80,8 @@ def _problem(text: str, name: str) -> str:
         return f"nothing in its section is called {name}, so give it that name again"
     exercise = all_exercises()[PIECES[name].exercise]
     with redirect_stdout(io.StringIO()):  # what it prints was printed in the notebook
-        passed, sentence = verdict(exercise, getattr(module, name), own=True)
-    return "" if passed else sentence.partition(": ")[2]
+        judgement = judge(exercise, getattr(module, name), own=True)
+    return "" if judgement.passed else judgement.said.partition(": ")[2]
 
 
 def mended(layout: Layout, file: Path, but: str = "") -> tuple[Layout, dict[str, str]]:
@@ -130,3 +130,6 @@ def _failing(layout: Layout, but: str) -> Iterator[tuple[str, str]]:
     for name in PIECES:
         if name != but and not layout.is_ours(name) and (problem := problem_of(layout, name)):
             yield name, f"no longer passes its check: {problem}"
+    for name in PIECES:
+        if layout.beside(name) and (problem := _problem(str(_part(layout, PIECES)), "")):
+            yield name, f"has code beside it that fails: {problem}"

@@ -3,9 +3,11 @@
 import builtins
 import dis
 import functools
+import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ def steps(code: CodeType, left_out: tuple[str, ...] = ()) -> Iterator[tuple]:
     A name in ``left_out`` is a module whose attributes are read as plain names.
     """
     known = []
+    offsets = []  # of what is known: jumps are told by how many steps stand before their target
     inner = []
     left = False
     for one in dis.get_instructions(code):
@@ -53,11 +56,18 @@ def steps(code: CodeType, left_out: tuple[str, ...] = ()) -> Iterator[tuple]:
             value = value.co_name
         elif isinstance(value, frozenset):
             value = sorted(map(repr, value))
-        elif one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
-            value = None
-        known.append((name, repr(value)))
+        offsets.append(one.offset)
+        is_jump = one.opcode in dis.hasjrel or one.opcode in dis.hasjabs
+        known.append((name, value if is_jump else repr(value)))
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    yield code.co_name, code.co_argcount, code.co_kwonlyargcount, arguments, tuple(known)
+    found = []
+    for name, value in known:
+        found.append((name, bisect_left(offsets, value) if isinstance(value, int) else value))
+    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    for entry in entries:  # what the try blocks cover
+        places = (bisect_left(offsets, at) for at in (entry.start, entry.end, entry.target))
+        found.append(("TRY", tuple(places)))
+    yield code.co_name, code.co_argcount, code.co_kwonlyargcount, arguments, tuple(found)
     for part in inner:
         yield from steps(part, left_out)
 
@@ -93,20 +103,22 @@ class _Comparison:
             (np.ndarray, _arrays),
             (ModuleType, _modules),
             ((list, tuple), self._lists),
-            (dict, self._mappings),
+            ((dict, MappingProxyType), self._mappings),
         )
         for kind, look in kinds:
             if isinstance(ran, kind) and isinstance(made, kind):
                 return look(name, ran, made)
+        if isinstance(ran, weakref.WeakKeyDictionary):  # what a function has found out so far
+            return None
         if (parts := _parts(ran)) is not None and type(ran) is type(made):
             return self._lists(name, parts, _parts(made) or ())
         if problem := self.of(f"the type of {name}", type(ran), type(made)):
             return problem
         if isinstance(ran, set | frozenset):
-            return None if ran == made else _told(name, ran, made)
+            return _told_if_not(ran == made, name, ran, made)
         if hasattr(ran, "__dict__"):
             return self._dicts(name, vars(ran), vars(made))
-        return None if repr(ran) == repr(made) else _told(name, ran, made)
+        return _told_if_not(repr(ran) == repr(made), name, ran, made)
 
     def _functions(self, name: str, ran: FunctionType, made: FunctionType) -> str | None:
         if _is_piece(ran, made):
@@ -153,8 +165,10 @@ class _Comparison:
         )
 
     def _lists(self, name: str, ran: Any, made: Any) -> str | None:
-        if type(ran) is not type(made) or len(ran) != len(made):
+        if type(ran).__name__ != type(made).__name__ or len(ran) != len(made):
             return _told(name, ran, made)
+        if problem := self.of(f"the type of {name}", type(ran), type(made)):
+            return problem
         for old, new in zip(ran, made, strict=True):
             if problem := self.of(name, old, new):
                 return problem
@@ -248,18 +262,23 @@ def _parts(value: Any) -> tuple[Any, ...] | None:
 def _tensors(name: str, ran: Tensor, made: Tensor) -> str | None:
     same = ran.shape == made.shape and ran.dtype == made.dtype and ran.device == made.device
     same = same and ran.requires_grad == made.requires_grad
-    if same and torch.equal(ran.detach().nan_to_num(), made.detach().nan_to_num()):
-        return None
-    return _told(name, ran, made)
+    same = same and torch.equal(ran.detach().nan_to_num(), made.detach().nan_to_num())
+    return _told_if_not(same, name, ran, made)
 
 
 def _arrays(name: str, ran: np.ndarray, made: np.ndarray) -> str | None:
     same = ran.dtype == made.dtype and ran.shape == made.shape
-    return None if same and ran.tobytes() == made.tobytes() else _told(name, ran, made)
+    return _told_if_not(same and ran.tobytes() == made.tobytes(), name, ran, made)
 
 
 def _modules(name: str, ran: ModuleType, made: ModuleType) -> str | None:
-    return None if ran.__name__ == made.__name__ else _told(name, ran, made)
+    return _told_if_not(ran.__name__ == made.__name__, name, ran, made)
+
+
+def _told_if_not(same: bool, name: str, ran: Any, made: Any) -> str | None:
+    if same:
+        return None
+    return _told(name, ran, made)
 
 
 def _told(name: str, ran: Any, made: Any) -> str:

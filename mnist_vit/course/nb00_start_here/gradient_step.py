@@ -38,8 +38,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"bias after a step of rate {rate}", new[1]
         if not (torch.equal(weight, before[0]) and torch.equal(bias, before[1])):
             raise Mistake(
-                "the tensors that came in are changed. Make new ones: weight - …, and not weight"
-                " -= …."
+                "the tensors that came in are changed.",
+                "Make new ones: weight - …, and not weight -= ….",
             )
 
 

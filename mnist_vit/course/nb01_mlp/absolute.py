@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Exercise, Mistake, Slip, describe
 
 
 def my_absolute() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -30,9 +30,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("four tensors must come back: return W_1, b_1, W_2, b_2.")
     for name, tensor in zip(NAMES, layers, strict=True):
         if not isinstance(tensor, Tensor) or tensor.dtype != torch.float32:
+            is_tensor = isinstance(tensor, Tensor)
             raise Mistake(
-                f"{name} must be a tensor of plain numbers: torch.tensor([…]) with a point in them,"
-                " as 1.0."
+                f"{name} must be a tensor of torch.float32, but is"
+                f" {tensor.dtype if is_tensor else describe(tensor)}.",
+                "torch.tensor([[1.0]]), with a point in the numbers, makes one.",
             )
     hidden = len(layers[1]) if layers[1].dim() == 1 else 0
     for name, tensor, shape in zip(

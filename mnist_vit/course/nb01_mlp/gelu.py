@@ -30,13 +30,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     output = answer(x)
     yield "output", output
     if not torch.equal(x, before):
-        raise Mistake("the x that came in is changed. Make a new tensor, and leave x as it is.")
+        raise Mistake(
+            "the x that came in is changed.",
+            "Make a new tensor, and leave x as it is.",
+        )
     yield from gradients(output, x=x)
     right = torch.allclose(output, my_gelu(x), atol=1e-6)
     with Watch("gelu") as watch:
         answer(random(3, dtype=torch.float64))
     if right and watch.seen:  # another mistake is told first
-        raise Mistake("right, but F.gelu is what you are to write yourself. Use torch.erf.")
+        raise Mistake(
+            "right, but F.gelu is what you are to write yourself.",
+            "torch.erf does the counting.",
+        )
 
 
 PHI, END = "phi = 0.5 * (1 + torch.erf(inside))", "return x * phi"

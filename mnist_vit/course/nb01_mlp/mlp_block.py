@@ -110,7 +110,10 @@ def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
 def _blocks(answer: Any, dropout: float) -> tuple[MyMLPBlock, Any]:
     """The solution's and the learner's block with the same random weights."""
     if isinstance(answer, nn.Module):
-        raise Mistake("hand over the class itself, without brackets, not an object made from it.")
+        raise Mistake(
+            "this is an object made from the class, and the class itself is needed.",
+            "Hand it over without brackets.",
+        )
     reference = MyMLPBlock(3, 7, dropout)
     randomise(reference)
     block = answer(3, 7, dropout)

@@ -38,8 +38,9 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     answer(linear)
     if linear.weight is not given[0] or linear.bias is not given[1]:
         raise Mistake(
-            "linear.weight and linear.bias must stay the parameters that they are: fill them in"
-            " place. An optimizer that holds the old ones would not train new ones."
+            "linear.weight and linear.bias are not the parameters any more that they were.",
+            "Fill those that are there, in place: an optimizer that holds the old ones would not "
+            "train new ones.",
         )
     yield "shape of the weight", list(linear.weight.shape), [20_000, 20]
     yield "shape of the bias", list(linear.bias.shape), [20_000]
@@ -80,8 +81,8 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     answer(again)
     if torch.equal(again.weight, linear.weight):
         raise Mistake(
-            "two layers get the same numbers: a seed is set inside, and every layer would begin"
-            " alike."
+            "two layers get the same numbers, and would begin alike.",
+            "Is a seed set inside, or are the numbers not random?",
         )
 
 

@@ -31,8 +31,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "entropy of the rows (0, 1, 0) and (0.5, 0.5, 0)", answer(given := with_zeros.clone())
         if not torch.equal(given, with_zeros):
             raise Mistake(
-                "the weights that came in are changed. Make a new tensor, and leave them as they"
-                " are: they are still needed."
+                "the weights that came in are changed.",
+                "Make a new tensor, and leave them as they are: they are still needed.",
             )
 
 

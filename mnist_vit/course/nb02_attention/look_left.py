@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Exercise, Mistake, Slip, describe
 from .attention import my_attention
 
 
@@ -28,24 +28,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(made, tuple | list) or len(made) != 2:
             raise Mistake("two matrices must come back: return w_q, w_k.")
         for name, matrix in zip(("W_Q", "W_K"), made, strict=True):
-            if (
-                not isinstance(matrix, Tensor)
-                or matrix.shape != tokens.shape
-                or matrix.dtype != tokens.dtype
-            ):
-                told = (
-                    f"{tuple(matrix.shape)}, {matrix.dtype}"
-                    if isinstance(matrix, Tensor)
-                    else type(matrix).__name__
-                )
+            shape = tuple(tokens.shape)
+            if not isinstance(matrix, Tensor) or matrix.shape != shape:
                 raise Mistake(
-                    f"{name} must be a tensor of shape {tuple(tokens.shape)} with the numbers of"
-                    f" torch.eye, torch.float32, and is {told}."
+                    f"{name} must be a tensor of shape {shape}, but is {describe(matrix)}."
+                )
+            if matrix.dtype != tokens.dtype:
+                raise Mistake(
+                    f"{name} must hold numbers of torch.float32, but holds {matrix.dtype}."
                 )
             if not matrix.isfinite().all():
                 raise Mistake(
-                    f"{name} holds numbers that are nan or infinite, and so would the scores. A"
-                    " factor of 100 or so is large enough."
+                    f"{name} holds numbers that are nan or infinite, and so would the scores.",
+                    "A factor of 100 or so is large enough.",
                 )
         w_q, w_k = (matrix.detach().to_dense() for matrix in made)
         _, weights = my_attention(tokens @ w_q, tokens @ w_k, tokens)
@@ -62,8 +57,8 @@ SLIPS = (
     Slip(
         {ROLL: "roll(-1, dims=1)"},
         "look one patch to the right",
-        "The patch that asks for place i must find the key of patch i − 1; turn W_K round, or"
-        " transpose it: here q = x @ W_Q",
+        "The query of patch i must have its largest score with the key of patch i − 1, and here"
+        " it is i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i",
     ),
     Slip(
         {ROLL: "roll(side, dims=1)"},
@@ -93,8 +88,8 @@ SLIPS = (
     Slip(
         {ROLL: "roll(-1, dims=1).tril()"},
         "look one patch to the right",
-        "The patch that asks for place i must find the key of patch i − 1; turn W_K round, or"
-        " transpose it: here q = x @ W_Q",
+        "The query of patch i must have its largest score with the key of patch i − 1, and here"
+        " it is i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i",
     ),
     Slip(
         {ROLL: "roll(side, dims=1).triu()"},

@@ -54,7 +54,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         answer(random(2, 3))
     if right and watch.seen:  # another mistake is told first
         raise Mistake(
-            "right, but torch's softmax is what you are to write yourself. Use torch.exp and a sum."
+            "right, but torch's softmax is what you are to write yourself.",
+            "Use torch.exp and a sum.",
         )
 
 

@@ -48,8 +48,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         returned = answer(layer, grid)
         if isinstance(returned, nn.Module) and returned is not layer:
             raise Mistake(
-                "a new layer came back. Fill the layer that is given, in place; nothing is"
-                " returned."
+                "a new layer came back, and the one that was given is to be filled.",
+                "Fill it in place; nothing is returned.",
             )
         places = grid * grid
         content = random(2, places, places, seed=grid)

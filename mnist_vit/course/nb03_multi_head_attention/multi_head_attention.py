@@ -77,8 +77,8 @@ class MyMultiHeadAttention(nn.Module):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(answer, nn.Module):
         raise Mistake(
-            "give the class itself, without making an object of it: the check makes its own, of its"
-            " own size."
+            "this is an object made from the class, and the class itself is needed.",
+            "Hand it over without brackets: the check makes objects of its own sizes.",
         )
     module = make(answer, 12, 3)
     start = (
@@ -120,15 +120,18 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(made, module)
     x = random(2000, 1, 12, seed=10)
     for mode in (True, False):
-        heads = _pair(module.train(mode)(x, x, x))[0].reshape(-1, 4).mean(dim=1)
-        shares = torch.stack(
-            [(heads - value).abs().lt(1e-5).float().mean() for value in (0.0, 1.0, 2.0)]
-        )
+        out, weights = _pair(module.train(mode)(x, x, x, average_attn_weights=False))
+        heads = out.reshape(-1, 4).mean(dim=1)
         name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
-        yield (
-            f"{name}: the shares of weights that are 0, as they were, doubled",
-            shares.round(decimals=1),
-        )
+        yield f"{name}: the shares of weights that are 0, as they were, doubled", _shares(heads)
+        if mode and isinstance(weights, Tensor):
+            yield f"{name}: the same shares of the weights that come back", _shares(weights)
+
+
+def _shares(weights: Tensor) -> Tensor:
+    """The shares of numbers that are 0, 1 and 2, rounded: the same for any random numbers."""
+    shares = [(weights - value).abs().lt(1e-5).float().mean() for value in (0.0, 1.0, 2.0)]
+    return torch.stack(shares).round(decimals=1)
 
 
 def _is_module(module: Any) -> bool:
@@ -186,6 +189,15 @@ def _order(order: str) -> dict[str, str]:
 
 
 SLIPS = (
+    Slip(
+        {
+            "weights = F.dropout(weights, self.dropout, self.training)\n        x = weights @ v": (
+                "dropped = F.dropout(weights, self.dropout, self.training)\n        x = dropped @ v"
+            )
+        },
+        "return the weights as they were before dropout",
+        "The weights after it are the ones to return",
+    ),
     Slip(
         {SCALE: "scores / self.embed_dim**0.5"},
         "divide by √embed_dim instead of √head_dim",

@@ -33,8 +33,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         returned = answer(layer, list(order))
         if isinstance(returned, nn.Module) and returned is not layer:
             raise Mistake(
-                "a new layer came back. Change the layer that is given, in place; nothing is"
-                " returned."
+                "a new layer came back, and the one that was given is to be changed.",
+                "Change it in place; nothing is returned.",
             )
         x = random(2, 5, width, seed=4)
         output, weights = layer(x, x, x, average_attn_weights=False)

@@ -33,8 +33,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("two classes are needed: return without_norm, without_residual.")
     if any(isinstance(kind, nn.Module) for kind in kinds):
         raise Mistake(
-            "these are blocks already. Return what makes them, called like the class that was"
-            " given."
+            "these are blocks already.",
+            "Return what makes them, called like the class that was given.",
         )
     weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).state_dict()
     for kind, what in zip(kinds, ("without norms", "without residual connections"), strict=True):
@@ -44,8 +44,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(f"what should make the block {what} makes something else.")
         if any(isinstance(getattr(module, name, None), int) for name in ("ln_1", "ln_2")):
             raise Mistake(
-                "norm_layer is called with a width and makes a norm: give it nn.Identity, not"
-                " nn.Identity()."
+                "a norm of the block is a number, and no module.",
+                "norm_layer is called with a width and makes a norm: give it nn.Identity, not "
+                "nn.Identity().",
             )
         own = module.state_dict()
         if unknown := own.keys() - weights.keys():

@@ -77,8 +77,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in train mode with dropout 1", _passed(module.train(), given)
     if not torch.equal(given, before):
         raise Mistake(
-            "the block writes over the tokens it was given: input += … changes them for everybody"
-            " else, too."
+            "the block writes over the tokens it was given.",
+            "input += … changes them for everybody else, too: make new ones.",
         )
     yield from gradients(output, x=x)
     yield from parameter_gradients(output, module)
@@ -99,8 +99,9 @@ def _passed(module: nn.Module, x: Tensor) -> Any:
     except (TypeError, AttributeError) as error:
         if any(words in str(error) for words in ("not tuple", "to tuple", "'tuple'")):
             raise Mistake(
-                "a pair stands where a tensor is needed. nn.MultiheadAttention returns a pair, its"
-                " output and the weights: take the first, x, _ = self.self_attention(…)."
+                "a tuple stands where a tensor is needed.",
+                "Attention returns a pair, its output and the weights: take the first, x, _ = "
+                "self.self_attention(…). And a comma at the end of a line makes a tuple.",
             ) from None
         raise
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mnist_vit.model import EncoderBlock
+from mnist_vit.model import EncoderBlock, MLPBlock
 
 from ..checking import Exercise, Mistake, Slip, random, randomise
 
@@ -19,8 +19,16 @@ def my_silence(part):
             layer.bias.zero_()
 
 
+class _BothNames(MLPBlock):
+    """An MLP whose layers are found as in ours, mlp[3], and as in a learner's, mlp["3"]."""
+
+    def __getitem__(self, name: Any) -> Any:
+        return super().__getitem__(int(name) if isinstance(name, str) else name)
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     block = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).eval()
+    block.mlp.__class__ = _BothNames
     before = {name: tensor.clone() for name, tensor in block.state_dict().items()}
     returned = answer(block)
     silent = returned if isinstance(returned, nn.Module) else block
@@ -30,8 +38,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(f"{name} holds nan or infinite numbers.")
     if not all(parameter.requires_grad for parameter in silent.parameters()):
         raise Mistake(
-            "some parameters are frozen now (requires_grad is False): the block must be able to"
-            " learn again."
+            "some parameters are frozen now (requires_grad is False), and the block must be able "
+            "to learn again.",
+            "torch.no_grad() is enough for writing into them.",
         )
     x = random(2, 5, 6)
     output = silent(x)
@@ -43,8 +52,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     ]
     if torch.allclose(output, x, atol=1e-5) and len(changed) > 4:
         raise Mistake(
-            f"the block does nothing, as it should, but {len(changed)} tensors changed; four are"
-            " enough: weight and bias of the *last* layer of each branch."
+            f"the block does nothing, as it should, but {len(changed)} tensors changed, and four"
+            " are enough.",
+            "Which layer of each branch has the last word?",
         )
     # Tells slips apart whose outputs are the same.
     yield (

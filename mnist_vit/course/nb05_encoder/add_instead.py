@@ -47,9 +47,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
         shape = tuple(getattr(positions, "shape", ()))
         if shape not in ((seq_length, hidden_dim), (1, seq_length, hidden_dim)):
-            turned = ": transpose them" if shape == (hidden_dim, seq_length) else ""
+            turned = "Transpose them." if shape == (hidden_dim, seq_length) else ""
             raise Mistake(
-                f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}{turned}."
+                f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}.", turned
             )
         total = linear(random(2, seq_length, patch_dim)) + positions
         yield (

@@ -17,6 +17,7 @@ from ..checking import (
     Slip,
     copy_weights,
     gradients,
+    joined,
     make,
     parameter_gradients,
     random,
@@ -74,13 +75,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in eval mode", output
     yield from gradients(output, input=tokens, pos_embedding=module.pos_embedding)
     # the others, two dozen of them, in one row: the sentence of success stays short
-    others = [
-        value
-        for what, value in parameter_gradients(output, module)
-        if not what.endswith("pos_embedding")
-    ]
-    flat = [value.flatten() for value in others if value is not None]
-    yield "gradient of all other parameters", torch.cat(flat) if len(flat) == len(others) else None
+    yield joined(
+        "all other parameters",
+        *(one for one in parameter_gradients(output, module) if "pos_embedding" not in one[0]),
+    )
 
     module.train()
     module.layers.eval()  # the blocks' own dropout would hide where the encoder's stands
@@ -100,12 +98,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def _blocks_of_their_own(module: nn.Module) -> None:
     """Raise where two blocks are one object."""
-    blocks = list(getattr(module, "layers", nn.Module()).children())
-    # children() tells an object that stands in several places only once
-    if 0 < len(blocks) == SIZES[1] - 2:
+    blocks = list(getattr(module, "layers", nn.Module())._modules.values())
+    if len(set(map(id, blocks))) < len(blocks):
         raise Mistake(
-            "all places of self.layers hold the same block: make a new one in each round of the"
-            " loop, so that each has parameters of its own."
+            "places of self.layers hold the same block.",
+            "Make a new one in each round of the loop, so that each has parameters of its own.",
         )
 
 

@@ -38,8 +38,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"{name} afterwards", parameter.detach().clone()
         if not all(parameter.requires_grad for parameter in model.parameters()):
             raise Mistake(
-                "some parameters are frozen now (requires_grad is False), so the model would not"
-                " learn any more: leave requires_grad as it was. torch.no_grad() is enough."
+                "some parameters are frozen now (requires_grad is False), so the model would not "
+                "learn any more.",
+                "Leave requires_grad as it was; torch.no_grad() is enough.",
             )
     now = dict(model.named_parameters())
     yield (

@@ -72,8 +72,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             not torch.equal(before[name], tensor) for name, tensor in right.state_dict().items()
         ):
             raise Mistake(
-                "the right model's weights were changed: give its weights to the suspect, not the"
-                " other way."
+                "the right model's weights were changed.",
+                "Give its weights to the suspect, not the other way.",
             )
         if found == "None" or (found is not None and not isinstance(found, str)):
             raise Mistake(

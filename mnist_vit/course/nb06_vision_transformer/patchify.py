@@ -28,7 +28,8 @@ class NoUnfold(TorchFunctionMode):
     ) -> Any:
         if function is F.unfold:
             raise Mistake(
-                "F.unfold is the exercise in one call. Write it with reshape and permute."
+                "F.unfold is the exercise in one call.",
+                "Write it with reshape and permute.",
             )
         return function(*args, **(kwargs or {}))
 

@@ -18,6 +18,7 @@ from ..checking import (
     Slip,
     copy_weights,
     gradients,
+    joined,
     make,
     random,
     randomise,
@@ -102,7 +103,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             if mode == "eval":
                 yield from gradients(logits, images=images)
                 for part in ("conv_proj", "class_token", "encoder", "heads"):
-                    yield f"gradient of {part}", _part_gradient(logits, module, part)
+                    yield _part_gradient(logits, module, part)
     yield from _arguments_handed_on(answer, options, weights)
     options["representation_size"] = 32
     sizes = (8, 4, 2, 2, 32, 64)
@@ -150,25 +151,23 @@ def _logits(module: nn.Module, images: Tensor) -> Any:
             "size 1 but got size 3" in first or "got size 1 " in first
         ):
             raise Mistake(
-                "torch.cat needs a class token for each picture, and there is one for all of them. "
-                "self.class_token.expand(x.shape[0], -1, -1) makes n of it."
+                "torch.cat needs a class token for each picture, and there is one for all of them.",
+                "self.class_token.expand(x.shape[0], -1, -1) makes n of it.",
             ) from error
         if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
             raise Mistake(
-                "the class token has 8 numbers, and the tokens beside it have 9: that is the number"
-                " of patches. After flatten(2) the numbers of a token are axis 1: transpose(1, 2)"
-                " makes them the last one."
+                "the class token has 8 numbers, and the tokens beside it have 9, which is the "
+                "number of patches.",
+                "After flatten(2) the numbers of a token are axis 1: transpose(1, 2) makes them "
+                "the last one.",
             ) from error
         raise
 
 
-def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> Tensor | None:
-    """The gradients of all parameters of a part, one after the other by name; None where none
-    flows."""
+def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> tuple[str, Tensor | None]:
+    """The gradients of all parameters of a part, one after the other by name."""
     named = {name: p for name, p in sorted(module.named_parameters()) if name.split(".")[0] == part}
-    found = [gradient for _, gradient in gradients(logits, **named)]
-    flat = [gradient.flatten() for gradient in found if gradient is not None]
-    return torch.cat(flat) if len(flat) == len(found) else None
+    return joined(part, *gradients(logits, **named))
 
 
 FLAT, SWAP = "x = x.flatten(2)", "x = x.transpose(1, 2)"

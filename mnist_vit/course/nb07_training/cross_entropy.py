@@ -36,8 +36,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         answer(plain, labels)
     if ready.seen or half.seen:
         raise Mistake(
-            "right, but the loss is what you are to write yourself, from the logits: log_softmax,"
-            " and then?"
+            "right, but the loss is what you are to write yourself, from the logits.",
+            "Begin with log_softmax.",
         )
 
 

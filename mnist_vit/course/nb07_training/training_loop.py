@@ -46,6 +46,13 @@ def my_training_loop(model, loader, other, epochs, learning_rate, average, weigh
 KEYS = ("epoch", "loss", "validation_loss", "validation_accuracy")
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number, or a tensor of one number that has left its graph."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and not value.requires_grad
+    return not isinstance(value, str | bool)
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for epochs, average in ((3, 0.7), (2, 0.9)):
         model = nn.Sequential(
@@ -74,7 +81,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if missing := [key for key in KEYS if not all(key in row for row in history)]:
             raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; there is no {missing[0]}.")
         for key in KEYS:
-            if odd := [row[key] for row in history if isinstance(row[key], str | bool)]:
+            if odd := [row[key] for row in history if not _is_plain(row[key])]:
                 raise Mistake(
                     f'"{key}" of an epoch must be a number, and this is {describe(odd[0])}.'
                 )

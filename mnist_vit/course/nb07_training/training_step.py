@@ -21,11 +21,18 @@ def my_training_step(model, optimizer, images, labels):
     return loss.item()
 
 
+class _Mode(nn.Module):
+    """Shows in what mode a model is run, without chance: half of the numbers in eval mode."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.training else 0.5 * x
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # with SGD a step is as long as its gradient: whether it is clipped can be seen
     for name, make, rate in (("SGD", torch.optim.SGD, 0.5), ("AdamW", torch.optim.AdamW, 1e-2)):
         model = randomise(
-            nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.GELU(), nn.Linear(6, 4))
+            nn.Sequential(nn.Flatten(), nn.Linear(12, 6), _Mode(), nn.GELU(), nn.Linear(6, 4))
         ).double()
         optimizer: Any = make(model.parameters(), lr=rate)
         for step in range(3):
@@ -38,14 +45,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 raise Mistake(f"the loss of the batch is one number, and this is {describe(loss)}.")
             if isinstance(loss, tuple | list):
                 raise Mistake("the loss alone is to be returned, one number.")
-            yield (
-                f"loss of step {step + 1} with {name}",
-                loss.item() if isinstance(loss, torch.Tensor) else loss,
-            )
+            yield f"loss of step {step + 1} with {name}", loss
             yield (
                 f"weights after step {step + 1} with {name}",
                 nn.utils.parameters_to_vector(model.parameters()),
             )
+            yield f"whether the model is in train mode after step {step + 1}", model.training
 
 
 LOSS = "loss = F.cross_entropy(model(images), labels)\n"
@@ -62,6 +67,19 @@ SLIPS = (
         "leave out zero_grad()",
         "backward() adds to the gradients that are there, so each step also follows all those"
         " before it",
+    ),
+    Slip(
+        {LOSS: "model.eval()\n    loss = F.cross_entropy(model(images), labels)\n"},
+        "put the model into eval mode",
+        "Training needs dropout, so leave the mode as it is",
+    ),
+    Slip(
+        {
+            LOSS: "model.eval()\n    loss = F.cross_entropy(model(images), labels)\n",
+            STEP: "optimizer.step()\n    model.train()\n",
+        },
+        "train in eval mode",
+        "Training needs dropout, so leave the mode as it is",
     ),
     Slip(
         {STEP: "\n"},

@@ -85,9 +85,10 @@ class _Recording:
             hasattr(type(self.manager), "__enter__") and hasattr(type(self.manager), "__exit__")
         ):
             raise Mistake(
-                "`with my_record(model) as kept:` does not work: what comes back is no context"
-                " manager. Put @contextmanager above a function that yields, or write a class with"
-                " __enter__ and __exit__."
+                "`with my_record(model) as kept:` does not work: what comes back is no context "
+                "manager.",
+                "Put @contextmanager above a function that yields, or write a class with __enter__ "
+                "and __exit__.",
             )
 
     def __enter__(self) -> list[Tensor]:
@@ -114,7 +115,9 @@ class _Recording:
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not callable(answer):
-        raise Mistake("give the function itself: check.record(my_record).")
+        raise Mistake(
+            "the function itself is needed: check.record(my_record).",
+        )
     yield from compare_torchvisions_model(answer)
     yield from compare_masked_layer(answer)
     yield from compare_layer_from_scratch(answer)
@@ -133,15 +136,16 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
     if inside and not kept:
         raise Mistake(
-            "the list is empty once the block has ended, though it was filled inside: the weights"
-            " are looked at later, so remove the hooks at the end and leave the list alone."
+            "the list is empty once the block has ended, though it was filled inside.",
+            "The weights are looked at later, so remove the hooks at the end and leave the list "
+            "alone.",
         )
     if not kept:
         raise Mistake(
-            "the list is empty after a forward pass: no hook ran, or the weights went into another"
-            " list. Hook every module in model.modules() that has an in_proj_weight, and put"
-            " weights into the list that is yielded with append: kept = kept + [...] makes a new"
-            " one."
+            "the list is empty after a forward pass.",
+            "Either no hook ran, or the weights went into another list. Hook every module in "
+            "model.modules() that has an in_proj_weight, and put weights into the list that is "
+            "yielded with append: kept = kept + [...] makes a new one.",
         )
     yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)

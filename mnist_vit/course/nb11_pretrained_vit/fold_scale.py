@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_fold_scale(weight, bias, scale):
@@ -18,15 +18,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "bias": random(size[0], seed=1),
             "scale": random(size[0], seed=2),
         }
-        parts = {name: part.requires_grad_() for name, part in parts.items()}
         made = answer(*parts.values())
         if made is None:
             yield "the new weight and bias", None
             return
+        if not isinstance(made, tuple | list) or len(made) != 2:
+            raise Mistake(
+                "two things must come back, the new weight and the new bias: return weight, bias."
+            )
         weight, bias = made
         yield f"weight {size}", weight
         yield f"bias ({size[0]},)", bias
-        yield from gradients(weight.sum() + bias.sum(), **parts)
 
 
 WEIGHT, BIAS = "scale[:, None] * weight", "scale * bias"
@@ -40,6 +42,11 @@ SLIPS = (
     Slip(
         {WEIGHT: "weight"},
         "leave the weight as it is",
+        "Row i of the weight makes number i, so it is multiplied by scale i",
+    ),
+    Slip(
+        {WEIGHT: "weight * scale"},
+        "multiply the columns of the weight",
         "Row i of the weight makes number i, so it is multiplied by scale i",
     ),
     Slip(

@@ -28,8 +28,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     returned = answer(model)
     if isinstance(returned, nn.Module) and returned is not model:
         raise Mistake(
-            "a copy is changed and comes back: change the model that is given, and nothing needs to"
-            " be returned."
+            "another model comes back, and the one that was given is to be changed.",
+            "Change it in place; nothing needs to be returned.",
         )
     position = getattr(getattr(model, "encoder", None), "pos_embedding", None)
     if not isinstance(position, Tensor):
@@ -41,9 +41,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     first, *others = position.detach().abs().amax(dim=-1).flatten().tolist()
     if any((first, *others)) and torch.allclose(model(images), expected(images)):
         raise Mistake(
-            "the logits are right, but model.encoder.pos_embedding still holds its numbers, so the"
-            " positions are gone round and not gone: leave the forward as it is, set the positions"
-            " to zero, and let them not learn."
+            "the logits are right, but model.encoder.pos_embedding is not zero: the positions are"
+            " gone round and not gone.",
+            "Leave the forward as it is, set the positions to zero, and let them not learn.",
         )
     # All of it in one list, so that each mistake has a list of its own.
     yield (

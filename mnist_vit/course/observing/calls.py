@@ -14,13 +14,14 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from .undisturbed import usual
 
 TOLERANCE = 1e-5  # relative to the largest value: rounding is far below, a mistake far above
+SMALL = 0.1  # values below it are compared as if they were so large: they may be rounded zeros
 
 
 # what an answer's module may call its sizes
 SIZES = ("num_heads", "head_dim", "embed_dim", "hidden_dim")
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """One call of an answer, or of a module it made.
 
@@ -32,6 +33,7 @@ class Call:
         output: every tensor and number that came back.
         training: the mode of a module.
         seconds: how long it computed; waiting for a busy machine does not count.
+        is_running: whether it has not ended yet.
         written: places of the inputs that were written into, even if that was put back.
         changed: places of those that are another afterwards.
         idle: given a module, the call changed nothing and returned nothing.
@@ -44,6 +46,7 @@ class Call:
     output: list[Any] = field(default_factory=list)
     training: bool = False
     seconds: float = 0.0
+    is_running: bool = True
     written: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
     idle: bool = False
@@ -71,7 +74,7 @@ class Call:
 
     def again_with(self, changed: dict[int, Any], seed: bool = True) -> list[Any]:
         """The same with several inputs replaced, by their places."""
-        given = list(map(copied, self.before))
+        given = list(map(_given_again, self.before))
         for place, value in changed.items():
             given[place] = value
         if seed:
@@ -80,6 +83,16 @@ class Call:
             self.module.train(self.training)
         return self.made_with(given)
 
+    def repeats(self) -> bool:
+        """Whether the call, made again, gives what it gave: only then can it be experimented with.
+
+        It does not where its result is random, or where a module that it was given has changed.
+        """
+        try:
+            return alike(self.again(), self.output)
+        except RuntimeError:
+            return False
+
     def made_with(self, given: list[Any]) -> list[Any]:
         """The results for other inputs.
 
@@ -87,7 +100,8 @@ class Call:
             RuntimeError: whatever the learner's code raised.
         """
         try:
-            return results(self.function(*given))
+            with torch.enable_grad():  # it may ask for gradients itself
+                return results(self.function(*given))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, too
@@ -124,7 +138,7 @@ class _Recorder:
             return
         names = [*_names(function, len(args)), *kwargs]
         call = Call(function, [*args, *kwargs.values()], names)
-        call.before = list(map(copied, call.given))
+        call.before = list(map(_given_again, call.given))
         call.training = getattr(function, "training", False)
         self.states = _states(call)
         self.versions = list(map(_version, call.given))
@@ -138,6 +152,7 @@ class _Recorder:
             return
         usual()
         call = self.calls[-1]
+        call.is_running = False
         call.seconds += time.thread_time()
         call.output = results(output)
         for place, (was, now) in enumerate(zip(call.before, call.given, strict=True)):
@@ -188,21 +203,33 @@ def _version(value: Any) -> int:
 
 
 def _states(call: Call) -> list[Any]:
-    """The tensors of the modules that a function was given."""
-    tensors: list[Any] = []
-    if call.module is None:
-        for value in call.given:
-            if isinstance(value, nn.Module):
-                tensors += value.state_dict().values()
-    return list(map(copied, tensors))
+    """What can be changed in the modules that a function was given: tensors, flags, hooks."""
+    states: list[Any] = []
+    if call.module is not None:
+        return states
+    for value in call.given:
+        if not isinstance(value, nn.Module):
+            continue
+        for module in value.modules():
+            hooks = len(module._forward_hooks) + len(module._forward_pre_hooks)
+            states += [id(module), module.training, hooks, sorted(vars(module))]
+        for parameter in value.parameters():
+            states += [id(parameter), parameter.requires_grad]
+        states += map(copied, value.state_dict().values())
+    return states
 
 
 def _equal(was: Any, now: Any) -> bool:
+    """Whether a value is what it was; nan is equal to nan."""
     if isinstance(was, list):
         return isinstance(now, list) and len(was) == len(now) and all(map(_equal, was, now))
     if not isinstance(was, Tensor):
-        return type(was) is type(now) and bool(was == now)
-    return isinstance(now, Tensor) and was.shape == now.shape and torch.equal(was, now.detach())
+        return type(was) is type(now) and bool(was == now or was != was)
+    if not isinstance(now, Tensor) or was.shape != now.shape:
+        return False
+    now = now.detach()
+    both_nan = was.isnan() & now.isnan()
+    return bool(((was == now) | both_nan).all())
 
 
 def results(output: Any) -> list[Any]:
@@ -223,21 +250,45 @@ def copied(value: Any) -> Any:
     return list(value) if isinstance(value, list) else value
 
 
+def _given_again(value: Any) -> Any:
+    """A copy of an input, which asks for a gradient where the input does."""
+    copy = copied(value)
+    if isinstance(value, Tensor) and value.requires_grad and isinstance(copy, Tensor):
+        copy.requires_grad_()
+    return copy
+
+
 def alike(a: Any, b: Any) -> bool:
-    """Whether two results, or lists of them, are equal within rounding."""
+    """Whether two results, or lists of them, are equal within rounding; nan is equal to nan."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return abs(a - b) <= TOLERANCE * max(1.0, abs(b))
+        return _near(torch.tensor(float(a)), torch.tensor(float(b)))
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return type(a) is type(b) and bool(a == b)
     if a.shape != b.shape:
         return False
+    return _near(a.detach(), b.detach())
+
+
+def _near(a: Tensor, b: Tensor) -> bool:
+    """The same for two tensors of one shape: nan and infinity in the same places, the rest near."""
+    if a.is_complex() or b.is_complex():
+        return torch.allclose(a, b, equal_nan=True)
+    a = a.double()
+    b = b.double()
+    finite = a.isfinite() & b.isfinite()
+    equal = (a == b) | (a.isnan() & b.isnan())
+    if not (finite | equal).all():
+        return False
+    a = a[finite]
+    b = b[finite]
     if a.numel() == 0:
         return True
-    a = a.detach().double().nan_to_num()
-    b = b.detach().double().nan_to_num()
-    return bool((a - b).abs().max() <= TOLERANCE * max(1.0, float(a.abs().max())))
+    scale = max(SMALL, float(a.abs().max()), float(b.abs().max()))
+    return bool((a - b).abs().max() <= TOLERANCE * scale)
 
 
 def variants(value: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 
-from .calls import TOLERANCE, Call, alike
+from .calls import SMALL, TOLERANCE, Call, alike
 
 # the first calls of the solution and of the answer whose results differ
 Pair = tuple[Call, Call] | None
@@ -48,11 +48,11 @@ def rows(expected: Tensor, got: Tensor, pair: Pair) -> str:
         return ""
     for axis in range(got.dim() - 1):
         if _ones(got.sum(dim=axis)):
-            return (
-                f"Rows should sum to 1, and here the numbers along axis {axis} do: sum along the"
-                " last axis, dim=-1."
-            )
-    return f"Rows should sum to 1, and sum to {float(sums.min()):.3g} … {float(sums.max()):.3g}."
+            return f"Rows should sum to 1, and here the numbers along axis {axis} do."
+    least = f"{float(sums.min()):.5g}"
+    most = f"{float(sums.max()):.5g}"
+    between = least if least == most else f"{least} … {most}"
+    return f"Rows should sum to 1, and yours sum to {between}."
 
 
 def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
@@ -68,7 +68,7 @@ def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
 def _constant(expected: Tensor, got: Tensor, pair: Pair) -> str:
     for value, said in ((0.0, "zero everywhere"), (1.0, "one everywhere")):
-        if alike(got, torch.full_like(got, value)):
+        if torch.equal(got, torch.full_like(got, value)):
             return f"The result is {said}."
     return ""
 
@@ -76,10 +76,7 @@ def _constant(expected: Tensor, got: Tensor, pair: Pair) -> str:
 def _nearly(expected: Tensor, got: Tensor, pair: Pair) -> str:
     off = float((got - expected).abs().max())
     if 0 < off < 1e-3 * float(expected.abs().max()) and expected.is_floating_point():
-        return (
-            f"It is nearly ours, off by at most {off:.2g}: a small constant such as eps, or the"
-            " precision, is another."
-        )
+        return f"It is nearly ours, off by at most {off:.2g}."
     return ""
 
 
@@ -115,20 +112,22 @@ def _plus_vector(expected: Tensor, got: Tensor, pair: Pair) -> str:
     vectors = difference.flatten(0, -2) if difference.dim() > 1 else difference[None]
     spread = (vectors - vectors[0]).abs()
     if len(vectors) > 1 and spread.max() < 1e-5 * _scale(expected):
-        return (
-            "The result is ours plus the same vector at every place: a bias is missing, or there is"
-            " one too many."
-        )
+        return "The result is ours plus the same vector at every place."
     return ""
 
 
 def _function(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """A function of ours, or the other way round, if one alone fits.
+
+    On some numbers two are the same: for large ones GELU is ReLU.
+    """
+    found = []
     for said, function in FUNCTIONS.items():
         if alike(function(expected), got):
-            return f"The result is {said}."
-        if alike(function(got), expected):
-            return f"Ours is {said.replace('ours', 'yours')}."
-    return ""
+            found.append(f"The result is {said}.")
+        elif alike(function(got), expected):
+            found.append(f"Ours is {said.replace('ours', 'yours')}.")
+    return found[0] if len(found) == 1 else ""
 
 
 def moved(expected: Tensor, got: Tensor, pair: Pair) -> str:
@@ -164,11 +163,14 @@ def _shifted(expected: Tensor, got: Tensor) -> str:
 
 
 def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
-    """The right numbers, with an axis too many."""
-    has_more = got.dim() > expected.dim() and got.numel() == expected.numel()
-    if has_more and alike(got.reshape(expected.shape), expected):
-        shape = tuple(got.shape)
-        return f"The numbers are right, but there is an axis of length 1 too many: {shape}."
+    """The right numbers in another shape, or with an axis too many."""
+    if got.shape == expected.shape:
+        return ""
+    if got.numel() == expected.numel() and alike(got.reshape(expected.shape), expected):
+        more = got.dim() - expected.dim()
+        if more > 0 and got.squeeze().shape == expected.squeeze().shape:
+            return f"The numbers are right. Axes of length 1 that are too many: {more}."
+        return "The numbers are right, and in the right order: only their shape is not."
     if got.dim() != expected.dim() + 1:
         return ""
     for axis in range(got.dim()):
@@ -196,7 +198,7 @@ def partly(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Right in one part only."""
     if expected.shape != got.shape or expected.numel() < 3:
         return ""
-    wrong = (expected - got).abs() > TOLERANCE * expected.abs().max().clamp_min(1)
+    wrong = (expected - got).abs() > TOLERANCE * expected.abs().max().clamp_min(SMALL)
     for axis in range(expected.dim()):
         bad = wrong.movedim(axis, 0).flatten(1).any(dim=1) if wrong.dim() > 1 else wrong
         right = (~bad).nonzero()[:, 0].tolist()
@@ -205,28 +207,35 @@ def partly(expected: Tensor, got: Tensor, pair: Pair) -> str:
             if len(right) <= len(ill):
                 return f"Along axis {axis} it is right at {_places(right)} only."
             return f"Along axis {axis} it is wrong at {_places(ill)} only."
-    if wrong.double().mean() < 0.5:
-        return f"{int(wrong.sum())} of {wrong.numel()} numbers are wrong, the others are right."
-    return ""
+    return few(expected, got, pair)
+
+
+def few(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """Right in most numbers."""
+    if expected.shape != got.shape or expected.numel() < 3:
+        return ""
+    wrong = (expected - got).abs() > TOLERANCE * expected.abs().max().clamp_min(SMALL)
+    count = int(wrong.sum())
+    if not 0 < count < 0.5 * wrong.numel():
+        return ""
+    return f"{count} of {wrong.numel()} numbers are wrong, the others are right."
 
 
 def factor(value: float, pair: Pair) -> str:
-    """A factor, and the size that explains it."""
-    plain = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "√2": 2**0.5, "1/√2": 0.5**0.5, "ln 2": math.log(2)}
-    roots: dict[str, float] = {}
-    others: dict[str, float] = {}
+    """A factor, and the size that explains it, if one alone does."""
+    known = {"−1": -1.0, "2": 2.0, "1/2": 0.5, "√2": 2**0.5, "1/√2": 0.5**0.5, "ln 2": math.log(2)}
     for name, size in pair[0].sizes.items() if pair else ():
         if size > 1:
-            roots[f"√{name}"] = size**0.5
-            roots[f"1/√{name}"] = size**-0.5
-            others[name] = float(size)
-            others[f"1/{name}"] = 1 / size
-            others[f"n/(n − 1), n = {name}"] = size / (size - 1)
-            others[f"(n − 1)/n, n = {name}"] = (size - 1) / size
-    for name, known in (roots | plain | others).items():
-        if abs(known - value) < 1e-4 * abs(value):
-            return f"{value:.4g} (= {name})"
-    return f"{value:.4g}"
+            known[f"√{name}"] = size**0.5
+            known[f"1/√{name}"] = size**-0.5
+            known[name] = float(size)
+            known[f"1/{name}"] = 1 / size
+            known[f"n/(n − 1), n = {name}"] = size / (size - 1)
+            known[f"(n − 1)/n, n = {name}"] = (size - 1) / size
+    fitting = [name for name, other in known.items() if abs(other - value) < 1e-4 * abs(value)]
+    # "2 (= 2)" says nothing, and of two names one is wrong
+    is_named = len(fitting) == 1 and fitting[0] not in ("−1", "2")
+    return f"{value:.4g} (= {fitting[0]})" if is_named else f"{value:.4g}"
 
 
 def signed(value: float) -> str:

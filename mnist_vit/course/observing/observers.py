@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .calls import Call, alike
 from .counting import count
-from .looking import axes, moved, partly, rows, scattered, transformed
+from .looking import axes, few, moved, partly, rows, scattered, transformed
 from .reacting import depends, mixes, returns_input, scales, varies
 
 SLOW = 0.2  # seconds; a call that takes longer is not made again
@@ -30,6 +30,7 @@ class Evidence:
         ours, theirs: the calls of the solution and of the learner's answer, in order.
         what: the name of the first wrong value; "" where the answer raised before.
         value, expected: the first wrong value and what it should be; None where there is none.
+        before: how many calls of ours and theirs came before that value; None for all.
         pair: the first calls of ours and theirs whose results differ.
     """
 
@@ -38,6 +39,7 @@ class Evidence:
     what: str
     value: Any
     expected: Any
+    before: tuple[int | None, int | None] = (None, None)
     pair: tuple[Call, Call] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,8 +49,12 @@ class Evidence:
         self.pair = self._first_different_pair()
 
     def _first_different_pair(self) -> tuple[Call, Call] | None:
-        for our, their in zip(self.ours, self.theirs, strict=False):
-            if not alike(our.output, their.output):
+        our_count, their_count = self.before
+        pairs = zip(self.ours[:our_count], self.theirs[:their_count], strict=False)
+        for our, their in pairs:
+            if alike(our.output, their.output):
+                continue
+            if our.module is None or our.repeats():  # else its weights were others in this call
                 return our, their
         return None
 
@@ -64,34 +70,65 @@ class Evidence:
 
     @property
     def can_call_again(self) -> bool:
-        """Whether the first call whose result differs was fast, and gave finite numbers."""
+        """Whether the first call whose result differs can be experimented with.
+
+        It has to be fast, to give finite numbers, and to give the same when it is made again.
+        """
         if self.pair is None:
             return False
-        _, their = self.pair
-        return their.seconds < SLOW and _is_finite(their)
+        our, their = self.pair
+        return _can_be_tried(their) and our.repeats()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What can be said of a wrong answer.
+
+    Attributes:
+        said: what it does, as sentences.
+        instead: what to look at, or to do instead; "" if that cannot be said.
+        says_why: False if ``said`` only says where something is wrong.
+    """
+
+    said: str
+    instead: str = ""
+    says_why: bool = True
 
 
 Observer = Callable[[Evidence], str]
 
+# what is said after the first words of some observations, when the answer fails again
+INSTEAD = {
+    "Rows should sum to 1, and here": "The sum of a softmax runs along the last axis, dim=-1.",
+    "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
+    "The result is ours plus the same vector": "Is a bias missing, or is one added twice?",
+    "Your code changes its input": "Work on a copy: clone() makes one.",
+    "Nothing came back": "Was it done to a copy?",
+}
 
-def observe(evidence: Evidence) -> tuple[str, bool]:
-    """What can be said of the first wrong value, or of the first call whose output differs.
 
-    Returns:
-        The sentence, "" if nothing can be said, and whether it says why; False if it only says
-        where.
-    """
-    for look in (_changed_input, _did_nothing, _cut_off):
+def observe(evidence: Evidence) -> Finding | None:
+    """What can be said of the first wrong value, or of the first call whose output differs."""
+    for look in (_changed_input, _did_nothing):
         said = look(evidence)
         if said:
-            return said, True
+            return Finding(said, _instead(said))
+    if _has_wrong_gradient(evidence):
+        return Finding("All values are right, and this gradient is not.")
     with torch.no_grad():
         for says_why, observer in _observers(evidence):
             with suppress(Exception):  # code that raises on changed inputs tells nothing
                 said = observer(evidence)
                 if said:
-                    return said, says_why
-    return "", False
+                    return Finding(said, _instead(said), says_why)
+    return None
+
+
+def _instead(said: str) -> str:
+    for begin, instead in INSTEAD.items():
+        if said.startswith(begin):
+            return instead
+    return ""
 
 
 def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
@@ -107,8 +144,7 @@ def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
     if evidence.is_finite:
         yield True, _looking(transformed)
         yield True, _looking(scattered)
-        if _has_places(evidence):
-            yield False, _looking(partly)
+        yield False, _looking(partly if _has_places(evidence) else few)
 
 
 def _looking(look: Callable) -> Observer:
@@ -151,7 +187,7 @@ def _changed_input(evidence: Evidence) -> str:
         written |= our.written
     for call in evidence.theirs:
         for place in sorted(call.changed - written):
-            return f"Your code changes its input {call.names[place]} in place: work on a copy."
+            return f"Your code changes its input {call.names[place]} in place."
     return ""
 
 
@@ -162,18 +198,14 @@ def _did_nothing(evidence: Evidence) -> str:
     first = evidence.ours[0]
     if first.idle or first.output or not any(call.idle for call in evidence.theirs):
         return ""
-    return "Nothing came back, and nothing was changed in what was given. Was it done to a copy?"
+    return "Nothing came back, and nothing was changed in what was given."
 
 
-def _cut_off(evidence: Evidence) -> str:
-    """Right values with a wrong gradient."""
-    same_count = len(evidence.ours) == len(evidence.theirs)
-    if evidence.pair is None and evidence.what.startswith("gradient") and same_count:
-        return (
-            "All values are right and this gradient is not: a part of the way is cut off from it,"
-            " by .detach(), .item(), torch.no_grad() or a new tensor."
-        )
-    return ""
+def _has_wrong_gradient(evidence: Evidence) -> bool:
+    """Whether all calls gave what ours gave, and a gradient is another."""
+    ours, theirs = evidence.before
+    is_gradient = evidence.what.startswith("gradient")
+    return evidence.pair is None and is_gradient and ours == theirs
 
 
 def _dependence(evidence: Evidence) -> str:
@@ -187,9 +219,9 @@ def _dependence(evidence: Evidence) -> str:
             similar.append((our, their))
     fast = []
     for our, their in similar[:PAIRS]:
-        if their.seconds < SLOW and _is_finite(their):
+        if _can_be_tried(their) and our.repeats():
             fast.append((our, their))
-    return depends(fast)
+    return depends(fast) if fast else ""
 
 
 def _has_places(evidence: Evidence) -> bool:
@@ -205,6 +237,10 @@ def _has_places(evidence: Evidence) -> bool:
 
 def _are_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(v, int | float) for v in value)
+
+
+def _can_be_tried(call: Call) -> bool:
+    return call.seconds < SLOW and _is_finite(call) and call.repeats()
 
 
 def _is_finite(call: Call) -> bool:

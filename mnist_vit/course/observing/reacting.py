@@ -11,23 +11,38 @@ from .looking import factor, signed
 
 TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and perhaps tokens
 QUERIES = ("q", "query")
+CASES = 3  # results, all different, from which a factor is read
 
 
 def varies(our: Call, their: Call) -> str:
-    """The learner's results differ from call to call, and ours do not."""
+    """The learner's results differ from call to call, and ours do not.
+
+    A call that is given a module is left out: the module may be another one the next time.
+    """
+    if any(isinstance(value, nn.Module) for value in their.before):
+        return ""
     if not alike(our.again(seed=False), our.again(seed=False)):
         return ""
-    if alike(their.again(), their.again(seed=False)):
+    first = their.again()
+    if alike(first, their.again(seed=False)):
         return ""
-    return "The same input gives another result each time: something in it is drawn at random."
+    said = "The same input gives another result each time"
+    is_drawn = alike(first, their.again())
+    return f"{said}: something in it is drawn at random." if is_drawn else f"{said}."
 
 
 def returns_input(our: Call, their: Call) -> str:
-    """The first result is an input."""
+    """The first result is an input, to the last bit, and ours is not."""
+    if not their.output or not our.output or alike(their.output[0], our.output[0]):
+        return ""
     for name, value in zip(their.names, their.before, strict=False):
-        if isinstance(value, Tensor) and their.output and alike(value, their.output[0]):
+        if isinstance(value, Tensor) and _is_same(value, their.output[0]):
             return f"What comes back is {name}, unchanged."
     return ""
+
+
+def _is_same(value: Tensor, result: Any) -> bool:
+    return isinstance(result, Tensor) and torch.equal(value.detach(), result)
 
 
 # ------------------------------------------------------------------------------------- dependence
@@ -49,23 +64,34 @@ def depends(pairs: list[tuple[Call, Call]]) -> str:
         # Only what is always the same is told, as it may change elsewhere.
         depends_on_nothing = len(unused) == len(needed) > 0 and not extra
         if depends_on_nothing and _one_result([their for _, their in pairs]):
-            return f"The result stayed the same when we changed {listed(unused)}."
+            return f"The result stays the same when we change {listed(unused)}."
         return ""
     if unused:
-        anything = "anything given: not on " if len(unused) == len(our.names) else ""
-        return f"The result does not depend on {anything}{listed(unused)}; it should."
-    moving = []
-    silent = []
-    for name in _parameters(our):
-        if _reacts_to_parameter(our, name):
-            moving.append(name)
-            if not _reacts_to_parameter(their, name):
-                silent.append(name)
-    if silent and len(silent) < len(moving):
-        return f"The result does not depend on {listed(silent)}; it should."
+        anything = ", that is, everything given" if len(unused) == len(our.names) else ""
+        return (
+            f"The result stays the same when we change {listed(unused)}{anything}; ours does not."
+        )
+    silent = _silent_parameters(our, their)
+    if silent:
+        return f"The result stays the same when we change {listed(silent)}; ours does not."
     if extra:
-        return f"The result depends on {listed(extra)}; it should not."
+        return f"The result changes when we change {listed(extra)}; ours does not."
     return ""
+
+
+def _silent_parameters(our: Call, their: Call) -> list[str]:
+    """Parameters that ours reacts to and theirs does not; empty if theirs reacts to none.
+
+    Both have to have the same values: where a parameter is multiplied by zeros, it has no effect.
+    """
+    ours = _parameters(our)
+    theirs = _parameters(their)
+    for name, parameter in ours.items():
+        if name not in theirs or not alike(parameter, theirs[name]):
+            return []
+    moving = [name for name in ours if _reacts_to_parameter(our, name)]
+    silent = [name for name in moving if not _reacts_to_parameter(their, name)]
+    return silent if len(silent) < len(moving) else []
 
 
 def _only_in(reacting: dict[str, bool], other: dict[str, bool]) -> list[str]:
@@ -214,7 +240,8 @@ def _named_probes(call: Call, dim: int, together: list[int]) -> list[_Probe]:
         return [pictures, _Probe(dim - 2, [0], "query 0", "the other queries", start)]
     if name in TOKENS:
         tokens = _Probe(1, together, "token 0", "the other tokens")
-        return [pictures, tokens] if dim == 3 else [pictures]
+        has_tokens = dim == 3 and name != "images"
+        return [pictures, tokens] if has_tokens else [pictures]
     probes = []
     for axis, one, others in ((0, "[0]", "[1:]"), (1, "[:, 0]", "[:, 1:]")):
         many = listed([f"{call.names[place]}{others}" for place in together])
@@ -230,25 +257,28 @@ def _same_length(call: Call, probe: _Probe) -> bool:
 
 
 def scales(our: Call, their: Call) -> str:
-    """A single number that is ours times, or plus, a constant, whatever goes in."""
+    """A single number that is ours times, or plus, a constant, in several cases."""
     if len(our.output) != len(their.output):
         return ""
     number = _first_different(our.output, their.output)
     if isinstance(our.output[number], Tensor) and our.output[number].numel() > 1:
         return ""
-    samples = [(float(our.output[number]), float(their.output[number]))]
+    samples = {float(our.output[number]): float(their.output[number])}
     for place, value in enumerate(our.before):
         for changed in variants(value):
             ours = float(our.again(place, changed)[number])
-            samples.append((ours, float(their.again(place, changed)[number])))
-    if len({round(ours, 6) for ours, _ in samples}) < 2:
+            samples[ours] = float(their.again(place, changed)[number])
+    if len(samples) < CASES:
         return ""
-    ratios = [theirs / ours for ours, theirs in samples]
+    if all(alike(our, their) for our, their in samples.items()):
+        return ""  # it is another kind of value, not another number
+    cases = f"in all {len(samples)} cases that we tried"
+    ratios = [theirs / ours for ours, theirs in samples.items()]
     if max(ratios) - min(ratios) < 1e-4 * abs(ratios[0]):
-        return f"The result is ours times {factor(ratios[0], (our, their))}, whatever goes in."
-    shifts = [theirs - ours for ours, theirs in samples]
+        return f"The result is ours times {factor(ratios[0], (our, their))}, {cases}."
+    shifts = [theirs - ours for ours, theirs in samples.items()]
     if max(shifts) - min(shifts) < 1e-5 * max(1.0, abs(shifts[0])):
-        return f"The result is ours {signed(shifts[0])}, whatever goes in."
+        return f"The result is ours {signed(shifts[0])}, {cases}."
     return ""
 
 

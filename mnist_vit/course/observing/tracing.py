@@ -1,10 +1,12 @@
-"""The first step of an answer that no right solution makes, with the learner's line.
+"""The operations of an answer, one after the other, with the learner's expressions.
 
 Every operation on tensors inside the answer is seen by a ``TorchFunctionMode``. A result is
 recognised by its numbers, in whatever order they stand, so that another axis order or a reshape is
-no difference.
+no difference. The same mode can put another value in the place of a result (``Swap``).
 """
 
+import ast
+import functools
 import linecache
 import os
 import sys
@@ -12,17 +14,37 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .calls import Call
+
 COURSE = str(Path(__file__).resolve().parent.parent)
 ENGINE = (COURSE + os.sep + "checking", COURSE + os.sep + "observing")
 PACKAGE = str(Path(__file__).resolve().parent.parent.parent)
-UNSEEN = ", need_weights=False"  # makes no difference to the tokens
+COMPILED = "mnist_vit/course/"  # how bytecode without its source names its file
 CLOSE = 1e-4  # two sums are the same within this share
+OUTSIDE = ("item", "tolist", "numpy")  # their results are no tensors
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a learner's source an operation is asked for.
+
+    Attributes:
+        expression: its text; "" if it is the course's own.
+        statement: the file and the first line of the statement that it stands in.
+        inside: the function that the expression called and that made the operation; None if the
+            expression is the operation.
+    """
+
+    expression: str
+    statement: tuple[str, int] = ("", 0)
+    inside: FrameType | None = None
 
 
 @dataclass
@@ -31,24 +53,58 @@ class Step:
 
     Attributes:
         print: its fingerprint.
+        shape: its shape.
         parents: the numbers of the steps that it was made from.
-        line: the learner's line that made it.
+        place: what made it; None for what came in.
+        call: the number of the answer's call that was running; None outside of any.
+        value: the result as it was; None where it is not kept.
         known: whether a right solution has it, too, or it came in.
+        cuts: whether something that it was made from asks for a gradient, and it does not.
     """
 
     print: tuple[float, ...]
+    shape: torch.Size
     parents: list[int]
-    line: str
+    place: Place | None = None
+    call: int | None = None
+    value: Tensor | None = None
     known: bool = False
+    cuts: bool = False
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Another value in the place of one result, or of one input of one operation or several.
+
+    Attributes:
+        value: what is put there.
+        step: the number of the result, or of the input.
+        users: the numbers of the results that are made from it instead; empty for a result.
+    """
+
+    value: Tensor
+    step: int
+    users: tuple[int, ...] = ()
 
 
 @dataclass
 class Trace(TorchFunctionMode):
-    """The operations of a block, in order."""
+    """The operations of a block, in order.
 
+    Attributes:
+        calls: the calls of the answer, the running one last.
+        keep: whether values are kept.
+        swap: a value that is put in the place of another one.
+        leaves: whether numbers were taken out of tensors, where they are not followed.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    keep: bool = False
+    swap: Swap | None = None
+    leaves: bool = False
     steps: list[Step] = field(default_factory=list)
     made_by: dict[int, int] = field(default_factory=dict)
-    kept: list[Any] = field(default_factory=list)  # so that no address is used twice
+    alive: list[Any] = field(default_factory=list)  # so that no address is used twice
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -57,25 +113,96 @@ class Trace(TorchFunctionMode):
         self, function: Callable, types: Any, args: tuple = (), kwargs: Any = None
     ) -> Any:
         options = kwargs or {}
-        result = function(*args, **options)
         given = _tensors(args) + _tensors(tuple(options.values()))
-        line = _line() if given else None
-        if line is None:
-            return result
+        name = getattr(function, "__name__", "")
+        place = _place(name == "__setitem__") if given else None
+        if place is None:
+            return function(*args, **options)
         for tensor in given:
             if id(tensor) not in self.made_by and _has_fingerprint(tensor):
-                # What came in counts as known.
-                self._keep(tensor, Step(fingerprint(tensor), [], "", known=True))
-        for tensor in _tensors(result):
+                came = Step(self._print(tensor), tensor.shape, [], known=True)
+                came.value = self._kept(tensor)
+                self._add(tensor, came)
+        if self.swap is not None and len(self.steps) in self.swap.users:
+            args = self._exchanged(args)
+            options = self._exchanged(options)
+        result = function(*args, **options)
+        parents = [self.made_by[id(part)] for part in given if id(part) in self.made_by]
+        asks = any(part.requires_grad for part in given)
+        if name in OUTSIDE:
+            self.leaves = True
+            self._add(given[0], self._step(given[0], parents, place, cuts=asks))
+        for tensor in args[:1] if name == "__setitem__" else _tensors(result):
             if _has_fingerprint(tensor) and tensor.numel() > 1:
-                parents = [self.made_by[id(part)] for part in given if id(part) in self.made_by]
-                self._keep(tensor, Step(fingerprint(tensor), parents, line))
+                cuts = asks and not tensor.requires_grad and not _is_in_own_derivative()
+                result = self._put_in(result, tensor, args)
+                self._add(tensor, self._step(tensor, parents, place, cuts))
         return result
 
-    def _keep(self, tensor: Tensor, step: Step) -> None:
+    def _print(self, tensor: Tensor) -> tuple[float, ...]:
+        """The fingerprint; nobody asks for it where a value is swapped."""
+        return () if self.swap is not None else fingerprint(tensor)
+
+    def _kept(self, tensor: Tensor) -> Tensor | None:
+        with torch._C.DisableTorchFunction():
+            return tensor.detach().clone() if self.keep else None
+
+    def _step(self, tensor: Tensor, parents: list[int], place: Place, cuts: bool) -> Step:
+        number = len(self.calls) - 1
+        is_running = bool(self.calls) and self.calls[-1].is_running
+        value = self._kept(tensor)
+        call = number if is_running else None
+        return Step(self._print(tensor), tensor.shape, parents, place, call, value, cuts=cuts)
+
+    def _add(self, tensor: Tensor, step: Step) -> None:
         self.made_by[id(tensor)] = len(self.steps)
-        self.kept.append(tensor)
+        self.alive.append(tensor)
         self.steps.append(step)
+
+    def _put_in(self, result: Any, tensor: Tensor, args: tuple) -> Any:
+        """The result with the swapped value in it, if this is its step.
+
+        What was written in place is written over, so that all who hold it see the value.
+        """
+        if self.swap is None or self.swap.users or self.swap.step != len(self.steps):
+            return result
+        value = self.swap.value.clone()
+        if result is None or (args and tensor is args[0]):
+            with torch.no_grad():
+                tensor.copy_(value)
+            return result
+        self.made_by[id(value)] = len(self.steps)
+        self.alive.append(value)
+        return _with(result, tensor, value)
+
+    def _exchanged(self, values: Any) -> Any:
+        """Inputs of an operation, the swapped one replaced."""
+        if self.swap is None:
+            return values
+        for key, number in list(self.made_by.items()):
+            if number == self.swap.step:
+                values = _with(values, key, self.swap.value.clone())
+        return values
+
+
+def _with(values: Any, old: Any, new: Tensor) -> Any:
+    """Values with one tensor, or the one at an address, replaced."""
+    if isinstance(values, Tensor):
+        is_it = values is old or id(values) == old
+        return new if is_it else values
+    if isinstance(values, tuple | list):
+        return type(values)([_with(value, old, new) for value in values])
+    if isinstance(values, dict):
+        return {name: _with(value, old, new) for name, value in values.items()}
+    return values
+
+
+def _is_in_own_derivative() -> bool:
+    """Whether the running code is that of a ``torch.autograd.Function``, which has a backward."""
+    for frame, _ in traceback.walk_stack(sys._getframe()):
+        if frame.f_code.co_name == "forward" and frame.f_code.co_varnames[:1] == ("ctx",):
+            return True
+    return False
 
 
 def _has_fingerprint(tensor: Tensor) -> bool:
@@ -107,47 +234,12 @@ def same(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return True
 
 
-def first_unknown(theirs: list[Step], known: list[Step], source: str) -> str:
-    """A sentence with the learner's line where the results begin to be none of ours.
-
-    A step counts only if nothing that is made from it is recognised again: what is, was right in
-    another way. A line that stands in our source, too, is not quoted: what it is given is wrong, or
-    comes too early or too late.
-
-    Returns:
-        The sentence; "" where there is no such line.
-    """
-    _recognise(theirs, known)
-    leads = _lead_to_known(theirs)
-    if all(leads) and any(step.line for step in theirs):
-        return (
-            "Every step of yours that we can follow is one of ours, too: look at the arguments, and"
-            " at steps that are missing or too many."
-        )
-    lines = {"", *map(str.strip, source.replace(UNSEEN, "").splitlines())}
-    for step, leads_on in zip(theirs, leads, strict=True):
-        is_ours = step.line.replace(UNSEEN, "") in lines
-        if not is_ours and not leads_on and all(leads[parent] for parent in step.parents):
-            return f"This line is in none of our solutions; look there first: `{step.line[:120]}`."
+def cut(steps: list[Step]) -> str:
+    """The learner's first expression through which no gradient flows; "" if there is none."""
+    for step in steps:
+        if step.cuts and step.place is not None and step.place.expression:
+            return step.place.expression
     return ""
-
-
-def _recognise(theirs: list[Step], known: list[Step]) -> None:
-    """Mark the steps whose numbers are those of a known step, or came in."""
-    right = known + [step for step in theirs if step.known]
-    for step in theirs:
-        if not step.known:
-            step.known = any(same(step.print, other.print) for other in right)
-
-
-def _lead_to_known(steps: list[Step]) -> list[bool]:
-    """For each step whether it is known, or a known one is made from it."""
-    leads = [step.known for step in steps]
-    for number in range(len(steps) - 1, -1, -1):
-        if leads[number]:
-            for parent in steps[number].parents:
-                leads[parent] = True
-    return leads
 
 
 def _tensors(values: Any) -> list[Tensor]:
@@ -161,32 +253,87 @@ def _tensors(values: Any) -> list[Tensor]:
     return found
 
 
+# ----------------------------------------------------------------------------- the learner's source
+
+
 def is_theirs(file: str) -> bool:
     """Whether a file is the learner's: none of the package, of a library or of Python itself."""
     library = os.path.dirname(os.__file__)
-    is_installed = file.startswith((PACKAGE + os.sep, library + os.sep))
+    is_installed = file.startswith((PACKAGE + os.sep, library + os.sep, COMPILED))
     return not is_installed and "-packages" not in file
 
 
-def _line() -> str | None:
-    """The learner's line that is running.
+def quoted(text: str, most: int = 120) -> str:
+    """Source on one line, in backticks; a long one ends at a word, with an ellipsis."""
+    line = " ".join(text.split())
+    if len(line) > most:
+        line = f"{line[:most].rpartition(' ')[0] or line[:most]} …"
+    return f"`{line}`"
 
-    Of a piece in ``my_vit.py``, which passed its check, the line that calls it. "" if the line is
-    the course's; None for what the comparison itself does.
+
+def _place(is_statement: bool) -> Place | None:
+    """Where the running operation was asked for; with the whole statement as its expression.
+
+    In a piece of ``my_vit.py``, which passed its check, that is the expression that calls it. None
+    for what the comparison itself does.
     """
-    inside: str | None = None
+    found: Place | None = None
+    inside: FrameType | None = None
     for frame, number in traceback.walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
-        is_compare = file.startswith(COURSE) and frame.f_code.co_name.startswith("compare")
+        is_compare = file.startswith((COURSE, COMPILED)) and frame.f_code.co_name.startswith(
+            "compare"
+        )
         if is_compare or file.startswith(ENGINE):
             break
-        line = ""
-        if is_theirs(file):
-            line = linecache.getline(file, number).strip()
+        line = linecache.getline(file, number).strip() if is_theirs(file) else ""
         if line:
-            inside = "" if "super().__init__" in line else line
+            found = _place_of(frame, inside, is_statement)
             if not file.endswith("my_vit.py"):
-                return inside
-        elif file.startswith(COURSE):
-            inside = inside or ""
-    return inside
+                return found
+        elif file.startswith((COURSE, COMPILED)):
+            found = found or Place("")
+        inside = frame
+    return found
+
+
+def _place_of(frame: FrameType, inside: FrameType | None, is_statement: bool) -> Place:
+    line = frame.f_lineno or 0
+    expression, first = _source(frame.f_code, frame.f_lasti, line)
+    if "super().__init__" in expression:
+        return Place("")
+    if is_statement:
+        expression = linecache.getline(frame.f_code.co_filename, line).strip()
+    return Place(expression, (frame.f_code.co_filename, first), inside)
+
+
+@functools.lru_cache(1024)
+def _source(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
+    """The text of the expression that an instruction belongs to, and its statement's first line."""
+    lines = linecache.getlines(code.co_filename)
+    first = _statement("".join(lines), line)
+    begin, end, left, right = list(code.co_positions())[instruction // 2]
+    if begin is None or end is None or left is None or right is None:
+        return lines[line - 1].strip(), first
+    part = [one.encode() for one in lines[begin - 1 : end]]
+    part[-1] = part[-1][:right]
+    part[0] = part[0][left:]
+    return b"".join(part).decode(errors="replace"), first
+
+
+@functools.lru_cache(1024)
+def _statement(text: str, line: int) -> int:
+    """The first line of the innermost statement that a line belongs to."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # a cell with a magic
+        return line
+    found = line
+    smallest = len(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or line):
+            size = (node.end_lineno or line) - node.lineno
+            if size <= smallest:
+                smallest = size
+                found = node.lineno
+    return found

@@ -7,26 +7,47 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 import torch
 
 
+def _set_numpys_errors(kinds: dict[str, Any]) -> None:
+    np.seterr(**kinds)
+
+
+def _flushes_denormals() -> bool:
+    return float(torch.tensor(1e-40) * 0.5) == 0
+
+
+# what an answer may set: how to look, and how to put it back
+SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (random.getstate, random.setstate),
+    (np.random.get_state, np.random.set_state),
+    (np.geterr, _set_numpys_errors),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    (_flushes_denormals, torch.set_flush_denormal),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+)
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Run the block with torch's usual settings, and put everything back, however it ends."""
-    python = random.getstate()
-    numpy = np.random.get_state()
-    dtype = torch.get_default_dtype()
+    before = [look() for look, _ in SETTINGS]
     device = default_device()
     threads = torch.get_num_threads()
-    anomaly = torch.is_anomaly_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    folder = os.getcwd()
-    limit = sys.getrecursionlimit()
+    folder = None
+    with suppress(OSError):  # it was deleted
+        folder = os.getcwd()
     streams = sys.stdout, sys.stderr
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
@@ -34,17 +55,15 @@ def undisturbed() -> Iterator[None]:
             usual()
             yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_default_dtype(dtype)
+        for (_, put_back), value in zip(SETTINGS, before, strict=True):
+            put_back(value)
         if default_device() != device:
             set_default_device(device)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-        torch.autograd.set_detect_anomaly(anomaly)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        os.chdir(folder)
-        sys.setrecursionlimit(limit)
+        if folder is not None:
+            os.chdir(folder)
         sys.stdout, sys.stderr = streams
 
 

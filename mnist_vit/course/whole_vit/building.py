@@ -1,30 +1,43 @@
-"""Builds other people's Vision Transformers: their arguments by their own names, their sizes."""
+"""Builds other people's Vision Transformers, with their arguments by their own names."""
 
 import copy
 import inspect
-import itertools
-import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from mnist_vit.model import VisionTransformer
+
 from ..checking import Mistake, describe
-from ..checking.verdict import told
+from .passing import Pass
+from .reading import needed_sizes, read_sizes
+from .running import run
 
 SIZES = {
     "image_size": 12,
     "patch_size": 4,
     "num_layers": 2,
     "num_heads": 3,
-    "hidden_dim": 18,
-    "mlp_dim": 26,
+    "hidden_dim": 24,
+    "mlp_dim": 48,
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "num_classes": 5,
     "representation_size": None,
+    "in_channels": 3,
+}
+OTHERS = {  # than SIZES
+    "image_size": 20,
+    "patch_size": 5,
+    "num_layers": 3,
+    "num_heads": 2,
+    "hidden_dim": 20,
+    "mlp_dim": 40,
+    "num_classes": 7,
 }
 NAMES = {  # what timm and lucidrains call torchvision's arguments
     "image_size": ("img_size",),
@@ -33,16 +46,7 @@ NAMES = {  # what timm and lucidrains call torchvision's arguments
     "hidden_dim": ("dim", "embed_dim"),
     "in_channels": ("in_chans", "channels"),
 }
-# the sizes that must be given, or read off a model
-NEEDED = (
-    "image_size",
-    "patch_size",
-    "num_layers",
-    "num_heads",
-    "hidden_dim",
-    "mlp_dim",
-    "num_classes",
-)
+EPS = 1e-6  # of torchvision's norms
 GIVEN_BY_NAME = (  # inspect's kinds of parameters that an argument can be given to
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -50,18 +54,10 @@ GIVEN_BY_NAME = (  # inspect's kinds of parameters that an argument can be given
 )
 
 
-def run(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call code of theirs. Raises Mistake, in a sentence, whatever it raises."""
-    try:
-        return function(*args, **kwargs)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise Mistake(f"{told(error)}.".replace("..", ".")) from None
-
-
 def listed(names: list[str]) -> str:
-    """At most four names, alike ones of other blocks left out."""
+    """At most four names; of more, alike ones of other blocks are left out."""
+    if len(names) <= 4:
+        return ", ".join(names)
     first_of_kind: dict[str, str] = {}
     for name in names:
         first_of_kind.setdefault(re.sub(r"\d+", "", name), name)
@@ -71,35 +67,93 @@ def listed(names: list[str]) -> str:
     return f"{said} and {more} more" if more else said
 
 
-def build(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any], bool]:
+@dataclass
+class Built:
+    """A model of theirs.
+
+    Attributes:
+        model: the model, in eval mode.
+        sizes: the arguments for ours: given, or read off the model.
+        seen: what a forward pass of it uses.
+        takes_representation: whether it takes ``representation_size``.
+        eps: the eps of its norms, by their paths. In the model they are set to EPS.
+        ignored: a sentence on a size that it was given and has not; "" if there is none.
+    """
+
+    model: nn.Module
+    sizes: dict[str, Any]
+    seen: Pass
+    takes_representation: bool
+    eps: dict[str, float]
+    ignored: str
+
+
+def make(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
     """Build their model, or copy it if it is built.
 
     Returns:
-        The model, the sizes for ours (read off it where it takes no argument), and whether it
-        takes ``representation_size``.
+        The model, in eval mode, and the arguments that it was given, by their own names.
 
     Raises:
-        Mistake: there is no model, or one that is too far from a Vision Transformer.
+        Mistake: there is no model.
     """
     model, given = _made(answer, sizes)
     if not isinstance(model, nn.Module):
         what = describe(model).partition(":")[0]
         raise Mistake(f"an nn.Module is needed, and this came back: {what}.")
-    found: dict[str, Any] = dict(_read_sizes(model))
-    for name in sizes:
+    return model.to(torch.get_default_dtype()).eval(), given
+
+
+def build(answer: Any, sizes: dict[str, Any]) -> Built:
+    """Build their model, and find the sizes for ours.
+
+    Raises:
+        Mistake: there is no model, or one that is too far from a Vision Transformer.
+    """
+    model, given = make(answer, SIZES | sizes)
+    known = dict(sizes)  # what the user says counts, also where it is no argument
+    for name in SIZES:
         for own in _spellings(name):
             if own in given:
-                found[name] = given[own]
-    for name in [name for name in found if "dropout" in name]:
-        del found[name]
-    lacking = [name for name in NEEDED if name not in found]
-    if lacking:
+                known.setdefault(name, given[own])
+    ours = inspect.signature(VisionTransformer).parameters
+    for name in list(known):
+        if name not in ours or "dropout" in name:
+            del known[name]
+    if "mlp_ratio" in given:
+        known.setdefault("mlp_dim", (SIZES | sizes)["mlp_dim"])
+    found, seen = read_sizes(model, known)
+    lacking = needed_sizes(found)
+    if {"num_layers", "mlp_dim"} <= set(lacking) and seen.order:
         raise Mistake(
-            f"{listed(lacking)} cannot be read off this model: give a class or function that takes"
-            " them."
+            "this is no Vision Transformer that can be compared: in its forward pass there are no"
+            " MLPs of two matrices, which widen the tokens and make them narrow again."
         )
-    model = model.to(torch.get_default_dtype()).eval()
-    return model, found, "representation_size" in given
+    if lacking:
+        call = ", ".join(f"{name}=…" for name in lacking)
+        raise Mistake(
+            f"{listed(lacking)} cannot be read off this model. Say it in the call:"
+            f" check.vit(model, {call})."
+        )
+    wide = known.get("mlp_dim", found["mlp_dim"])
+    ignored = ""
+    if wide != found["mlp_dim"]:
+        ignored = (
+            f"It was given {wide} as the width of its MLPs, and they are {found['mlp_dim']} wide."
+        )
+    return Built(model, found, seen, "representation_size" in given, set_eps(model), ignored)
+
+
+def set_eps(model: nn.Module) -> dict[str, float]:
+    """Set the eps of all norms to EPS; returns what it was, by the paths of the norms."""
+    found = {}
+    for path, module in model.named_modules():
+        for name in ("eps", "epsilon", "variance_epsilon"):
+            value = vars(module).get(name)
+            if type(value) is float:
+                found[path] = value
+                setattr(module, name, EPS)
+    return found
 
 
 def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -122,6 +176,23 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return run(answer, **given), given
 
 
+def takes_sizes(answer: Any) -> bool:
+    """Whether a class or function takes all sizes, by our names or others."""
+    if isinstance(answer, nn.Module):
+        return False
+    try:
+        known = inspect.signature(answer).parameters
+    except (TypeError, ValueError):
+        return False
+    others = {"num_classes"}  # may be left to **options
+    if "mlp_ratio" in known:
+        others.add("mlp_dim")
+    for name in OTHERS:
+        if name not in others and known.keys().isdisjoint(_spellings(name)):
+            return False
+    return True
+
+
 def _spellings(name: str) -> tuple[str, ...]:
     return (name, *NAMES.get(name, ()))
 
@@ -137,7 +208,6 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
         return sizes
     known = {
         **sizes,
-        "in_channels": 3,
         "mlp_ratio": sizes["mlp_dim"] / sizes["hidden_dim"],
         "dim_head": sizes["hidden_dim"] // sizes["num_heads"],
     }
@@ -158,63 +228,6 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
     )
     if use_options and takes_options:
         for name, value in sizes.items():
-            if given.keys().isdisjoint(_spellings(name)):
+            if name != "in_channels" and given.keys().isdisjoint(_spellings(name)):
                 given[name] = value
     return given
-
-
-def _read_sizes(model: nn.Module) -> dict[str, int]:
-    """The sizes of a model, from parameters' shapes or attributes with torchvision's names."""
-    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    found: dict[str, int] = {}
-    found |= _sizes_of_patches(shapes)
-    found |= _sizes_of_layers(shapes, found.get("hidden_dim"))
-    for module in reversed(list(model.modules())):
-        names = (*SIZES, "in_channels") if module is model else ("num_heads",)
-        for name in names:
-            value = getattr(module, name, None)
-            if type(value) is int:
-                found[name] = value
-    return found
-
-
-def _matrices(shapes: dict[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    return [shape for name, shape in shapes.items() if len(shape) == 2 and "pos" not in name]
-
-
-def _sizes_of_patches(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Sizes from the projection of the patches and from the position embedding."""
-    found: dict[str, int] = {}
-    convolutions = [shape for shape in shapes.values() if len(shape) == 4]
-    matrices = _matrices(shapes)
-    if convolutions:
-        hidden_dim, in_channels, patch_size, _ = convolutions[0]
-        found = {"hidden_dim": hidden_dim, "in_channels": in_channels, "patch_size": patch_size}
-    elif matrices:
-        hidden_dim, numbers = matrices[0]
-        patch_size = math.isqrt(numbers // 3)
-        found = {"hidden_dim": hidden_dim, "in_channels": 3, "patch_size": patch_size}
-    for name, shape in shapes.items():
-        if "pos" in name and len(shape) > 1:
-            found["image_size"] = math.isqrt(shape[-2]) * found.get("patch_size", 1)
-    return found
-
-
-def _sizes_of_layers(shapes: dict[str, tuple[int, ...]], hidden_dim: int | None) -> dict[str, int]:
-    """Sizes from the MLPs, pairs of matrices that widen and narrow again, and the last matrix."""
-    matrices = _matrices(shapes)
-    widths = list(_mlp_widths(matrices, hidden_dim))
-    if not widths:
-        return {}
-    num_classes, width = matrices[-1]
-    found = {"num_layers": len(widths), "mlp_dim": widths[0], "num_classes": num_classes}
-    if width != hidden_dim:
-        found["representation_size"] = width
-    return found
-
-
-def _mlp_widths(matrices: list[tuple[int, ...]], hidden_dim: int | None) -> Iterator[int]:
-    for first, second in itertools.pairwise(matrices):
-        mlp_dim, width = first
-        if second == (width, mlp_dim) and width == hidden_dim and mlp_dim != width:
-            yield mlp_dim

@@ -16,10 +16,11 @@ from mnist_vit.model import VisionTransformer
 
 from ..checking import Slip, random, randomise
 from ..checking.edits import edited_model
+from .matching import Range, own_name
 from .slips import SLIPS
-from .values import LOGITS, Values, first_difference, values_of
+from .values import LOGITS, Values, alignments, first_difference, values_of
 
-AT_ONCE = 3  # slips that are found together
+AT_ONCE = 4  # slips that are found together
 FRONTIER = 8  # combinations of slips to which another is added
 SMALL = 100  # hidden_dim below which values are kept
 
@@ -32,17 +33,27 @@ class Setting:
         sizes: the arguments of ``VisionTransformer``.
         neutral: the names of parameters that have no effect.
         dtype: of weights and pictures.
+        parts: (name, rows, columns) of parameters of which only these are not zero.
+        edits: what is changed in our model beforehand.
     """
 
     sizes: tuple[tuple[str, Any], ...]
     neutral: tuple[str, ...]
     dtype: torch.dtype
+    parts: tuple[tuple[str, Range, Range], ...] = ()
+    edits: tuple[Slip, ...] = ()
 
     def pictures(self) -> Tensor:
         """Four pictures of small numbers, so that a norm's eps shows."""
         sizes = dict(self.sizes)
         shape = (4, sizes["in_channels"], sizes["image_size"], sizes["image_size"])
         return 0.05 * random(*shape, seed=1, dtype=self.dtype)
+
+    def kind(self) -> Callable[..., nn.Module]:
+        """Our class, after the edits."""
+        if not self.edits:
+            return VisionTransformer
+        return edited_model(*[slip.edit for slip in self.edits])
 
     def model(self, kind: Callable[..., nn.Module]) -> nn.Module:
         """A model in eval mode, with the check's weights."""
@@ -61,20 +72,35 @@ def _weights(setting: Setting) -> dict[str, Tensor]:
                 parameter.mul_(0.2)
             if name in setting.neutral:
                 make_neutral(name, parameter)
+            _keep_parts(name, parameter, setting)
     return model.state_dict()
+
+
+def _keep_parts(name: str, parameter: Tensor, setting: Setting) -> None:
+    """Set to zero what is in none of the parameter's parts, if it has parts."""
+    parts = [part for part in setting.parts if part[0] == name]
+    if not parts:
+        return
+    mask = torch.zeros_like(parameter)
+    table = mask[0] if mask.dim() == 3 else mask
+    for _, rows, columns in parts:
+        place = (slice(*rows), slice(*columns))
+        table[place[: table.dim()]] = 1
+    parameter.mul_(mask)
 
 
 def make_neutral(name: str, parameter: Tensor) -> None:
     """Fill a parameter so that it has no effect.
 
-    A square matrix becomes the identity, a norm's weight 1, all else 0.
+    A square matrix, also that of a convolution, becomes the identity, a norm's weight 1, all else
+    0.
     """
     with torch.no_grad():
         parameter.zero_()
-        if parameter.dim() == 1 and not re.search("bias|beta|token|cls|pos", name):
+        if parameter.dim() == 1 and not re.search("bias|beta|token|cls|pos", own_name(name)):
             parameter.fill_(1)
-        elif parameter.dim() == 2 and parameter.shape[0] == parameter.shape[1]:
-            parameter.fill_diagonal_(1)
+        elif parameter.dim() > 1 and len(parameter) ** 2 == parameter.numel():
+            parameter.copy_(torch.eye(len(parameter)).reshape(parameter.shape))
 
 
 def our_values(setting: Setting, *slips: Slip) -> Values:
@@ -89,7 +115,7 @@ def our_values(setting: Setting, *slips: Slip) -> Values:
 
 
 def _computed_values(setting: Setting, *slips: Slip) -> Values:
-    edits = [slip.edit for slip in slips]
+    edits = [slip.edit for slip in (*setting.edits, *slips)]
     model = setting.model(edited_model(*edits))
     names = {name: name for name, _ in model.named_parameters()}
     return values_of(model, names, setting.pictures())
@@ -98,44 +124,78 @@ def _computed_values(setting: Setting, *slips: Slip) -> Values:
 _kept_values = functools.lru_cache(maxsize=512)(_computed_values)
 
 
+Step = tuple[tuple[Slip, ...], str]  # slips, and the first value that still differs with them
+
+
 def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> tuple[Slip, ...]:
     """The known slips with which our model computes every value that theirs does; () if none do.
 
     Another slip is added only where those before it made more values agree, and only one that
-    changes the first value that still differs.
+    changes the first value that still differs; or two such slips at once, if one does not help.
 
     Args:
         theirs: what the learner's model computes.
         setting: the weights and pictures that it was given.
         seconds: the search gives up after that.
     """
-    ours = {}
-    for label, value in our_values(setting).items():
-        if label in theirs:
-            ours[label] = value
-    end = time.monotonic() + seconds
-    changes: dict[Slip, str | None] = {}  # the first value that a slip changes by itself
-    frontier: list[tuple[tuple[Slip, ...], str]] = [((), first_difference(theirs, ours) or LOGITS)]
+    search = _Search(theirs, setting, time.monotonic() + seconds)
+    label = first_difference(theirs, our_values(setting)) or LOGITS
+    frontier: list[Step] = [((), label)]
     for _ in range(AT_ONCE):
-        further: list[tuple[int, tuple[Slip, ...], str]] = []
-        for (slips, label), slip in itertools.product(frontier, SLIPS):
-            if changes.get(slip, label) != label:
-                continue
-            if time.monotonic() > end:
-                return ()
-            with suppress(Exception):  # edits that do not go together, or a model that fails
-                values = our_values(setting, *slips, slip)
-                found = first_difference(theirs, values)
-                if found is None:
-                    return (*slips, slip)
-                if not slips:
-                    changes[slip] = first_difference(values, ours)
-                order = list(values)
-                if label in order and order.index(found) > order.index(label):
-                    further.append((order.index(found), (*slips, slip), found))
-        further.sort(key=lambda step: (step[0], _place(step[1])), reverse=True)
-        frontier = [(slips, found) for _, slips, found in further[:FRONTIER]]
+        further = search.further(frontier, 1) or search.further(frontier, 2)
+        if search.found:
+            return search.found
+        frontier = further[:FRONTIER]
     return ()
+
+
+class _Search:
+    """Slips that are tried on our model.
+
+    Attributes:
+        found: slips with which all values agree.
+    """
+
+    def __init__(self, theirs: Values, setting: Setting, end: float) -> None:
+        self.theirs = theirs
+        self.setting = setting
+        self.end = end
+        self.found: tuple[Slip, ...] = ()
+        self.ours: Values = {}
+        for label, value in our_values(setting).items():
+            if label in theirs:
+                self.ours[label] = value
+        self.changes: dict[Slip, str | None] = {}  # the first value that a slip changes by itself
+
+    def further(self, frontier: list[Step], at_once: int) -> list[Step]:
+        """The steps that make more values agree, the best first."""
+        better: list[tuple[int, Step]] = []
+        for slips, label in frontier:
+            usable = [slip for slip in SLIPS if self.changes.get(slip, label) == label]
+            for more in itertools.combinations(usable, at_once):
+                if self.found or time.monotonic() > self.end:
+                    return []
+                with suppress(Exception):  # edits that do not go together, or a model that fails
+                    depth, first = self._tried((*slips, *more), label)
+                    if depth > 0:
+                        better.append((depth, ((*slips, *more), first)))
+        better.sort(key=lambda step: (step[0], _place(step[1][0])), reverse=True)
+        return [step for _, step in better]
+
+    def _tried(self, slips: tuple[Slip, ...], label: str) -> tuple[int, str]:
+        """The place of the first value that still differs, 0 if none agree more, and its label."""
+        values = our_values(self.setting, *slips)
+        if len(slips) == 1:
+            self.changes[slips[0]] = first_difference(values, self.ours)
+        first = first_difference(self.theirs, values)
+        if first is None:
+            self.found = slips
+            return 0, label
+        order = list(values)
+        agrees = label in order and bool(alignments(self.theirs[label], values[label]))
+        if agrees and order.index(first) > order.index(label):
+            return order.index(first), first
+        return 0, label
 
 
 def _place(slips: tuple[Slip, ...]) -> list[str]:

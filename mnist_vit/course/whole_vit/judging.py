@@ -22,14 +22,20 @@ from ..checking import Mistake, gradients
 from ..checking.comparing import compare
 from ..checking.own_code import is_library
 from ..observing.undisturbed import stoppable, undisturbed
-from .building import SIZES, build, run
-from .elsewhere import MANY, ignored_dropout, wrong_picture_gradient, wrong_pictures, wrong_start
+from .building import OTHERS, SIZES, Built, build, make, takes_sizes
+from .elsewhere import (
+    MANY,
+    dropout_places,
+    ignored_dropout,
+    wrong_picture_gradient,
+    wrong_pictures,
+    wrong_start,
+)
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
+from .telling import FOREIGN, about_parameters, explained, mistakes, notes, unexplained
 from .trial import Trial
 
 LARGE = 10_000_000  # parameters; models that are built and larger are compared in float32
-FOREIGN = "the parameters are not ours."
-ALL_ELSE = "With these at 0 (norm weights at 1, matrices at the identity) everything else is equal."
 
 
 def vit(answer: Any = None, **options: Any) -> None:
@@ -49,11 +55,10 @@ def judge_vit(answer: Any, **options: Any) -> tuple[bool, list[str]]:
     Returns:
         Whether it is right, and the lines to print. Raises nothing, whatever the model does.
     """
-    sizes = SIZES | options
     with undisturbed(), redirect_stdout(io.StringIO()):  # what their model prints is dropped
-        judgement, needs_float32 = _attempt(answer, sizes, torch.float64)
+        judgement, needs_float32 = _attempt(answer, options, torch.float64)
         if needs_float32:
-            judgement, _ = _attempt(answer, sizes, torch.float32)
+            judgement, _ = _attempt(answer, options, torch.float32)
     first, *more = judgement.lines
     return judgement.passed, [f"vit: {first}", *more]
 
@@ -73,12 +78,12 @@ class Judgement:
     takes_representation: bool = False
 
 
-def _attempt(answer: Any, sizes: dict[str, Any], dtype: torch.dtype) -> tuple[Judgement, bool]:
+def _attempt(answer: Any, options: dict[str, Any], dtype: torch.dtype) -> tuple[Judgement, bool]:
     """The judgement in one dtype, and whether the model may insist on another one, float32."""
     try:
         is_large = isinstance(answer, nn.Module) and _count(answer) > LARGE
         torch.set_default_dtype(torch.float32 if is_large else dtype)
-        return _judged(answer, sizes), False
+        return _judged(answer, options), False
     except Mistake as mistake:
         needs_float32 = re.search("dtype|[Dd]ouble", str(mistake)) is not None
         return Judgement(False, str(mistake).splitlines()), needs_float32
@@ -91,71 +96,135 @@ def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _judged(answer: Any, sizes: dict[str, Any]) -> Judgement:
+def _judged(answer: Any, options: dict[str, Any]) -> Judgement:
     """The judgement without a representation_size; if that is right, also with one."""
-    without = _compared(answer, sizes)
+    without = _compared(answer, options)
     if not without.passed or not without.takes_representation:
         return without
     first, *more = without.lines
-    with_it = _compared(answer, sizes | {"representation_size": 7})
+    with_it = _compared(answer, options | {"representation_size": 7})
     if with_it.passed:
         return Judgement(True, [f"{first} The same with representation_size=7.", *more])
     first, *more = with_it.lines
     return Judgement(False, [f"right without representation_size; with it, {first}", *more])
 
 
-def _compared(answer: Any, sizes: dict[str, Any]) -> Judgement:
+def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
     """Whether the model computes what ours does: in eval mode, its gradients, in train mode."""
-    theirs, our_sizes, takes_representation = build(answer, sizes)
-    inherited = _ours_below(type(theirs))
+    built = build(answer, options)
+    inherited = _ours_below(built.model)
     if inherited:
         said = (
-            f"this is a subclass of ours, {inherited}: ours is compared with itself. Write the"
-            " class without it."
+            f"this is a subclass of ours, {inherited}, or holds it: ours is compared with itself."
+            " Write the class without it."
         )
         return Judgement(False, [said])
-    fresh = _our_model(our_sizes, is_built=isinstance(answer, nn.Module))
-    wrong: list[Trial] = []
-    for trial in _trials(theirs, fresh, our_sizes):
-        if trial.able and trial.problem() is None:
-            break  # in eval mode it is right; it goes on with this trial
-        wrong.append(trial)
-    else:
-        return Judgement(False, _why_wrong(wrong))
-    if trial.missing or trial.extra:
-        return Judgement(False, [FOREIGN, *trial.lines, ALL_ELSE])
+    trial, is_known = _best_trial(built, isinstance(answer, nn.Module))
+    if not trial.able:
+        return Judgement(False, [FOREIGN, *about_parameters(trial), *notes(trial)])
+    if not is_known:
+        return Judgement(False, [*unexplained(trial), *notes(trial)])
     ours = trial.ours(trial.pictures)
-    logits = run(theirs, trial.pictures)
-    problem = _wrong_gradient(trial, ours, logits) or wrong_picture_gradient(trial)
+    logits = trial.answers(trial.pictures)
+    right, problem, many = _problem_elsewhere(trial, answer, options)
+    more = notes(trial)
+    places = "" if problem else dropout_places(answer, SIZES | options, trial)
+    if places:
+        more.insert(0, places)
+    if mistakes(trial) or about_parameters(trial):
+        besides = [f"Besides: {problem}"] if problem else []
+        return Judgement(False, [*explained(trial, besides), *more])
     if problem:
-        said = f"the logits are right, and a gradient is not. {problem}"
-        return Judgement(False, [said, *trial.lines])
-    problem, many = wrong_pictures(trial)
-    if problem:
-        return Judgement(False, [problem, *trial.lines])
-    no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
-    trial.theirs = _without_dropout(build(answer, sizes | no_dropout)[0])
-    problem = trial.problem(training=True)
-    if problem and not trial.is_random:
-        said = f"right in eval mode; in train mode with dropout 0, {problem}"
-        return Judgement(False, [said, *trial.lines])
-    problem = ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial)
-    if problem:
-        return Judgement(False, [problem, *trial.lines])
+        return Judgement(False, [f"{right} {problem}".strip(), *more])
     said = _praise(ours, logits, len(trial.sources), trial.is_random)
     if many < MANY:
         said = f"{said} At most {many} pictures at once were tried, as the model is large."
-    return Judgement(True, [said, *trial.lines], takes_representation)
+    return Judgement(True, [said, *more], built.takes_representation)
 
 
-def _ours_below(kind: type) -> str:
-    """The name of the class of ours that another one inherits from; empty if it does from none."""
-    if is_library(kind):
+def _best_trial(built: Built, is_built: bool) -> tuple[Trial, bool]:
+    """The likeliest way to match the parameters, and whether all differences are known with it."""
+    fresh = _our_model(built.sizes, is_built)
+    able: list[Trial] = []
+    unable: list[Trial] = []
+    for trial in _trials(built, fresh):
+        if not trial.able:
+            unable.append(trial)
+        elif trial.problem() is None:
+            return trial, True
+        else:
+            able.append(trial)
+    if not able:
+        return unable[0], False
+    best = able[0] if len(able) == 1 else max(able, key=Trial.depth)
+    return best, best.is_explained()
+
+
+def _problem_elsewhere(
+    trial: Trial, answer: Any, options: dict[str, Any]
+) -> tuple[str, str | None, int]:
+    """What is wrong beyond the logits of four pictures.
+
+    Returns:
+        What is right, if nothing else is wrong; the problem, or None; the most pictures at once.
+    """
+    ours = trial.ours(trial.pictures)
+    logits = trial.answers(trial.pictures)
+    problem = _wrong_gradient(trial, ours, logits) or wrong_picture_gradient(trial)
+    if problem:
+        return "the logits are right, and a gradient is not.", problem, MANY
+    problem, many = wrong_pictures(trial)
+    if problem:
+        return "the logits of 4 small pictures are right;", problem, many
+    no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
+    sizes = SIZES | options
+    model, _ = make(answer, sizes | no_dropout)
+    trial.use(_without_dropout(model))
+    problem = trial.problem(training=True)
+    if problem and not trial.is_random:
+        return "right in eval mode;", f"in train mode with dropout 0, {problem}", many
+    problem = ignored_dropout(answer, sizes, trial) or wrong_start(answer, sizes, trial)
+    return "", problem or _wrong_otherwise(answer, options), many
+
+
+def _ours_below(model: nn.Module) -> str:
+    """The name of the class of ours that a model inherits from, or holds as a whole; else empty."""
+    if is_library(type(model)):
         return ""
-    for base in kind.__mro__:
+    for base in type(model).__mro__:
         if is_library(base) and base.__module__.startswith("mnist_vit."):
             return base.__name__
-    return ""
+    holds = any(isinstance(part, VisionTransformer) for part in model.modules())
+    return VisionTransformer.__name__ if holds else ""
+
+
+def _wrong_otherwise(answer: Any, options: dict[str, Any]) -> str | None:
+    """A sentence if the model is wrong in float32, and with other sizes if it takes sizes.
+
+    What a model is built with may be written into it, and everybody trains in float32.
+    """
+    if options or torch.get_default_dtype() != torch.float64:
+        return None
+    problem: str | None
+    others = OTHERS if takes_sizes(answer) else {}
+    torch.set_default_dtype(torch.float32)
+    try:
+        trial, _ = _best_trial(build(answer, others), isinstance(answer, nn.Module))
+        problem = "the parameters do not fit"
+        if trial.able:
+            problem = trial.problem()
+    except Mistake as mistake:
+        problem = str(mistake)
+    finally:
+        torch.set_default_dtype(torch.float64)
+    if problem is None:
+        return None
+    told = f", built with {_listed(others)}" if others else ""
+    return f"right in float64; in float32{told}: {problem}"
+
+
+def _listed(sizes: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:
@@ -167,23 +236,14 @@ def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:
             raise Mistake(f"the sizes read off it make no Vision Transformer: {error}.") from None
 
 
-def _trials(theirs: nn.Module, fresh: nn.Module, sizes: dict[str, Any]) -> Iterator[Trial]:
+def _trials(built: Built, fresh: nn.Module) -> Iterator[Trial]:
     """One trial for each way to match the parameters, the likeliest first."""
     seen: list[dict[str, Source]] = []
     for late, layout in itertools.product((False, True), ("", CHANNELS_LAST, PLAIN_PRODUCT)):
-        sources = matched(fresh, theirs, sizes["num_layers"], late, layout)
+        sources = matched(fresh, built, late, layout)
         if sources not in seen:
             seen.append(sources)
-            yield Trial(theirs, fresh, sizes, sources)
-
-
-def _why_wrong(trials: list[Trial]) -> list[str]:
-    """What is said where no way to match the parameters makes the model right."""
-    able = [trial for trial in trials if trial.able]
-    if not able:
-        raise Mistake("\n".join([FOREIGN, *trials[0].lines]))
-    best = able[0] if len(able) == 1 else max(able, key=Trial.depth)
-    return best.explained(FOREIGN)
+            yield Trial(built, fresh, sources)
 
 
 def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:
@@ -196,6 +256,8 @@ def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:
     parameters = {name: parameter for name, parameter in named if name in trial.sources}
     found = gradients(logits, **parameters)
     for (name, parameter), (what, gradient) in zip(parameters.items(), found, strict=True):
+        if our_gradients[trial.sources[name].name] is None:
+            continue  # ours does not use it either
         expected = trial.sources[name].take(our_gradients, parameter)
         problem = compare(what, gradient, expected, trial.tolerance)
         if problem:
@@ -220,6 +282,7 @@ def _without_dropout(model: nn.Module) -> nn.Module:
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
-        elif isinstance(getattr(module, "dropout", None), float):
-            module.dropout = 0.0  # type: ignore[assignment]
+        for name, value in list(vars(module).items()):
+            if "drop" in name and type(value) is float:
+                setattr(module, name, 0.0)
     return model

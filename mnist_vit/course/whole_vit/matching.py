@@ -1,18 +1,32 @@
-"""Matches other people's parameters with ours: by name, or else by block, shape and order."""
+"""Matches other people's parameters with ours: by name, or else by place, shape and order of use.
 
+A place is a block, or what stands before the blocks, or behind them, as the forward pass shows it.
+"""
+
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from .building import Built
+from .passing import tensors_of
 
 CHANNELS_LAST = "(p p c)"  # patches are flattened with the channels last
 PLAIN_PRODUCT = "x @ W"  # matrices are used as they are, and not transposed as in nn.Linear
 TRANSPOSED = "transposed"
+BEFORE = -1  # the places outside the blocks
+BEHIND = 1_000_000
+POSITIONS = "encoder.pos_embedding"
+QKV = "self_attention.in_proj_weight"
+TOKENS = re.compile("pos|cls|token")  # in the names of tokens and tables
 
 Shape = tuple[int, ...]
+Range = tuple[int, int]
 
 
 @dataclass
@@ -21,15 +35,14 @@ class Unit:
 
     Attributes:
         names: of the parameters, in this order.
-        shape: of the weight: a convolution as a matrix, leading ones dropped, a norm's with a 1
-            behind.
-        block: the number of its block; None outside the blocks.
-        turned: used as x @ W, as its bias shows; the shape is that of nn.Linear.
+        shape: of the weight: as a matrix of nn.Linear, ones dropped, a norm's with a 1 behind.
+        place: the number of its block, BEFORE or BEHIND.
+        turned: whether it is used as x @ W.
     """
 
     names: list[str]
     shape: Shape
-    block: int | None
+    place: int = BEFORE
     turned: bool = False
 
     @property
@@ -44,23 +57,31 @@ class Source:
 
     Attributes:
         name: a parameter of ours.
-        rows: the first row and the one behind the last, where it is not all of them.
+        rows, columns: the first and the one behind the last, where it is not all of them.
         layout: "", TRANSPOSED or CHANNELS_LAST.
     """
 
     name: str
-    rows: tuple[int, int] | None = None
+    rows: Range | None = None
+    columns: Range | None = None
     layout: str = ""
 
     def take(self, values: Mapping[str, Any], like: Tensor) -> Tensor:
-        """The numbers, in the shape of their parameter."""
+        """The numbers, in the shape of their parameter; rows that ours has not are zero."""
         found = values[self.name]
+        if self.name == POSITIONS:
+            found = found[0]
         if self.rows is not None:
             found = found[slice(*self.rows)]
+        if self.columns is not None:
+            found = found[:, slice(*self.columns)]
         if self.layout == CHANNELS_LAST:
             found = found.permute(0, 2, 3, 1)
         if self.layout == TRANSPOSED:
             found = found.flatten(1).mT
+        if like.numel() > found.numel():
+            padded = torch.zeros(like.numel() - found.numel(), dtype=found.dtype)
+            found = torch.cat([found.flatten(), padded])
         return found.reshape(like.shape)
 
     def said(self) -> str:
@@ -73,21 +94,19 @@ class Source:
         return words
 
 
-def matched(
-    ours: nn.Module, theirs: nn.Module, num_layers: int, late: bool, layout: str
-) -> dict[str, Source]:
+def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> dict[str, Source]:
     """Where each of their parameters gets its values from, by its name.
 
     Args:
-        ours, theirs: the models.
-        num_layers: the number of blocks.
-        late: the norms of a block stand in the other order; where they have too few of a kind, the
-            first is missing.
+        ours: our model.
+        theirs: their model.
+        late: of a kind of which a place of theirs has too few, the first is missing, not the last.
         layout: "", CHANNELS_LAST or PLAIN_PRODUCT.
     """
-    matching = _Matching(ours, theirs, num_layers, layout)
+    matching = _Matching(ours, theirs, layout)
     matching.match_names()
-    matching.match_queries_keys_values()
+    matching.match_tokens()
+    matching.match_queries_keys_values(theirs.sizes["num_heads"])
     matching.match_shapes(late, turned=False)
     matching.match_shapes(late, turned=True)
     return matching.sources
@@ -96,17 +115,19 @@ def matched(
 class _Matching:
     """The units of both models that are not matched yet, and the sources found so far."""
 
-    def __init__(self, ours: nn.Module, theirs: nn.Module, num_layers: int, layout: str) -> None:
-        self.theirs = theirs
+    def __init__(self, ours: nn.Module, theirs: Built, layout: str) -> None:
+        self.model = theirs.model
         self.layout = layout
         self.sources: dict[str, Source] = {}
+        self.tensors = tensors_of(theirs.model)
         self.our_shapes = shapes_of(ours)
-        self.their_shapes = shapes_of(theirs)
-        self.our_units = _units(ours, num_layers)
-        self.their_units = _units(theirs, num_layers)
-        if all(unit.block is None for unit in self.their_units):
-            for unit in self.our_units:
-                unit.block = None
+        self.our_units = list(_units(ours, set()))
+        for unit in self.our_units:
+            unit.place = _our_place(unit.names[0])
+        self.their_units = list(_units(theirs.model, theirs.seen.multiplied))
+        if not _put_in_place(self.their_units, theirs):
+            for unit in [*self.our_units, *self.their_units]:
+                unit.place = BEFORE
 
     def match_names(self) -> None:
         """Units whose names and shapes are the same."""
@@ -116,13 +137,36 @@ class _Matching:
             if source is not None and self._same_shapes(unit):
                 self._give(unit, source)
 
-    def match_queries_keys_values(self) -> None:
+    def match_tokens(self) -> None:
+        """The class token and the position embedding, which need not be parameters."""
+        token = self._ours("class_token")
+        for pattern in ("cls|class", "token"):
+            for unit in self._before():
+                if token and unit.shape == token.shape and re.search(pattern, unit.names[0]):
+                    self._give(unit, token)
+                    token = None
+        table = self._ours(POSITIONS)
+        if table is None:
+            return
+        for unit in [*self._before(), *self._fixed()]:
+            rows, width = (*unit.shape, 0, 0)[:2]
+            lacking = table.shape[0] - rows  # a row for the class token, perhaps
+            if "pos" in unit.names[0] and width == table.shape[1] and lacking <= 1:
+                self._give(unit, table, rows=(lacking, table.shape[0]) if lacking > 0 else None)
+                return
+
+    def match_queries_keys_values(self, num_heads: int) -> None:
         """Our one matrix for queries, keys and values, where theirs are several."""
-        sources = [unit for unit in self.our_units if unit.names[0].endswith("in_proj_weight")]
+        sources = [unit for unit in self.our_units if unit.names[0].endswith(QKV)]
         for source in sources:
             width = source.shape[1]
-            here = [unit for unit in self.their_units if unit.block == source.block]
+            here = [unit for unit in self.their_units if unit.place == source.place]
             if source.shape in [unit.shape for unit in here]:
+                continue
+            side = width // num_heads
+            slices = [unit for unit in here if unit.shape == (side, side)]
+            if len(slices) == 3 * num_heads > 3:
+                self._match_slices(slices, source, side)
                 continue
             matrices = [unit for unit in here if unit.shape[1:] == (width,)]
             begin = {"q": 0, "k": width, "v": 2 * width, "kv": width}
@@ -131,52 +175,80 @@ class _Matching:
                 self._give(unit, source, rows=(begin[role], end))
                 begin[role] = end
 
+    def _match_slices(self, slices: list[Unit], source: Unit, side: int) -> None:
+        """Matrices of heads that see only their own slice of each token."""
+        width = source.shape[1]
+        taken = {"q": 0, "k": 0, "v": 0}
+        for unit, role in _roles(slices):
+            head = taken[role]
+            taken[role] = head + side
+            begin = "qkv".index(role) * width + head
+            self._give(unit, source, (begin, begin + side), (head, head + side))
+
     def match_shapes(self, late: bool, turned: bool) -> None:
-        """Units of one block and shape, in their order; ``turned``: of the transposed shape."""
+        """Units of one place and shape, in their order; ``turned``: of the transposed shape."""
         groups: dict[Any, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
         for unit in self.their_units:
-            groups[unit.block, unit.shape][0].append(unit)
+            groups[unit.place, unit.shape][0].append(unit)
         for unit in self.our_units:
             shape = unit.shape[::-1] if turned else unit.shape
-            groups[unit.block, shape][1].append(unit)
-        for (_, shape), (theirs, ours) in groups.items():
+            groups[unit.place, shape][1].append(unit)
+        for theirs, ours in groups.values():
             if late:
-                ours = _late(ours, len(theirs), is_norm=shape[1:] == (1,))
+                ours = ours[-len(theirs) :]
             for unit, source in zip(theirs, ours, strict=False):
                 layout = TRANSPOSED if turned else self._flattened(unit, source)
                 self._give(unit, source, layout=layout)
 
+    def _ours(self, name: str) -> Unit | None:
+        found = [unit for unit in self.our_units if unit.names == [name]]
+        return found[0] if found else None
+
+    def _before(self) -> list[Unit]:
+        return [unit for unit in self.their_units if unit.place == BEFORE]
+
+    def _fixed(self) -> Iterator[Unit]:
+        """Tensors that are no parameters."""
+        parameters = shapes_of(self.model)
+        for name, tensor in self.tensors.items():
+            if name not in parameters:
+                yield Unit([name], _plain_shape(tensor))
+
     def _same_shapes(self, unit: Unit) -> bool:
-        return all(self.their_shapes[name] == self.our_shapes[name] for name in unit.names)
+        theirs = [tuple(self.tensors[name].shape) for name in unit.names]
+        return theirs == [self.our_shapes[name] for name in unit.names]
 
     def _flattened(self, unit: Unit, source: Unit) -> str:
         """The layout of the projection of the patches, if it is a matrix."""
         is_projection = source.names[0] == "conv_proj.weight"
-        is_matrix = len(self.their_shapes[unit.names[0]]) == 2
+        is_matrix = self.tensors[unit.names[0]].dim() == 2
         if is_projection and is_matrix and self.layout == CHANNELS_LAST:
             return CHANNELS_LAST
         return ""
 
     def _give(
-        self, unit: Unit, source: Unit, rows: tuple[int, int] | None = None, layout: str = ""
+        self,
+        unit: Unit,
+        source: Unit,
+        rows: Range | None = None,
+        columns: Range | None = None,
+        layout: str = "",
     ) -> None:
         """Match a unit of theirs with one of ours."""
-        owner = self.theirs.get_submodule(unit.parent)
-        is_square = unit.shape == unit.shape[::-1] and not isinstance(owner, nn.Linear)
-        if unit.turned or (is_square and self.layout == PLAIN_PRODUCT):
+        owner = self.model.get_submodule(unit.parent)
+        is_square = len(unit.shape) == 2 and unit.shape == unit.shape[::-1]
+        is_free = is_square and not isinstance(owner, nn.Linear)
+        if unit.turned or (is_free and self.layout == PLAIN_PRODUCT):
             layout = TRANSPOSED
         for number, (own, name) in enumerate(zip(unit.names, source.names, strict=False)):
-            self.sources[own] = Source(name, rows, "" if number else layout)
-        self.their_units.remove(unit)
+            if number:
+                self.sources[own] = Source(name, rows)
+            else:
+                self.sources[own] = Source(name, rows, columns, layout)
+        if unit in self.their_units:
+            self.their_units.remove(unit)
         if source in self.our_units:
             self.our_units.remove(source)
-
-
-def _late(ours: list[Unit], count: int, is_norm: bool) -> list[Unit]:
-    """Norms in the other order; of a kind of which they have too few, the last ones."""
-    if is_norm and len(ours) == count:
-        return ours[::-1]
-    return ours[-count:]
 
 
 def _roles(matrices: list[Unit]) -> Iterator[tuple[Unit, str]]:
@@ -194,43 +266,62 @@ def _roles(matrices: list[Unit]) -> Iterator[tuple[Unit, str]]:
 
 def _role(name: str) -> str:
     """q, k, v or kv, if the name of a weight says so."""
-    words = re.sub(r"(\.(\d+|weight))*$", "", name.lower())
+    words = re.sub(r"(\.(\d+|weight|linear))*$", "", name.lower())
     match = re.search(r"(?:^|_|w|to)(kv|q|k|v)(?:$|_|u|e|a|l|p)", words.rpartition(".")[2])
     return match[1] if match else ""
+
+
+def own_name(name: str) -> str:
+    """The name of a parameter within its module."""
+    return name.rpartition(".")[2]
 
 
 def shapes_of(model: nn.Module) -> dict[str, Shape]:
     """The shapes of a model's parameters; one that is used in several places has several names."""
     named = model.named_parameters(remove_duplicate=False)
-    return {name: tuple(parameter.shape) for name, parameter in named}
+    return {name: tuple(parameter.shape) for name, parameter in named if parameter.numel()}
 
 
-def _units(model: nn.Module, num_layers: int) -> list[Unit]:
+# ------------------------------------------------------------------------------------------ units
+
+
+def _units(model: nn.Module, multiplied: set[str]) -> Iterator[Unit]:
     """The parameters of a model in groups, in the order in which they were made."""
-    blocks = _blocks(shapes_of(model), num_layers)
-    units: list[Unit] = []
+    last: Unit | None = None
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        parent = name.rpartition(".")[0]
-        shape = _plain_shape(parameter)
-        if units and _joins(units[-1], name, shape):
+        owner = model.get_submodule(name.rpartition(".")[0])
+        shape = _plain_shape(parameter, is_weight=isinstance(owner, nn.Linear))
+        has_parts = any(owner.children())  # vectors of such a module are no weight and bias
+        if last is not None and _joins(last, name, shape, has_parts):
             continue
-        kind = type(model.get_submodule(parent)).__name__.lower()
-        if len(shape) == 1 and "norm" in kind:
+        if last is not None:
+            yield last
+        is_norm = "norm" in type(owner).__name__.lower() and not has_parts
+        if len(shape) == 1 and is_norm:
             shape = (*shape, 1)
-        units.append(Unit([name], shape, blocks.get(name)))
-    return units
+        last = Unit([name], shape)
+        if name in multiplied and len(shape) == 2:
+            last.shape = shape[::-1]
+            last.turned = True
+    if last is not None:
+        yield last
 
 
-def _joins(last: Unit, name: str, shape: Shape) -> bool:
+def _joins(last: Unit, name: str, shape: Shape, has_parts: bool) -> bool:
     """Add a bias to the weight before it, if it is one; returns whether it is."""
     if len(last.names) > 1 or last.parent != name.rpartition(".")[0]:
+        return False
+    if has_parts and len(last.shape) == 1:
+        return False
+    if name.endswith("bias"):
+        shape = (math.prod(shape),)
+    if TOKENS.search(own_name(last.names[0])) or TOKENS.search(own_name(name)):
         return False
     if shape == last.shape[:1]:
         last.names.append(name)
         last.shape = (*last.shape, 1)[:2]
         return True
-    is_token = re.search("pos|cls|token", last.names[0] + name)
-    if shape == last.shape[1:] and not is_token:
+    if shape == last.shape[1:]:
         last.names.append(name)
         last.shape = last.shape[::-1]
         last.turned = True
@@ -238,29 +329,69 @@ def _joins(last: Unit, name: str, shape: Shape) -> bool:
     return False
 
 
-def _plain_shape(parameter: Tensor) -> Shape:
-    """The shape of a convolution's weight as a matrix; of others without leading ones."""
-    if parameter.dim() == 4:
-        return tuple(parameter.flatten(1).shape)
-    return tuple(parameter.squeeze(0).squeeze(0).shape)
+def _plain_shape(tensor: Tensor, is_weight: bool = False) -> Shape:
+    """The shape as a matrix: a convolution's flat, that of a table or token without ones."""
+    if tensor.dim() == 4:
+        return tuple(tensor.flatten(1).shape)
+    shape = tuple(tensor.shape if is_weight else tensor.squeeze().shape)
+    if len(shape) == 3 and shape[0] == shape[1] * shape[2]:  # numbers, heads, numbers of a head
+        return (shape[0], shape[0])
+    if len(shape) == 3 and shape[2] == shape[0] * shape[1]:
+        return (shape[2], shape[2])
+    return shape
+
+
+# ----------------------------------------------------------------------------------------- places
+
+
+def _our_place(name: str) -> int:
+    block = re.search(r"encoder_layer_(\d+)", name)
+    if block:
+        return int(block[1])
+    return BEHIND if re.match(r"encoder\.ln|heads", name) else BEFORE
+
+
+def _put_in_place(units: list[Unit], theirs: Built) -> bool:
+    """Find the place of each unit, and bring them into the order of their use.
+
+    Returns whether blocks were found. One that is used again and again is the last block.
+    """
+    seen = theirs.seen
+    num_layers = theirs.sizes["num_layers"]
+    blocks = _blocks(shapes_of(theirs.model), num_layers)
+    if not blocks:
+        for name in shapes_of(theirs.model):
+            if num_layers > 1 and seen.uses[name] == num_layers:
+                blocks[name] = num_layers - 1
+    begin = min([seen.place(name) for name in blocks], default=0)
+    for unit in units:
+        name = unit.names[0]
+        is_used = name in seen.uses
+        is_before = seen.place(name) < begin if is_used else bool(TOKENS.search(own_name(name)))
+        unit.place = blocks.get(name, BEFORE if is_before else BEHIND)
+    units.sort(key=lambda unit: seen.place(unit.names[0]))
+    return bool(blocks)
 
 
 def _blocks(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
     """Which block a parameter belongs to.
 
-    Lists of ``num_layers`` parts that are alike hold blocks, or a part of each.
+    Lists of ``num_layers`` parts that are alike hold blocks, or a part of each; one of them holds
+    several matrices.
     """
     places = list(_numbered_parts(shapes))
     members: dict[str, dict[int, list[Shape]]] = defaultdict(lambda: defaultdict(list))
     for name, stem, number in places:
         members[stem][number].append(shapes[name])
     found: dict[str, int] = {}
+    most = 0
     for name, stem, number in places:
         parts = members[stem]
         kinds = set(map(tuple, parts.values()))
         if len(kinds) == 1 and len(parts) == num_layers:
             found.setdefault(name, sorted(parts).index(number))
-    return found
+            most = max(most, sum(len(shape) > 1 for shape in parts[number]))
+    return found if most > 1 else {}
 
 
 def _numbered_parts(shapes: dict[str, Shape]) -> Iterator[tuple[str, str, int]]:

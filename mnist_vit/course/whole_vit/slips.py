@@ -20,6 +20,7 @@ THINK = "y = self.mlp(y)"
 END = "return x + y"
 POSITIONS = "input = input + self.pos_embedding"
 RUN = "return self.ln(self.layers(self.dropout(input)))"
+LAYERS = "self.layers = nn.Sequential(layers)"
 FLATTEN = "x = x.reshape(n, self.hidden_dim, n_h * n_w)"
 PERMUTE = "x = x.permute(0, 2, 1)"
 TOKENS = "x = torch.cat([batch_class_token, x], dim=1)"
@@ -43,6 +44,32 @@ _ONCE = "Position embeddings are added once, to all tokens, before the first blo
 _SECOND = "The heads get the class token, after the last norm"
 _LOGITS = "Logits are the output of the last linear layer, and the loss expects them as they are"
 
+REUSE = Slip(
+    {
+        LAYERS: (
+            f"{LAYERS}\n        self.layers.forward = lambda x: [x := self.layers[-1](x) for _ in"
+            " range(num_layers)][-1]"
+        )
+    },
+    "reuse one block, the same parameters in each layer",
+    "Each layer is a block of its own",
+)
+NO_LAST_NORM = Slip(
+    {RUN: "return self.layers(input)"},
+    "forget the last norm, encoder.ln, after the blocks",
+    "It normalises what the last block gives, before the heads",
+)
+NO_HEAD = Slip(
+    {HEADS: ""},
+    "return what the heads should get",
+    "The class head makes logits of it",
+)
+NO_TOKEN = Slip(
+    {TOKENS: "", POSITIONS: "input = input + self.pos_embedding[:, 1:]"},
+    "use no class token",
+    "It is the first of the tokens, and the heads get it",
+)
+
 SLIPS = [
     # --- attention weights
     Slip({SCORES: "q @ k.transpose(-2, -1)"}, "do not scale the scores", _ROOT),
@@ -60,6 +87,11 @@ SLIPS = [
         {SCORES: "q @ k.transpose(-2, -1)", SOFTMAX: f"{SOFTMAX} / math.sqrt(self.head_dim)"},
         "divide by √head_dim after the softmax",
         "The scores are divided, before it",
+    ),
+    Slip(
+        {SCORES: "q @ k.transpose(-2, -1)", SOFTMAX: f"{SOFTMAX} / math.sqrt(self.embed_dim)"},
+        "divide by √hidden_dim after the softmax",
+        f"{_ROOT}; they are divided before the softmax",
     ),
     Slip({SOFTMAX: "scores.softmax(dim=-2)"}, "apply softmax over the queries (dim=-2)", _ROWS),
     Slip({SOFTMAX: "scores.softmax(dim=1)"}, "apply softmax over the heads (dim=1)", _ROWS),
@@ -202,6 +234,11 @@ SLIPS = [
     ),
     Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm"),
     Slip({THINK: ""}, "leave out the MLP", "Every block has one, after the attention"),
+    Slip(
+        {THINK: "y = F.gelu(self.mlp(y))"},
+        "apply GELU after the MLP's second layer, too",
+        _MLP,
+    ),
     Slip({GELU: "activation_layer=nn.Identity"}, "leave out GELU between the MLP's layers", _MLP),
     Slip(
         {GELU: "activation_layer=partial(nn.GELU, approximate='tanh')"},
@@ -258,21 +295,8 @@ SLIPS = [
         "add positions to the patches before the class token is there",
         _ONCE,
     ),
-    Slip(
-        {RUN: "return self.layers(input)"},
-        "forget the last norm, encoder.ln, after the blocks",
-        "It normalises what the last block gives, before the heads",
-    ),
-    Slip(
-        {
-            RUN: (
-                "for _ in self.layers: input = self.layers[-1](input)\n        return"
-                " self.ln(input)"
-            )
-        },
-        "reuse one block, the same parameters in each layer",
-        "Each layer is a block of its own",
-    ),
+    NO_LAST_NORM,
+    REUSE,
     Slip(
         {
             RUN: (
@@ -335,6 +359,19 @@ SLIPS = [
         f"{_SECOND}, x[:, 0]",
     ),
     Slip({READ: ""}, "send all tokens through the heads", f"{_SECOND}, x[:, 0]"),
+    *(
+        Slip(
+            {RUN: "return self.layers(self.dropout(input))", READ: f"x = self.encoder.ln({mean})"},
+            f"take the mean over {tokens} first and normalise it then",
+            _SECOND,
+        )
+        for tokens, mean in (
+            ("all tokens", "x.mean(dim=1)"),
+            ("the patches", "x[:, 1:].mean(dim=1)"),
+        )
+    ),
+    NO_HEAD,
+    NO_TOKEN,
     Slip(
         {CONV: "x = self.conv_proj(x).transpose(2, 3)"},
         "number the patches column by column",

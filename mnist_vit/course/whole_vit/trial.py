@@ -2,22 +2,24 @@
 
 import re
 from collections.abc import Collection, Iterable
-from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mnist_vit.model import VisionTransformer
-
 from ..checking import Slip
 from ..checking.comparing import compare
-from ..observing.calls import Call
-from ..observing.looking import moved, partly, rows, transformed
-from .building import listed, run
+from .building import Built, set_eps
 from .explaining import Setting, explain, make_neutral, our_values
-from .matching import Source
-from .values import LOGITS, TOLERANCE, Values, alignments, first_difference, part_of, values_of
+from .matching import POSITIONS, Range, Source, shapes_of
+from .passing import tensors_of
+from .running import left_out, logits, run
+from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, REUSE
+from .values import LOGITS, TOLERANCE, Values, first_difference, part_of, values_of
+
+# the parameters that a model with a known mistake does not need, by what was done
+LACKING = {NO_TOKEN.did: "class_token", NO_HEAD.did: "heads.", NO_LAST_NORM.did: "encoder.ln."}
 
 
 class Trial:
@@ -25,76 +27,142 @@ class Trial:
 
     Attributes:
         theirs, ours: the models.
-        sources: where each of their parameters gets its values from.
+        seen: what a forward pass of theirs uses.
+        sources: where each of their tensors gets its values from.
         parameters: ours, by name.
         missing, extra: parameters that only ours has, and that only theirs has; they are made to do
             nothing.
-        able: whether that is possible for all of them.
+        left_out: the modules of theirs that hold extra ones and are left out.
+        able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
-        lines: what is to be said of the parameters.
+        setting: the check's weights and pictures; in its edits what is known to be other in theirs.
+        first: a sentence on the first value that differs, where slips explain it.
     """
 
-    def __init__(
-        self, theirs: nn.Module, fresh: nn.Module, sizes: dict[str, Any], sources: dict[str, Source]
-    ) -> None:
-        self.theirs = theirs
+    def __init__(self, built: Built, fresh: nn.Module, sources: dict[str, Source]) -> None:
+        self.theirs = built.model
+        self.seen = built.seen
         self.sources = sources
         self.is_random = False
         self.changes = False
-        our_shapes = {name: tuple(p.shape) for name, p in fresh.named_parameters()}
-        their_shapes = {name: tuple(p.shape) for name, p in theirs.named_parameters()}
-        used = [source.name for source in sources.values()]
-        self.missing = _without(our_shapes, used)
-        self.extra = _without(their_shapes, sources)
-        self.able = not any(_is_vital(name, our_shapes[name]) for name in self.missing)
-        self.setting = _setting(sizes, self.missing)
+        self.first = ""
+        self.eps = built.eps
+        self.ignored = built.ignored
+        self.our_shapes = shapes_of(fresh)
+        self.their_shapes = shapes_of(self.theirs)
+        edits = self._edits(built.sizes["num_layers"])
+        neutral = _without(self.our_shapes, [source.name for source in sources.values()])
+        self.missing = neutral
+        if REUSE in edits:
+            self.missing = [name for name in neutral if _in_last(name, built.sizes)]
+        self._forgive(edits)
+        foreign = _without(self.their_shapes, sources)
+        self.extra = [name for name in foreign if name in self.seen.uses]
+        self.unused = [name for name in self.their_shapes if name not in self.seen.uses]
+        self.left_out = list(self._replaceable())
+        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in self.missing)
+        self.setting = _setting(built.sizes, neutral, self._parts(), edits)
         self.tolerance = TOLERANCE[self.setting.dtype]
-        self.ours = self.setting.model(VisionTransformer)
-        self.parameters = dict(self.ours.named_parameters())
-        self.lines = self._about_parameters(our_shapes, their_shapes, sizes["num_layers"])
+        self._make_ours()
 
-    def _about_parameters(
-        self, our_shapes: dict[str, tuple], their_shapes: dict[str, tuple], num_layers: int
-    ) -> list[str]:
-        lines = []
-        if any(own != source.name for own, source in self.sources.items()):
-            example, source = max(self.sources.items(), key=_oddness)
-            lines.append(
-                f"{len(self.sources)} parameters were matched by block, shape and order, such as"
-                f" {example} with {source.said()}."
-            )
-        if self.missing:
-            lines.append(f"Ours has, yours lacks: {_shapes(self.missing, our_shapes)}.")
-        if self.extra:
-            lines.append(f"Yours has, ours lacks: {_shapes(self.extra, their_shapes)}.")
-        if self.missing and _is_one_block(our_shapes, their_shapes):
-            lines.append(
-                f"These are the parameters of one block, not of {num_layers}: make each one anew,"
-                " in a list."
-            )
-        return lines
+    def _make_ours(self) -> None:
+        self.ours = self.setting.model(self.setting.kind())
+        self.parameters = dict(self.ours.named_parameters())
+
+    def _forgive(self, edits: Iterable[Slip]) -> None:
+        """Leave out of the missing parameters those whose lack has a name."""
+        for slip in edits:
+            prefix = LACKING.get(slip.did)
+            if prefix:
+                self.missing = [name for name in self.missing if not name.startswith(prefix)]
+
+    def _edits(self, num_layers: int) -> list[Slip]:
+        """What the parameters tell, before any value is compared."""
+        found = []
+        names = {source.name for source in self.sources.values()}
+        blocks = set(re.findall(r"encoder_layer_(\d+)", " ".join(names)))
+        if num_layers > 1 and blocks == {str(num_layers - 1)}:
+            found.append(REUSE)
+        foreign = [name for name in self.seen.order if name in self.their_shapes]
+        foreign = _without(foreign, self.sources)
+        patches = self.our_shapes[POSITIONS][1] - 1
+        has_token = any(re.search("cls|class_?emb|token", name) for name in foreign)
+        if "class_token" not in names and patches in self.seen.tokens and not has_token:
+            found.append(NO_TOKEN)
+        has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
+        if "heads.head.weight" not in names and not has_matrix:
+            found.append(NO_HEAD)
+        return found
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether theirs has parameters that cannot be made to do nothing."""
+        for name in self.extra:
+            is_token = re.search("token|register|dist", name)
+            is_matrix = len(self.their_shapes[name]) > 1
+            if (is_token or is_matrix) and name.rpartition(".")[0] not in self.left_out:
+                return True
+        return False
+
+    def _parts(self) -> tuple[tuple[str, Range, Range], ...]:
+        """The parts of ours that theirs has, where it has only parts."""
+        found = []
+        for source in self.sources.values():
+            if source.rows is not None:
+                found.append((source.name, source.rows, source.columns or (0, 1_000_000)))
+        return tuple(found)
+
+    def _replaceable(self) -> Iterable[str]:
+        """Modules that hold nothing of ours, and give what they take in the same shape."""
+        for path in sorted({name.rpartition(".")[0] for name in self.extra}):
+            module = self.theirs.get_submodule(path)
+            names = [f"{path}.{name}" for name, _ in module.named_parameters()]
+            if path in self.seen.keeps_shape and not any(name in self.sources for name in names):
+                yield path
 
     @property
     def pictures(self) -> Tensor:
         """Fresh ones each time, as a model may change them."""
         return self.setting.pictures()
 
+    def answers(self, pictures: Tensor) -> Any:
+        """The logits of their model, without the modules that are left out."""
+        with left_out(self.theirs, self.left_out):
+            return logits(self.theirs, pictures)
+
+    def use(self, model: nn.Module) -> None:
+        """Go on with another model of the same kind."""
+        set_eps(model)
+        self.theirs = model
+        self.load()
+
+    def answers_in_training(self) -> Any:
+        """The logits in train mode."""
+        self.theirs.train()
+        return self.answers(self.pictures)
+
+    def ours_with(self, dropouts: dict[str, float]) -> Tensor:
+        """The logits of ours in train mode, with these probabilities of dropout."""
+        ours = self.setting.kind()(**dict(self.setting.sizes) | dropouts).to(self.setting.dtype)
+        ours.load_state_dict(self.ours.state_dict())
+        return ours.train()(self.pictures)
+
     def load(self) -> None:
         """Give their model the weights."""
         with torch.no_grad():
-            for name, parameter in self.theirs.named_parameters(remove_duplicate=False):
+            for name, tensor in tensors_of(self.theirs).items():
                 if name in self.sources:
-                    parameter.copy_(self.sources[name].take(self.parameters, parameter))
-                elif parameter.dim() != 2:
-                    make_neutral(name, parameter)
+                    tensor.copy_(self.sources[name].take(self.parameters, tensor))
+                elif name in self.extra:
+                    make_neutral(name, tensor)
 
     def problem(self, training: bool = False) -> str | None:
         """How the logits differ from ours, as a sentence; None if they do not."""
         self.load()
         self.theirs.train(training)
         pictures = self.pictures
-        first = run(self.theirs, pictures)
-        second = run(self.theirs, self.pictures)
+        first = self.answers(pictures)
+        second = self.answers(self.pictures)
         self.changes = not torch.equal(pictures, self.pictures)
         differ = False
         if isinstance(first, Tensor):
@@ -103,20 +171,26 @@ class Trial:
         if self.changes:
             return "the pictures are changed in place: work on a copy, pictures.clone()."
         if self.is_random:
-            return (
-                "the same pictures get other logits each time, in eval mode. Dropout must know the"
-                " mode: nn.Dropout, or F.dropout(x, p, self.training)."
-            )
+            return f"the same pictures get other logits each time, in eval mode.{self._drawn()}"
         return compare(LOGITS, first, self.ours(self.pictures), self.tolerance)
+
+    def _drawn(self) -> str:
+        """Why a model is random, as far as it is seen."""
+        if self.seen.draws_dropout:
+            return " Dropout must know the mode: nn.Dropout, or F.dropout(x, p, self.training)."
+        if self.seen.drawn:
+            return f" forward calls torch.{min(self.seen.drawn)}: make such a tensor in __init__."
+        return ""
 
     def values(self) -> Values:
         """What the parts of their model take and give."""
         self.load()
         names = {}
         for own, source in self.sources.items():
-            if source.rows is None:
+            if source.rows is None or source.name == POSITIONS:
                 names[own] = source.name
-        return run(values_of, self.theirs.eval(), names, self.pictures)
+        with left_out(self.theirs, self.left_out):
+            return run(values_of, self.theirs.eval(), names, self.pictures)
 
     def depth(self) -> int:
         """How many of the first values are ours."""
@@ -126,28 +200,24 @@ class Trial:
         first = first_difference(theirs, ours)
         return shared.index(first) if first in shared else 0
 
-    def explained(self, foreign: str) -> list[str]:
-        """What is wrong: the known slips that give all the same values, or what can be seen.
-
-        Args:
-            foreign: the first line where the parameters are not the same.
-        """
-        problem = self.problem() or ""
+    def is_explained(self) -> bool:
+        """Whether known slips give all the same values; if so, they become edits of ours."""
+        if self.is_random or self.changes:
+            return False
         theirs = self.values()
-        ours = our_values(self.setting)
-        if self.is_random or self.changes or LOGITS not in theirs:
-            return [problem, *self.lines]
-        label = first_difference(theirs, ours) or LOGITS
-        where = f"The first value that differs is {label}{self._their_name(label)}"
-        slips = explain(theirs, self.setting)
-        if slips:
-            return [*_named(slips), f"{where}.", *self.lines]
-        head = []
-        tail = self.lines
-        if self.missing or self.extra:
-            head = [foreign, *self.lines]
-            tail = []
-        return [*head, problem, *self._seen(label, where, theirs, ours), *tail]
+        slips = explain(theirs, self.setting) if LOGITS in theirs else ()
+        if not slips:
+            return False
+        _, self.first = self.where(theirs)
+        self.setting = replace(self.setting, edits=(*self.setting.edits, *slips))
+        self._forgive(slips)
+        self._make_ours()
+        return True
+
+    def where(self, theirs: Values) -> tuple[str, str]:
+        """The label of the first value that differs, and a sentence without its full stop."""
+        label = first_difference(theirs, our_values(self.setting)) or LOGITS
+        return label, f"The first value that differs is {label}{self._their_name(label)}"
 
     def _their_name(self, label: str) -> str:
         """What they call the part of a label, if it has another name than ours."""
@@ -157,83 +227,31 @@ class Trial:
                 return f" (yours: {module})" if module and own not in self.parameters else ""
         return ""
 
-    def _seen(self, label: str, where: str, theirs: Values, ours: Values) -> list[str]:
-        """The first value that differs, and what can be observed of it."""
-        got = theirs[label]
-        aligned = alignments(got, ours[label])
-        expected = aligned[0] if aligned else ours[label]
-        lines = ["All values on the way are equal."]
-        if label != LOGITS:
-            told = compare("it", got, expected, self.tolerance) or "it is another token."
-            lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
-        logits = theirs[LOGITS]
-        if logits.shape == ours[LOGITS].shape and logits.isfinite().all():
-            lines += self._observed(label, got, expected)
-        return lines
-
-    def _observed(self, label: str, got: Tensor, expected: Tensor) -> list[str]:
-        """What can be observed of a value, as one sentence or none."""
-        name = label.capitalize()
-        if "softmax" in label and got.shape == expected.shape and got.min() > 0:
-            # These are weights. Their logarithms are the scores, plus a number for each row.
-            got = _less_mean(got.log())
-            expected = _less_mean(expected.log())
-            name = "Each row of scores, less its mean,"
-        width = self.ours.hidden_dim
-        head_dim = width // self.ours.encoder.layers[0].num_heads
-        # Their code is not called again: this stands for a call, and has names for two numbers.
-        call = Call(VisionTransformer, [], ["head_dim", "hidden_dim"], [head_dim, width])
-        for look in (rows, transformed, moved, partly):
-            with suppress(Exception):  # a value of any shape and kind
-                said = look(expected.double(), got.double(), (call, call))
-                if said:
-                    return [said.replace("The result", name)]
-        return []
-
 
 def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
     return [name for name in names if name not in others]
 
 
-def _shapes(names: list[str], shapes: dict[str, tuple]) -> str:
-    return listed([f"{name} {shapes[name]}" for name in names])
+def _in_last(name: str, sizes: dict[str, Any]) -> bool:
+    """Whether a parameter is in the last block, or in none."""
+    block = re.search(r"encoder_layer_(\d+)", name)
+    return block is None or int(block[1]) == sizes["num_layers"] - 1
 
 
-def _setting(sizes: dict[str, Any], neutral: list[str]) -> Setting:
+def _setting(
+    sizes: dict[str, Any],
+    neutral: list[str],
+    parts: tuple[tuple[str, Range, Range], ...],
+    edits: list[Slip],
+) -> Setting:
     known = {"in_channels": 3}
     for name, size in sizes.items():
         if size is not None:
             known[name] = size
-    return Setting(tuple(sorted(known.items())), tuple(neutral), torch.get_default_dtype())
+    dtype = torch.get_default_dtype()
+    return Setting(tuple(sorted(known.items())), tuple(neutral), dtype, parts, tuple(edits))
 
 
 def _is_vital(name: str, shape: tuple) -> bool:
     """Whether a parameter cannot be made to do nothing."""
     return len(shape) > 1 and not re.search("token|pos_emb|out_proj", name)
-
-
-def _oddness(match: tuple[str, Source]) -> tuple[str, bool]:
-    """Which match is the best example: one in another layout, or a part of in_proj_weight."""
-    _, source = match
-    return source.layout, "in_proj_weight" in source.name
-
-
-def _is_one_block(our_shapes: dict[str, tuple], their_shapes: dict[str, tuple]) -> bool:
-    """Whether theirs are the parameters of ours with a single block."""
-    single = []
-    for name, shape in our_shapes.items():
-        if "encoder_layer_" not in name or "encoder_layer_0" in name:
-            single.append(shape)
-    return sorted(single) == sorted(their_shapes.values())
-
-
-def _named(slips: tuple[Slip, ...]) -> list[str]:
-    """Known slips, one in a sentence, several in a list."""
-    begin = "the logits are wrong. You get exactly this when you"
-    if len(slips) == 1:
-        return [f"{begin} {slips[0].sentence}."]
-    return [f"{begin}, all together:", *[f"- {slip.sentence}." for slip in slips]]
-
-
-def _less_mean(scores: Tensor) -> Tensor:
-    return scores - scores.mean(dim=-1, keepdim=True)

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from .passing import tensors_of
+from .running import logits_in
+
 # What a model computes on the way, by name, in the order of its calls; the logits last.
 Values = dict[str, Tensor]
 
@@ -31,7 +34,7 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
         names: the names of its parameters, and of ours that correspond to them.
         pictures: what the model is given.
     """
-    recorder = _Recorder()
+    recorder = _Recorder(pictures.shape[1:])
     handles = []
     for path, module in model.named_modules():
         part = _part_of_module(path, module, names)
@@ -40,12 +43,11 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
             handles.append(module.register_forward_hook(recorder.after(part)))
     try:
         with _Functions(recorder, _positions(model, names)):
-            logits = model(pictures)
+            output, _ = logits_in(model(pictures))
     finally:
         for handle in handles:
             handle.remove()
-    if isinstance(logits, Tensor):
-        recorder.keep(LOGITS, logits)
+    recorder.keep(LOGITS, output)
     return recorder.values
 
 
@@ -66,17 +68,17 @@ def _part_of_module(path: str, module: nn.Module, names: dict[str, str]) -> str:
 
 def _positions(model: nn.Module, names: dict[str, str]) -> Tensor | None:
     """Their position embedding, if they have one."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
     for own, name in names.items():
         if name == "encoder.pos_embedding":
-            return parameters[own]
+            return tensors_of(model)[own]
     return None
 
 
 class _Recorder:
     """Keeps values by their labels; a later value of the same label is told by its number."""
 
-    def __init__(self) -> None:
+    def __init__(self, picture: torch.Size) -> None:
+        self.picture = picture
         self.values: Values = {}
 
     def keep(self, label: str, value: Any) -> None:
@@ -85,10 +87,8 @@ class _Recorder:
             value = value[0]
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return
-        if "input of conv" in label and value.dim() != 4:
+        if "input of conv" in label and value.shape[1:] != self.picture:
             return  # patches that were cut out before
-        if label == "the output of conv_proj" and value.dim() == 4:
-            value = value.flatten(2).mT
         times = sum(known == label or known.startswith(f"{label},") for known in self.values)
         if times:
             label = f"{label}, call {times + 1}"
@@ -106,6 +106,9 @@ class _Recorder:
         """A forward hook that keeps the output of a part."""
 
         def hook(module: nn.Module, args: Any, output: Any) -> None:
+            if part == "conv_proj" and isinstance(output, Tensor) and output.dim() == 4:
+                is_last = not isinstance(module, nn.Conv2d)  # numbers of a patch stand last
+                output = output.flatten(1, 2) if is_last else output.flatten(2).mT
             self.keep(f"the output of {part}", output)
 
         return hook

@@ -1,0 +1,182 @@
+"""One forward pass of a model, observed: what it uses, in which order, and how often."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ..checking import Mistake, describe
+from .running import logits_in
+
+PRODUCTS = ("matmul", "mm", "bmm", "tensordot")  # where a weight stands as it is, x @ W
+DRAWN = ("rand", "randn", "rand_like", "randn_like", "normal_", "uniform_", "bernoulli")
+
+
+@dataclass
+class Pass:
+    """What a forward pass used.
+
+    Attributes:
+        order: the names of the tensors of the model, in the order of their first use.
+        uses: how often each was used.
+        multiplied: the names of matrices that stand behind @, and are not transposed.
+        heads: the numbers of heads of the attention layers, as far as they are seen.
+        tokens: the length of the sequence, as far as it is seen.
+        keeps_shape: the paths of modules that give a tensor of the shape that they take.
+        drawn: functions that draw random numbers.
+        draws_dropout: whether dropout is applied.
+        taken: where the logits are in the output, in words; "" if they are all of it.
+    """
+
+    order: list[str] = field(default_factory=list)
+    uses: Counter[str] = field(default_factory=Counter)
+    multiplied: set[str] = field(default_factory=set)
+    heads: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    keeps_shape: set[str] = field(default_factory=set)
+    drawn: set[str] = field(default_factory=set)
+    draws_dropout: bool = False
+    taken: str = ""
+
+    def place(self, name: str) -> int:
+        """The place of a tensor in the order of use; behind all others if it is not used."""
+        return self.order.index(name) if name in self.uses else len(self.order)
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters, buffers, and other tensors that modules hold, by name; in this order."""
+    found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    found |= dict(model.named_buffers(remove_duplicate=False))
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor):
+                found[f"{path}.{name}".strip(".")] = value
+    for name, tensor in list(found.items()):
+        if not tensor.is_floating_point() or tensor.numel() == 0:
+            del found[name]
+    return found
+
+
+def observed(model: nn.Module, pictures: Tensor) -> Pass:
+    """Run a model once, in eval mode, and tell what it used.
+
+    Raises:
+        Mistake: it gives no logits.
+    """
+    seen = Pass()
+    handles = []
+    for path, module in model.named_modules():
+        handles.append(module.register_forward_hook(_shape_hook(seen, path)))
+    try:
+        with _Uses(seen, tensors_of(model), len(pictures)):
+            output = model.eval()(pictures)
+    finally:
+        for handle in handles:
+            handle.remove()
+    found, seen.taken = logits_in(output)
+    if not isinstance(found, Tensor):
+        raise Mistake(f"the output of the model must be logits, but is {describe(found)}.")
+    return seen
+
+
+def _shape_hook(seen: Pass, path: str) -> Any:
+    def hook(module: nn.Module, args: tuple, output: Any) -> None:
+        takes = getattr(args[0] if args else None, "shape", None)
+        if takes is not None and takes == getattr(output, "shape", None):
+            seen.keeps_shape.add(path)
+
+    return hook
+
+
+class _Uses(TorchFunctionMode):
+    """Notes each call of a function of torch."""
+
+    def __init__(self, seen: Pass, tensors: dict[str, Tensor], batch: int) -> None:
+        super().__init__()
+        self.seen = seen
+        self.batch = batch
+        self.names: dict[int, str] = {}
+        for name, tensor in tensors.items():
+            self.names.setdefault(id(tensor), name)
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        name = name_of(function)
+        if name == "get":  # an attribute, such as x.shape
+            return result
+        for value in _flat([args, kwargs]):
+            self._note_use(value)
+        if name in PRODUCTS and len(args) > 1:
+            self._note_product(args[1])
+        self._note_attention(name, args, result)
+        if name in DRAWN:
+            self.seen.drawn.add(name)
+        self.seen.draws_dropout |= drops(name, args, kwargs)
+        return result
+
+    def _note_use(self, value: Any) -> None:
+        name = self._name(value)
+        if name is None:
+            return
+        if name not in self.seen.uses:
+            self.seen.order.append(name)
+        self.seen.uses[name] += 1
+
+    def _note_product(self, value: Any) -> None:
+        name = self._name(value)
+        if name is not None and value.is_contiguous():
+            self.seen.multiplied.add(name)
+
+    def _note_attention(self, name: str, args: tuple, result: Any) -> None:
+        if name == "multi_head_attention_forward":
+            self.seen.heads.append(args[4])
+            self.seen.tokens.append(len(args[0]))
+        elif name == "scaled_dot_product_attention" and args[0].dim() == 4:
+            self.seen.heads.append(args[0].shape[1])
+            self.seen.tokens.append(args[0].shape[2])
+        elif name == "softmax" and result.dim() > 1 and result.shape[-1] == result.shape[-2]:
+            self.seen.tokens.append(result.shape[-1])
+            if result.dim() == 4:
+                self.seen.heads.append(result.shape[1])
+            elif result.dim() == 3 and len(result) > self.batch:
+                self.seen.heads.append(len(result) // self.batch)
+
+    def _name(self, value: Any) -> str | None:
+        """The name of a tensor of the model, or of one that this is a view of."""
+        if not isinstance(value, Tensor):
+            return None
+        base = value if value._base is None else value._base
+        return self.names.get(id(value)) or self.names.get(id(base))
+
+
+def name_of(function: Any) -> str:
+    """The name of a function of torch, without the underscores of an operator."""
+    return getattr(function, "__name__", "").removeprefix("__").removesuffix("__")
+
+
+def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a call of a function of this name applies dropout."""
+    if name == "dropout":
+        p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
+        training = args[2] if len(args) > 2 else kwargs.get("training", True)
+        return bool(training) and p > 0
+    if name == "multi_head_attention_forward":
+        return bool(kwargs.get("training", True)) and args[10] > 0
+    return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """The values in nested tuples, lists and dictionaries."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        for one in value:
+            yield from _flat(one)
+    else:
+        yield value

@@ -1,0 +1,171 @@
+"""Reads the sizes of a Vision Transformer off the model: its attributes, shapes, and one pass."""
+
+import itertools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checking import Mistake, random
+from .passing import Pass, observed, tensors_of
+from .running import run
+
+NEEDED = (
+    "image_size",
+    "patch_size",
+    "num_layers",
+    "num_heads",
+    "hidden_dim",
+    "mlp_dim",
+    "num_classes",
+)
+NO_HEAD = 5  # classes of ours, where theirs has no class head
+HEADS = re.compile(r"(n|num|nb)?_?(attention_|attn_)?heads?|nhead")
+IMAGE_SIZE = re.compile(r"img_size|image_size|input_resolution")
+
+Sizes = dict[str, Any]
+Matrix = tuple[str, tuple[int, int]]  # the name, and the shape as in nn.Linear
+
+
+def read_sizes(model: nn.Module, known: Sizes) -> tuple[Sizes, Pass]:
+    """The sizes of a model, as far as they can be found, and what its forward pass uses.
+
+    Args:
+        model: theirs.
+        known: sizes that were given.
+    """
+    found = _attributes(model)
+    found |= _patches(model, found | known)
+    found |= known
+    found.setdefault("image_size", _image_size(model, found))
+    if not found["image_size"] or "in_channels" not in found:
+        return {name: size for name, size in found.items() if size}, Pass()
+    seen = _observed(model, found, is_guess="image_size" not in known)
+    layers = _layers(list(_matrices(model, seen)), seen)
+    if seen.heads:
+        layers["num_heads"] = seen.heads[0]
+    for name in ("hidden_dim", "mlp_dim"):
+        found[name] = layers.get(name, found.get(name))
+    for name, size in layers.items():
+        found.setdefault(name, size)
+    return {name: size for name, size in found.items() if size}, seen
+
+
+def _observed(model: nn.Module, found: Sizes, is_guess: bool) -> Pass:
+    """One pass with pictures of these sizes. Raises Mistake where the model raises."""
+    side = found["image_size"]
+    pictures = random(2, found["in_channels"], side, side, dtype=torch.get_default_dtype())
+    try:
+        return run(observed, model, pictures)
+    except Mistake as mistake:
+        if not is_guess or not re.search("RuntimeError|AssertionError|ValueError", str(mistake)):
+            raise
+        raise Mistake(
+            f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} If"
+            " it takes others: check.vit(model, image_size=…, in_channels=…)."
+        ) from None
+
+
+def needed_sizes(found: Sizes) -> list[str]:
+    """The sizes that are still to be found; first those without which it cannot run."""
+    first = [name for name in ("image_size", "in_channels") if name not in found]
+    return first or [name for name in NEEDED if name not in found]
+
+
+def _attributes(model: nn.Module) -> Sizes:
+    """Sizes from attributes with usual names; of several modules the outermost counts."""
+    found: Sizes = {}
+    for name in ("num_layers", "patch_size", "in_channels"):
+        if _side(getattr(model, name, None)):
+            found[name] = _side(getattr(model, name))
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if HEADS.fullmatch(name) and type(value) is int:
+                found.setdefault("num_heads", value)
+            if IMAGE_SIZE.fullmatch(name) and _side(value):
+                found.setdefault("image_size", _side(value))
+    return found
+
+
+def _side(value: Any) -> int:
+    """A number, or the number of a pair of equal ones; 0 if it is neither."""
+    if isinstance(value, tuple | list) and len(set(value)) == 1:
+        value = value[0]
+    return value if type(value) is int else 0
+
+
+def _patches(model: nn.Module, known: Sizes) -> Sizes:
+    """Sizes from the projection of the patches: a convolution, or else the first matrix."""
+    parameters = [p for name, p in model.named_parameters() if "pos" not in name]
+    for parameter in parameters:
+        if parameter.dim() == 4:
+            hidden_dim, in_channels, patch_size, _ = parameter.shape
+            return {"hidden_dim": hidden_dim, "in_channels": in_channels, "patch_size": patch_size}
+    for parameter in parameters:
+        if parameter.dim() == 2 and min(parameter.shape) > 1:
+            hidden_dim, numbers = parameter.shape
+            return {"hidden_dim": hidden_dim, **_flat_patch(numbers, known)}
+    return {}
+
+
+def _flat_patch(numbers: int, known: Sizes) -> Sizes:
+    """Channels and side of a patch that is a row of so many numbers."""
+    for in_channels in (known.get("in_channels", 3), 1):
+        side = math.isqrt(numbers // in_channels)
+        side = known.get("patch_size", side)
+        if side**2 * in_channels == numbers:
+            return {"in_channels": in_channels, "patch_size": side}
+    return {}
+
+
+def _image_size(model: nn.Module, found: Sizes) -> int:
+    """The side of the pictures, from the number of positions; 0 if there are none."""
+    for name, tensor in tensors_of(model).items():
+        is_table = tensor.dim() > 1 and tensor.shape[-1] == found.get("hidden_dim")
+        if "pos" in name and is_table:
+            return math.isqrt(tensor.shape[-2]) * found.get("patch_size", 0)
+    return 0
+
+
+def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
+    """Matrices in the order of their use, each with its shape as in nn.Linear."""
+    tensors: dict[str, Tensor] = tensors_of(model)
+    for name in seen.order:
+        shape = tuple(tensors[name].shape)
+        if len(shape) == 2 and min(shape) > 1 and "pos" not in name:
+            yield name, shape[::-1] if name in seen.multiplied else shape
+
+
+def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
+    """Sizes from the MLPs of the blocks, and from the matrices that follow them."""
+    mlps = _mlps(matrices)
+    if not mlps:
+        return {}
+    name, (mlp_dim, hidden_dim) = matrices[mlps[0]]
+    after = [shape for _, shape in matrices[mlps[-1] + 2 :]]
+    found = {"num_layers": len(mlps), "hidden_dim": hidden_dim, "mlp_dim": mlp_dim}
+    found["num_classes"] = NO_HEAD
+    if len(mlps) == 1:
+        found["num_layers"] = seen.uses[name]  # a block that is used again and again
+    if after:
+        found["num_classes"] = after[-1][0]
+    if len(after) == 2 and after[0] == (after[1][1], hidden_dim):
+        found["representation_size"] = after[1][1]
+    return found
+
+
+def _mlps(matrices: list[Matrix]) -> list[int]:
+    """The places of the first matrices of MLPs, pairs that widen and narrow again.
+
+    Those of the blocks have names that are alike; one in a layer behind the blocks has another.
+    """
+    alike: dict[Any, list[int]] = defaultdict(list)
+    for number, (first, second) in enumerate(itertools.pairwise(matrices)):
+        name, (mlp_dim, width) = first
+        if second[1] == (width, mlp_dim) and mlp_dim != width:
+            alike[re.sub(r"\d+", "", name), mlp_dim].append(number)
+    return max(alike.values(), key=len, default=[])

@@ -1,0 +1,262 @@
+"""What is said of a model: its differences from ours, or what is seen of one without a name."""
+
+import re
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from mnist_vit.model import VisionTransformer
+
+from ..checking.comparing import compare
+from ..observing.calls import Call
+from ..observing.looking import moved, partly, rows, transformed
+from .building import EPS, listed
+from .explaining import our_values
+from .matching import POSITIONS, Source
+from .slips import NO_TOKEN
+from .trial import Trial
+from .values import LOGITS, alignments
+
+FOREIGN = "the parameters are not ours."
+ALL_ELSE = "Apart from this everything is equal."
+EXACTLY = "the logits are wrong. You get exactly this when you"
+MANY = 12  # parameters of one model alone, those of other blocks not counted
+KINDS = {  # what names tell of a model that is of another kind
+    "relative_position|rel_pos": "a relative position bias",
+    "downsample|merging": "stages of different widths",
+    "parametrizations": "matrices that are normalised",
+    "pool|probe": "a layer that pools the tokens",
+    "reg_token|register|storage": "register tokens",
+    "dist": "a distillation token",
+    "temperature|logit_scale": "a learned temperature",
+    "w12|gate|fc1_g": "a gated MLP",
+}
+
+
+def mistakes(trial: Trial) -> list[str]:
+    """What is other than in ours, each as the end of "when you …"."""
+    found = [slip.sentence for slip in trial.setting.edits]
+    return [*_eps(trial), *found]
+
+
+def _eps(trial: Trial) -> list[str]:
+    """Another eps of their norms."""
+    last = "the last norm's eps"
+    others = "the eps of the blocks' norms"
+    norms: dict[str, set[float]] = {last: set(), others: set()}
+    for own, source in trial.sources.items():
+        path = own.rpartition(".")[0]
+        if "ln" in source.name and source.name.endswith("weight") and path in trial.eps:
+            norms[last if "encoder.ln" in source.name else others].add(trial.eps[path])
+    if norms[last] in (norms[others], set()):
+        norms = {"LayerNorm's eps": norms[others]}
+    found = []
+    for what, several in norms.items():
+        for eps in sorted(several - {EPS}):
+            did = f"set {what} to {eps:g}"
+            if eps == 1e-5:
+                did = f"leave {what} at torch's default, 1e-5"
+            found.append(f"{did}. Torchvision's is 1e-6")
+    return found
+
+
+def about_parameters(trial: Trial) -> list[str]:
+    """How the parameters differ from ours, in sentences."""
+    if not trial.able:
+        return _another_kind(trial)
+    lines = [trial.ignored] if trial.ignored else []
+    if trial.missing:
+        lines.append(f"Ours has, yours lacks: {_shapes(trial.missing, trial.our_shapes)}.")
+    if trial.extra:
+        lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
+    return [*lines, *_parts(trial)]
+
+
+def _extra(trial: Trial) -> str:
+    """Modules that were left out, and parameters that only theirs has."""
+    names = []
+    for path in trial.left_out:
+        names.append(f"{path} ({type(trial.theirs.get_submodule(path)).__name__})")
+    for name in trial.extra:
+        if name.rpartition(".")[0] not in trial.left_out:
+            names.append(f"{name} {trial.their_shapes[name]}")
+    return listed(names)
+
+
+def _another_kind(trial: Trial) -> list[str]:
+    """Models that are not compared any further."""
+    ours = _shapes(trial.missing, trial.our_shapes)
+    lines = [f"Ours has, yours lacks: {ours}."]
+    if trial.extra:
+        lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
+    if len({re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}) < MANY:
+        return lines
+    names = " ".join(trial.their_shapes)
+    kinds = [words for pattern, words in KINDS.items() if re.search(pattern, names)]
+    said = f" with {', '.join(kinds)}" if kinds else ""
+    return [
+        f"This is another kind of model{said}: {len(trial.missing)} parameters of ours have no"
+        f" counterpart, such as {trial.missing[0]}, and {len(trial.extra)} of yours, such as"
+        f" {trial.extra[0]}."
+    ]
+
+
+def _parts(trial: Trial) -> list[str]:
+    """Of which parameters theirs has only a part, or which are fixed."""
+    lines = []
+    for own, source in trial.sources.items():
+        if source.name != POSITIONS:
+            continue
+        if own not in trial.their_shapes:
+            lines.append(f"Your position embedding, {own}, is no parameter: it is not learned.")
+        if source.rows and NO_TOKEN not in trial.setting.edits:
+            lines.append("Your position embedding has no row for the class token.")
+    for _, source in trial.sources.items():
+        if source.columns:
+            side = source.columns[1] - source.columns[0]
+            lines.append(
+                f"Each of your heads sees only its own slice of a token: its matrices are ({side},"
+                f" {side}), and ours ({side}, {trial.ours.hidden_dim})."
+            )
+            break
+    return [*lines, *_rows_missing(trial)]
+
+
+def _rows_missing(trial: Trial) -> list[str]:
+    """Biases that only some of queries, keys and values have."""
+    width = trial.ours.hidden_dim
+    for name in trial.our_shapes:
+        if not name.endswith("in_proj_bias"):
+            continue
+        there = [source.rows for source in trial.sources.values() if source.name == name]
+        if not there or None in there:
+            continue
+        lacking = []
+        for number, part in enumerate(("queries", "keys", "values")):
+            if not any(rows[0] <= number * width < rows[1] for rows in there if rows):
+                lacking.append(part)
+        if lacking:
+            return [f"Yours has no bias for the {' and '.join(lacking)}."]
+    return []
+
+
+def notes(trial: Trial) -> list[str]:
+    """What is worth knowing, and is no difference."""
+    lines = []
+    if any(own != source.name for own, source in trial.sources.items()):
+        example, source = max(trial.sources.items(), key=_oddness)
+        lines.append(
+            f"{len(trial.sources)} parameters were matched by block, shape and order, such as"
+            f" {example} with {source.said()}."
+        )
+    if trial.seen.taken:
+        lines.append(f"What was compared is {trial.seen.taken}.")
+    if trial.unused:
+        lines.append(f"In eval mode forward does not use {listed(trial.unused)}.")
+    return lines
+
+
+def explained(trial: Trial, besides: list[str]) -> list[str]:
+    """The differences, where they are all known.
+
+    Args:
+        trial: the trial, with which the logits are equal.
+        besides: what else is wrong.
+    """
+    several = mistakes(trial)
+    about = about_parameters(trial)
+    if trial.first:
+        about.insert(0, f"{trial.first}.")
+    if not several:
+        return [FOREIGN, *about, *(besides or [ALL_ELSE])]
+    if len(several) == 1:
+        return [f"{EXACTLY} {several[0]}.", *about, *besides]
+    items = [f"- {one}." for one in several]
+    return [f"{EXACTLY}, all together:", *items, *about, *besides]
+
+
+def unexplained(trial: Trial) -> list[str]:
+    """What can be said where there is a difference without a name."""
+    problem = trial.problem() or ""
+    about = about_parameters(trial)
+    known = mistakes(trial)
+    if known:
+        about.append("Put right before the comparison:")
+        about += [f"- you {one}." for one in known]
+    if trial.is_random or trial.changes:
+        return [problem, *about]
+    others = _other_tokens(trial)
+    if others:
+        return [FOREIGN if trial.is_foreign else problem, *about, others]
+    theirs = trial.values()
+    ours = our_values(trial.setting)
+    label, where = trial.where(theirs)
+    if trial.is_foreign:  # numbers would tell of what was put in their place
+        return [FOREIGN, *about, f"{where}."]
+    got = theirs[label]
+    aligned = alignments(got, ours[label])
+    expected = aligned[0] if aligned else ours[label]
+    lines = ["All values on the way are equal."]
+    if label != LOGITS:
+        told = compare("it", got, expected, trial.tolerance) or "it is another token."
+        lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
+    logits = theirs[LOGITS]
+    if logits.shape == ours[LOGITS].shape and logits.isfinite().all():
+        lines += _observed(trial, label, got, expected)
+        lines += _probabilities(logits)
+    return [problem, *lines, *about]
+
+
+def _other_tokens(trial: Trial) -> str:
+    """A sentence if their blocks have more or fewer tokens than ours."""
+    expected = trial.ours.seq_length
+    if NO_TOKEN in trial.setting.edits:
+        expected -= 1
+    if not trial.seen.tokens or trial.seen.tokens[0] == expected:
+        return ""
+    return (
+        f"Its blocks have {trial.seen.tokens[0]} tokens, and ours {expected}: they are not compared"
+        " any further."
+    )
+
+
+def _probabilities(logits: Tensor) -> list[str]:
+    ones = torch.ones_like(logits[:, 0])
+    if logits.min() >= 0 and torch.allclose(logits.sum(dim=1), ones):
+        return ["Your outputs are probabilities, which sum to 1 in each row; logits do not."]
+    return []
+
+
+def _observed(trial: Trial, label: str, got: Tensor, expected: Tensor) -> list[str]:
+    """What can be observed of a value, as one sentence or none."""
+    name = label.capitalize()
+    if "softmax" in label and got.shape == expected.shape and got.min() > 0:
+        # These are weights. Their logarithms are the scores, plus a number for each row.
+        got = _less_mean(got.log())
+        expected = _less_mean(expected.log())
+        name = "Each row of scores, less its mean,"
+    width = trial.ours.hidden_dim
+    head_dim = width // trial.ours.encoder.layers[0].num_heads
+    # Their code is not called again: this stands for a call, and has names for two numbers.
+    call = Call(VisionTransformer, [], ["head_dim", "hidden_dim"], [head_dim, width])
+    for look in (rows, transformed, moved, partly):
+        with suppress(Exception):  # a value of any shape and kind
+            said = look(expected.double(), got.double(), (call, call))
+            if said:
+                return [said.replace("The result", name)]
+    return []
+
+
+def _shapes(names: list[str], shapes: dict[str, tuple]) -> str:
+    return listed([f"{name} {shapes[name]}" for name in names])
+
+
+def _oddness(match: tuple[str, Source]) -> tuple[str, bool]:
+    """Which match is the best example: one in another layout, or a part of in_proj_weight."""
+    _, source = match
+    return source.layout, "in_proj_weight" in source.name
+
+
+def _less_mean(scores: Tensor) -> Tensor:
+    return scores - scores.mean(dim=-1, keepdim=True)

@@ -1,0 +1,653 @@
+"""What checks say of wrong answers is true: each sentence has an answer of which it would be false,
+and is not said of it. What to do instead comes with the second failure."""
+
+import math
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import ROOT, accept, environment, reject
+from torch import Tensor, nn
+
+from mnist_vit import check
+from mnist_vit.course import helping
+from mnist_vit.course.checking import judge
+from mnist_vit.course.checking.comparing import compare
+from mnist_vit.course.observing import looking, reacting
+from mnist_vit.course.observing.calls import Call, alike, calls_of
+from mnist_vit.course.observing.observers import Evidence, Finding, observe
+from tools.unsolved import without_solutions
+
+NAN = math.nan
+X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+TOKENS = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(1))
+
+
+def said(name: str, answer: Any) -> str:
+    """All that is said of an answer that is wrong."""
+    judgement = judge(check.EXERCISES[name], answer)
+    assert not judgement.passed, judgement.said
+    return judgement.all
+
+
+def called(answer: Callable, *given: Any) -> list[Call]:
+    """The recorded calls of one call."""
+    with calls_of(answer) as (function, calls):
+        function(*given)
+    return calls
+
+
+def observed(ours: Callable, theirs: Callable, *given: Any) -> Finding | None:
+    """What is observed where theirs stands in the place of ours."""
+    our, their = called(ours, *given), called(theirs, *given)
+    expected, value = our[0].output, their[0].output
+    first = expected[0] if expected else None, value[0] if value else None
+    return observe(Evidence(our, their, "output", first[1], first[0]))
+
+
+def words(finding: Finding | None) -> str:
+    return f"{finding.said} {finding.instead}" if finding else ""
+
+
+# --- a line is blamed only if our numbers repair it ----------------------------------------------
+
+
+def cubed(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    sharper = scores**3
+    weights = sharper.softmax(dim=-1)
+    return weights @ v, weights
+
+
+def too_small(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = torch.einsum("...qd,...kd->...qk", q, k)
+    scores *= 0.3
+    weights = scores.softmax(dim=-1)
+    return weights @ v, weights
+
+
+def without_root(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The root is missing before a line that is right; and something else is wrong behind it."""
+    scores = q @ k.transpose(-2, -1)
+    weights = scores.softmax(dim=-1)
+    return (weights @ v).tanh(), weights
+
+
+@pytest.mark.parametrize(
+    ("answer", "expression"), [(cubed, "scores**3"), (too_small, "scores *= 0.3")]
+)
+def test_an_expression_is_blamed_if_our_numbers_repair_it(
+    answer: Callable, expression: str
+) -> None:
+    told = said("attention", answer)
+    assert f"in the place of what `{expression}` gives, your result is right" in told
+
+
+def test_a_right_line_behind_a_missing_step_is_not_blamed() -> None:
+    told = said("attention", without_root)
+    assert "your result is right" not in told
+    assert "What goes into `scores.softmax(dim=-1)` are numbers of ours, too" in told
+    assert "or a step is missing before it" in told
+
+
+class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
+    """The sum in the middle is scaled, which the norm behind it takes away again."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = self.self_attention(x, x, x)[0]
+        x = (input + self.dropout(x)) / 2
+        y = self.mlp(self.ln_2(x))
+        return x + y
+
+
+def test_what_is_no_number_of_ours_is_not_said_to_be_one() -> None:
+    told = said("encoder_block", Scaled)
+    assert "are numbers of ours, too" not in told
+    assert "From `x + y` on no number of yours is ours" in told
+
+
+class LateNorm(nn.Module):
+    """An encoder whose last line is right; the positions are scaled before it."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__()
+        made = check.EXERCISES["encoder"].answer(*sizes, **options)
+        self.pos_embedding = made.pos_embedding
+        self.dropout = made.dropout
+        self.layers = made.layers
+        self.ln = made.ln
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.dropout(input + self.pos_embedding.sin())
+        return self.ln(self.layers(x))
+
+
+def test_the_last_line_is_not_blamed_for_what_it_is_given() -> None:
+    told = said("encoder", LateNorm)
+    assert "self.ln(" not in told
+    assert "`self.pos_embedding.sin()`" in told
+
+
+def test_no_line_is_quoted_of_an_answer_of_one_line() -> None:
+    told = said("gelu", lambda x: x * 0.5 * (1 + torch.erf(x / 2.1)))
+    assert "`" not in told
+
+
+def test_an_expression_over_several_lines_is_quoted_whole() -> None:
+    def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        sharper = scores.clamp(
+            min=-0.5,
+            max=0.5,
+        )
+        weights = sharper.softmax(dim=-1)
+        return weights @ v, weights
+
+    assert "`scores.clamp( min=-0.5, max=0.5, )` gives" in said("attention", answer)
+
+
+def test_a_gradient_that_is_cut_off_is_shown_where() -> None:
+    def answer(x: Tensor) -> Tensor:
+        phi = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+        return x * phi.detach()
+
+    assert "No gradient flows through `phi.detach()`" in said("gelu", answer)
+
+
+def test_a_gradient_that_is_not_cut_off_is_not_said_to_be() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            return 2 * gradients[0]
+
+    told = said("gelu", lambda x: Doubled.apply(F.gelu(x)))
+    assert "this gradient is not" in told
+    assert "No gradient flows" not in told
+
+
+# --- observations are true -----------------------------------------------------------------------
+
+
+def test_nan_is_equal_to_nan_and_to_nothing_else() -> None:
+    infinite = torch.tensor([math.inf, 1.0])
+    assert alike(NAN, NAN)
+    assert not alike(NAN, 0.0)
+    assert not alike(torch.tensor([NAN, 1.0]), torch.tensor([0.0, 1.0]))
+    assert not alike(infinite, torch.tensor([math.inf, 5.0]))
+    assert not alike(infinite, -infinite)
+
+
+def test_what_gives_nan_is_not_drawn_at_random() -> None:
+    assert "at random" not in words(observed(lambda x: x.exp(), lambda x: (x - 9).log(), X))
+    assert "at random" not in words(observed(lambda x: 1.0, lambda x: NAN, X))
+    random = observed(lambda x: x.exp(), lambda x: x + torch.rand(()), X)
+    assert "drawn at random" in words(random)
+
+
+def test_what_changes_the_module_it_is_given_is_not_random() -> None:
+    def grows(part: nn.Linear) -> Tensor:
+        with torch.no_grad():
+            part.weight.add_(1)
+        return part.weight
+
+    given = nn.Linear(3, 3)
+    assert "another result" not in words(observed(lambda part: part.weight + 0, grows, given))
+
+
+def test_python_s_own_chance_is_not_called_drawn_by_a_seed() -> None:
+    import random
+
+    told = words(observed(lambda x: x.exp(), lambda x: x + random.random(), X))
+    assert "gives another result each time." in told
+
+
+def test_an_axis_of_length_1_is_too_many_only_where_there_is_one() -> None:
+    expected = torch.randn(6, 4)
+    assert "length 1" in looking.axes(expected, expected[None], None)
+    told = looking.axes(expected, expected.reshape(2, 3, 4), None)
+    assert "length 1" not in told
+    assert "only their shape is not" in told
+
+
+def test_a_parameter_that_meets_zeros_is_not_said_to_be_missing() -> None:
+    def block(zero: str) -> nn.Sequential:
+        made = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 6))
+        with torch.no_grad():
+            for name, parameter in made.named_parameters():
+                parameter.zero_() if zero and name.startswith(zero) else parameter.fill_(0.1)
+        return made
+
+    theirs = block("0")
+    ours = block("")
+    told = words(observed(ours, theirs, TOKENS))
+    assert "2.weight" not in told
+
+    class Without(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(2 * torch.eye(6))
+            self.bias = nn.Parameter(torch.ones(6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.weight
+
+    class With(Without):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).sin() + self.bias
+
+    assert "when we change bias" in words(observed(With(), Without(), TOKENS))
+
+
+def test_nothing_was_changed_is_not_said_where_a_flag_or_a_hook_was() -> None:
+    def fills(part: nn.Linear) -> None:
+        with torch.no_grad():
+            part.weight.zero_()
+
+    def freezes(part: nn.Linear) -> None:
+        part.requires_grad_(False)
+
+    def hooks(part: nn.Linear) -> None:
+        part.register_forward_hook(lambda *_: None)
+
+    def to_eval(part: nn.Linear) -> None:
+        part.eval()
+
+    for change in (freezes, hooks, to_eval):
+        assert "nothing was changed" not in words(observed(fills, change, nn.Linear(2, 2)))
+    told = words(observed(fills, lambda part: part.state_dict().clear(), nn.Linear(2, 2)))
+    assert "nothing was changed" in told
+
+
+def test_an_input_with_nan_is_not_called_changed() -> None:
+    given = torch.tensor([1.0, NAN])
+    assert "in place" not in words(observed(lambda x: x + 1, lambda x: x * 2, given))
+    assert "in place" in words(observed(lambda x: x + 1, lambda x: x.mul_(2), given.clone()))
+
+
+def test_zero_everywhere_means_zero() -> None:
+    expected = 1e-4 * X
+    small = 1e-7 * X.exp()
+    assert "zero everywhere" not in looking.transformed(expected, small, None)
+    assert "zero everywhere" in looking.transformed(expected, 0 * X, None)
+
+
+def test_two_functions_that_fit_name_none() -> None:
+    large = torch.tensor([[-9.0, 8.0, 20.0], [30.0, -40.0, 7.0]])
+    assert looking._function(large, torch.relu(large), None) == ""
+    assert "ReLU of ours" in looking._function(X, torch.relu(X), None)
+
+
+def test_a_factor_that_two_sizes_explain_is_given_as_a_number() -> None:
+    given = torch.zeros(4, 4)
+    call = Call(torch.exp, [given], ["x"], [given])
+    assert looking.factor(2.0, (call, call)) == "2"
+    given = torch.zeros(3, 5)
+    call = Call(torch.exp, [given], ["x"], [given])
+    assert looking.factor(5**0.5, (call, call)) == "2.236 (= √x.shape[-1])"
+
+
+def test_a_factor_is_told_of_the_cases_that_were_tried() -> None:
+    ours, theirs = called(lambda n: n * n, 3), called(lambda n: 2 * n * n, 3)
+    assert "in all 4 cases that we tried" in reacting.scales(ours[0], theirs[0])
+    theirs = called(lambda n: 2 * n * n if n < 6 else 0, 3)
+    assert reacting.scales(ours[0], theirs[0]) == ""
+
+
+def test_rows_of_pixels_are_not_called_tokens() -> None:
+    def ours(images: Tensor) -> Tensor:
+        return images.exp()
+
+    def theirs(images: Tensor) -> Tensor:
+        return images.exp() + images.mean(dim=1, keepdim=True)
+
+    assert "token" not in words(observed(ours, theirs, TOKENS))
+
+
+def test_what_comes_back_is_an_input_to_the_last_bit() -> None:
+    def ours(x: Tensor) -> Tensor:
+        return x.exp()
+
+    assert "unchanged" in words(observed(ours, lambda x: x, X))
+    assert "unchanged" not in words(observed(ours, lambda x: x + 1e-7, X))
+
+
+def test_a_result_that_does_not_move_is_told_with_what_was_changed() -> None:
+    def ours(x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    told = words(observed(ours, lambda x, y: x.sin(), X, X + 1))
+    assert "stays the same when we change y; ours does not" in told
+    saturated = words(observed(ours, lambda x, y: x.sin() + (y > -99), X, X + 1))
+    assert "does not depend" not in saturated
+
+
+def test_the_numbers_that_are_infinite_are_counted_in_the_answer() -> None:
+    told = compare("output", torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0]), 1e-6)
+    assert told == "output: 1 of 2 number is nan or infinite." or "1 of 2" in str(told)
+
+
+def test_a_count_that_is_ours_in_other_cases_is_not_told() -> None:
+    def two_heads(image_size: int, budget: int) -> int:
+        return check.EXERCISES["patch_size"].answer(image_size, budget // 2)
+
+    told = said("patch_size", two_heads)
+    assert "Your count" not in told
+    assert "It is wrong in 5 of 12 cases, and too large in all of them." in told
+
+
+def test_nothing_is_blamed_where_numbers_are_drawn() -> None:
+    class Twice(check.EXERCISES["mlp_block"].answer):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = F.gelu(self["0"](x))
+            x = self["3"](hidden)
+            return self.dropout(self.dropout(x))
+
+    assert "`" not in said("mlp_block", Twice)
+
+
+def test_the_right_axis_is_not_advised_to_who_takes_it() -> None:
+    def nearly(scores: Tensor) -> Tensor:
+        e = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        total = e.sum(dim=-1, keepdim=True) + 1e-3
+        return e / total
+
+    told = said("softmax_rows", nearly)
+    assert "yours sum to 0.999" in told
+    assert "dim=-1." not in told
+    columns = looking.rows(X.softmax(dim=-1), X.softmax(dim=0), None)
+    assert columns == "Rows should sum to 1, and here the numbers along axis 0 do."
+
+
+def test_a_call_whose_weights_were_others_says_nothing() -> None:
+    """The first call of the check of an encoder is made with start values, which are free."""
+
+    class Scaled(check.EXERCISES["encoder"].answer):  # type: ignore[misc]
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            torch.randn(7)  # other start values than ours
+            super().__init__(*sizes, **options)
+
+        def forward(self, input: Tensor) -> Tensor:
+            x = 3 * input + self.pos_embedding
+            x = self.layers(self.dropout(x))
+            return self.ln(x)
+
+    assert "`3 * input`" in said("encoder", Scaled)
+
+
+def test_what_is_advised_is_not_refused() -> None:
+    def in_place(weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float) -> Any:
+        F.cross_entropy(F.linear(x, weight, bias), labels).backward()
+        weight -= rate * weight.grad
+        bias -= rate * bias.grad
+        return weight, bias
+
+    assert "no_grad" not in said("gradient_step", in_place)
+
+    def silence(part: nn.Module) -> None:
+        part.mlp[3].weight.zero_()
+
+    assert "no_grad" in said("silence", silence)
+
+
+# --- names of exercises --------------------------------------------------------------------------
+
+
+class MyMLP(nn.Module):
+    """A stub."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class MyBlock(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
+    """An encoder block that is right but for what it calls."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return MyMLP()(input)
+
+
+def test_another_stub_that_is_called_is_named() -> None:
+    def my_attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        raise NotImplementedError
+
+    class MyHead(check.EXERCISES["head"].answer):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Any:
+            return my_attention(self.w_q(x), self.w_k(x), self.w_v(x))
+
+    judgement = judge(check.EXERCISES["head"], MyHead)
+    assert judgement.said == "head: my_attention, which your code calls, is not solved yet."
+    assert judgement.begun
+    judgement = judge(check.EXERCISES["encoder_block"], MyBlock)
+    assert judgement.said == "encoder_block: MyMLP, which your code calls, is not solved yet."
+    assert "not solved yet. Replace the stub" in said("attention", my_attention)
+
+
+def test_a_text_is_quoted_up_to_a_word() -> None:
+    told = said("power", lambda rule, effect, seeds, trials: 0.5)
+    assert "seeds'" in told
+    told = said("convert_block", lambda theirs: theirs.clear() or dict.fromkeys("ab"))
+    assert told.endswith(".")
+
+
+# --- what passes, and what does not --------------------------------------------------------------
+
+
+def test_a_right_answer_may_write_into_its_own_copy() -> None:
+    def fold(weight: Tensor, bias: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        new = weight.clone()
+        for row in range(len(scale)):
+            new[row] = new[row] * scale[row]
+        return new, bias * scale
+
+    def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        x = x - x.mean(dim=-1, keepdim=True)
+        x /= ((x**2).mean(dim=-1, keepdim=True) + eps).sqrt()
+        x *= weight
+        return x + bias
+
+    accept("fold_scale", fold)
+    accept("layer_norm", norm)
+
+
+def test_a_gradient_that_cannot_be_computed_is_told_as_that() -> None:
+    def answer(scores: Tensor) -> Tensor:
+        e = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+        e /= e.sum(dim=-1, keepdim=True)
+        e += 0
+        return e.mul_(1)
+
+    told = said("softmax_rows", lambda scores: answer(scores).exp_().log_())
+    assert "your code raised" not in told
+
+
+def test_layers_are_silenced_by_number_or_by_name() -> None:
+    for name in (3, "3"):
+
+        def silence(part: nn.Module, name: Any = name) -> None:
+            with torch.no_grad():
+                for layer in (part.self_attention.out_proj, part.mlp[name]):
+                    layer.weight.zero_()
+                    layer.bias.zero_()
+
+        accept("silence", silence)
+
+
+def undropped(self: nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
+    """Multi-head attention that returns the weights as they were before dropout."""
+    output, _ = attention_forward(self, query, key, value, **options)
+    _, weights = attention_forward(self.eval(), query, key, value, **options)
+    self.train()
+    return output, weights
+
+
+attention_forward = check.EXERCISES["multi_head_attention"].answer.forward
+
+
+def test_weights_before_dropout_are_refused() -> None:
+    kind = type(
+        "Undropped",
+        (check.EXERCISES["multi_head_attention"].answer,),
+        {"forward": undropped},
+    )
+    reject("multi_head_attention", kind, "of the weights that come back", named=True)
+
+
+def a_step(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss
+
+
+def test_a_step_leaves_the_mode_and_returns_a_number() -> None:
+    def in_eval(model: nn.Module, *given: Any) -> float:
+        loss = a_step(model.eval(), *given).item()
+        model.train()
+        return loss
+
+    accept("training_step", lambda *given: a_step(*given).item())
+    accept("training_step", lambda *given: a_step(*given).detach())
+    reject("training_step", a_step, "still holds its graph")
+    reject("training_step", in_eval, "train in eval mode", named=True)
+
+
+def test_what_was_given_is_not_written_over() -> None:
+    def answer(weights: Tensor) -> Tensor:
+        made = check.EXERCISES["rollout"].answer(weights)
+        weights.zero_()
+        return made
+
+    reject("rollout", answer, "changes weights, which it was given, in place")
+
+
+def test_white_is_255_and_not_256() -> None:
+    def sixteen(images: Tensor, size: int) -> Tensor:
+        large = F.interpolate(images[:, None], size=(size, size), mode="bicubic")
+        edge = (28 - size) // 2
+        return F.pad((16 * large).clamp(0, 255).round().to(torch.uint8), [edge] * 4)
+
+    reject("enlarge", sixteen, "multiply by 16", named=True)
+
+
+# --- symptom first -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No check has failed yet, and nothing is turned off."""
+    monkeypatch.setattr(helping, "_failed", set())
+    monkeypatch.delenv(helping.VARIABLE, raising=False)
+    monkeypatch.setenv("MNIST_VIT_OUT", str(tmp_path))
+
+
+def printed(capsys: pytest.CaptureFixture[str], name: str, answer: Any) -> str:
+    getattr(check, name)(answer)
+    return capsys.readouterr().out
+
+
+def relu(x: Tensor) -> Tensor:
+    return torch.relu(x)
+
+
+def right(x: Tensor) -> Tensor:
+    half = x / math.sqrt(2)
+    return 0.5 * x * (1 + torch.erf(half))
+
+
+INSTEAD = "GELU lets a little"
+
+
+def test_the_second_failure_says_what_to_do_instead(
+    fresh: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = printed(capsys, "gelu", relu)
+    assert "You get exactly this when you use ReLU." in first
+    assert INSTEAD not in first
+    assert INSTEAD not in printed(capsys, "merge", lambda *_: 3)  # another exercise
+    assert INSTEAD in printed(capsys, "gelu", relu)
+    assert "correct" in printed(capsys, "gelu", right)
+    assert INSTEAD not in printed(capsys, "gelu", relu)
+
+
+def test_a_stub_is_no_failure(fresh: None, capsys: pytest.CaptureFixture[str]) -> None:
+    def stub(x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    assert "not solved yet" in printed(capsys, "gelu", stub)
+    assert INSTEAD not in printed(capsys, "gelu", relu)
+
+
+@pytest.mark.parametrize("where", ["variable", "file"])
+@pytest.mark.parametrize(("given", "most"), [("2", 2), ("0", 0), ("3", 3), (" 1\n", 1), ("x", 2)])
+def test_a_class_turns_off_the_solution_and_what_to_do(
+    where: str,
+    given: str,
+    most: int,
+    fresh: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if where == "variable":
+        monkeypatch.setenv(helping.VARIABLE, given)
+    else:
+        (tmp_path / helping.FILE).write_text(given)
+    printed(capsys, "gelu", relu)
+    assert (INSTEAD in printed(capsys, "gelu", relu)) == (most == 3)
+    for step in (1, 2, 3):
+        check.hint("gelu", step)
+        out = capsys.readouterr().out
+        assert out.startswith(f"hint {step} of 3: ") == (step <= most)
+        assert ("turned off" in out) == (step > most)
+
+
+def test_a_wheel_without_solutions_checks_and_does_not_show_them(tmp_path: Path) -> None:
+    wheel = tmp_path / "mnist_vit-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in sorted((ROOT / "mnist_vit").rglob("*.py")):
+            archive.write(path, path.relative_to(ROOT).as_posix())
+        archive.writestr("mnist_vit/shipped/notebooks/solutions/01_mlp.py", "x = 1\n")
+        archive.writestr("mnist_vit-1.0.dist-info/WHEEL", "Tag: py3-none-any\n")
+        archive.writestr("mnist_vit-1.0.dist-info/RECORD", "")
+    with zipfile.ZipFile(without_solutions(wheel)) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "site")
+    assert not [name for name in names if "solutions" in name]
+    assert not [name for name in names if name.endswith("/gelu.py")]
+    code = (
+        "import torch\nfrom mnist_vit import check\n"
+        "def own(x):\n    return x * 0.5 * (1 + torch.erf(x / 2**0.5))\n"
+        "check.gelu(own)\ncheck.gelu(torch.relu)\ncheck.hint('gelu', 3)\n"
+        "print(len(check.EXERCISES))"
+    )
+    site = str(tmp_path / "site")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=site, MNIST_VIT_OUT=str(tmp_path), PATH=os.environ["PATH"]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    correct, wrong, hint, count = done.stdout.splitlines()
+    assert correct.startswith("gelu: correct")
+    assert wrong.startswith("gelu: right shape, wrong numbers")
+    assert "not part of this install" in hint
+    assert int(count) == len(check.EXERCISES)
