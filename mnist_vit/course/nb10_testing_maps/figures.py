@@ -132,4 +132,3 @@ def without_them(images: Tensor, hidden: Tensor, titles: list[str]) -> Figure:
         _hatch(axes[n + number], image, mask)
         axes[n + number].set_title(titles[n + number])
     return drawn
-
