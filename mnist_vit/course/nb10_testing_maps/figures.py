@@ -6,6 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from mnist_vit.hiding import interval
+
 from ..drawing import BLUE, GREEN, ORANGE, PINK, SKY, figure, picture
 
 Intervals = dict[str, tuple[float, float]]  # by name: a mean, and half of its 95 % interval
@@ -72,24 +74,25 @@ def _signed(axes: Axes, values: Tensor, image: Tensor) -> None:
     bar.outline.set_visible(False)
 
 
-def two_contests(one: Intervals, other: Intervals, names: tuple[str, str], what: str) -> Figure:
-    """Two bars with intervals for each map, one for each way of hiding.
+def two_contests(
+    one: dict[str, Tensor], other: dict[str, Tensor], names: tuple[str, str]
+) -> Figure:
+    """Two bars with 95 % intervals for each map of ``other``, one for each way of hiding.
 
     Args:
-        one, other: by map; both have the same maps.
+        one, other: by map, what is left of the right digit, (n,).
         names: of the two ways.
-        what: is measured.
     """
-    drawn, (axes,) = figure(width=8, height=0.5 + 0.42 * len(one))
+    drawn, (axes,) = figure(width=8, height=0.5 + 0.42 * len(other))
     for shift, colour, name, found in ((-0.2, BLUE, names[0], one), (0.2, ORANGE, names[1], other)):
-        places = [number + shift for number in range(len(found))]
-        means = [mean for mean, _ in found.values()]
-        halves = [half for _, half in found.values()]
-        axes.barh(places, means, height=0.38, xerr=halves, color=colour, label=name)
-    axes.set_yticks(range(len(one)), list(one))
+        for number, rule in enumerate(other):
+            mean, half = map(float, interval(found[rule]))
+            label = name if number == 0 else None
+            axes.barh(number + shift, mean, height=0.38, xerr=half, color=colour, label=label)
+    axes.set_yticks(range(len(other)), list(other))
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
-    axes.set_xlabel(what)
+    axes.set_xlabel("left of the right digit")
     axes.legend(frameon=False)
     return drawn
 
