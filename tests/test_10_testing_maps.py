@@ -120,11 +120,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", 42, "give the function itself"),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels, patches).softmax(dim=1), ""),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels.roll(1), patches), ""),
-    (
-        "norm_rule",
-        lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),
-        "pass through the standard deviation",
-    ),
     ("norm_rule", lambda x, weight, bias, eps: my_norm_rule(x, weight.detach(), bias, eps), ""),
     (
         "patch",
@@ -136,7 +131,14 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patch", 42, "give the function itself"),
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED: list[tuple[str, Any, str]] = [
+    (
+        "norm_rule",
+        lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),
+        "pass through the standard deviation",
+    ),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
 
 
 def test_a_batch_of_one_and_a_model_in_double_precision_are_hidden_too() -> None:
