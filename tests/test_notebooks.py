@@ -100,11 +100,12 @@ def test_it_begins_with_title_and_setup_and_leads_on(path: Path) -> None:
     assert [words for level, words in found if level == 1] == [found[0][1]]
     assert re.match(rf"{path.stem[:2]} · \S", found[0][1])
     assert tags(code_cells(path)[0]) == ["setup"]
-    last = "".join(cell.source for cell in read(path).cells[-3:] if cell.cell_type == "markdown")
+    after = re.search(r"(?ms)^## Next$(.*?)(?=^## |\Z)", text(path))
+    assert after, "a section that leads on"
     following = {
         f"{stem}.ipynb" for stem in COURSE[COURSE.index(path.stem) + 1 :][:1]
     }  # none after the last one
-    assert following <= {address for _, address in links(last)}
+    assert following <= {address for _, address in links(after[1])}
 
 
 def dead(address: str, path: Path) -> bool:
