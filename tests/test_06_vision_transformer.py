@@ -195,7 +195,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "first_difference",
         outside_attention,
-        "the first part that differs in suspect 1 is not 'None'.",
+        "the first part that differs in suspect 1 should not be 'None'.",
     ),
 ]
 NAMED = [("name_the_bug", lambda right, suspect, images: "right", "call every suspect right")]

@@ -127,7 +127,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "wilson",
         lambda *args: (my_wilson(*args)[0], np.float64(0.49)),
-        "number 2 of 2, is not 0.49.",
+        "number 2 of 2, should not be 0.49.",
     ),
     ("coin", lambda b, c: "rare", "must be a number, but is 'rare'"),
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),

@@ -140,7 +140,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "name_the_maps",
         {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4},
-        "the sentence about function d is not 'number 7'",
+        "the sentence about function d should not be 'number 7'",
     ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),

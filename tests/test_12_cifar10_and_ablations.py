@@ -95,7 +95,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("remove_positions", lambda model: delattr(model.encoder, "pos_embedding"), ""),
     ("remove_positions", another_forward, "the positions are gone round and not gone"),
     ("compare_runs", lambda base, variant: True, ""),
-    ("compare_runs", lambda *runs: "better", "is not 'better for base "),
+    ("compare_runs", lambda *runs: "better", "should not be 'better for base "),
     ("power", lambda *given: 0.45, ""),
     ("power", lambda *given: "45 %", "must be a number from 0 to 1"),
 ]

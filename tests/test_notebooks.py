@@ -442,7 +442,7 @@ def test_counting() -> None:
     one = count.Count("04_x", core, nothing)
     assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
     both = count.Count("04_x", core, more)
-    assert both.time == f"{one.time}; below the line, about 15 more"
+    assert both.time == f"{one.time}; below *More*, about 15 more"
     two = count.Count("05_y", count.Part(600, 0, 0, 0, 0, []), nothing)
     counts = {"04_x": one, "05_y": two}
     old = (

@@ -128,7 +128,8 @@ def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[str
         value = own[name].detach().double()
         right = parameter.detach().double()
         if right.std(correction=0) == 0:
-            told = "" if torch.equal(value, right) else "ours is a constant"
+            constant = right.flatten()[0].item()
+            told = "" if torch.equal(value, right) else f"ours is {constant:g} everywhere"
         elif parameter.dim() == 1:
             continue
         else:
@@ -144,6 +145,8 @@ def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[str
 
 def _another_distribution(value: Tensor, right: Tensor) -> str:
     """How the distribution of start values differs from ours; empty if it does not."""
+    if value.std(correction=0) == 0:
+        return f"it is {value.flatten()[0].item():g} everywhere; ours is random"
     share = (value.std(correction=0) / right.std(correction=0)).item()
     is_many = right.numel() >= MANY
     near = 0.05 if is_many else 2.0

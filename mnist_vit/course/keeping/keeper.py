@@ -103,11 +103,22 @@ def with_answer(text: str, name: str, taken: Taken, file: Path, answer: Any = No
                 f"{other}, which is in the file, does not pass its check together with it"
             )
     if answer is not None and (said := difference(answer, object_of(trial, name))):
-        raise NotKept(
-            f"its text is not what ran: {said}. Run the cells of {name}, and of all it uses, again,"
-            " then the check"
-        )
+        raise NotKept(_not_what_ran(name, said))
     return str(new)
+
+
+def _not_what_ran(name: str, said: str) -> str:
+    """Why a piece is not kept that ran with other code than the file holds, and what to do."""
+    for other, piece in PIECES.items():
+        if other != name and re.match(rf"{other}\b", said):
+            return (
+                f"it ran with another {other} than the file holds. Run"
+                f" check.{piece.exercise}({other}) first, then this check"
+            )
+    return (
+        f"its text is not what ran: {said}. Run the cells of {name}, and of all it uses, again,"
+        " then the check"
+    )
 
 
 def parsed(text: str) -> Layout:

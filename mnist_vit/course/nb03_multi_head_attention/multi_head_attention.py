@@ -100,8 +100,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(randomise(MyMultiHeadAttention(8, 2), seed=5), module)
     x = random(1, 7, 8, seed=6)
     yield "output at another size", _pair(module(x, x, x))[0]
+    _attributes(module, embed_dim=8, num_heads=2)
     yield from _dropout(answer)
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
+
+
+def _attributes(module: nn.Module, **sizes: int) -> None:
+    """Raise Mistake unless the layer has these numbers, which its users read."""
+    for name, size in sizes.items():
+        if getattr(module, name, None) != size:
+            raise Mistake(
+                f"right so far, but a layer made with embed_dim=8 and num_heads=2 has no {name}"
+                f" that is {size}.",
+                f"Write self.{name} = {name} in __init__, as torch's layer does: later cells, and"
+                " the functions that draw maps, read it.",
+            )
 
 
 def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
