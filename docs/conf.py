@@ -91,7 +91,7 @@ def adapt(app: Sphinx, name: str, content: list[str]) -> None:
             return found[0] if page in app.env.found_docs else words
         return found[0] if path.is_file() else words  # a folder has no page
 
-    if name.startswith("docs/"):
+    if not content[0].startswith("{"):
         content[0] = LINK.sub(link, content[0])
 
 
