@@ -2,7 +2,7 @@
 
     python -m experiments own_weights five --store    # writes notebooks/results/own_weights.json
     python -m experiments own_weights shipped --store # the same measurements of vit_mnist_p7
-    python -m experiments own_weights file            # writes notebooks/results/my_weights.pth
+    python -m experiments own_weights file --store    # writes notebooks/results/my_weights.pth
 
 ``five`` trains five seeds as notebook 07 does (24 epochs of 4,000 digits, patches of 7, eight
 heads) and measures each on the 1,000 digits that were not trained on: accuracy; mean confidence;
