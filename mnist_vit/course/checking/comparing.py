@@ -55,10 +55,19 @@ def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor)
     largest = torch.unravel_index(wrong.to(torch.float64).argmax(), wrong.shape)
     place = tuple(map(int, largest))
     where = f" at {list(place)}" if place else ""
+    right, found = _told_apart(expected[place].item(), got[place].item())
     return (
-        f"right shape, wrong numbers: {what} differs most{where}: "
-        f"expected {expected[place].item():.4g}, found {got[place].item():.4g}."
+        f"right shape, wrong numbers: {what} differs most{where}: expected {right}, found {found}."
     )
+
+
+def _told_apart(right: float, found: float) -> tuple[str, str]:
+    """Two numbers in as many digits, four or more, as show that they are different."""
+    for digits in range(4, 18):
+        told = f"{right:.{digits}g}", f"{found:.{digits}g}"
+        if told[0] != told[1]:
+            break
+    return told
 
 
 def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str | None:

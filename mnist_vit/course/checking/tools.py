@@ -17,8 +17,12 @@ def make(answer: Any, *args: Any, **kwargs: Any) -> Any:
     return answer if isinstance(answer, nn.Module) else answer(*args, **kwargs)
 
 
-def copy_weights(source: nn.Module, target: Any) -> None:
+def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> None:
     """Give the learner's module the check's weights, by name.
+
+    Args:
+        source, target: the check's module and the learner's.
+        may_share: whether one parameter may have several names in the learner's.
 
     Raises:
         Mistake: the names or the shapes differ.
@@ -34,7 +38,22 @@ def copy_weights(source: nn.Module, target: Any) -> None:
             raise Mistake(
                 f"{key} must have shape {tuple(tensor.shape)}, but has {tuple(own[key].shape)}."
             )
+    if not may_share:
+        _refuse_shared(source, target)
     target.load_state_dict(needed)
+
+
+def _refuse_shared(source: nn.Module, target: nn.Module) -> None:
+    """Raise Mistake where two names stand for one parameter, and for two in the source."""
+    ours = dict(source.named_parameters(remove_duplicate=False))
+    first: dict[int, str] = {}
+    for name, parameter in target.named_parameters(remove_duplicate=False):
+        other = first.setdefault(id(parameter), name)
+        if other != name and name in ours and ours[name] is not ours[other]:
+            raise Mistake(
+                f"{other} and {name} are one and the same parameter under two names.",
+                "Each of the two modules needs parameters of its own: make a second one.",
+            )
 
 
 def _refuse_keys(what: str, keys: set[str]) -> None:
@@ -75,10 +94,22 @@ def gradients(output: Any, **inputs: Tensor) -> Iterator[tuple[str, Tensor | Non
         raise Mistake(f"a tensor is needed, but this is {describe(output)}.")
     values: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if output.requires_grad:
+        _refuse_constants(inputs)
         weights = random(*output.shape, seed=99).to(output)
         values = _differentiated((output * weights).sum(), list(inputs.values()))
     for name, value in zip(inputs, values, strict=True):
         yield f"gradient of {name}", value
+
+
+def _refuse_constants(inputs: dict[str, Tensor]) -> None:
+    """Raise Mistake where an input, such as a parameter that should be one, has no gradient."""
+    for name, value in inputs.items():
+        if not value.requires_grad:
+            raise Mistake(
+                f"{name} does not ask for a gradient, so it is not learned.",
+                "A buffer or a plain tensor stays as it is, and so does a frozen parameter:"
+                " nn.Parameter(…) makes one that learns.",
+            )
 
 
 def _differentiated(total: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None, ...]:

@@ -9,7 +9,6 @@ import contextlib
 import difflib
 import functools
 import io
-import linecache
 import traceback
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import printable
 from ..observing.blaming import blame
 from ..observing.calls import Call, calls_of
 from ..observing.observers import Evidence, Finding, observe
@@ -28,7 +26,8 @@ from .comparing import compare, compared
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
-from .tools import describe, shortened
+from .raised import advice, told, writes_into_leaf
+from .tools import describe
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
 RETURN = describe(None)
@@ -347,7 +346,8 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
         return ""
     evidence = _evidence(exercise, got)
     if evidence.pair is None:
-        cutting = cut(_traced(exercise, answer, keep=False))
+        ours = [step for step in _solutions_steps(exercise) if step.cuts]
+        cutting = cut(_traced(exercise, answer, keep=False), ours)
         if not cutting or not evidence.what.startswith("gradient"):
             return ""
         return (
@@ -367,10 +367,16 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
 @functools.cache
 def _known_steps(exercise: Exercise) -> list[Step]:
     """The operations of all right answers that the exercise knows, with their results."""
-    known = []
-    for right in exercise.others:
+    known = list(_solutions_steps(exercise))
+    for right in exercise.others[1:]:
         known += _traced(exercise, right, keep=True)
     return known
+
+
+@functools.cache
+def _solutions_steps(exercise: Exercise) -> list[Step]:
+    """The same of the solution alone."""
+    return _traced(exercise, exercise.answer, keep=True)
 
 
 def _traced(exercise: Exercise, answer: Any, keep: bool) -> list[Step]:
@@ -429,45 +435,11 @@ def _holds_numbers(value: Any) -> bool:
 # --------------------------------------------------------------------------------------- exceptions
 
 
-def told(error: BaseException) -> str:
-    """An exception in one sentence, with the learner's line that raised it."""
-    line = _line_of(error)
-    lines = str(error).strip().splitlines()
-    first = lines[0] if lines else ""
-    if _writes_into_leaf(error):
-        return f"a tensor that asks for a gradient is changed in place{line}."
-    frames = traceback.extract_tb(error.__traceback__)
-    raised = "your code raised" if any(map(_is_their_frame, frames)) else "it raised"
-    said = f"{raised} {type(error).__name__}{line}"
-    if first:
-        said = f"{said}: {printable(shortened(first, 200))}"
-    return said if first and said.endswith((".", "!", "?")) else f"{said}."
-
-
-def _is_their_frame(frame: traceback.FrameSummary) -> bool:
-    return is_theirs(frame.filename)
-
-
-def _writes_into_leaf(error: BaseException) -> bool:
-    said = str(error)
-    return isinstance(error, RuntimeError) and "leaf" in said and "in-place" in said
-
-
 def _instead(exercise: Exercise, error: BaseException) -> str:
     """What to do instead of what raised an exception, where that is known."""
-    if not _writes_into_leaf(error):
-        return ""
+    if not writes_into_leaf(error):
+        return advice(error)
     first = solution(exercise).calls[0]
     if not first.output and not first.idle:  # our answer changes what it is given
         return "Write into it under with torch.no_grad()."
     return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."
-
-
-def _line_of(error: BaseException) -> str:
-    """The learner's line nearest to the error, as the end of a sentence."""
-    line = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if _is_their_frame(frame):
-            code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-            line = f" in the line {quoted(code)}" if code else ""
-    return line

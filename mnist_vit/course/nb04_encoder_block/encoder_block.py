@@ -88,6 +88,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "output in train mode with attention dropout 1",
         _passed(plain.double().train(), before.clone()),
     )
+    more = make(answer, 3, 6, 10, 0.0, 0.0)
+    reference = randomise(EncoderBlock(3, 6, 10, 0.0, 0.0))
+    copy_weights(reference, more)
+    yield "output with 3 heads", _passed(more.double().eval(), before.clone())
     yield start_values(make(answer, 2, 64, 128, 0.0, 0.0), EncoderBlock(2, 64, 128, 0.0, 0.0))
 
 
@@ -210,6 +214,16 @@ SLIPS = (
         {DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
         "drop numbers in eval mode too",
         "Call self.dropout, which knows the mode, not F.dropout without training=",
+    ),
+    Slip(
+        {ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)"},
+        "do not hand attention_dropout on",
+        "The attention drops weights, too: dropout=attention_dropout",
+    ),
+    Slip(
+        {ATTENTION: ATTENTION.replace("num_heads", "2")},
+        "write the number of heads in",
+        "It is the argument num_heads",
     ),
     Slip(
         {ATTENTION: TORCHS.replace(", batch_first=True", "")},

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_layer_norm(x, weight, bias, eps):
@@ -42,9 +42,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         x = random(2, 5, 3, seed=4, dtype=torch.float64) * sizes[:, None] + 0.5
         weight = 1 + 0.3 * random(3, seed=5, dtype=torch.float64)
         bias = random(3, seed=6, dtype=torch.float64)
+        given = [one.requires_grad_() for one in (x, weight, bias)]
         with NoLayerNorm():
-            output = answer(x, weight, bias, eps)
+            output = answer(*given, eps)
         yield f"output with eps {eps:g}", output
+        yield from gradients(output, x=x, weight=weight, bias=bias)
 
 
 MEAN, CENTRE, VARIANCE = (
@@ -118,6 +120,15 @@ SLIPS = (
         _over("(0, 1, 2)"),
         "take one mean and one variance for the whole tensor",
         "Each token has its own, dim=-1, keepdim=True",
+    ),
+    Slip(
+        {
+            MEAN: f"{MEAN}.detach()",
+            VARIANCE: "centred.detach().square().mean(dim=-1, keepdim=True)",
+        },
+        "detach mean and variance",
+        "The values are right, and the gradients are not: both depend on x, so leave them in the"
+        " graph",
     ),
     Slip({END: "normalised"}, "stop before weight and bias", "Multiply by weight, then add bias"),
     Slip({END: "normalised + bias"}, "forget weight", "Multiply by it before adding bias"),

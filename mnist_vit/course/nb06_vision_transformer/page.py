@@ -22,7 +22,7 @@ from mnist_vit.model import VisionTransformer
 
 from ...files import user_path
 from ..checking import Mistake
-from ..checking.verdict import told
+from ..checking.raised import told
 from ..keeping import PIECES, keep
 from ..observing.undisturbed import stoppable, undisturbed
 from ..whole_vit import judge_vit

@@ -34,7 +34,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     ramp = torch.linspace(-20, 20, 22)
     framed = images.clone()
     framed[..., :3, :] = framed[..., -3:, :] = framed[..., :3] = framed[..., -3:] = 0
-    cases = {
+    board = (torch.arange(20)[:, None] + torch.arange(22)) % 2
+    edges = {
+        "rows at the top": (slice(0, 3), slice(None)),
+        "rows at the bottom": (slice(-3, None), slice(None)),
+        "columns at the left": (slice(None), slice(0, 3)),
+        "columns at the right": (slice(None), slice(-3, None)),
+    }
+    checkered = {}
+    for name, (rows_there, columns_there) in edges.items():
+        there = images.clone()
+        there[..., rows_there, columns_there] = board[rows_there, columns_there].float()
+        checkered[f"a checked pattern in three {name}, else as sharp"] = (there, images)
+    cases = checkered | {
         "the images themselves": (images, images),
         "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
         "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
@@ -75,6 +87,14 @@ SLIPS = (
         {INSIDE: "inside = batch"},
         "take the border in",
         "A black frame is an edge, and edges are detail. Leave out four pixels on each side",
+    ),
+    *(
+        Slip(
+            {INSIDE: f"inside = batch[..., {cut}, {cut}]"},
+            "leave the border out at one side only",
+            "Four pixels on each side: the first four and the last four rows and columns",
+        )
+        for cut in ("4:", ":-4")
     ),
     Slip(
         {SUM: "across.square().mean()"},

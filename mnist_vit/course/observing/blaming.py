@@ -8,7 +8,7 @@ missing.
 import time
 from collections.abc import Callable, Iterator
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from .calls import Call, alike
 from .tracing import Step, Swap, Trace, fingerprint, quoted, same
@@ -49,9 +49,10 @@ def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
     place = steps[first].place
     expression = quoted(place.expression if place is not None else "")
     if _is_to_blame(steps, first, known, our, their):
+        made = ", or in how that layer is made" if _calls_module(steps[first]) else ""
         return (
             f"With our numbers in the place of what {expression} gives, your result is right: the"
-            " mistake is there."
+            f" mistake is there{made}."
         )
     given = _inputs(steps, _same_expression(steps, first))
     if all(_is_ours(steps[parent], known) for parent in given):
@@ -60,6 +61,12 @@ def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
             " it, or a step is missing before it."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _calls_module(step: Step) -> bool:
+    """Whether the expression that made a step calls a layer, which was made elsewhere."""
+    inside = step.place.inside if step.place is not None else None
+    return inside is not None and inside.f_code.co_name == nn.Module.__call__.__name__
 
 
 def _is_ours(step: Step, known: list[Step]) -> bool:

@@ -74,7 +74,7 @@ class Call:
 
     def again_with(self, changed: dict[int, Any], seed: bool = True) -> list[Any]:
         """The same with several inputs replaced, by their places."""
-        given = list(map(_given_again, self.before))
+        given = list(map(given_again, self.before))
         for place, value in changed.items():
             given[place] = value
         if seed:
@@ -138,7 +138,7 @@ class _Recorder:
             return
         names = [*_names(function, len(args)), *kwargs]
         call = Call(function, [*args, *kwargs.values()], names)
-        call.before = list(map(_given_again, call.given))
+        call.before = list(map(given_again, call.given))
         call.training = getattr(function, "training", False)
         self.states = _states(call)
         self.versions = list(map(_version, call.given))
@@ -250,7 +250,7 @@ def copied(value: Any) -> Any:
     return list(value) if isinstance(value, list) else value
 
 
-def _given_again(value: Any) -> Any:
+def given_again(value: Any) -> Any:
     """A copy of an input, which asks for a gradient where the input does."""
     copy = copied(value)
     if isinstance(value, Tensor) and value.requires_grad and isinstance(copy, Tensor):

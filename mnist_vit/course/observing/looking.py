@@ -37,6 +37,14 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "plus": torch.add,
+    "minus": torch.sub,
+    "times": torch.mul,
+    "divided by": torch.div,
+}
+
+
 def rows(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Weights: rows sum to 1 in ours, and not in theirs."""
     if expected.shape != got.shape or expected.dim() < 2:
@@ -59,7 +67,7 @@ def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Ours times or plus something that has a name, or a function of ours."""
     if expected.shape != got.shape or alike(expected, got):
         return ""  # other numbers, not another kind of numbers
-    for look in (_constant, _nearly, _times, _plus_number, _plus_known, _plus_vector, _function):
+    for look in (_constant, _times, _plus_number, _with_known, _plus_vector, _function):
         said = look(expected, got, pair)
         if said:
             return said
@@ -73,7 +81,10 @@ def _constant(expected: Tensor, got: Tensor, pair: Pair) -> str:
     return ""
 
 
-def _nearly(expected: Tensor, got: Tensor, pair: Pair) -> str:
+def nearly(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """Ours but for less than a thousandth."""
+    if expected.shape != got.shape or not got.numel():
+        return ""
     off = float((got - expected).abs().max())
     if 0 < off < 1e-3 * float(expected.abs().max()) and expected.is_floating_point():
         return f"It is nearly ours, off by at most {off:.2g}."
@@ -96,14 +107,19 @@ def _plus_number(expected: Tensor, got: Tensor, pair: Pair) -> str:
     return ""
 
 
-def _plus_known(expected: Tensor, got: Tensor, pair: Pair) -> str:
-    """Ours plus or minus an input or a parameter."""
+def _with_known(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """Ours plus, minus, times or divided by an input or a parameter."""
     for name, tensor in _known(pair):
-        for sign, word in ((1, "plus"), (-1, "minus")):
-            with suppress(RuntimeError):
-                shifted = expected + sign * tensor.double()
-                if shifted.shape == got.shape and alike(shifted, got):
-                    return f"The result is ours {word} {name}."
+        known = tensor.double()
+        sides = [(name, known)]
+        if known.dim() == 1:
+            sides.append((f"{name}, one for each row", known[:, None]))
+        for said, other in sides:
+            for word, function in COMBINED.items():
+                with suppress(RuntimeError):
+                    combined = function(expected, other)
+                    if combined.shape == got.shape and alike(combined, got):
+                        return f"The result is ours {word} {said}."
     return ""
 
 
@@ -189,6 +205,8 @@ def scattered(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """The right numbers in other places."""
     if expected.numel() != got.numel() or got.numel() < 4:
         return ""
+    if alike(expected, got):  # nothing has moved: the numbers are a little off
+        return ""
     if alike(expected.flatten().sort().values, got.flatten().sort().values):
         return "The numbers are right, but stand in other places."
     return ""
@@ -198,7 +216,7 @@ def partly(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Right in one part only."""
     if expected.shape != got.shape or expected.numel() < 3:
         return ""
-    wrong = (expected - got).abs() > TOLERANCE * expected.abs().max().clamp_min(SMALL)
+    wrong = _wrong(expected, got)
     for axis in range(expected.dim()):
         bad = wrong.movedim(axis, 0).flatten(1).any(dim=1) if wrong.dim() > 1 else wrong
         right = (~bad).nonzero()[:, 0].tolist()
@@ -210,11 +228,80 @@ def partly(expected: Tensor, got: Tensor, pair: Pair) -> str:
     return few(expected, got, pair)
 
 
+def edges(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """Pictures that are right inside, and wrong in the outermost rows and columns."""
+    if expected.shape != got.shape or expected.dim() < 3 or min(expected.shape[-2:]) < 4:
+        return ""
+    wrong = _wrong(expected, got)
+    if not wrong.any() or wrong[..., 1:-1, 1:-1].any():
+        return ""
+    sides = {
+        "top row": wrong[..., 0, 1:-1],
+        "bottom row": wrong[..., -1, 1:-1],
+        "left column": wrong[..., 1:-1, 0],
+        "right column": wrong[..., 1:-1, -1],
+    }
+    said = [name for name, side in sides.items() if side.any()]
+    if not said:
+        return ""
+    return f"The inside is right. Wrong at the edge: {', '.join(said)}. What comes in there?"
+
+
+def where(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """What the wrong numbers have in common, where others are right."""
+    if expected.shape != got.shape or expected.numel() < 3:
+        return ""
+    wrong = _wrong(expected, got)
+    count = int(wrong.sum())
+    if count < 3 or count == wrong.numel():
+        return ""
+    return _by_sign(wrong, pair) or _in_common(expected[wrong], got[wrong], wrong)
+
+
+def _by_sign(wrong: Tensor, pair: Pair) -> str:
+    """Wrong exactly where an input of the same shape is negative, or where it is positive."""
+    for name, value in _known(pair):
+        if value.shape != wrong.shape:
+            continue
+        for word, places in (("negative", value < 0), ("positive", value > 0)):
+            if wrong[~places].any() or not wrong.any() or places.all():
+                continue
+            if wrong[places].double().mean() > 0.5:  # near 0 both may be the same
+                return f"It is wrong where {name} is {word}, and right elsewhere."
+    return ""
+
+
+def _in_common(expected: Tensor, got: Tensor, wrong: Tensor) -> str:
+    if alike(got, got[:1].expand_as(got)) and not alike(expected, expected[:1].expand_as(got)):
+        return f"Wherever it is wrong, it is {float(got[0]):.4g}{_along(wrong)}."
+    shift = got - expected
+    if alike(shift, shift[:1].expand_as(shift)):
+        return f"Wherever it is wrong, it is ours {signed(float(shift[0]))}{_along(wrong)}."
+    if expected.abs().min() > 1e-3 * _scale(expected):
+        ratio = got / expected
+        if alike(ratio, ratio[:1].expand_as(ratio)):
+            return f"Wherever it is wrong, it is ours times {float(ratio[0]):.4g}{_along(wrong)}."
+    return ""
+
+
+def _along(wrong: Tensor) -> str:
+    """Where the wrong places are along the first axis that tells some from others."""
+    for axis in range(wrong.dim()):
+        bad = wrong.movedim(axis, 0).flatten(1).any(dim=1) if wrong.dim() > 1 else wrong
+        if not bad.all():
+            return f" (along axis {axis} at {_places(bad.nonzero()[:, 0].tolist())})"
+    return ""
+
+
+def _wrong(expected: Tensor, got: Tensor) -> Tensor:
+    return (expected - got).abs() > TOLERANCE * expected.abs().max().clamp_min(SMALL)
+
+
 def few(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Right in most numbers."""
     if expected.shape != got.shape or expected.numel() < 3:
         return ""
-    wrong = (expected - got).abs() > TOLERANCE * expected.abs().max().clamp_min(SMALL)
+    wrong = _wrong(expected, got)
     count = int(wrong.sum())
     if not 0 < count < 0.5 * wrong.numel():
         return ""

@@ -15,8 +15,19 @@ from torch import Tensor
 
 from .calls import Call, alike
 from .counting import count
-from .looking import axes, few, moved, partly, rows, scattered, transformed
-from .reacting import depends, mixes, returns_input, scales, varies
+from .looking import (
+    axes,
+    edges,
+    few,
+    moved,
+    nearly,
+    partly,
+    rows,
+    scattered,
+    transformed,
+    where,
+)
+from .reacting import depends, mixes, returns_input, scales, slices, varies
 
 SLOW = 0.2  # seconds; a call that takes longer is not made again
 PAIRS = 8  # calls that are looked at for what they depend on
@@ -144,8 +155,12 @@ def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
         for again in (mixes, count, scales):
             yield True, _calling_often(again)
     if evidence.is_finite:
-        yield True, _looking(transformed)
-        yield True, _looking(scattered)
+        if evidence.value.dtype == evidence.expected.dtype:
+            yield True, _looking(nearly)
+        for look in (transformed, scattered, edges, where):
+            yield True, _looking(look)
+        if evidence.pair is not None:
+            yield True, _calling_often(slices)
         yield False, _looking(partly if _has_places(evidence) else few)
 
 

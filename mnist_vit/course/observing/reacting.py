@@ -1,16 +1,19 @@
 """How results react when something is changed: the learner's code is called again, beside ours."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike, variants
+from .calls import Call, alike, given_again, variants
 from .looking import factor, signed
 
 TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and perhaps tokens
 QUERIES = ("q", "query")
+LONGEST = 12  # places along an axis that are changed one by one
+SECONDS = 0.5  # for all of them
 CASES = 3  # results, all different, from which a factor is read
 
 
@@ -183,7 +186,14 @@ def _drops(call: Call) -> bool:
     """Whether dropout is at work, which may keep tokens from hearing of each other."""
     if call.module is None or not call.training:
         return False
-    return any(isinstance(part, nn.Dropout) and part.p > 0 for part in call.module.modules())
+    modules = list(call.module.modules())
+    if any(isinstance(part, nn.Dropout) and part.p > 0 for part in modules):
+        return True
+    try:  # functions of dropout know the mode, too
+        call.module.eval()
+        return not alike(call.made_with(list(map(given_again, call.before))), call.output)
+    finally:
+        call.module.train()
 
 
 def _is_along(probe: _Probe, our: Call, their: Call) -> bool:
@@ -251,6 +261,37 @@ def _named_probes(call: Call, dim: int, together: list[int]) -> list[_Probe]:
 
 def _same_length(call: Call, probe: _Probe) -> bool:
     return len({call.before[place].shape[probe.axis] for place in probe.places}) == 1
+
+
+def slices(our: Call, their: Call) -> str:
+    """A part of an input, such as its last row, that ours depends on and theirs does not."""
+    if _drops(our) or _may_stay(their.output):
+        return ""
+    end = time.thread_time() + SECONDS
+    for place, value in enumerate(our.before):
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        other = variants(value)[0] if value.numel() else value
+        if not _reacts(our, place, other) or not _reacts(their, place, other):
+            continue
+        for axis in range(value.dim()):
+            for number in range(value.shape[axis]):
+                if time.thread_time() > end or not 1 < value.shape[axis] <= LONGEST:
+                    break
+                part = (*[slice(None)] * axis, number)
+                changed = value.detach().clone()
+                changed[part] = other[part].detach()
+                ours = _reacts(our, place, changed)
+                theirs = _reacts(their, place, changed)
+                if ours != theirs:
+                    return _reacts_alone(f"{our.names[place]}[{':, ' * axis}{number}]", ours)
+    return ""
+
+
+def _reacts_alone(part: str, ours: bool) -> str:
+    if ours:
+        return f"The result stays the same when only {part} changes; ours does not."
+    return f"The result changes when only {part} changes; ours does not."
 
 
 # ---------------------------------------------------------------------------------------- scaling

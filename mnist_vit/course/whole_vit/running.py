@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..checking import Mistake
-from ..checking.verdict import told
+from ..checking.raised import told
 
 
 def run(function: Any, *args: Any, **kwargs: Any) -> Any:
