@@ -23,6 +23,7 @@ from mnist_vit.course.checking.comparing import compare
 from mnist_vit.course.observing import looking, reacting
 from mnist_vit.course.observing.calls import Call, alike, calls_of
 from mnist_vit.course.observing.observers import Evidence, Finding, observe
+from mnist_vit.model import EncoderBlock
 from tools.unsolved import without_solutions
 
 NAN = math.nan
@@ -780,3 +781,85 @@ def test_a_wheel_without_solutions_checks_and_does_not_show_them(tmp_path: Path)
     assert wrong.startswith("gelu: right shape, wrong numbers")
     assert "not part of this install" in hint
     assert int(count) == len(check.EXERCISES)
+
+
+# --- what fresh answers met --------------------------------------------------------------------
+
+
+def test_numbers_that_differ_are_never_shown_alike() -> None:
+    told = compare("x", torch.tensor([13.560001]).double(), torch.tensor([13.56]).double(), 1e-9)
+    assert told is not None
+    right, found = told.rpartition("expected ")[2].rstrip(".").split(", found ")
+    assert right != found
+
+
+def test_numbers_a_little_off_have_not_moved() -> None:
+    x = TOKENS.double().expand(2, 5, 6)
+    assert not looking.moved(x, x + 1e-7, None)
+    assert looking.nearly(x, x + 1e-7, None)
+    assert "axes 0 and 1" in looking.moved(X, X.T, None)
+
+
+def test_steps_in_float32_are_right() -> None:
+    def integrate(gradient_at: Callable, images: Tensor, start: Tensor, steps: int) -> Tensor:
+        places = torch.linspace(0.5 / steps, 1 - 0.5 / steps, steps).tolist()
+        slopes = [gradient_at(start + place * (images - start)) for place in places]
+        return torch.stack(slopes).mean(dim=0) * (images - start)
+
+    accept("integrate", integrate)
+
+
+def test_the_line_that_cuts_is_not_the_one_that_should() -> None:
+    def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True)
+        sigma = (x.var(dim=-1, unbiased=False, keepdim=True) + eps).sqrt().detach()
+        return (x.detach() - mean) / sigma * weight + bias
+
+    told = said("norm_rule", norm)
+    assert "`x.detach()`" in told
+    assert "sqrt()" not in told
+
+
+def test_a_constant_mean_is_refused() -> None:
+    def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True).detach()
+        variance = (x - mean).detach().square().mean(dim=-1, keepdim=True)
+        return (x - mean) / (variance + eps).sqrt() * weight + bias
+
+    assert "gradient" in said("layer_norm", norm)
+
+
+def test_an_exception_says_what_stood_in_the_line() -> None:
+    def patchify(images: Tensor, patch_size: int) -> Tensor:
+        n, c = images.shape[:2]
+        return images.reshape(n, c, 4, 7, 4, 7)
+
+    told = said("patchify", patchify)
+    assert "images has the shape (2, 3, 12, 8)" in told
+    assert ".shape" in told
+
+
+def test_pictures_wrong_at_the_edge_are_said_to_be() -> None:
+    x = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    other = x.clone()
+    other[..., 0, :] = 0
+    told = looking.edges(x, other, None)
+    assert "top row" in told
+    assert "bottom row" not in told
+    assert not looking.edges(x, x + 1, None)
+
+
+def test_two_numbers_are_no_function_of_ours() -> None:
+    ours = torch.tensor([0.49, 0.94]).double()
+    assert not looking.transformed(ours, ours.round(), None)
+
+
+def test_one_norm_under_two_names_is_told_as_that() -> None:
+    class Block(EncoderBlock):
+        def __init__(self, *sizes: Any) -> None:
+            super().__init__(*sizes)
+            self.ln_2 = self.ln_1
+
+    told = said("encoder_block", Block)
+    assert "ln_1.weight and ln_2.weight" in told
+    assert "`self." not in told

@@ -137,6 +137,8 @@ def _function(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
     On some numbers two are the same: for large ones GELU is ReLU.
     """
+    if got.numel() < 3:  # with so few, several functions fit by chance
+        return ""
     found = []
     for said, function in FUNCTIONS.items():
         if alike(function(expected), got):
