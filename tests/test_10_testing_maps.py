@@ -254,7 +254,7 @@ def test_relevance_wins_in_all_seeds_and_layers_differ_in_one() -> None:
     layers = [five[f"{name} layer, of all patches"] for name in ("first", "last")]
     ahead = five["relevance, of all patches"]
     gains = [min(pair) - left for *pair, left in zip(*layers, ahead, strict=True)]
-    assert 13 <= min(gains)
+    assert min(gains) >= 13
     halves = five["first minus last, ±"]
     sure = [d for d, half in zip(five["first minus last"], halves, strict=True) if abs(d) > half]
     assert sure == [16.0]
