@@ -106,17 +106,32 @@ def arguments(_: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: 
             ]
 
 
-def copy_live_page(app: Sphinx, error: Exception | None) -> None:
-    """The live page beside the site's own pages, and a first page that leads to them."""
+FRONT = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>mnist_vit: build a Vision Transformer</title>
+<style>
+:root { color-scheme: light dark; }
+body { background: Canvas; color: CanvasText; }
+body { margin: 0; height: 100vh; display: flex; flex-direction: column; font: 1rem/1.5 system-ui; }
+p { margin: 0; padding: 0.6rem 1rem; display: flex; flex-wrap: wrap; gap: 0.4rem 1.2rem; }
+.start { font-weight: bold; }
+iframe { flex: 1; width: 100%; border: 0; border-top: 1px solid gray; }
+</style>
+<p><span>A Vision Transformer runs on this page; in the course you build it yourself, in notebooks.
+</span><a class="start" href="notebooks/00_start_here.html">Start</a>
+<a href="docs/index.html">About the course</a></p>
+<iframe src="attention/index.html" title="The shipped model vit_mnist, live"></iframe>
+</html>
+"""
+
+
+def write_front(app: Sphinx, error: Exception | None) -> None:
+    """The first page: the live page, which lies beside the site's own pages, below one sentence."""
     if error is None and app.builder.name == "html":
         shutil.copytree(ROOT / "attention", Path(app.outdir) / "attention", dirs_exist_ok=True)
-        lead = (
-            '<!doctype html><title>mnist_vit</title><meta http-equiv="refresh" content="0;'
-            ' url=docs/index.html">'
-        )
-        (Path(app.outdir) / "index.html").write_text(
-            lead + '<a href="docs/index.html">mnist_vit</a>\n', encoding="utf-8"
-        )
+        (Path(app.outdir) / "index.html").write_text(FRONT, encoding="utf-8")
 
 
 def math(display: str) -> Any:
@@ -135,4 +150,4 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", math("inline"), math("block"))
     app.connect("source-read", adapt)
     app.connect("autodoc-process-docstring", arguments, priority=100)  # before napoleon
-    app.connect("build-finished", copy_live_page)
+    app.connect("build-finished", write_front)

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         COMMANDS[command][0](**options)  # mistakes are told before torch is imported
         result = function(command)(**options)
         if command in ("demo", "attention", "explore"):  # in a notebook the page shows itself
-            print(f"open in a browser: {result}")
+            print(f"open in a browser: {os.path.abspath(result)}")
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("mnist-vit: stopped; every file written so far is complete", sys.stderr)

@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any, TextIO
 
@@ -12,20 +12,33 @@ __all__ = ["open_streams", "progress", "say"]
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print and flush; a full disk or a closed pipe is ignored."""
-    with suppress(OSError, ValueError):
+    """Print and flush, above the bars; a full disk or a closed pipe is ignored."""
+    with suppress(OSError, ValueError), _bars_away():
         print(text, file=file or sys.stdout, flush=True)
+
+
+def _bars_away() -> AbstractContextManager:
+    """Take bars away while a line is printed; they would stand in front of it."""
+    return bar_class().external_write_mode() if bar_class.cache_info().currsize else nullcontext()
 
 
 def progress(iterable: Iterable, shown: bool = True, **options: Any) -> Any:
     """A bar of tqdm in a terminal or a notebook (Jupyter, Colab), and none elsewhere.
 
+    A notebook's is written to stdout: what is left of a bar on stderr is a red strip there.
     ``TQDM_DISABLE=1`` hides all bars.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
+    in_notebook = hasattr(shell, "kernel")
+    seen = in_notebook or getattr(sys.stderr, "isatty", bool)()
     hidden = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
-    return bar_class()(iterable, leave=False, disable=hidden or not (seen and shown), **options)
+    return bar_class()(
+        iterable,
+        leave=False,
+        disable=hidden or not (seen and shown),
+        file=sys.stdout if in_notebook else sys.stderr,
+        **options,
+    )
 
 
 @cache

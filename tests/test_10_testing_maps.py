@@ -246,3 +246,15 @@ def test_what_is_said_of_evidence_against_a_class_and_of_mistakes() -> None:
     assert abs(p4["against"][against][0]) <= p4["against"][against][1]
     assert p7["against"][against][0] + p7["against"][against][1] < 0
     assert p7["against"]["random, difference"][0] < p7["against"][against][0]
+
+
+def test_relevance_wins_in_all_seeds_and_layers_differ_in_one() -> None:
+    text = (RESULTS / "own_weights.json").read_text(encoding="utf-8")
+    five = json.loads(text)["five"]
+    layers = [five[f"{name} layer, of all patches"] for name in ("first", "last")]
+    ahead = five["relevance, of all patches"]
+    gains = [min(pair) - left for *pair, left in zip(*layers, ahead, strict=True)]
+    assert min(gains) >= 13
+    halves = five["first minus last, ±"]
+    sure = [d for d, half in zip(five["first minus last"], halves, strict=True) if abs(d) > half]
+    assert sure == [16.0]

@@ -16,6 +16,7 @@ from helpers import ROOT, environment, notebooks
 
 import mnist_vit
 from mnist_vit.__main__ import main
+from tools import stamp
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -148,6 +149,69 @@ def test_an_editable_install_leaves_nothing_behind_when_the_clone_is_gone(
         names = archive.namelist()
     assert [name for name in names if ".dist-info/" not in name] == ["_mnist_vit.pth"]
     assert (tmp_path / "site" / "_mnist_vit.pth").read_text().strip() == str(tree)
+
+
+def empty_package(folder: Path, requirement: str) -> None:
+    """Write a wheel without content that meets a requirement, such as "torch>=2.9"."""
+    name = re.split(r"[<>=]", requirement)[0]
+    part = f"{name.replace('-', '_')}-99"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 99\n"
+    kind = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files = {"METADATA": about, "WHEEL": kind}
+    with zipfile.ZipFile(folder / f"{part}-py3-none-any.whl", "w") as archive:
+        for file, text in files.items():
+            archive.writestr(f"{part}.dist-info/{file}", text)
+        record = "".join(f"{part}.dist-info/{file},,\n" for file in [*files, "RECORD"])
+        archive.writestr(f"{part}.dist-info/RECORD", record)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for ``--find-links``: the build tool, and packages in name for what we need."""
+    folder = tmp_path_factory.mktemp("index")
+    words = ["pip", "download", "-q", "-d", str(folder), *PYPROJECT["build-system"]["requires"]]
+    try:
+        run(sys.executable, "-m", *words)
+    except AssertionError:
+        pytest.skip("the build tool, hatchling, could not be fetched: no package index")
+    for requirement in PYPROJECT["project"]["dependencies"]:
+        empty_package(folder, requirement)
+    return folder
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("source", ["a wheel beside the notebook", "the course's home"])
+def test_the_setup_cell_installs_the_course(
+    source: str, tree: Path, index: Path, tmp_path: Path
+) -> None:
+    """From a local index, in a fresh environment: by pip's real resolver, with no other network."""
+    content = tmp_path / "content"
+    content.mkdir()
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PYTHONPATH": ""}
+    if source == "the course's home":
+        home = "https://github.com/some-one/some-course"
+        place = shutil.copytree(tree, tmp_path / "home").as_uri()
+        offline |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{place}.insteadOf"}
+        offline["GIT_CONFIG_VALUE_0"] = home  # git reads the folder where the address is asked for
+        git = ["git", "-C", str(tmp_path / "home"), "-c", "user.name=x", "-c", "user.email=x@x"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+            run(*git, *words)
+    else:
+        home = ""
+        pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(content)]
+        run(*pip, str(tree), **offline)
+
+    run(sys.executable, "-m", "venv", str(tmp_path / "fresh"))
+    python = tmp_path / "fresh" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    install = 'subprocess.run([sys.executable, "-m", "pip", "install", "-q", f"{source}"], check=1)'
+    cell = stamp.SETUP.format(home=home).replace('%pip install -q "{source}"', install)
+    cell = cell.replace("import sys\n", "import sys\nimport subprocess\n", 1)
+    show = "\nprint(sys.modules['mnist_vit'].__file__)"
+    where = run(str(python), "-c", cell + show, cwd=content, **offline).strip()
+    assert Path(where).is_relative_to(tmp_path / "fresh")
+    listed = json.loads(run(str(python), "-m", "pip", "list", "--format=json", **offline))
+    names = {package["name"] for package in listed}
+    assert {"mnist-vit", "torch", "torchinfo", "mlxtend"} <= names
 
 
 @pytest.mark.parametrize("home", ["", "https://github.com/some-one/some-course"])

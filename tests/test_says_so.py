@@ -27,6 +27,7 @@ from PIL import Image
 from torch import nn
 
 import mnist_vit
+from mnist_vit import console
 from mnist_vit.__main__ import function as job
 from mnist_vit.__main__ import main
 from mnist_vit.data import ImageData, load_embedded
@@ -660,3 +661,18 @@ def test_ctrl_c_ends_an_answer_that_does_not_end(
     assert "Traceback" not in told
     assert (torch.get_default_dtype(), os.getcwd()) == (before[0], before[2])
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_a_bar_in_a_notebook_leaves_no_strip_and_no_line_behind_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TQDM_DISABLE", "0")
+    notebook = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=None))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    for step in console.progress(range(3), mininterval=0):
+        console.say(f"line {step}")
+    out, error = capsys.readouterr()
+    assert error == "", "Jupyter draws it on red"
+    assert "3/3" in out
+    shown = [line.rpartition("\r")[2] for line in out.split("\n")]
+    assert shown[:3] == ["line 0", "line 1", "line 2"]

@@ -21,6 +21,7 @@ import mnist_vit
 
 SHOTS = Path(os.environ.get("MNIST_VIT_OUT") or ROOT / "runs") / "site-shots"
 LOOKED_AT = [
+    "index",
     "docs/index",
     "notebooks/05_encoder",
     "notebooks/glossary",
@@ -145,7 +146,13 @@ def test_api_search_teachers_page_and_live_page_are_there(
     scripts = pages[site / "docs" / "index.html"].loaded
     assert any("copybutton.js" in link for link in scripts)
     assert "../attention/index.html" in pages[site / "docs" / "live.html"].loaded
-    assert "docs/index.html" in pages[site / "index.html"].links
+
+
+@pytest.mark.full
+def test_the_first_page_is_the_live_page_with_a_start(site: Path, pages: dict[Path, Page]) -> None:
+    first = pages[site / "index.html"]
+    assert {"notebooks/00_start_here.html", "docs/index.html"} <= set(first.links)
+    assert "attention/index.html" in first.loaded
 
 
 @pytest.mark.browser
@@ -168,7 +175,7 @@ def test_nothing_sticks_out_of_a_laptop_or_a_phone(
     for name in LOOKED_AT:
         page = context.new_page()
         page.goto((site / f"{name}.html").as_uri())
-        page.screenshot(path=SHOTS / f"{Path(name).name}_{device}_{scheme}.png")
+        page.screenshot(path=SHOTS / f"{name.replace('/', '_')}_{device}_{scheme}.png")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         light = sum(map(int, re.findall(r"\d+", colour)[:3])) / 3

@@ -69,3 +69,11 @@ def my_rollout(weights: Tensor) -> Tensor:
         mixed = mixed / mixed.sum(dim=-1, keepdim=True)
         total = mixed @ total  # the later layer stands on the left
     return total
+
+
+# exercise: undo_softmax
+def my_undo_softmax(twice: Tensor) -> Tensor:
+    # (..., keys): softmax of weights -> the weights, (..., keys)
+    logs = twice.log()  # the weights, less one number for each row
+    missing = 1 / twice.shape[-1] - logs.mean(dim=-1, keepdim=True)  # weights have the mean 1 / N
+    return logs + missing

@@ -33,6 +33,23 @@ def my_fold_scale(weight, bias, scale):
     return scale[:, None] * weight, scale * bias
 
 
+# exercise: move_positions
+def my_move_positions(position, rows, columns, down, right):
+    # (1, 1 + rows * columns, d) -> the same, for pictures that were shifted by whole patches
+    class_token, patches = position[:, :1], position[:, 1:]
+    grid = patches.unflatten(1, (rows, columns))
+    moved = grid.roll((down, right), dims=(1, 2))
+    return torch.cat([class_token, moved.flatten(1, 2)], dim=1)
+
+
+# exercise: token_order
+def my_token_order(position, rows, columns):
+    # (1, rows * columns + 1, d): patches column by column, class token last -> in your order
+    patches, class_token = position[:, :-1], position[:, -1:]
+    grid = patches.unflatten(1, (columns, rows)).transpose(1, 2)  # (1, rows, columns, d)
+    return torch.cat([class_token, grid.flatten(1, 2)], dim=1)
+
+
 # exercise: transfer
 def my_transfer(model, images, labels, freeze, steps, learning_rate):
     # a trained model, (n, c, h, w), (n,) -> another model, trained on these images

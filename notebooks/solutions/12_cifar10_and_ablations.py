@@ -17,6 +17,23 @@ def my_compare_runs(base: list[float], variant: list[float]) -> str:
     return "better" if difference > 0 else "worse"
 
 
+# exercise: count_numbers
+def my_count_numbers(
+    image_size, patch_size, num_layers, hidden_dim, mlp_dim, num_classes, in_channels
+):
+    d = hidden_dim
+    tokens = (image_size // patch_size) ** 2 + 1
+    projection = in_channels * patch_size**2 * d + d
+    places = tokens * d
+    class_token = d
+    attention = 3 * d * d + 3 * d + d * d + d
+    mlp = d * mlp_dim + mlp_dim + mlp_dim * d + d
+    norm = 2 * d
+    head = d * num_classes + num_classes
+    block = attention + mlp + 2 * norm
+    return projection + class_token + places + num_layers * block + norm + head
+
+
 # exercise: power
 def my_power(rule, effect, seeds, trials):
     # rule(base, variant) -> "better", "worse" or "unclear"; the share of "better", 0 to 1

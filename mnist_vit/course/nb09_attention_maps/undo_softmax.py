@@ -1,0 +1,90 @@
+"""Exercise: get weights back from which somebody took the softmax a second time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from ..checking import Exercise, Slip, random
+
+
+def my_undo_softmax(twice: Tensor) -> Tensor:
+    # (..., keys): softmax of weights -> the weights, (..., keys)
+    logs = twice.log()  # the weights, less one number for each row
+    missing = 1 / twice.shape[-1] - logs.mean(dim=-1, keepdim=True)  # weights have the mean 1 / N
+    return logs + missing
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    weights = (2 * random(2, 3, 4, 6)).softmax(dim=-1)
+    yield "weights (2, 3, 4, 6)", answer(weights.softmax(dim=-1))
+    yield "weights (5, 3)", answer(random(5, 3, seed=1).softmax(dim=-1).softmax(dim=-1))
+
+
+MISSING = "1 / twice.shape[-1] - logs.mean(dim=-1, keepdim=True)"
+
+SLIPS = (
+    Slip(
+        {MISSING: "0"},
+        "take the logarithm only",
+        "Each row then lacks a number, the same for all its keys. What must a row sum to?",
+    ),
+    Slip(
+        {MISSING: "-logs.mean(dim=-1, keepdim=True)"},
+        "make each row sum to 0",
+        "Weights of a row sum to 1, so their mean is 1 / N",
+    ),
+    Slip(
+        {MISSING: "1 - logs.mean(dim=-1, keepdim=True)"},
+        "give each row a mean of 1",
+        "Weights of a row sum to 1, so their mean is 1 / N",
+    ),
+    Slip(
+        {"return logs + missing": "return logs.softmax(dim=-1)"},
+        "give back what was given, as the softmax of its logarithm is",
+        "The logarithm lacks one number for each row: add it",
+    ),
+    Slip(
+        {"return logs + missing": "return logs / logs.sum(dim=-1, keepdim=True)"},
+        "divide the logarithms by their sum",
+        "A logarithm turns a factor into a summand, so a number is missing, and no factor",
+    ),
+    Slip(
+        {"return logs + missing": "return twice.softmax(dim=-1)"},
+        "take a third softmax",
+        "The softmax is an exponential and a division: take the logarithm to undo it",
+    ),
+    Slip(
+        {
+            MISSING: "1 / twice.shape[-2] - logs.mean(dim=-2, keepdim=True)",
+        },
+        "take the mean over the queries",
+        "A row, which sums to 1, runs over the keys: the last axis",
+    ),
+    Slip(
+        {MISSING: "1 / twice.shape[-1] - logs.mean()"},
+        "add one number to all rows",
+        "Each row was divided by a sum of its own: dim=-1, keepdim=True",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_undo_softmax,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        (
+            "Write one number of the softmax of a row w: exp(w[j]) / S, with S the same for the"
+            " whole row. What is its logarithm?"
+        ),
+        (
+            "The logarithm is w[j] − ln S. You do not know S, but you know the sum of the w[j] of a"
+            " row: they are weights."
+        ),
+    ),
+    same=(
+        {MISSING: "(1 - logs.sum(dim=-1, keepdim=True)) / twice.shape[-1]"},
+        {"twice.log()": "(7 * twice).log()"},
+    ),
+)

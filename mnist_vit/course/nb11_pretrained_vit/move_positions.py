@@ -1,0 +1,92 @@
+"""Exercise: positions that go along with a picture that is shifted by whole patches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..checking import Exercise, Slip, random
+
+
+def my_move_positions(position, rows, columns, down, right):
+    # (1, 1 + rows * columns, d) -> the same, for pictures that were shifted by whole patches
+    class_token, patches = position[:, :1], position[:, 1:]
+    grid = patches.unflatten(1, (rows, columns))
+    moved = grid.roll((down, right), dims=(1, 2))
+    return torch.cat([class_token, moved.flatten(1, 2)], dim=1)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    position = random(1, 16, 4)
+    yield "3 rows, 5 columns, 1 down and 2 right", answer(position, 3, 5, 1, 2)
+    yield "3 rows, 5 columns, 0 down and 1 left", answer(position, 3, 5, 0, -1)
+    yield "4 rows, 3 columns, 1 up and 0 right", answer(random(1, 13, 2, seed=1), 4, 3, -1, 0)
+
+
+GRID = "patches.unflatten(1, (rows, columns))"
+ROLL = "grid.roll((down, right), dims=(1, 2))"
+
+SLIPS = (
+    Slip(
+        {ROLL: "grid.roll((-down, -right), dims=(1, 2))"},
+        "move them the other way",
+        "A patch and its position stay together: what was at row r is now at row r + down",
+    ),
+    Slip(
+        {ROLL: "grid.roll((right, down), dims=(1, 2))"},
+        "swap down and right",
+        "Rows come first: axis 1 is moved by down, axis 2 by right",
+    ),
+    Slip(
+        {GRID: "patches.unflatten(1, (columns, rows))"},
+        "give the grid as many rows as it has columns",
+        "It has the shape (rows, columns)",
+    ),
+    Slip(
+        {
+            GRID: "patches",
+            ROLL: "grid.roll(down * columns + right, dims=1)",
+            "moved.flatten(1, 2)": "moved",
+        },
+        "move the patches along one line",
+        "What leaves a row at its right end comes in at the left of the same row, not of the next",
+    ),
+    Slip(
+        {
+            "class_token, patches = position[:, :1], position[:, 1:]": (
+                "class_token, patches = position[:, -1:], position[:, :-1]"
+            )
+        },
+        "take the last position for the class token's",
+        "The class token is token 0",
+    ),
+    Slip(
+        {"[class_token, moved.flatten(1, 2)]": "[moved.flatten(1, 2)]"},
+        "lose the class token's position",
+        "It lies in no place of the picture, and stays what it is",
+    ),
+    Slip(
+        {ROLL: "grid.roll(down, dims=1)"},
+        "move the rows only",
+        "Move the columns by right as well",
+    ),
+    Slip({ROLL: "grid"}, "move nothing", "The positions go with their patches"),
+)
+
+EXERCISE = Exercise(
+    answer=my_move_positions,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        (
+            "Which token holds the pixels of the old patch (r, c) after the shift? That token must"
+            " get the position that (r, c) had."
+        ),
+        (
+            "torch.roll moves along several axes at once and brings in at one end what leaves at"
+            " the other. Give the patches their rows and columns first; the class token stays out."
+        ),
+    ),
+    same=({ROLL: "grid.roll(down, dims=1).roll(right, dims=2)"},),
+)

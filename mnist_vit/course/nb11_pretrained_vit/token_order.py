@@ -1,0 +1,77 @@
+"""Exercise: position embeddings of a library that counts its tokens in another order."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..checking import Exercise, Slip, random
+
+
+def my_token_order(position, rows, columns):
+    # (1, rows * columns + 1, d): patches column by column, class token last -> in your order
+    patches, class_token = position[:, :-1], position[:, -1:]
+    grid = patches.unflatten(1, (columns, rows)).transpose(1, 2)  # (1, rows, columns, d)
+    return torch.cat([class_token, grid.flatten(1, 2)], dim=1)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    yield "positions of 2 rows and 3 columns", answer(random(1, 7, 4), 2, 3)
+    yield "positions of 4 rows and 3 columns", answer(random(1, 13, 2, seed=1), 4, 3)
+
+
+CUT = "patches, class_token = position[:, :-1], position[:, -1:]"
+GRID = "patches.unflatten(1, (columns, rows)).transpose(1, 2)"
+PARTS = "[class_token, grid.flatten(1, 2)]"
+
+SLIPS = (
+    Slip(
+        {GRID: "patches.unflatten(1, (rows, columns))"},
+        "only move the class token",
+        "Their patches are counted column by column, yours row by row",
+    ),
+    Slip(
+        {GRID: "patches.unflatten(1, (rows, columns)).transpose(1, 2)"},
+        "cut their sequence into rows, and swap rows and columns then",
+        "Theirs has a column after a column, so cut it into (columns, rows) first",
+    ),
+    Slip(
+        {PARTS: "[grid.flatten(1, 2), class_token]"},
+        "leave the class token at the end",
+        "Yours is token 0",
+    ),
+    Slip(
+        {CUT: "patches, class_token = position[:, 1:], position[:, :1]"},
+        "take their first token for the class token",
+        "Theirs is the last",
+    ),
+    Slip({PARTS: "[grid.flatten(1, 2)]"}, "lose the class token", "It has a position, too"),
+    Slip(
+        {GRID: "patches.flip(1).unflatten(1, (rows, columns))"},
+        "turn the order round",
+        "Their first patch is yours, the one at the top left",
+    ),
+    Slip(
+        {GRID: f"{GRID}.flip(2)"},
+        "count the columns from the right",
+        "Both count columns from the left",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_token_order,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        (
+            "Draw a grid of 2 rows and 3 columns, and write into each place the number that the"
+            " patch has in their order. Then read the numbers in yours."
+        ),
+        (
+            "Set the last token apart. The rest is a column after a column: unflatten(1, (columns,"
+            " rows)). Swap these two axes, flatten, and put the class token in front."
+        ),
+    ),
+    same=({GRID: "patches.reshape(1, columns, rows, -1).permute(0, 2, 1, 3)"},),
+)
