@@ -38,6 +38,7 @@ from mnist_vit.course.nb13_without_labels.autoencoder import (
     PHOTOS,
     MaskedAutoencoder,
     features,
+    hidden_error,
     pretrain,
     train_with_labels,
 )
@@ -51,7 +52,7 @@ from tools.runner import read
 FILE = RESULTS / "without_labels.json"
 KEY = "name"
 SEEDS = range(5)
-RATES = (0.001, 0.003, 0.01)
+RATES = (0.003, 0.01, 0.03)
 KEPT = Path(tempfile.gettempdir()) / "without_labels"
 
 
@@ -83,6 +84,7 @@ TASKS = {
     ),
 }
 SHORT = 150  # steps of the unfair rows, without augmentation
+BROKEN = 300  # steps of pretraining with a broken piece
 
 
 def about() -> dict[str, Any]:
@@ -96,7 +98,7 @@ def about() -> dict[str, Any]:
         }
         for name, task in TASKS.items()
     }
-    return {"rates tried": list(RATES), "short steps": SHORT} | steps
+    return {"rates tried": list(RATES), "short steps": SHORT, "broken steps": BROKEN} | steps
 
 
 def run(name: str, seed: int = 0) -> dict[str, Any]:
@@ -176,6 +178,36 @@ def pretrained(task: str, rate: float | None = None) -> tuple[nn.Module, float]:
 
 def pretraining(task: str, seed: int) -> dict[str, Any]:
     return {"cpu_seconds": pretrained(task)[1]}
+
+
+def all_patches(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    """A loss that counts the visible patches, too."""
+    return (predicted - patches).square().mean()
+
+
+def not_put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    """The tokens as they come, the visible ones first."""
+    hidden = mask_token.expand(len(visible), order.shape[1] - visible.shape[1], -1)
+    return torch.cat([visible, hidden], dim=1)
+
+
+def broken(put_back: Callable[..., Tensor], loss: Callable[..., Tensor], seed: int) -> dict:
+    """Pretrain shortly with these pieces: the last loss, and the error on hidden patches."""
+    torch.manual_seed(seed)
+    autoencoder = MaskedAutoencoder(vit_mnist(4), TASKS["digits"].keep, my_mask, put_back)
+    losses = []
+    pretrain(
+        autoencoder,
+        load("digits", "train"),
+        loss,
+        BROKEN,
+        learning_rate=chosen("pretraining"),
+        seed=seed,
+        after=lambda step, loss: losses.append(loss),
+    )
+    judge = load("digits", "validation")
+    error = hidden_error(autoencoder, judge.normalise(judge.images), seed)
+    return {"loss": round(sum(losses[-50:]) / 50, 3), "error": round(error, 3)}
 
 
 # ---- choosing ----
@@ -294,6 +326,9 @@ MEASUREMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "choose_scratch": choose_scratch,
     "pretraining": partial(pretraining, "digits"),
     "all_labels": all_labels,
+    "whole": partial(broken, my_put_back, my_hidden_loss),
+    "all_patches": partial(broken, my_put_back, all_patches),
+    "not_put_back": partial(broken, not_put_back, my_hidden_loss),
 }
 for labels in (50, 100, 400):
     MEASUREMENTS |= {

@@ -183,6 +183,29 @@ def train_with_labels(
 
 
 @torch.no_grad()
+def reconstruct(autoencoder: MaskedAutoencoder, images: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Predict the hidden patches of normalised pictures, by noise of this seed.
+
+    Returns:
+        The patches, (n, num_patches, c * p * p), predicted where hidden and given where visible;
+        and the order of the patches, (n, num_patches).
+    """
+    patches = to_patches(images, autoencoder.vit.conv_proj.kernel_size[0])
+    noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed))
+    predicted, order = autoencoder.eval()(images, noise)
+    visible = order[:, : autoencoder.keep, None].expand(-1, -1, patches.shape[2])
+    return predicted.scatter(1, visible, patches.gather(1, visible)), order
+
+
+def hidden_error(autoencoder: MaskedAutoencoder, images: Tensor, seed: int = 0) -> float:
+    """The mean squared error on the hidden patches of normalised pictures."""
+    patches = to_patches(images, autoencoder.vit.conv_proj.kernel_size[0])
+    predicted, _ = reconstruct(autoencoder, images, seed)
+    hidden = patches.shape[1] - autoencoder.keep  # the visible ones are given, without an error
+    return (predicted - patches).square().mean().item() * patches.shape[1] / hidden
+
+
+@torch.no_grad()
 def features(vit: nn.Module, images: Tensor) -> Tensor:
     """The mean of the patches' tokens after the encoder, with nothing hidden: (n, hidden_dim)."""
     found = []
