@@ -2,51 +2,44 @@
 
     python -m experiments without_labels                      # names, and what is stored
     python -m experiments without_labels scratch_50 --seed 2  # one draw, beside the stored one
-    python -m experiments without_labels --store              # what is missing in the file
+    python -m experiments without_labels scratch_50 --store   # five draws, stored
 
-Digits: vit_mnist(4), the 4,000 embedded training digits; a draw of labels is the same number of
-each digit, chosen by the seed; accuracy on the 1,000 embedded validation digits. Photographs: the
-model of vit_cifar10, CIFAR-10's 45,000 training images; accuracy on its 5,000 validation images.
+The model is vit_mnist(4), the pictures are the 4,000 embedded training digits. A draw of labels is
+the same number of each digit, chosen by the seed; the accuracy is that on the 1,000 embedded
+validation digits.
 
-``choose_…`` tries the rates of ``RATES`` with 10 labels of each digit, drawn from 3,200 of the
-4,000, and judges them on the other 800; photographs take the rates of the digits. What is chosen
-holds for all rows. ``SCRATCH`` steps take the CPU time of pretraining and fine-tuning together. The
-pretrained encoder, one for all draws, is kept in a folder, and made anew if it is not there.
+``choose_…`` (with ``--seed 0``) tries the learning rates ``RATES`` once, with 10 labels of each
+digit, drawn from 3,200 of the 4,000, and judges them on the other 800; what is chosen holds for all
+rows. ``SCRATCH`` steps take the CPU time of pretraining and fine-tuning together (measured before,
+on one thread). The pretrained encoder, one for all draws, is kept in a folder, and made anew if it
+is not there.
 """
 
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from mnist_vit import vit_mnist
-from mnist_vit.building import build_model
 from mnist_vit.course.ladder.rows import RESULTS
 from mnist_vit.course.nb13_without_labels.autoencoder import (
     DIGITS,
-    PHOTOS,
     MaskedAutoencoder,
-    features,
-    hidden_error,
     pretrain,
     train_with_labels,
 )
 from mnist_vit.course.nb13_without_labels.hidden_loss import my_hidden_loss
 from mnist_vit.course.nb13_without_labels.mask import my_mask
+from mnist_vit.course.nb13_without_labels.probes import logistic, probe
 from mnist_vit.course.nb13_without_labels.put_back import my_put_back
-from mnist_vit.data import ImageData, load_cifar10, load_embedded
-from mnist_vit.recipe import MODELS
+from mnist_vit.data import ImageData, load_embedded
 from tools.runner import read
 
 FILE = RESULTS / "without_labels.json"
@@ -55,50 +48,23 @@ SEEDS = range(5)
 RATES = (0.003, 0.01, 0.03)
 KEPT = Path(tempfile.gettempdir()) / "without_labels"
 
-
-@dataclass(frozen=True)
-class Task:
-    """Pictures, a model for them, and how long it is trained."""
-
-    name: str
-    build: Callable[[], nn.Module]
-    load: Callable[[str], ImageData]
-    changes: dict[str, Any]
-    keep: int  # visible patches of a picture
-    pretraining: int  # steps with 100 pictures
-    tuning: int  # steps with 50 pictures
-    scratch: int  # as many as take the CPU time of both
-
-
-TASKS = {
-    "digits": Task("digits", partial(vit_mnist, 4), load_embedded, DIGITS, 12, 1500, 300, 1860),
-    "photos": Task(
-        "photos",
-        lambda: build_model(MODELS["vit_cifar10"]),
-        load_cifar10,
-        PHOTOS,
-        16,
-        1500,
-        300,
-        1545,
-    ),
-}
-SHORT = 150  # steps of the unfair rows, without augmentation
-BROKEN = 300  # steps of pretraining with a broken piece
+KEEP = 12  # visible patches of the 49
+PRETRAINING = 1500  # steps with 100 pictures
+TUNING = 300  # steps with 50 pictures
+SCRATCH = 1860  # steps with 50 pictures: as many as take the CPU time of both
+SHORT = 150  # steps with 50 pictures, of the unfair rows
 
 
 def about() -> dict[str, Any]:
     """What all rows have in common."""
-    steps = {
-        name: {
-            "visible patches": task.keep,
-            "pretraining steps": task.pretraining,
-            "fine-tuning steps": task.tuning,
-            "steps from scratch": task.scratch,
-        }
-        for name, task in TASKS.items()
+    return {
+        "rates tried": list(RATES),
+        "visible patches": KEEP,
+        "pretraining steps": PRETRAINING,
+        "fine-tuning steps": TUNING,
+        "steps from scratch": SCRATCH,
+        "short steps": SHORT,
     }
-    return {"rates tried": list(RATES), "short steps": SHORT, "broken steps": BROKEN} | steps
 
 
 def run(name: str, seed: int = 0) -> dict[str, Any]:
@@ -114,23 +80,23 @@ def timed(train: Callable[[], None]) -> float:
 
 
 @cache
-def load(task: str, split: str) -> ImageData:
-    """The pictures of a split; "fit" and "choose" are 3,200 and 800 of the 4,000 digits."""
+def load(split: str) -> ImageData:
+    """The digits of a split; "fit" and "choose" are 3,200 and 800 of the 4,000 in "train"."""
     if split not in ("fit", "choose"):
-        return TASKS[task].load(split)
-    data = TASKS[task].load("train")
+        return load_embedded(split)
+    data = load_embedded("train")
     late = torch.arange(len(data)) % 400 >= 320
     return data.select(late if split == "choose" else ~late, split)
 
 
 def draw(data: ImageData, count: int, seed: int) -> ImageData:
-    """Pictures with labels: the same number of each class."""
+    """Digits with labels: the same number of each class."""
     generator = torch.Generator().manual_seed(seed)
-    chosen = []
+    found = []
     for label in range(10):
         places = (data.labels == label).nonzero()[:, 0]
-        chosen.append(places[torch.randperm(len(places), generator=generator)[: count // 10]])
-    return data.select(torch.cat(chosen), f"{count} labelled")
+        found.append(places[torch.randperm(len(places), generator=generator)[: count // 10]])
+    return data.select(torch.cat(found), f"{count} labelled")
 
 
 @torch.no_grad()
@@ -146,29 +112,27 @@ def chosen(what: str) -> float:
     return next(row["learning_rate"] for row in rows if row["name"] == f"choose_{what}")
 
 
-# ---- pretraining ----
+# ---- models ----
 
 
-def pretrained(task: str, rate: float | None = None) -> tuple[nn.Module, float]:
+def start(seed: int) -> nn.Module:
+    """A model from start values, with the same start of its positions as the pretrained one."""
+    torch.manual_seed(seed)
+    model = vit_mnist(4)
+    MaskedAutoencoder(model, KEEP, my_mask, my_put_back)  # sets the positions
+    return model
+
+
+def pretrained(rate: float | None = None) -> tuple[nn.Module, float]:
     """The model after pretraining, and the CPU seconds that it took."""
-    about = TASKS[task]
     rate = chosen("pretraining") if rate is None else rate
-    kept = KEPT / f"{task} {about.pretraining} {rate:g}.pth"
+    kept = KEPT / f"digits {PRETRAINING} {rate:g}.pth"
     torch.manual_seed(0)
-    model = about.build()
+    model = vit_mnist(4)
     if not kept.is_file():
-        data = load(task, "train")
-        autoencoder = MaskedAutoencoder(model, about.keep, my_mask, my_put_back)
-        seconds = timed(
-            lambda: pretrain(
-                autoencoder,
-                data,
-                my_hidden_loss,
-                about.pretraining,
-                learning_rate=rate,
-                changes=about.changes,
-            )
-        )
+        autoencoder = MaskedAutoencoder(model, KEEP, my_mask, my_put_back)
+        teach = partial(pretrain, autoencoder, load("train"), my_hidden_loss, PRETRAINING)
+        seconds = timed(partial(teach, learning_rate=rate))
         KEPT.mkdir(parents=True, exist_ok=True)
         torch.save({"model": model.state_dict(), "seconds": seconds}, kept)
     found = torch.load(kept)
@@ -176,177 +140,101 @@ def pretrained(task: str, rate: float | None = None) -> tuple[nn.Module, float]:
     return model, found["seconds"]
 
 
-def pretraining(task: str, seed: int) -> dict[str, Any]:
-    return {"cpu_seconds": pretrained(task)[1]}
+def pretraining(seed: int) -> dict[str, Any]:
+    return {"cpu_seconds": pretrained()[1]}
 
 
-def all_patches(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
-    """A loss that counts the visible patches, too."""
-    return (predicted - patches).square().mean()
+def trained(count: int, from_pretrained: bool, fair: bool, seed: int) -> dict[str, Any]:
+    """Train with some labels; ``fair``: with augmentation, and equal CPU time in total."""
+    steps = SHORT
+    if fair:
+        steps = TUNING if from_pretrained else SCRATCH
+    model = pretrained()[0] if from_pretrained else start(seed)
+    few = draw(load("train"), count, seed)
+    rate = chosen("tuning" if from_pretrained else "scratch")
+    changes = DIGITS if fair else {}
+    teach = partial(train_with_labels, model, few, steps)
+    seconds = timed(partial(teach, learning_rate=rate, seed=seed, changes=changes))
+    return {"accuracy": accuracy(model, load("validation")), "cpu_seconds": seconds}
 
 
-def not_put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
-    """The tokens as they come, the visible ones first."""
-    hidden = mask_token.expand(len(visible), order.shape[1] - visible.shape[1], -1)
-    return torch.cat([visible, hidden], dim=1)
-
-
-def broken(put_back: Callable[..., Tensor], loss: Callable[..., Tensor], seed: int) -> dict:
-    """Pretrain shortly with these pieces: the last loss, and the error on hidden patches."""
-    torch.manual_seed(seed)
-    autoencoder = MaskedAutoencoder(vit_mnist(4), TASKS["digits"].keep, my_mask, put_back)
-    losses = []
-    pretrain(
-        autoencoder,
-        load("digits", "train"),
-        loss,
-        BROKEN,
-        learning_rate=chosen("pretraining"),
-        seed=seed,
-        after=lambda step, loss: losses.append(loss),
-    )
-    judge = load("digits", "validation")
-    error = hidden_error(autoencoder, judge.normalise(judge.images), seed)
-    return {"loss": round(sum(losses[-50:]) / 50, 3), "error": round(error, 3)}
+def all_labels(seed: int) -> dict[str, Any]:
+    """The upper row: trained with the labels of all 4,000."""
+    return trained(4000, False, True, seed)
 
 
 # ---- choosing ----
 
 
-def best(tried: dict[float, float]) -> dict[str, Any]:
-    rate = max(tried, key=tried.__getitem__)
-    return {"learning_rate": rate, "tried": {f"{one:g}": found for one, found in tried.items()}}
+def choose(measure: Callable[[float, ImageData, ImageData], float], seed: int) -> dict[str, Any]:
+    """Try each rate with 100 labels of "fit", and judge it by "choose"."""
+    few, judge = draw(load("fit"), 100, 100), load("choose")
+    tried = {rate: measure(rate, few, judge) for rate in RATES}
+    best = max(tried, key=tried.__getitem__)
+    return {"learning_rate": best, "tried": {f"{rate:g}": found for rate, found in tried.items()}}
 
 
-def choose_pretraining(seed: int) -> dict[str, Any]:
-    few, judge = draw(load("digits", "fit"), 100, 100), load("digits", "choose")
-    return best({rate: probe(pretrained("digits", rate)[0], few, judge) for rate in RATES})
+def by_pretraining(rate: float, few: ImageData, judge: ImageData) -> float:
+    return probe(pretrained(rate)[0], few, judge)
 
 
-def choose_tuning(seed: int) -> dict[str, Any]:
-    few, judge = draw(load("digits", "fit"), 100, 100), load("digits", "choose")
-    tried = {}
-    for rate in RATES:
-        model, _ = pretrained("digits")
-        train_with_labels(model, few, TASKS["digits"].tuning, learning_rate=rate)
-        tried[rate] = accuracy(model, judge)
-    return best(tried)
+def by_tuning(rate: float, few: ImageData, judge: ImageData) -> float:
+    model, _ = pretrained()
+    train_with_labels(model, few, TUNING, learning_rate=rate)
+    return accuracy(model, judge)
 
 
-def choose_scratch(seed: int) -> dict[str, Any]:
-    few, judge = draw(load("digits", "fit"), 100, 100), load("digits", "choose")
-    tried = {}
-    for rate in RATES:
-        model = start("digits", 0)
-        train_with_labels(model, few, TASKS["digits"].scratch, learning_rate=rate)
-        tried[rate] = accuracy(model, judge)
-    return best(tried)
-
-
-# ---- models ----
-
-
-def start(task: str, seed: int) -> nn.Module:
-    """A model from start values, with the same start of its positions as the pretrained one."""
-    torch.manual_seed(seed)
-    model = TASKS[task].build()
-    MaskedAutoencoder(model, 1, my_mask, my_put_back)  # sets the positions
-    return model
-
-
-def trained(task: str, count: int, from_pretrained: bool, fair: bool, seed: int) -> dict[str, Any]:
-    """Train with some labels; ``fair``: with augmentation, and equal CPU time in total."""
-    about = TASKS[task]
-    steps = SHORT
-    if fair:
-        steps = about.tuning if from_pretrained else about.scratch
-    model = pretrained(task)[0] if from_pretrained else start(task, seed)
-    few = draw(load(task, "train"), count, seed)
-    rate = chosen("tuning" if from_pretrained else "scratch")
-    changes = about.changes if fair else {}
-    seconds = timed(
-        lambda: train_with_labels(model, few, steps, learning_rate=rate, seed=seed, changes=changes)
-    )
-    return {"accuracy": accuracy(model, load(task, "validation")), "cpu_seconds": seconds}
-
-
-def all_labels(seed: int) -> dict[str, Any]:
-    """The upper row: pretrained with all 4,000 labels."""
-    return trained("digits", 4000, False, True, seed)
+def by_scratch(rate: float, few: ImageData, judge: ImageData) -> float:
+    model = start(0)
+    train_with_labels(model, few, SCRATCH, learning_rate=rate)
+    return accuracy(model, judge)
 
 
 # ---- probes ----
 
 
-def logistic(x: Tensor, labels: Tensor, others: Tensor, truth: Tensor) -> float:
-    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=3000))
-    classifier.fit(x.numpy(), labels)
-    return round(100 * classifier.score(others.numpy(), truth), 2)
-
-
-def probe(vit: nn.Module, few: ImageData, judge: ImageData) -> float:
-    """Logistic regression on what the encoder makes of a picture."""
-    x = features(vit, few.normalise(few.images))
-    others = features(vit, judge.normalise(judge.images))
-    return logistic(x, few.labels, others, judge.labels)
-
-
-def probed(task: str, count: int, kind: str, seed: int) -> dict[str, Any]:
-    few, judge = draw(load(task, "train"), count, seed), load(task, "validation")
+def probed(count: int, kind: str, seed: int) -> dict[str, Any]:
+    few, judge = draw(load("train"), count, seed), load("validation")
     if kind == "probe":
-        return {"accuracy": probe(pretrained(task)[0], few, judge)}
+        return {"accuracy": probe(pretrained()[0], few, judge)}
     if kind == "random_probe":
-        return {"accuracy": probe(start(task, seed), few, judge)}
+        return {"accuracy": probe(start(seed), few, judge)}
     x = few.normalise(few.images).flatten(1)
     others = judge.normalise(judge.images).flatten(1)
     if kind == "pixels":
         return {"accuracy": logistic(x, few.labels, others, judge.labels)}
-    return {"accuracy": nearest(task, x, few.labels, others, judge.labels)}
+    return {"accuracy": nearest(x, few.labels, others, judge.labels)}
 
 
-def nearest(task: str, x: Tensor, labels: Tensor, others: Tensor, truth: Tensor) -> float:
+def nearest(x: Tensor, labels: Tensor, others: Tensor, truth: Tensor) -> float:
     """The nearest neighbour in 40 principal components, found without labels."""
-    components = principal(task)
+    components = principal()
     classifier = KNeighborsClassifier(1)
     classifier.fit(components.transform(x.numpy()), labels)
     return round(100 * classifier.score(components.transform(others.numpy()), truth), 2)
 
 
 @cache
-def principal(task: str) -> PCA:
-    """Of all training pictures; of the photographs, of every tenth."""
-    data = load(task, "train")
-    images = data.images[:: 10 if task == "photos" else 1]
-    return PCA(40, random_state=0).fit(data.normalise(images).flatten(1).numpy())
+def principal() -> PCA:
+    """Of the 4,000 digits."""
+    data = load("train")
+    return PCA(40, random_state=0).fit(data.normalise(data.images).flatten(1).numpy())
 
 
 MEASUREMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "choose_pretraining": choose_pretraining,
-    "choose_tuning": choose_tuning,
-    "choose_scratch": choose_scratch,
-    "pretraining": partial(pretraining, "digits"),
+    "choose_pretraining": partial(choose, by_pretraining),
+    "choose_tuning": partial(choose, by_tuning),
+    "choose_scratch": partial(choose, by_scratch),
+    "pretraining": pretraining,
     "all_labels": all_labels,
-    "whole": partial(broken, my_put_back, my_hidden_loss),
-    "all_patches": partial(broken, my_put_back, all_patches),
-    "not_put_back": partial(broken, not_put_back, my_hidden_loss),
 }
 for labels in (50, 100, 400):
     MEASUREMENTS |= {
-        f"tuned_{labels}": partial(trained, "digits", labels, True, True),
-        f"scratch_{labels}": partial(trained, "digits", labels, False, True),
-        f"short_tuned_{labels}": partial(trained, "digits", labels, True, False),
-        f"short_scratch_{labels}": partial(trained, "digits", labels, False, False),
+        f"tuned_{labels}": partial(trained, labels, True, True),
+        f"scratch_{labels}": partial(trained, labels, False, True),
+        f"short_tuned_{labels}": partial(trained, labels, True, False),
+        f"short_scratch_{labels}": partial(trained, labels, False, False),
     }
     for kind in ("probe", "random_probe", "pixels", "neighbour"):
-        MEASUREMENTS[f"{kind}_{labels}"] = partial(probed, "digits", labels, kind)
-MEASUREMENTS["photos_pretraining"] = partial(pretraining, "photos")
-for labels in (100, 1000):
-    MEASUREMENTS |= {
-        f"photos_tuned_{labels}": partial(trained, "photos", labels, True, True),
-        f"photos_scratch_{labels}": partial(trained, "photos", labels, False, True),
-        f"photos_short_tuned_{labels}": partial(trained, "photos", labels, True, False),
-        f"photos_short_scratch_{labels}": partial(trained, "photos", labels, False, False),
-    }
-    for kind in ("probe", "random_probe", "pixels", "neighbour"):
-        MEASUREMENTS[f"photos_{kind}_{labels}"] = partial(probed, "photos", labels, kind)
+        MEASUREMENTS[f"{kind}_{labels}"] = partial(probed, labels, kind)
 NAMES = list(MEASUREMENTS)

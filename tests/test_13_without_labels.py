@@ -9,6 +9,7 @@ from helpers import judged
 from torch import Tensor
 from torchvision import models
 
+from experiments import without_labels as experiment
 from mnist_vit import vit_mnist
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.nb13_without_labels import tables
@@ -173,3 +174,15 @@ def test_intervals_are_those_of_t() -> None:
     assert half == pytest.approx(2.776 * (2.5 / 5) ** 0.5, abs=1e-3)
     with pytest.raises(ValueError, match=r"Choose one of: .*tuned_50"):
         tables.draws("tuned_51")
+
+
+def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice() -> None:
+    fit, choose = experiment.load("fit"), experiment.load("choose")
+    assert (len(fit), len(choose)) == (3200, 800)
+    pictures = torch.cat([fit.images, choose.images]).flatten(1)
+    assert len(torch.unique(pictures, dim=0)) == len(
+        torch.unique(experiment.load("train").images.flatten(1), dim=0)
+    )
+    few, others = experiment.draw(fit, 50, 0), experiment.draw(fit, 50, 1)
+    assert few.labels.bincount().tolist() == [5] * 10
+    assert not torch.equal(few.images, others.images)

@@ -19,7 +19,6 @@ from ...training import schedule, sincos_positions
 
 WARMUP = 0.1  # the share of the steps in which the learning rate rises
 DIGITS = {"degrees": 10.0, "scale": 0.1, "shift": 1.0, "elastic": 0.7}
-PHOTOS = {"degrees": 15.0, "scale": 0.15, "shear": 0.2, "colour": 0.4, "shift": 4.0, "flip": True}
 
 
 class MaskedAutoencoder(nn.Module):
