@@ -186,3 +186,24 @@ def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice(
     few, others = experiment.draw(fit, 50, 0), experiment.draw(fit, 50, 1)
     assert few.labels.bincount().tolist() == [5] * 10
     assert not torch.equal(few.images, others.images)
+
+
+def test_what_the_text_says_of_the_stored_rows() -> None:
+    """Under equal conditions scratch is ahead with 400 labels, and nothing is shown with 50."""
+    for count, unfair in ((50, 19), (400, 36)):
+        for name in ("tuned", "scratch", "short_tuned", "short_scratch", "probe", "neighbour"):
+            assert sorted(tables.draws(f"{name}_{count}")) == [0, 1, 2, 3, 4]
+        gain, _ = difference(f"short_tuned_{count}", f"short_scratch_{count}")
+        assert round(gain) == unfair
+        gain, half = difference(f"probe_{count}", f"neighbour_{count}")
+        assert abs(gain) < half
+    gain, half = difference("tuned_50", "scratch_50")
+    assert abs(gain) < half
+    gain, half = difference("tuned_400", "scratch_400")
+    assert gain + half < 0
+
+
+def difference(name: str, other: str) -> tuple[float, float]:
+    """What a difference says: the gain and half of its interval, in points."""
+    gain, _, half, _ = tables.difference(name, other).split()
+    return float(gain), float(half)
