@@ -63,7 +63,7 @@ class MaskedAutoencoder(nn.Module):
 
     def start_decoder_positions(self) -> None:
         """Let the decoder's positions start as sines and cosines of row and column, too."""
-        sizes = nn.Module()
+        sizes: Any = nn.Module()
         sizes.hidden_dim = self.narrow.out_features
         sizes.image_size = round(self.decoder.pos_embedding.shape[1] ** 0.5)
         sizes.patch_size = 1
