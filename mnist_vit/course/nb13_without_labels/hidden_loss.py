@@ -1,0 +1,114 @@
+"""Exercise: the squared error on the hidden patches only."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, Slip, random
+
+
+def my_hidden_loss(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    # predicted, patches: (n, num_patches, pixels), order: (n, num_patches) -> a number
+    error = (predicted - patches).square().mean(dim=2)
+    return error.gather(1, order[:, keep:]).mean()
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    for n, num_patches, pixels, keep in ((3, 8, 4, 5), (2, 5, 3, 2)):
+        predicted = random(n, num_patches, pixels, seed=137).requires_grad_()
+        patches = random(n, num_patches, pixels, seed=138)
+        order = random(n, num_patches, seed=139).argsort(dim=1)
+        loss = answer(predicted, patches, order, keep)
+        yield f"the loss, {keep} of {num_patches} patches visible", loss
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            return
+        found = None
+        if loss.requires_grad:
+            (found,) = torch.autograd.grad(loss.sum(), predicted, allow_unused=True)
+        yield "gradient of predicted", found
+
+
+ERROR = "(predicted - patches).square().mean(dim=2)"
+END = "return error.gather(1, order[:, keep:]).mean()"
+
+SLIPS = (
+    Slip(
+        {END: "return error.mean()"},
+        "take the mean over all patches",
+        "What the model was shown is no task. Only the patches order[:, keep:] count",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, :keep]).mean()"},
+        "take the visible patches",
+        "The first keep patches of order were shown; those behind them count",
+    ),
+    Slip(
+        {END: "return error[:, keep:].mean()"},
+        "take the last patches in reading order",
+        "predicted and patches stand in reading order, and which patches are hidden is said by"
+        " order[:, keep:]",
+    ),
+    Slip(
+        {END: "return error[:, order[0, keep:]].mean()"},
+        "count in every picture what is hidden in the first",
+        "Each row of order belongs to a picture of its own: error.gather(1, …)",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).sum()"},
+        "add the patches up",
+        "The mean is asked for, so that the loss does not grow with the batch",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).sum() / error.numel()"},
+        "divide by the number of all patches",
+        "Divide by the number of hidden ones: the mean over what you gathered",
+    ),
+    Slip(
+        {ERROR: "(predicted - patches).square().sum(dim=2)"},
+        "add the pixels of a patch up",
+        "Take the mean over the pixels, too",
+    ),
+    Slip(
+        {ERROR: "(predicted - patches).abs().mean(dim=2)"},
+        "take the absolute error",
+        "The squared error is asked for",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).mean().sqrt()"},
+        "take the root",
+        "The mean of the squares is the loss, as it is",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).mean().item()"},
+        "return a plain number",
+        "loss.backward() needs the tensor",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_hidden_loss,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        (
+            "First one error for each patch, (n, num_patches): the mean over its pixels. Then keep"
+            " the hidden ones. How did you take some patches of each picture in mask?"
+        ),
+        (
+            "error = (predicted - patches).square().mean(dim=2). The hidden patches are"
+            " order[:, keep:]: error.gather(1, order[:, keep:]).mean()."
+        ),
+    ),
+    same=(
+        {
+            ERROR: "(predicted - patches).square()",
+            END: (
+                "pixels = order[:, keep:, None].expand(-1, -1, error.shape[2])\n"
+                "    return error.gather(1, pixels).mean()"
+            ),
+        },
+    ),
+)

@@ -1,0 +1,114 @@
+"""Exercise: keep a few patches of each picture, chosen by random numbers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch  # noqa: F401, other ways to write it take it
+from torch import Tensor
+
+from ..checking import Exercise, Mistake, Slip, describe, random
+
+
+def my_mask(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    # tokens: (n, num_patches, hidden_dim), noise: (n, num_patches)
+    # -> visible: (n, keep, hidden_dim), order: (n, num_patches)
+    order = noise.argsort(dim=1)
+    first = order[:, :keep, None].expand(-1, -1, tokens.shape[2])
+    return tokens.gather(1, first), order
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    for n, num_patches, hidden_dim, keep in ((3, 8, 4, 2), (2, 9, 5, 9), (5, 5, 1, 3)):
+        tokens = random(n, num_patches, hidden_dim, seed=131)
+        noise = random(n, num_patches, seed=132)
+        made = answer(tokens, noise, keep)
+        if made is None:
+            yield "visible", None
+            return
+        if not isinstance(made, tuple | list) or len(made) != 2:
+            raise Mistake(f"visible and order are needed, and this is {describe(made)}.")
+        visible, order = made
+        yield f"order of {num_patches} patches", order
+        yield f"visible, {keep} of {num_patches} patches", visible
+
+
+ORDER = "order = noise.argsort(dim=1)"
+FIRST = "order[:, :keep, None]"
+END = "return tokens.gather(1, first), order"
+
+SLIPS = (
+    Slip(
+        {ORDER: "order = noise.argsort(dim=1, descending=True)"},
+        "sort from the largest number to the smallest",
+        "The patches with the smallest numbers stay, and come first in order",
+    ),
+    Slip(
+        {ORDER: "order = noise[:1].argsort(dim=1).expand(len(noise), -1)"},
+        "keep the same patches in every picture",
+        "Each row of noise belongs to a picture of its own",
+    ),
+    Slip(
+        {ORDER: "order = noise.argsort(dim=1).argsort(dim=1)"},
+        "return the rank of each patch",
+        "order lists the numbers of the patches: that of the smallest noise first. One argsort"
+        " gives it",
+    ),
+    Slip(
+        {ORDER: "order = noise.argsort(dim=0) % noise.shape[1]"},
+        "sort over the pictures",
+        "Axis 0 is that of the pictures; patches are sorted within a picture, dim=1",
+    ),
+    Slip(
+        {FIRST: "order[:, :keep].sort(dim=1).values[:, :, None]"},
+        "put the visible tokens into reading order",
+        "They must stand as order says: token i of visible is patch order[i]. Otherwise nobody"
+        " knows later where a token belongs",
+    ),
+    Slip(
+        {FIRST: "order[:, -keep:, None]"},
+        "take the last of order",
+        "The first keep patches of order are visible, the rest is hidden",
+    ),
+    Slip(
+        {END: "return tokens[:, :keep], order"},
+        "keep the first patches in reading order, whatever noise says",
+        "Which patches stay is said by order[:, :keep]",
+    ),
+    Slip(
+        {END: "return tokens[:, order[0, :keep]], order"},
+        "take from every picture the patches of the first",
+        "Indexing with one list takes the same places everywhere; tokens.gather(1, …) takes a list"
+        " for each picture",
+    ),
+    Slip(
+        {
+            ORDER: f"{ORDER}\n    late = noise.argsort(dim=1).argsort(dim=1) >= keep",
+            END: "return tokens.masked_fill(late[:, :, None], 0.0), order",
+        },
+        "set hidden tokens to zero",
+        "They are still tokens that the encoder computes with. Leave them out: that is what makes"
+        " it four times as cheap",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_mask,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "A random order of the patches, another one for each picture, comes from sorting random"
+            " numbers: which method tells where the smallest number of a row stands, where the next"
+            " one, and so on? And which takes other places of each row?"
+        ),
+        (
+            "order = noise.argsort(dim=1). The first keep of each row are visible: index ="
+            " order[:, :keep, None].expand(-1, -1, hidden_dim), then tokens.gather(1, index)."
+        ),
+    ),
+    same=(
+        {END: "return torch.stack([one[o[:keep]] for one, o in zip(tokens, order)]), order"},
+        {END: "return torch.take_along_dim(tokens, order[:, :keep, None], 1), order"},
+    ),
+)

@@ -1,0 +1,114 @@
+"""Exercise: a token for each patch again, in reading order."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, Slip, random
+
+
+def my_put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    # visible: (n, keep, width), mask_token: (1, 1, width), order: (n, num_patches)
+    # -> (n, num_patches, width)
+    n, keep, width = visible.shape
+    hidden = mask_token.expand(n, order.shape[1] - keep, -1)
+    shuffled = torch.cat([visible, hidden], dim=1)
+    place = order.argsort(dim=1)
+    return shuffled.gather(1, place[:, :, None].expand(-1, -1, width))
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    for n, num_patches, width, keep in ((3, 8, 4, 3), (2, 5, 2, 5), (5, 5, 3, 1)):
+        visible = random(n, keep, width, seed=133).requires_grad_()
+        mask_token = random(1, 1, width, seed=134).requires_grad_()
+        order = random(n, num_patches, seed=135).argsort(dim=1)
+        made = answer(visible, mask_token, order)
+        yield f"the tokens of {num_patches} patches, {keep} of them visible", made
+        if made is None:
+            return
+        if keep < num_patches:
+            weights = random(n, num_patches, width, seed=136)
+            asked = [visible, mask_token]
+            found = torch.autograd.grad((made * weights).sum(), asked, allow_unused=True)
+            yield "gradient of visible", found[0]
+            yield "gradient of mask_token", found[1]
+
+
+CAT = "torch.cat([visible, hidden], dim=1)"
+PLACE = "place = order.argsort(dim=1)"
+END = "return shuffled.gather(1, place[:, :, None].expand(-1, -1, width))"
+
+SLIPS = (
+    Slip(
+        {END: "return shuffled"},
+        "leave the tokens as they come, the visible ones first",
+        "Each must stand at its patch's place again: token i of visible is patch order[i]",
+    ),
+    Slip(
+        {PLACE: "place = order"},
+        "take order itself where its inverse is needed",
+        "order says which patch a token is; here you need to know which token a patch is:"
+        " order.argsort(dim=1)",
+    ),
+    Slip(
+        {CAT: "torch.cat([hidden, visible], dim=1)"},
+        "put the mask tokens before the visible ones",
+        "The visible patches are the first of order",
+    ),
+    Slip(
+        {PLACE: "place = order[:1].argsort(dim=1).expand(n, -1)"},
+        "put every picture back in the order of the first",
+        "Each row of order belongs to a picture of its own",
+    ),
+    Slip(
+        {"mask_token.expand(n, ": "torch.zeros_like(mask_token).expand(n, "},
+        "fill with zeros",
+        "A hidden patch gets mask_token, which is learned",
+    ),
+    Slip(
+        {"mask_token.expand(n, ": "mask_token.detach().expand(n, "},
+        "cut the mask token off from its gradient",
+        "It is a parameter, and has to learn",
+    ),
+    Slip(
+        {CAT: "torch.cat([visible + mask_token, hidden], dim=1)"},
+        "add the mask token to the visible tokens, too",
+        "A visible token stays as it is",
+    ),
+    Slip(
+        {"mask_token.expand(n, ": "visible.mean(dim=1, keepdim=True).expand(-1, "},
+        "fill with the mean of the visible tokens",
+        "A hidden patch gets mask_token, the same one everywhere",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_put_back,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "Put the mask tokens behind the visible ones: then the tokens stand as order says. To"
+            " put them into reading order you need, for each patch, the place in order at which it"
+            " stands."
+        ),
+        (
+            "mask_token.expand(n, order.shape[1] - keep, -1) are the hidden ones; cat them behind"
+            " visible. place = order.argsort(dim=1) is the inverse of order; gather along axis 1"
+            " with place[:, :, None].expand(-1, -1, width)."
+        ),
+    ),
+    same=(
+        {
+            PLACE: "place = order",
+            END: (
+                "return torch.zeros_like(shuffled).scatter("
+                "1, place[:, :, None].expand(-1, -1, width), shuffled)"
+            ),
+        },
+        {END: "return shuffled[torch.arange(n)[:, None], place]"},
+    ),
+)

@@ -1,0 +1,209 @@
+"""Notebook 13's checks, in answers of other styles; the autoencoder sees nothing of what is hidden;
+the stored rows say what the text says of them."""
+
+from typing import Any
+
+import pytest
+import torch
+from helpers import judged
+from torch import Tensor
+from torchvision import models
+
+from experiments import without_labels as experiment
+from mnist_vit import vit_mnist
+from mnist_vit.check import EXERCISES
+from mnist_vit.course.nb13_without_labels import tables
+from mnist_vit.course.nb13_without_labels.autoencoder import (
+    MaskedAutoencoder,
+    features,
+    hidden_error,
+    pretrain,
+    reconstruct,
+    to_patches,
+    to_pictures,
+    train_with_labels,
+)
+from mnist_vit.data import load_embedded
+
+MASK = EXERCISES["mask"].answer
+PUT_BACK = EXERCISES["put_back"].answer
+HIDDEN_LOSS = EXERCISES["hidden_loss"].answer
+
+
+def mask_in_a_loop(tokens: Tensor, noise: Tensor, keep: int) -> list[Tensor]:
+    order = noise.sort(dim=1).indices
+    visible = []
+    for number in range(len(tokens)):
+        visible.append(tokens[number, order[number, :keep]])
+    return [torch.stack(visible), order]
+
+
+def put_back_by_writing(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    tokens = mask_token.repeat(len(order), order.shape[1], 1)
+    for number, own in enumerate(order):
+        tokens[number, own[: visible.shape[1]]] = visible[number]
+    return tokens
+
+
+def loss_by_booleans(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    hidden = order.argsort(dim=1) >= keep
+    return torch.nn.functional.mse_loss(predicted[hidden], patches[hidden])
+
+
+def only_visible(tokens: Tensor, noise: Tensor, keep: int) -> Tensor:
+    return MASK(tokens, noise, keep)[0]
+
+
+def order_of_visible(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    visible, order = MASK(tokens, noise, keep)
+    return visible, order[:, :keep]
+
+
+def with_a_new_mask_token(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    return PUT_BACK(visible, torch.ones_like(mask_token), order)
+
+
+def loss_of_each_picture(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    error = (predicted - patches).square().mean(dim=2)
+    return error.gather(1, order[:, keep:]).mean(dim=1)
+
+
+RIGHT: list[tuple[str, Any]] = [
+    ("mask", mask_in_a_loop),
+    ("put_back", put_back_by_writing),
+    ("hidden_loss", loss_by_booleans),
+]
+WRONG: list[tuple[str, Any, str]] = [
+    ("mask", only_visible, "visible and order are needed"),
+    ("mask", order_of_visible, "must have shape (3, 8), but has (3, 2)"),
+    ("mask", lambda tokens, noise, keep: (tokens, noise), ""),
+    ("put_back", with_a_new_mask_token, ""),
+    ("put_back", lambda visible, mask_token, order: visible, "must have shape"),
+    ("hidden_loss", loss_of_each_picture, "must have shape (), but has (3,)"),
+    ("hidden_loss", lambda predicted, patches, order, keep: predicted.mean(), ""),
+]
+test_answers = judged(RIGHT, WRONG)
+
+
+@pytest.fixture
+def autoencoder() -> MaskedAutoencoder:
+    torch.manual_seed(0)
+    return MaskedAutoencoder(vit_mnist(4), 12, MASK, PUT_BACK)
+
+
+def test_patches_make_the_picture_again() -> None:
+    images = torch.randn(2, 3, 12, 12)
+    patches = to_patches(images, 4)
+    assert patches.shape == (2, 9, 48)
+    assert torch.equal(patches[1, 5].view(3, 4, 4), images[1, :, 4:8, 8:12])
+    assert torch.equal(to_pictures(patches, 12, 4), images)
+
+
+def test_what_is_hidden_cannot_be_known(autoencoder: MaskedAutoencoder) -> None:
+    """Other pixels in the hidden patches change nothing; in a visible one they do."""
+    images, noise = torch.randn(2, 1, 28, 28), torch.rand(2, 49)
+    predicted, order = autoencoder(images, noise)
+    hidden = noise.argsort(dim=1).argsort(dim=1) >= 12
+    patches = to_patches(images, 4)
+    patches[hidden] += 1.0
+    again, _ = autoencoder(to_pictures(patches, 28, 4), noise)
+    assert torch.equal(predicted, again)
+    patches[0, order[0, 0]] += 1.0
+    changed, _ = autoencoder(to_pictures(patches, 28, 4), noise)
+    assert not torch.allclose(predicted[0], changed[0], atol=1e-4)
+    assert torch.equal(predicted[1], changed[1])
+
+
+def test_a_reconstruction_keeps_what_was_visible(autoencoder: MaskedAutoencoder) -> None:
+    images = torch.randn(3, 1, 28, 28)
+    patches = to_patches(images, 4)
+    found, order = reconstruct(autoencoder, images, seed=4)
+    same = (found == patches).all(dim=2)
+    for number in range(3):
+        assert same[number].nonzero()[:, 0].tolist() == sorted(order[number, :12].tolist())
+    assert hidden_error(autoencoder, images, seed=4) == pytest.approx(
+        HIDDEN_LOSS(found, patches, order, 12).item(), rel=1e-4
+    )
+
+
+def test_pretraining_learns_and_uses_no_label() -> None:
+    """A few steps make the error smaller; other labels give the same weights; heads stay."""
+    digits = load_embedded("train")
+    wrong = digits.select(torch.arange(len(digits)), "wrong labels")
+    wrong.labels.zero_()
+    x = digits.normalise(digits.images[:200])
+    weights = []
+    for data in (digits, wrong):
+        torch.manual_seed(0)
+        model = MaskedAutoencoder(vit_mnist(4), 12, MASK, PUT_BACK)
+        head = model.vit.heads.head.weight.clone()
+        before = hidden_error(model, x)
+        losses: list[float] = []
+        pretrain(model, data, HIDDEN_LOSS, 12, after=lambda step, loss, at=losses: at.append(loss))
+        assert len(losses) == 12
+        assert hidden_error(model, x) < 0.9 * before
+        assert torch.equal(model.vit.heads.head.weight, head)
+        weights.append(model.vit.encoder.pos_embedding.detach())
+    assert torch.equal(*weights)
+
+
+def test_an_unmodified_vit_of_torchvision_can_be_pretrained_and_trained() -> None:
+    vit = models.VisionTransformer(32, 8, 1, 2, 16, 32, num_classes=10)
+    model = MaskedAutoencoder(vit, 4, MASK, PUT_BACK, width=8)
+    predicted, order = model(torch.randn(2, 3, 32, 32), torch.rand(2, 16))
+    assert predicted.shape == (2, 16, 192)
+    assert order.shape == (2, 16)
+    assert features(vit.eval(), torch.randn(3, 3, 32, 32)).shape == (3, 16)
+
+
+def test_training_with_labels_lowers_the_loss() -> None:
+    torch.manual_seed(0)
+    model = vit_mnist(7)
+    few = load_embedded("train").select(torch.arange(0, 4000, 100), "40 digits")
+    x = few.normalise(few.images)
+    train_with_labels(model, few, 20, changes={})
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(model(x), few.labels)
+    assert loss < 2.2  # at the start ln 10, 2.30
+    assert not model.training
+
+
+def test_intervals_are_those_of_t() -> None:
+    mean, half = tables.interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert mean == 3.0
+    assert half == pytest.approx(2.776 * (2.5 / 5) ** 0.5, abs=1e-3)
+    with pytest.raises(ValueError, match=r"Choose one of: .*tuned_50"):
+        tables.draws("tuned_51")
+
+
+def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice() -> None:
+    fit, choose = experiment.load("fit"), experiment.load("choose")
+    assert (len(fit), len(choose)) == (3200, 800)
+    pictures = torch.cat([fit.images, choose.images]).flatten(1)
+    assert len(torch.unique(pictures, dim=0)) == len(
+        torch.unique(experiment.load("train").images.flatten(1), dim=0)
+    )
+    few, others = experiment.draw(fit, 50, 0), experiment.draw(fit, 50, 1)
+    assert few.labels.bincount().tolist() == [5] * 10
+    assert not torch.equal(few.images, others.images)
+
+
+def test_what_the_text_says_of_the_stored_rows() -> None:
+    """Under equal conditions scratch is ahead with 400 labels, and nothing is shown with 50."""
+    for count, unfair in ((50, 19), (400, 36)):
+        for name in ("tuned", "scratch", "short_tuned", "short_scratch", "probe", "neighbour"):
+            assert sorted(tables.draws(f"{name}_{count}")) == [0, 1, 2, 3, 4]
+        gain, _ = difference(f"short_tuned_{count}", f"short_scratch_{count}")
+        assert round(gain) == unfair
+        gain, half = difference(f"probe_{count}", f"neighbour_{count}")
+        assert abs(gain) < half
+    gain, half = difference("tuned_50", "scratch_50")
+    assert abs(gain) < half
+    gain, half = difference("tuned_400", "scratch_400")
+    assert gain + half < 0
+
+
+def difference(name: str, other: str) -> tuple[float, float]:
+    """What a difference says: the gain and half of its interval, in points."""
+    gain, _, half, _ = tables.difference(name, other).split()
+    return float(gain), float(half)
