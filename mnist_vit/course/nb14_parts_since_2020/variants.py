@@ -2,7 +2,6 @@
 on a larger canvas."""
 
 import math
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from ...model import Encoder, MultiHeadAttention, VisionTransformer
 from ...training import sincos_positions
 from ..nb05_encoder.resize_positions import my_resize_positions
-from .angles import my_angles
 from .register_encoder import MyRegisterEncoder
 from .rotate import my_rotate
 
@@ -20,6 +18,20 @@ GRID = 4
 REGISTERS = 4
 LARGE_GRID = 6
 LARGE = LARGE_GRID * PATCH  # pixels
+
+
+def angles_2d(n_h: int, n_w: int, head_dim: int, step: float = 1.0) -> Tensor:
+    """The angle of each pair of numbers, for each patch: (n_h * n_w, head_dim / 2).
+
+    The first half of the pairs turns with the row, the second with the column, each pair at a speed
+    of its own, from 1 radian a patch down. Source: Heo et al. 2024,
+    https://arxiv.org/abs/2403.13298, the axial variant, whose slowest speed comes from 100, too.
+    """
+    bands = head_dim // 4
+    speed = 100.0 ** -(torch.arange(bands) / bands)
+    row = step * torch.arange(n_h).repeat_interleave(n_w)
+    column = step * torch.arange(n_w).repeat(n_h)
+    return torch.cat([row[:, None] * speed, column[:, None] * speed], dim=1)
 
 
 class RotaryAttention(MultiHeadAttention):
@@ -55,16 +67,16 @@ class RotaryAttention(MultiHeadAttention):
         return torch.cat([x[:, :, :before], my_rotate(x[:, :, before:], self.angles)], dim=2)
 
 
-def plain(grid: int = GRID, patch: int = PATCH) -> VisionTransformer:
+def plain(grid: int = GRID) -> VisionTransformer:
     """The base, for pictures of so many patches a side; its positions start as waves."""
-    model = VisionTransformer(grid * patch, patch, 2, 2, 64, 256, num_classes=10, in_channels=1)
+    model = VisionTransformer(grid * PATCH, PATCH, 2, 2, 64, 256, num_classes=10, in_channels=1)
     sincos_positions(model, 2.0)
     return model
 
 
-def with_registers(grid: int = GRID, patch: int = PATCH) -> VisionTransformer:
+def with_registers(grid: int = GRID) -> VisionTransformer:
     """The base with four registers; without them it is the base, number for number."""
-    model = plain(grid, patch)
+    model = plain(grid)
     give_registers(model, MyRegisterEncoder)
     return model
 
@@ -84,25 +96,19 @@ def rotary(grid: int = GRID, step: float = 1.0) -> VisionTransformer:
     """
     model = plain(grid)
     model.encoder.pos_embedding = nn.Parameter(torch.zeros(1, 1, 64), requires_grad=False)
-    turn(model, my_angles(grid, grid, 32, step))
+    turn(model, angles_2d(grid, grid, 32, step))
     return model
 
 
-def turn(model: VisionTransformer, angles: Tensor) -> None:
+def turn(model: VisionTransformer, angles: Tensor, kind: type[nn.Module] = RotaryAttention) -> None:
     """Give all blocks attention that turns, with the weights that they have."""
     for block in model.encoder.layers:
         old = block.self_attention
-        block.self_attention = RotaryAttention(old.embed_dim, old.num_heads, angles)
+        block.self_attention = kind(old.embed_dim, old.num_heads, angles)
         block.self_attention.load_state_dict(old.state_dict())
 
 
-BUILD = {
-    "plain": plain,
-    "registers": with_registers,
-    "rotary": rotary,
-    "plain_2": partial(plain, 14, 2),  # 196 patches of 2 pixels
-    "registers_2": partial(with_registers, 14, 2),
-}
+BUILD = {"plain": plain, "registers": with_registers, "rotary": rotary}
 
 
 # ---- pictures of another size ----
