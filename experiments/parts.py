@@ -21,6 +21,10 @@ The hypotheses were written here before the first run:
 7. rotary: the same with the digit as large as the canvas, with the step of patches made smaller.
 
 That is seven comparisons, each by Welch's t-test.
+
+A first recipe, with the default average of the weights, was stopped after three runs: that average
+lags far behind in so short a run. Then ``average`` became 0.98 and six epochs five; the hypotheses
+stayed.
 """
 
 import functools

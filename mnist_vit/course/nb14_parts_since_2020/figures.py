@@ -1,4 +1,4 @@
-"""Figures of notebook 14: lengths of tokens, scores by place, digits on a canvas, ten seeds each."""
+"""Figures of notebook 14: lengths of tokens, scores by place, digits on a canvas, ten seeds."""
 
 from collections.abc import Sequence
 
