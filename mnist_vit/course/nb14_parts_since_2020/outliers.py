@@ -1,0 +1,111 @@
+"""Exercise: patches whose tokens are far longer than those of the others."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..checking import Exercise, Slip, random
+
+
+def my_outliers(tokens, num_patches):
+    # (n, seq_length, hidden_dim) -> (n,) ratios, (n,) numbers of patches
+    patches = tokens[:, -num_patches:]
+    norms = patches.norm(dim=2)
+    largest, where = norms.max(dim=1)
+    middle = norms.median(dim=1).values
+    return largest / middle, where
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Tokens whose first one, no patch, is the longest; then two tokens before the patches."""
+    for before, count, seed in ((1, 9, 1), (2, 7, 2)):
+        tokens = random(4, before + count, 6, seed=seed) + 0.3
+        tokens[:, 0] *= 20
+        tokens[:, before + 2] *= 5
+        tokens[1, -1] *= 30
+        ratio, where = answer(tokens, count)
+        told = f" ({before} before {count} patches)"
+        yield "ratio" + told, ratio
+        yield "number of the patch" + told, where
+
+
+PATCHES, NORMS = "tokens[:, -num_patches:]", "patches.norm(dim=2)"
+MIDDLE, END = "norms.median(dim=1).values", "return largest / middle, where"
+
+SLIPS = (
+    Slip(
+        {PATCHES: "tokens"},
+        "take all tokens, the class token too",
+        "The patches are the last num_patches tokens",
+    ),
+    Slip(
+        {PATCHES: "tokens[:, :num_patches]"},
+        "take the first num_patches tokens",
+        "The class token comes first; the patches are the last num_patches tokens",
+    ),
+    Slip(
+        {PATCHES: "tokens[:, 1:]"},
+        "take all tokens but the first",
+        "There may be more than one token before the patches: take the last num_patches",
+    ),
+    Slip(
+        {END: "return largest / middle, where + tokens.shape[1] - num_patches"},
+        "count from the class token",
+        "Patch 0 is the first patch",
+    ),
+    Slip(
+        {MIDDLE: "norms.mean(dim=1)"},
+        "divide by the mean",
+        "An outlier moves the mean; the median stays where most patches are",
+    ),
+    Slip(
+        {MIDDLE: "norms.median()"},
+        "take one median over all pictures",
+        "Each picture has its own: median(dim=1).values",
+    ),
+    Slip(
+        {NORMS: "patches.square().sum(dim=2)"},
+        "leave out the root of the norm",
+        "The norm of a token is the root of its sum of squares",
+    ),
+    Slip(
+        {NORMS: "patches.abs().sum(dim=2)"},
+        "add up the absolute values",
+        "The norm of a token is the root of its sum of squares",
+    ),
+    Slip(
+        {NORMS: "patches.abs().amax(dim=2)"},
+        "take each token's largest number",
+        "The norm of a token is the root of its sum of squares",
+    ),
+    Slip(
+        {END: "return largest, where"},
+        "return the largest norm itself",
+        "It is to be divided by the median",
+    ),
+    Slip(
+        {END: "return largest - middle, where"},
+        "subtract the median",
+        "Divide by it, so that the scale of the tokens plays no part",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_outliers,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        (
+            "Which tokens are patches? One norm for each of them; then one largest and one median"
+            " for each picture."
+        ),
+        (
+            "tokens[:, -num_patches:] are the patches, .norm(dim=2) their norms, (n, num_patches)."
+            " max(dim=1) returns the largest and its place, median(dim=1).values the median."
+        ),
+    ),
+    same=(
+        {NORMS: "patches.square().sum(dim=-1).sqrt()"},
+        {MIDDLE: "norms.quantile(0.5, dim=1)"},
+    ),
+)

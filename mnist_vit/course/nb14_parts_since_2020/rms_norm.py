@@ -1,0 +1,102 @@
+"""Exercise: RMSNorm (Zhang & Sennrich 2019), layer norm without its mean and its bias."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from ..checking import Exercise, Mistake, Slip, random
+
+
+def my_rms_norm(x, weight, eps):
+    # (n, seq_length, hidden_dim) -> (n, seq_length, hidden_dim)
+    mean_square = x.square().mean(dim=-1, keepdim=True)
+    return x / (mean_square + eps).sqrt() * weight
+
+
+class NoRMSNorm(TorchFunctionMode):
+    """Refuses the functions that do the whole exercise."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in (F.rms_norm, torch.rms_norm):
+            raise Mistake(
+                "nn.RMSNorm and F.rms_norm are the exercise in one call.",
+                "Write it from the sentence.",
+            )
+        return function(*args, **(kwargs or {}))
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Tokens with a mean, and some as small as eps, in float64; then a large eps."""
+    sizes = torch.tensor([1.0, 1e-1, 1e-2, 1e-3], dtype=torch.float64)
+    weight = 1 + 0.3 * random(6, seed=5, dtype=torch.float64)
+    for eps in (1e-6, 0.25):
+        x = (random(2, 4, 6, seed=4, dtype=torch.float64) + 0.5) * sizes[:, None]
+        with NoRMSNorm():
+            output = answer(x, weight, eps)
+        yield f"output with eps {eps:g}", output
+
+
+SQUARE, END = (
+    "x.square().mean(dim=-1, keepdim=True)",
+    "x / (mean_square + eps).sqrt() * weight",
+)
+
+SLIPS = (
+    Slip(
+        {SQUARE: "(x - x.mean(dim=-1, keepdim=True)).square().mean(dim=-1, keepdim=True)"},
+        "divide by the standard deviation",
+        "No mean is subtracted anywhere",
+    ),
+    Slip(
+        {END: "(x - x.mean(dim=-1, keepdim=True)) / (mean_square + eps).sqrt() * weight"},
+        "subtract the mean first",
+        "No mean is subtracted anywhere",
+    ),
+    Slip(
+        {SQUARE: "x.square().sum(dim=-1, keepdim=True)"},
+        "add up the squares",
+        "The root of their mean is asked for: with the sum, tokens get length 1",
+    ),
+    Slip(
+        {SQUARE: "x.square().mean(dim=1, keepdim=True)"},
+        "average over the tokens",
+        "Each token by itself: over its own numbers, dim=-1",
+    ),
+    Slip({SQUARE: "x.square().mean()"}, "average over everything", "Each token by itself: dim=-1"),
+    Slip(
+        {END: "x / (mean_square.sqrt() + eps) * weight"},
+        "add eps outside of the root",
+        "It is added to the mean square, before the root",
+    ),
+    Slip({END: "x / mean_square.sqrt() * weight"}, "leave out eps", "Add it to the mean square"),
+    Slip({END: "x / (mean_square + eps) * weight"}, "forget the root", "RMS: *root* mean square"),
+    Slip({END: "x / (mean_square + eps).sqrt()"}, "leave out the weight", "Multiply by it last"),
+    Slip(
+        {END: "x / (mean_square + eps).sqrt() * (1 + weight)"},
+        "multiply by 1 + weight, as some libraries do",
+        "Here the weight starts at 1 and is used as it is",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_rms_norm,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        "Read the name from its end: square, mean, root. Over which axis is the mean?",
+        (
+            "x.square().mean(dim=-1, keepdim=True) is the mean square of each token. Add eps, take"
+            " the root, divide x by it, and multiply by weight."
+        ),
+    ),
+    same=(
+        {SQUARE: "(x * x).mean(-1, keepdim=True)"},
+        {END: "x * (mean_square + eps).rsqrt() * weight"},
+    ),
+)

@@ -1,0 +1,99 @@
+"""Exercise: turn pairs of numbers by an angle (rotary positions, Su et al. 2021)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..checking import Exercise, Slip, gradients, random
+
+
+def my_rotate(x, angles):
+    # (..., seq_length, head_dim), (seq_length, head_dim / 2) -> (..., seq_length, head_dim)
+    a, b = x[..., 0::2], x[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    turned = [a * cos - b * sin, a * sin + b * cos]
+    # (..., seq_length, head_dim / 2, 2) -> (..., seq_length, head_dim)
+    return torch.stack(turned, dim=-1).flatten(-2)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    x = random(2, 3, 5, 8, seed=4).requires_grad_()
+    angles = 2 * random(5, 4, seed=5)
+    out = answer(x, angles)
+    yield "output", out
+    yield from gradients(out, x=x)
+    yield "output of a single sequence", answer(random(3, 4, seed=6), random(3, 2, seed=7))
+
+
+PAIRS, TURN = "a, b = x[..., 0::2], x[..., 1::2]", "[a * cos - b * sin, a * sin + b * cos]"
+ANGLE, END = "cos, sin = angles.cos(), angles.sin()", "torch.stack(turned, dim=-1).flatten(-2)"
+
+SLIPS = (
+    Slip(
+        {TURN: "[a * cos + b * sin, b * cos - a * sin]"},
+        "turn the other way round",
+        "The minus stands before b · sin: (a cos − b sin, a sin + b cos)",
+    ),
+    Slip(
+        {TURN: "[a * cos - b * sin, a * sin - b * cos]"},
+        "mirror instead of turning, by a minus before b · cos",
+        "(a cos − b sin, a sin + b cos)",
+    ),
+    Slip(
+        {TURN: "[a * cos + b * sin, a * sin + b * cos]"},
+        "forget the minus",
+        "(a cos − b sin, a sin + b cos): without it lengths change",
+    ),
+    Slip(
+        {ANGLE: "cos, sin = angles.sin(), angles.cos()"},
+        "swap sine and cosine",
+        "An angle of 0 must change nothing",
+    ),
+    Slip(
+        {PAIRS: "a, b = x.chunk(2, dim=-1)"},
+        "make pairs of the first half and the second half, and put them together side by side",
+        "Pairs are neighbours: numbers 0 and 1, 2 and 3, …",
+    ),
+    Slip(
+        {PAIRS: "a, b = x.chunk(2, dim=-1)", END: "torch.cat(turned, dim=-1)"},
+        "make pairs of the first half and the second half, as other libraries do",
+        "Here pairs are neighbours: numbers 0 and 1, 2 and 3, …",
+    ),
+    Slip(
+        {END: "torch.cat(turned, dim=-1)"},
+        "put all first numbers of the pairs in front of all second ones",
+        "Each number goes back to its place: stack on a new last axis, then flatten(-2)",
+    ),
+    Slip(
+        {TURN: "[a * cos - b * sin, b]"},
+        "leave the second numbers of the pairs as they are",
+        "Both numbers of a pair change: (a cos − b sin, a sin + b cos)",
+    ),
+    Slip(
+        {TURN: "[a * cos, b * sin]"},
+        "multiply by cosine and sine without mixing the two numbers",
+        "Both numbers of a pair change: (a cos − b sin, a sin + b cos)",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_rotate,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "Begin with one pair (a, b), a point in the plane, and one angle. Where is the point"
+            " after the turn? Then slices with a step of 2 give all first and all second numbers."
+        ),
+        (
+            "a, b = x[..., 0::2], x[..., 1::2]; the turned pair is (a cos − b sin, a sin + b cos)."
+            " torch.stack(…, dim=-1) makes pairs again, and flatten(-2) puts them side by side."
+        ),
+    ),
+    same=(
+        {PAIRS: "a, b = x.unflatten(-1, (-1, 2)).unbind(-1)"},
+        {TURN: "[cos * a - sin * b, sin * a + cos * b]"},
+    ),
+)

@@ -1,0 +1,74 @@
+"""Exercise: SwiGLU (Shazeer 2020), an MLP one half of which opens and shuts the other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch.nn.functional as F
+
+from ..checking import Exercise, Slip, gradients, random
+
+
+def my_swiglu(x, w_gate, w_value, w_out):
+    # (..., in_dim); the matrices are (width, in_dim), (width, in_dim), (in_dim, width)
+    gate = F.silu(F.linear(x, w_gate))
+    value = F.linear(x, w_value)
+    return F.linear(gate * value, w_out)
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    x = random(2, 3, 5, seed=1).requires_grad_()
+    matrices = [random(7, 5, seed=2), random(7, 5, seed=3), random(5, 7, seed=4)]
+    out = answer(x, *matrices)
+    yield "output", out
+    yield from gradients(out, x=x)
+    square = [random(4, 4, seed=seed) for seed in (5, 6, 7)]
+    yield "output with square matrices", answer(random(2, 4, seed=8), *square)
+
+
+GATE, VALUE = "F.silu(F.linear(x, w_gate))", "value = F.linear(x, w_value)"
+END = "F.linear(gate * value, w_out)"
+
+SLIPS = (
+    Slip(
+        {GATE: "F.linear(x, w_gate)", VALUE: "value = F.silu(F.linear(x, w_value))"},
+        "apply SiLU to the value",
+        "It belongs to the gate",
+    ),
+    Slip(
+        {GATE: "F.sigmoid(F.linear(x, w_gate))"},
+        "use the sigmoid (that is GLU, Dauphin et al. 2016)",
+        "SiLU is x · sigmoid(x)",
+    ),
+    Slip({GATE: "F.gelu(F.linear(x, w_gate))"}, "use GELU (that is GEGLU)", "Use F.silu"),
+    Slip({GATE: "F.relu(F.linear(x, w_gate))"}, "use ReLU (that is ReGLU)", "Use F.silu"),
+    Slip({GATE: "F.linear(x, w_gate)"}, "leave out SiLU", "Then the gate is linear, too"),
+    Slip(
+        {VALUE: "value = F.silu(F.linear(x, w_value))"},
+        "apply SiLU to gate and value",
+        "The value stays linear",
+    ),
+    Slip(
+        {END: "F.linear(F.silu(gate * value), w_out)", GATE: "F.linear(x, w_gate)"},
+        "apply SiLU to the product",
+        "It belongs to the gate alone",
+    ),
+    Slip({END: "F.linear(gate + value, w_out)"}, "add gate and value", "They are multiplied"),
+    Slip({END: "F.linear(gate, w_out)"}, "leave out the value", "The gate multiplies it"),
+    Slip(
+        {VALUE: "value = F.linear(x, w_gate)"},
+        "use w_gate twice",
+        "The value has a matrix of its own",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_swiglu,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        "Two linear layers side by side on the same x, then one behind them. Where is SiLU?",
+        "gate = F.silu(F.linear(x, w_gate)); it multiplies F.linear(x, w_value); then w_out.",
+    ),
+    same=({GATE: "F.silu(x @ w_gate.T)", END: "(value * gate) @ w_out.T"},),
+)

@@ -1,0 +1,133 @@
+"""Notebook 14's parts against timm's, its checks in answers of other styles, its stored runs."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import judged
+from scipy.stats import ttest_ind
+from torch import nn
+
+from mnist_vit.course.ladder import stored
+from mnist_vit.course.nb14_parts_since_2020 import variants
+from mnist_vit.course.nb14_parts_since_2020.register_encoder import MyRegisterEncoder
+from mnist_vit.course.nb14_parts_since_2020.rms_norm import my_rms_norm
+from mnist_vit.course.nb14_parts_since_2020.rotate import my_rotate
+from mnist_vit.course.nb14_parts_since_2020.swiglu import my_swiglu
+
+
+def complex_rotate(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+def by_loop(tokens: torch.Tensor, num_patches: int) -> tuple[torch.Tensor, torch.Tensor]:
+    ratios, places = [], []
+    for one in tokens:
+        norms = torch.linalg.vector_norm(one[len(one) - num_patches :], dim=1)
+        ratios.append(norms.max() / norms.median())
+        places.append(norms.argmax())
+    return torch.stack(ratios), torch.stack(places)
+
+
+class WithPlaces(MyRegisterEncoder):
+    """Gives the registers positions, too."""
+
+    def __init__(self, *sizes: Any, registers: int = 4, **options: Any) -> None:
+        super().__init__(*sizes, registers=registers, **options)
+        old = self.pos_embedding
+        self.pos_embedding = nn.Parameter(torch.zeros(1, old.shape[1] + registers, old.shape[2]))
+
+
+RIGHT: list[tuple[str, Any]] = [
+    ("rotate", complex_rotate),
+    ("outliers", by_loop),
+    ("swiglu", lambda x, gate, value, out: (F.silu(x @ gate.T) * (x @ value.T)) @ out.T),
+    ("rms_norm", lambda x, weight, eps: weight * x * (x.pow(2).mean(-1, True) + eps).pow(-0.5)),
+]
+WRONG: list[tuple[str, Any, str]] = [
+    ("rotate", lambda x, angles: x, ""),
+    ("outliers", lambda tokens, count: by_loop(tokens, count)[::-1], ""),
+    ("register_encoder", WithPlaces, "no tensor changes its shape"),
+    ("register_encoder", lambda *sizes, **options: 3, "an nn.Module is needed"),
+    ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
+    ("swiglu", lambda x, gate, value, out: x, ""),
+]
+test_answers = judged(RIGHT, WRONG)
+
+
+def test_rotary_attention_is_timms() -> None:
+    layers = pytest.importorskip("timm.layers")
+    angles = variants.angles_2d(3, 5, 32)
+    rope = layers.RotaryEmbeddingCat(32, temperature=100, in_pixels=False, feat_shape=[3, 5])
+    x = torch.randn(2, 2, 15, 32)
+    expected = layers.apply_rot_embed_cat(x, rope.get_embed())
+    torch.testing.assert_close(my_rotate(x, angles), expected, atol=1e-5, rtol=0)
+    ours = variants.RotaryAttention(64, 2, angles)
+    theirs = layers.AttentionRope(64, 2)
+    theirs.qkv.load_state_dict({"weight": ours.in_proj_weight, "bias": ours.in_proj_bias})
+    theirs.proj.load_state_dict(ours.out_proj.state_dict())
+    tokens = torch.randn(2, 16, 64)
+    expected = theirs(tokens, rope=rope.get_embed())
+    torch.testing.assert_close(ours(tokens, tokens, tokens)[0], expected, atol=1e-5, rtol=0)
+
+
+def test_registers_stand_where_timms_stand() -> None:
+    vit = pytest.importorskip("timm.models.vision_transformer")
+    theirs = vit.VisionTransformer(28, 7, 1, 10, embed_dim=64, depth=1, num_heads=2, reg_tokens=4)
+    ours = variants.with_registers()
+    positions = ours.encoder.pos_embedding
+    nothing = torch.zeros(1, 4, 64)
+    with torch.no_grad():
+        theirs.patch_embed.proj.load_state_dict(ours.conv_proj.state_dict())
+        theirs.cls_token.copy_(ours.class_token)
+        theirs.reg_token.copy_(ours.encoder.register_tokens)
+        theirs.pos_embed.copy_(torch.cat([positions[:, :1], nothing, positions[:, 1:]], dim=1))
+    seen = []
+    ours.encoder.layers[0].register_forward_pre_hook(lambda block, given: seen.append(given[0]))
+    x = torch.randn(2, 1, 28, 28)
+    ours(x)
+    expected = theirs._pos_embed(theirs.patch_embed(x))
+    torch.testing.assert_close(seen[0], expected, atol=1e-5, rtol=0)
+
+
+def test_the_parts_of_the_table_are_timms() -> None:
+    layers = pytest.importorskip("timm.layers")
+    x = torch.randn(2, 5, 8)
+    norm, mlp = layers.RmsNorm(8), layers.SwiGLU(8, 12, bias=False)
+    torch.testing.assert_close(my_rms_norm(x, norm.weight, norm.eps), norm(x))
+    expected = mlp(x)
+    found = my_swiglu(x, mlp.fc1_g.weight, mlp.fc1_x.weight, mlp.fc2.weight)
+    torch.testing.assert_close(found, expected)
+
+
+def test_what_the_text_says_of_the_stored_runs() -> None:
+    runs = stored(results="parts")["runs"]
+
+    def of(variant: str, what: str) -> list[float]:
+        return [run[what] for run in runs if run["variant"] == variant]
+
+    def verdict(base: list[float], variant: list[float]) -> int:
+        found = ttest_ind(variant, base, equal_var=False)
+        return int(torch.tensor(found.statistic).sign()) if found.pvalue < 0.05 / 7 else 0
+
+    assert {name: len(of(name, "seed")) for name in variants.BUILD} == dict.fromkeys(
+        ("plain", "registers", "rotary"), 10
+    )
+    for what in ("largest norm", "attention on blank", "accuracy"):
+        assert verdict(of("plain", what), of("registers", what)) == 0
+    on_registers = of("registers", "attention on registers")
+    assert min(on_registers) < 0.01 < 0.4 < max(on_registers)
+    assert verdict(of("plain", "accuracy"), of("rotary", "accuracy")) == -1
+    steps = {"middle": "same step", "corner": "same step", "scaled": "smaller step"}
+    for where, step in steps.items():
+        ways = [of("plain", f"{where}, {way}") for way in ("interpolated", "extended")]
+        assert verdict(max(ways, key=sum), of("rotary", f"{where}, {step}")) == -1
+
+
+@pytest.mark.parametrize("name", variants.BUILD)
+def test_variants_are_what_is_stored(name: str) -> None:
+    learned = sum(p.numel() for p in variants.BUILD[name]().parameters() if p.requires_grad)
+    (seed, *_) = [run for run in stored(results="parts")["runs"] if run["variant"] == name]
+    assert learned == seed["parameters"]
