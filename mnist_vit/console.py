@@ -24,6 +24,8 @@ def progress(iterable: Iterable, shown: bool = True, **options: Any) -> Any:
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
+    if hasattr(shell, "kernel"):
+        options.setdefault("file", sys.stdout)  # what is left of stderr is a strip of colour
     hidden = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
     return bar_class()(iterable, leave=False, disable=hidden or not (seen and shown), **options)
 

@@ -163,7 +163,8 @@ def save_attention_images(
 
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
     them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth,
-    if it is known; ``grid`` rows and columns of patches, if the model does not tell them.
+    if it is known; ``classes`` are empty for a model without a class head; ``grid`` rows and
+    columns of patches, if the model does not tell them.
 
     Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures,
     names and labels differ, or outputs are NaN.
@@ -171,11 +172,7 @@ def save_attention_images(
     _check_counts(images, pictures, names, labels)
     if names != [folder_name(name) for name in names]:
         raise ValueError(f"names must be plain, visible folder names, got {names}")
-    with torch.no_grad(), eval_mode(model):
-        logits = logits_of(model, images.to(**place(model))).float()
-    if not logits.isfinite().all():
-        raise ValueError(NOT_FINITE)
-    probabilities = logits.softmax(dim=1).cpu()
+    predicted = _predicted(model, images, classes)
     grid = patch_grid(model, images) if grid is None else sides(grid)
     drawn = _Maps(model, images, pictures, grid)
 
@@ -186,18 +183,30 @@ def save_attention_images(
         for i, name in enumerate(names):
             target = new / name
             _write_png(target / "image.png", to_pil_image(pictures[i].cpu()))
-            best = int(probabilities[i].argmax())
-            content = {
-                "name": name,
-                "label": None if labels is None else classes[labels[i]],
-                "prediction": classes[best],
-                "probability": round(float(probabilities[i, best]), 4),
-                "probabilities": _rounded(probabilities[i], 4),
-            }
+            content = {"name": name, "label": None if labels is None else classes[labels[i]]}
+            content |= predicted[i]
             content |= drawn.write(i, target)
             write_json(target / "attention.json", content, sync=False)
             results.append(content)
     return results
+
+
+@torch.no_grad()
+def _predicted(model: nn.Module, images: Tensor, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """What is written of the answer to each image; nothing for a model without a class head."""
+    if not classes:
+        return [{}] * len(images)
+    with eval_mode(model):
+        logits = logits_of(model, images.to(**place(model))).float()
+    if not logits.isfinite().all():
+        raise ValueError(NOT_FINITE)
+    found = []
+    for row in logits.softmax(dim=1).cpu():
+        best = int(row.argmax())
+        probability = round(float(row[best]), 4)
+        one = {"prediction": classes[best], "probability": probability}
+        found.append(one | {"probabilities": _rounded(row, 4)})
+    return found
 
 
 def _check_counts(

@@ -6,10 +6,27 @@ function render() {
   for (const part of [...heads, ...heads.flat()]) part.toggle.checked = !state.off.has(part.key);
   if (!has(pinned)) pinned = READ;
   if (!has(query)) query = pinned;
-  renderAnswer();
   renderMaps();
   renderAttention();
+  if (!hasClasses) return;
+  renderAnswer();
   renderWhy();
+}
+
+// Only black: the picture holds nothing.
+const isBlank = () => shown.every(value => value === 0);
+
+function verdictOf(is, best) {
+  if (!now.logits.every(Number.isFinite)) {
+    const told = "A number grew too large for 32 bits on the way: there is no answer for this picture.";
+    return ["no answer", "", told];
+  }
+  if (isBlank()) {
+    const told = `No class means "nothing": the model still prefers ${page.classes[best]}, ${percent(is[best])}.`;
+    return ["nothing drawn yet", "", told];
+  }
+  const truth = state.label === null ? "" : `truth ${page.classes[state.label]}`;
+  return [page.classes[best], [percent(is[best]), truth].filter(Boolean).join(", "), state.name];
 }
 
 function renderAnswer() {
@@ -17,20 +34,24 @@ function renderAnswer() {
   const was = probabilities(untouched);
   const [best] = ranking(is);
   const [before] = ranking(was);
-  const {label} = state;
-  const source = isTouched() ? `Without the changes: ${page.classes[before]}, ${percent(was[before])}` : state.name;
-  const truth = label === null ? "" : `, truth ${page.classes[label]}`;
+  let [title, numbers, source] = verdictOf(is, best);
+  if (isTouched()) source = `Without the changes: ${page.classes[before]}, ${percent(was[before])}`;
   $("verdict").replaceChildren(
-    make("strong", {textContent: page.classes[best]}),
-    ` ${percent(is[best])}${truth}`,
+    make("strong", {textContent: title}),
+    ` ${numbers}`,
     make("span", {className: "small", textContent: source}),
   );
+  $("classes").classList.toggle("faint", isBlank());
+  renderClasses(is, was, best);
+}
 
+// Of more than twelve classes those that matter
+function renderClasses(is, was, best) {
+  const {label} = state;
   const mostLikely = [...ranking(is).slice(0, 8), ...ranking(was).slice(0, 3), label ?? best];
   const shownClasses = is.length > 12 ? new Set(mostLikely) : is.keys();
-  const titles = ["", "prob.", "logit"];
-  if (isTouched()) titles.push("change");
-  $("classes").replaceChildren(line("", ...cells(titles, "th")));
+  $("change").hidden = !isTouched();
+  $("classes").replaceChildren();
   for (const i of shownClasses) {
     const row = classRow(i, is[i], was[i]);
     row.classList.toggle("truth", i === label);
