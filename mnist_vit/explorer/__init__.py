@@ -42,6 +42,8 @@ SCRIPTS = (
     "terms.js",
     "address.js",
     "saving.js",
+    "origin.js",
+    "opening.js",
     "view.js",
     "explorer.js",
 )

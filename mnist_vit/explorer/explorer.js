@@ -396,6 +396,7 @@ function build() {
   for (const token of [...page.prefix.keys(), ...(READ === MEAN ? [MEAN] : [])]) {
     const button = make("button", {textContent: nameOf(token), token, onclick: () => pin(token)});
     if (token === 0) button.dataset.term = "class token";
+    if (token === READ) button.dataset.part = "pooled";
     $("askers").append(button);
   }
   for (let i = 0; i < page.layers; i++) buildLayer(i);
@@ -404,6 +405,7 @@ function build() {
   }
   buildControls();
   buildAddress();
+  buildOpening();
   buildTerms();
   buildDropping();
   buildBoard($("picture"));
@@ -494,7 +496,9 @@ function buildLayer(i) {
   for (let j = 0; j < page.heads; j++) layer.push(buildMap(i, j));
   heads.push(layer);
   const first = make("p", {}, layer.label, scale);
-  $("heads").append(make("div", {className: "layer"}, first, ...layer.map(map => map.box)));
+  layer.box = make("div", {className: "layer"}, first, ...layer.map(map => map.box));
+  layer.box.dataset.part = `layer ${i}`;
+  $("heads").append(layer.box);
 }
 
 function buildMap(i, j) {
@@ -593,6 +597,7 @@ function buildCount(count, truth, answer) {
 
 if (page.matrix) buildMatrix(page.matrix);
 build();
+const stopAmongClasses = roving($("classes"));
 const firstExample = roving($("examples"));
 buildWrongFilter();
 choose(tool);

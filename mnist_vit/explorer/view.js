@@ -58,6 +58,7 @@ function renderClasses(is, was, best) {
     row.classList.toggle("best", i === best);
     $("classes").append(row);
   }
+  stopAmongClasses();
 }
 
 // A class: its probability as a bar, with a mark for the one before the changes, and its numbers
@@ -66,10 +67,18 @@ function classRow(i, is, was) {
   bar.style.width = `${100 * is}%`;
   const before = make("b", {hidden: !isTouched()});
   before.style.left = `${100 * was}%`;
-  const numbers = [percent(is), signed(now.logits[i])];
-  if (isTouched()) numbers.push(signed(now.logits[i] - untouched[i]));
   const bars = make("td", {}, make("div", {className: "bar"}, bar, before));
-  return line(page.classes[i], bars, ...cells(numbers));
+  const row = line(page.classes[i], bars, ...cells([percent(is)]), make("td", {}, logitOf(i)));
+  if (isTouched()) row.append(...cells([signed(now.logits[i] - untouched[i])]));
+  return row;
+}
+
+// A logit; in a live page a button that tells where it comes from
+function logitOf(i) {
+  const textContent = signed(now.logits[i]);
+  if (!live) return textContent;
+  const ariaLabel = `logit of ${page.classes[i]}: ${textContent}. Where does it come from?`;
+  return make("button", {textContent, ariaLabel, onclick: () => openLogit(i)});
 }
 
 const range = ({low, high}) => `${low.toFixed(3)} to ${high.toFixed(3)}`;
@@ -110,7 +119,7 @@ function renderCaption(map, i, j, isOff, perMap) {
     if (perMap) lines.push(`scale ${range(map.extent)}`);
   }
   map.caption.replaceChildren(...cells(lines, "span"));
-  map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter shows all numbers`);
+  map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter enlarges it`);
 }
 
 function renderAttention() {
@@ -174,20 +183,4 @@ function effectCell(key, value) {
   const cell = make("td", {textContent: text});
   if (value) cell.style.background = `rgba(${colourOf(value)}, ${Math.min(0.6, Math.abs(value) / 8)})`;
   return cell;
-}
-
-function showNumbers(map) {
-  const total = map.row.reduce((sum, value) => sum + value, 0);
-  const others = page.prefix.map((name, i) => `${name} ${(map.row[i] ?? NaN).toFixed(4)}`);
-  const parts = [...others, "patches as below"].join(", ");
-  $("numbers-title").textContent = `${map.name}: weights of the ${nameOf(query)}`;
-  $("numbers-text").textContent = `${parts}; all together ${total.toFixed(4)}.`;
-
-  const table = [line("", ...cells([...Array(columns).keys()], "th"))];
-  for (let i = 0; i < rows; i++) {
-    const values = [...map.values.subarray(i * columns, (i + 1) * columns)];
-    table.push(line(i, ...cells(values.map(value => value.toFixed(4)))));
-  }
-  $("numbers-table").replaceChildren(...table);
-  $("numbers").showModal();
 }
