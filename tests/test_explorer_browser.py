@@ -239,8 +239,8 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
     assert abs(float(told[1]) - weights[0, 0, 7, 16]) < 1e-4
     tab.locator(".map").nth(3).click()
     table = tab.locator("#numbers-table").inner_text()
-    numbers = torch.tensor([float(x) for x in re.findall(r"\d\.\d{4}", table)]).view(4, 4)
-    assert (numbers - square_maps(weights[1, 1, 7])).abs().max() < 1e-4
+    numbers = torch.tensor([float(x) for x in re.findall(r"\d\.\d{4}", table)])
+    assert (numbers - weights[1, 1, 7]).abs().max() < 1e-4, "class token first, then the patches"
     shot(tab, "explorer_numbers")
     tab.keyboard.press("Escape")
 
@@ -639,3 +639,103 @@ def test_a_model_without_a_class_head_has_a_page_of_maps(
     assert tab.locator(".map").first.is_visible()
     tab.locator("#examples button").nth(1).click()
     tab.wait_for_function("() => state.example === 1")
+
+
+def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> None:
+    tab, model = opened(), load_model("vit_mnist_p7")
+    image = shown_image(tab, model)
+    weights = attention_weights(model, image)[0]
+    tab.locator(".map").nth(1).click()
+    tab.locator("#numbers-table button").nth(0).focus()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("Enter")
+    told = tab.locator("#origin-text").inner_text()
+    found = re.search(r"= ([\d.]+), the weight", told)[1]
+    assert float(found) == pytest.approx(float(weights[0, 1, 0, 1]), abs=1e-4)
+    assert "√32 = 5.657" in told
+    shot(tab, "explorer_weight")
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("Escape")
+    tab.locator("#classes button").nth(4).click()
+    told = tab.locator("#origin-title").inner_text().replace("−", "-")
+    logit = float(model(image)[0, 4].detach())
+    assert float(told.rpartition(": ")[2]) == pytest.approx(logit, abs=1e-3)
+    tab.keyboard.press("Escape")
+    tab.get_by_role("button", name="16 patches and a class token").click()
+    assert "the same for every picture" in tab.locator("#origin-text").inner_text()
+    tab.keyboard.press("Escape")
+    tab.locator("#model-drawing button", has_text="layer 1").hover()
+    lit = tab.locator(".layer.lit")
+    assert "scale" in lit.inner_text()
+    assert lit.evaluate("one => one.dataset.part") == "layer 1"
+
+
+def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None:
+    tab = opened()
+
+    def line(x0: float, y0: float, x1: float, y1: float) -> None:
+        box = tab.locator("#picture").bounding_box()
+        pixel = box["width"] / 28
+        tab.mouse.move(box["x"] + x0 * pixel, box["y"] + y0 * pixel)
+        tab.mouse.down()
+        tab.mouse.move(box["x"] + x1 * pixel, box["y"] + y1 * pixel, steps=6)
+        tab.mouse.up()
+
+    def seven() -> None:
+        line(7, 7, 20, 7)
+        line(20, 7, 12, 23)
+
+    def weight() -> None:
+        tab.locator(".map").first.click()
+        tab.evaluate("openWeight(heads[0][0], prefix + heads[0][0].extent.at)")
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("Escape")
+
+    def without_bar() -> None:
+        for y in (6, 7, 8):
+            line(5, y, 17, y)
+
+    def click(selector: str, nth: int = 0) -> Callable[[], Any]:
+        return lambda: (tab.locator(selector).nth(nth).click(), tab.keyboard.press("Escape"))
+
+    actions = [
+        seven,
+        lambda: tab.mouse.click(*patch_at(tab, 1, 2)),
+        click("#model-drawing button", 1),
+        lambda: tab.mouse.click(*patch_at(tab, 3, 0)),
+        click("#askers button"),
+        click(".map"),
+        weight,
+        weight,
+        lambda: tab.get_by_label("head 1").first.uncheck(),
+        lambda: (
+            tab.get_by_label("head 1").first.check(),
+            tab.get_by_label("head 0").first.uncheck(),
+        ),
+        lambda: tab.get_by_label("layer 0", exact=True).uncheck(),
+        lambda: (
+            tab.get_by_label("layer 0", exact=True).check(),
+            tab.get_by_label("head 0").first.check(),
+        ),
+        click("#classes button", 7),
+        without_bar,
+    ]
+    tab.locator("#tour-start").click()
+    tab.wait_for_function("() => isBlank()")
+    for number, act in enumerate(actions, start=1):
+        assert tab.locator("#tour-title").inner_text().startswith(f"{number} of {len(actions)}")
+        assert tab.locator("#tour-found").inner_text() == "", "not before the action"
+        act()
+        tab.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
+        if number in (1, 8, 14):
+            shot(tab, f"explorer_tour_{number}")
+        if number == 7:
+            link = tab.evaluate("addressOf(state)")
+            tab.locator("#tour-again").click()
+            act()
+            tab.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
+        tab.locator("#tour-next").click()
+    assert tab.locator("#tour").is_hidden()
+    assert tab.evaluate("ranking(now.logits)[0]") != 7
+    tab.evaluate("text => openAddress(text)", link)
+    assert tab.locator("#tour-title").inner_text().startswith("7 of 14"), "a step has a link"

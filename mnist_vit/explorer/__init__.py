@@ -44,6 +44,7 @@ SCRIPTS = (
     "saving.js",
     "origin.js",
     "opening.js",
+    "tour.js",
     "view.js",
     "explorer.js",
 )

@@ -1,7 +1,7 @@
 // What is seen, as the part of an address after #, and back. Only what differs from the page as it opens is
 // written. What is read was written by anybody: each part is checked, and one that does not fit is left out.
 //   example=NAME  pixels=BASE64 of the deflated pixels, if they were changed  removed=5,6 (tokens)
-//   order=0,2,1 (the patch at each place)  off=0.1,1 (heads, layers)  query=7  tool=draw
+//   order=0,2,1 (the patch at each place)  off=0.1,1 (heads, layers)  query=7  tool=draw  step=3 (of the tour)
 
 async function packed(bytes, Stream) {
   const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate-raw"));
@@ -32,6 +32,7 @@ async function addressOf({example, pixels, order, removed, off}) {
     if (off.size > 0) parts.set("off", [...off].join());
     if (tool !== "draw") parts.set("tool", tool);
   }
+  if (step !== null) parts.set("step", step + 1);
   if (pinned !== READ) parts.set("query", pinned);
   return parts.toString();
 }
@@ -83,6 +84,8 @@ async function openAddress(text) {
   if (live && TOOLS[parts.get("tool")]) choose(parts.get("tool"));
   const query = Number(parts.get("query") ?? READ);
   keepQuery(isPatch(query) || page.prefix[query] ? query : READ);
+  const number = Number(parts.get("step")) - 1;
+  if (hasTour() && STEPS[number]) goTo(number, false);
   return true;
 }
 

@@ -233,6 +233,7 @@ function ask(token, isSpoken = false) {
 function pin(token) {
   pinned = token;
   ask(token, true);
+  happened("pin", token);
 }
 
 // The query from the next rendering on
@@ -600,6 +601,7 @@ build();
 const stopAmongClasses = roving($("classes"));
 const firstExample = roving($("examples"));
 buildWrongFilter();
+buildTour();
 choose(tool);
 listExamples();
 show(sorted[0].i);

@@ -54,6 +54,7 @@ function showNumbers(map) {
   $("numbers-table").replaceChildren(...table);
   stopAmongNumbers();
   $("numbers").showModal();
+  happened("map", map);
 }
 
 let opened = null; // the map that is shown large
@@ -67,6 +68,7 @@ function openWeight(map, token) {
   const [layer, head] = map.key.split(".").map(Number);
   const at = one => now.tokens.indexOf(one);
   const found = originOfWeight(model, now, layer, head, at(query), at(token));
+  happened("weight", found);
   showOrigin(
     `${map.name}: ${nameOf(query)} → ${nameOf(token)}, weight ${found.weight.toFixed(4)}`,
     sentence(`The query of the ${nameOf(query)} and the key of the ${nameOf(token)}, ${found.query.length} numbers each,`
@@ -87,6 +89,7 @@ function openWeight(map, token) {
 
 function openLogit(one) {
   const found = originOfLogit(model, now, one);
+  happened("logit", {...found, one});
   const pooled = READ === MEAN ? "mean of the patches" : "class token";
   showOrigin(
     `Logit of ${page.classes[one]}: ${three(found.logit)}`,
@@ -102,6 +105,7 @@ function openToken(token) {
   if (token === MEAN) return;
   const image = normalise(shown, page.image, page.mean, page.std);
   const found = originOfToken(model, image, token);
+  happened("token", {...found, at: token});
   const content = [];
   if (found.pixels) {
     content.push(

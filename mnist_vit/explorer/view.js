@@ -11,6 +11,7 @@ function render() {
   if (!hasClasses) return;
   renderAnswer();
   renderWhy();
+  happened("render");
 }
 
 // Only black: the picture holds nothing.
