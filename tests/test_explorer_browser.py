@@ -271,7 +271,10 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
         ]
         expected = torch.stack([(full - logits)[one] - (full - logits)[other] for logits in gone])
         found = torch.tensor(
-            tab.evaluate("task.answers.slice(-16).map(logits => score(now.logits) - score(logits))")
+            tab.evaluate(
+                "Array.from({length: 16}, (_, i) => task.jobs.findIndex(one => one.key ==="
+                " `patch ${1 + i}`)).map(job => score(now.logits) - score(task.answers[job]))"
+            )
         )
         assert near(found, expected, 2e-5)
         off = zero_heads(load_model("vit_mnist_p7"), [(1, 0)])(image)[0]

@@ -130,7 +130,14 @@ async function showStored(example) {
   render();
 }
 
-// The model again without each layer, head and patch that is still there
+// The patches that are still there, those with the most rollout first: the map is of use at once
+function patchesInOrder() {
+  const reached = inPlace(rollout(READ));
+  const left = now.tokens.slice(prefix);
+  return left.sort((a, b) => reached[b - prefix] - reached[a - prefix]);
+}
+
+// The model again without each patch, layer and head that is still there
 function planEffects(image) {
   const off = [...state.off];
   const removed = [...state.removed];
@@ -138,14 +145,14 @@ function planEffects(image) {
   const planWithout = key => {
     if (!off.includes(key)) jobs.push({key, removed, off: [...off, key]});
   };
+  for (const token of patchesInOrder()) {
+    jobs.push({key: `patch ${token}`, removed: [...removed, token], off});
+  }
   heads.forEach((layer, i) => {
     if (off.includes(`${i}`)) return;
     planWithout(`${i}`);
     layer.forEach((_, j) => planWithout(`${i}.${j}`));
   });
-  for (const token of now.tokens.slice(prefix)) {
-    jobs.push({key: `patch ${token}`, removed: [...removed, token], off});
-  }
   task = {id: task.id + 1, jobs, answers: [], image};
   clearTimeout(timer);
   timer = setTimeout(startEffects, 400);
@@ -388,7 +395,10 @@ function build() {
   body.style.setProperty("--heads", page.heads);
   $("about").textContent = page.text;
   let kind = page.digits ? "digits" : "pictures";
-  if (!live) kind = "stored";
+  if (!live) {
+    kind = "stored";
+    $("why-title").textContent = "Attention, all heads together";
+  }
   $("lead").textContent = LEAD[kind];
   $("colour").hidden = channels !== 3;
   for (const key of live ? Object.keys(TOOLS) : ["look"]) {

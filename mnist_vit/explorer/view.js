@@ -131,7 +131,7 @@ function renderAttention() {
     rowOf(weights, READ).forEach((value, i) => { mean[i] += value / some.length; });
   }
   drawSummary("last", inPlace(mean), `Attention in layer ${last}, mean of the heads`);
-  drawSummary("rolled", inPlace(rollout(READ)), "Rollout: attention through all layers");
+  drawSummary("rolled", inPlace(rollout(READ)), "Attention through all layers");
 }
 
 function drawSummary(id, values, title) {
@@ -173,9 +173,19 @@ function renderPatchEffects(change) {
   const [one, other] = pair().map(i => page.classes[i]);
   const {answers, jobs} = task;
   const isBusy = answers.length < jobs.length;
-  const end = isBusy ? `${answers.length} of ${jobs.length} done` : `maximum ${signed(high)} at ${spot(at)}`;
+  const most = `maximum ${signed(high)} at ${spot(at)}${shareOf(values)}`;
+  const end = isBusy ? `${answers.length} of ${jobs.length} done` : most;
   $("effect-text").textContent =
     `Effect of leaving out each patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
+}
+
+// How few patches have half of all that speaks for the answer
+function shareOf(values) {
+  const support = [...values].filter(value => value > 0).sort((a, b) => b - a);
+  const half = support.reduce((sum, value) => sum + value, 0) / 2;
+  let count = 0;
+  for (let sum = 0; sum < half; count++) sum += support[count];
+  return count > 0 ? `; ${count} of ${values.length} have half of the support` : "";
 }
 
 function effectCell(key, value) {
