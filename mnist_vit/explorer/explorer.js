@@ -389,6 +389,7 @@ function build() {
   const {body} = document;
   body.classList.toggle("stored", !live);
   body.classList.toggle("headless", !hasClasses);
+  body.classList.toggle("several", page.heads > 2);
   body.classList.toggle("many", page.heads > 4);
   body.style.setProperty("--rows", rows);
   body.style.setProperty("--columns", columns);
