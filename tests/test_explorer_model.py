@@ -214,7 +214,9 @@ def test_what_a_weight_a_logit_and_a_token_are_made_of(js: Engine, name: str) ->
     weights = attention_weights(model, image)[0]
     logits = model(image)[0]
     js.forward(image[0])
-    layer, head, query, key = len(model.encoder.layers) - 1, 1, 3, 5
+    layer = len(model.encoder.layers) - 1
+    head = 1
+    query, key = 3, 5
 
     weight = origin(js, f"originOfWeight(model, result, {layer}, {head}, {query}, {key})")
     assert weight["weight"] == pytest.approx(float(weights[layer, head, query, key]), abs=2e-6)
