@@ -573,8 +573,7 @@ def test_a_subclass_whose_forward_differs_is_not_run(
 def test_it_opens_on_a_clear_picture_with_the_answer_beside_it(opened: Callable[..., Any]) -> None:
     tab = opened()
     assert tab.evaluate("state.label === ranking(now.logits)[0]"), "classified correctly"
-    clear = tab.evaluate("probabilities(now.logits)[state.label]")
-    assert clear == pytest.approx(tab.evaluate("sorted[0].probability"), abs=1e-4)
+    assert tab.evaluate("probabilities(now.logits)[state.label]") > 0.8
     assert tab.evaluate("tool") == "draw"
     for width, height in ((1366, 768), (1024, 768), (844, 390), (700, 900), (390, 844)):
         tab.set_viewport_size({"width": width, "height": height})

@@ -550,6 +550,16 @@ function inTurn(examples) {
 
 const sorted = inTurn(page.examples);
 
+// The example that the page opens on; of digits, the 7 that is nearest to the mean of all sevens
+function openingExample() {
+  const sevens = sorted.filter(one => one.label === SEVEN && !isWrong(one) && one.probability > 0.9);
+  if (!page.digits || sevens.length === 0) return sorted[0];
+  const all = sevens.map(({i}) => pixelsOf(i));
+  const mean = Array.from(all[0], (_, at) => sumOf(all.map(pixels => pixels[at])) / all.length);
+  const distances = all.map(pixels => Math.hypot(...mean.map((value, at) => value - pixels[at])));
+  return sevens[distances.indexOf(Math.min(...distances))];
+}
+
 function isListed(one) {
   if (cell) return one.label === cell[0] && one.prediction === cell[1];
   if ($("wrong").checked && !isWrong(one)) return false;
@@ -615,5 +625,5 @@ buildWrongFilter();
 buildTour();
 choose(tool);
 listExamples();
-show(sorted[0].i);
+show(openingExample().i);
 if (location.hash) openAddress(location.hash);
