@@ -610,6 +610,7 @@ def test_a_link_brings_everything_back(opened: Callable[..., Any], tmp_path: Pat
     what = "() => ({logits: [...now.logits], tokens: now.tokens, query, order: state.order})"
     expected = tab.evaluate(what)
     tab.locator("#share").click()
+    tab.locator("#link").wait_for()  # it opens when the link is made
     link = tab.locator("#link-here").input_value()
     assert link.startswith("#")
     assert tab.evaluate("openAddress('#example=none&removed=<b>')") is False
