@@ -1,1 +1,1 @@
-"""Where the README's figures come from: ``python -m benchmarks`` lists the scripts."""
+"""Where the figures of docs/figures.md come from: ``python -m benchmarks`` lists the scripts."""

@@ -55,7 +55,7 @@ LINK = re.compile(
 )
 
 
-def adapt(_: Sphinx, name: str, content: list[str]) -> None:
+def adapt(app: Sphinx, name: str, content: list[str]) -> None:
     """A page as the site shows it: the README's first half is the first page; collapsed cells and
     links are adapted."""
     folder = (ROOT / name).parent
@@ -78,7 +78,11 @@ def adapt(_: Sphinx, name: str, content: list[str]) -> None:
         words, target, anchor = found.groups()
         if target == "../README.md":
             return f"[{words}](index.md{anchor or ''})"
-        return found[0] if (folder / target).is_file() else words  # a folder has no page
+        path = (folder / target).resolve()
+        if path.suffix in (".md", ".ipynb"):
+            page = path.relative_to(ROOT).with_suffix("").as_posix()
+            return found[0] if page in app.env.found_docs else words
+        return found[0] if path.is_file() else words  # a folder has no page
 
     if name.startswith("docs/"):
         content[0] = LINK.sub(link, content[0])

@@ -80,6 +80,8 @@ def names_in(file: str | Path, whence: str = "") -> dict[str, Any]:
         WeightsError: there is no such file, or it cannot be run.
     """
     path = user_path(file)
+    if path.is_dir():
+        raise WeightsError(f"{path} is a folder: name the Python file in it")
     if not path.is_file():
         raise WeightsError(f"there is no file {path}{whence}")
     try:

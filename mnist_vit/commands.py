@@ -411,10 +411,6 @@ class Check(Checked):
         int | None, Option("attention heads in a layer, if their number cannot be found", low=1)
     ] = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        existing(self.file)
-
 
 # the options of each command, and the module and name of the function that it calls
 COMMANDS: dict[str, tuple[type[Checked], str]] = {

@@ -134,13 +134,12 @@ WRONG: list[tuple[str, Any, str]] = [
         record_another_list,
         "the list is empty after a forward pass. Either no hook ran, or",
     ),
-    ("record", record_ours_only, "has no attribute 'encoder'"),
     ("record", 42, "the function itself is needed"),
     ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
         "name_the_maps",
         {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4},
-        "the sentence about function d is not 7",
+        "the sentence about function d is not 'number 7'",
     ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
@@ -158,7 +157,10 @@ WRONG: list[tuple[str, Any, str]] = [
         "",
     ),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED = [
+    ("record", record_ours_only, "has no attribute 'encoder'"),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
 
 
 def test_in_the_last_layer_it_matters_less_who_asks_as_the_notebook_says() -> None:

@@ -332,6 +332,8 @@ COMMANDS: list[tuple[str, str]] = [
     ("evaluate --bach-size=3", "--bach-size --batch-size --help"),
     ("evaluate vit_cifar10", "3 --data cifar10"),
     ("attention vit_mnist_p7 --per-class 1 --out FILE/maps", "FILE"),
+    ("check none.py", "none.py file"),
+    ("check FILE --name Vit", "FILE --name Vit"),
     ("predict", "predict picture --help"),
     ("predict none.png", "none.png"),
     ("predict FILE", "FILE"),
@@ -359,7 +361,7 @@ COMMANDS: list[tuple[str, str]] = [
 
 
 def words(line: str, folder: Path) -> list[str]:
-    (folder / "FILE").write_text("text")
+    (folder / "FILE").write_text("'text'")
     if "PICTURES" in line:
         for name in "ab":
             (folder / "PICTURES" / name).mkdir(parents=True)
@@ -385,6 +387,8 @@ def test_mistake_on_the_command_line(
     assert "Traceback" not in told.err + told.out
 
 
+POSITIONAL = {"train": ["vit_mnist_p7"], "predict": ["x.png"], "check": ["own.py"]}
+POSITIONAL_NAMES = {"model", "picture", "folder", "file"}
 RANGES: list[tuple[str, str]] = []
 for name, (options, _) in commands.COMMANDS.items():
     for key, one in described(options).items():
@@ -397,7 +401,7 @@ def test_a_number_out_of_its_range_names_the_option(
     name: str, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     option = described(commands.COMMANDS[name][0])[key].option
-    positional = {"train": ["vit_mnist_p7"], "predict": ["x.png"]}.get(name, [])
+    positional = POSITIONAL.get(name, [])
     for value in (option.low - 1, option.high and option.high + 1):
         if value is not None:
             assert main([name, *positional, f"{commands.dashed(key)}={value}"]) == 2
@@ -409,7 +413,7 @@ def test_every_option_has_a_mistake() -> None:
     tried = " ".join(line for line, _ in COMMANDS)
     for name, (options, _) in commands.COMMANDS.items():
         for key, one in described(options).items():
-            if one.option.only_python or key in only_switches | {"model", "picture", "folder"}:
+            if one.option.only_python or key in only_switches | POSITIONAL_NAMES:
                 continue
             assert (name, key) in RANGES or commands.dashed(key) in tried, (name, key)
 

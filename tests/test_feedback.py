@@ -111,7 +111,55 @@ class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
 def test_what_is_no_number_of_ours_is_not_said_to_be_one() -> None:
     told = said("encoder_block", Scaled)
     assert "are numbers of ours, too" not in told
-    assert "From `x + y` on no number of yours is ours" in told
+    assert "`x + y`" not in told
+
+
+def tanh_at_the_end(layer: Any, x: Tensor, output: Tensor, rows: Tensor, givers: Tensor) -> Tensor:
+    """Makes queries and keys, too, which our solutions do not: the first line is right."""
+    values = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).chunk(3, dim=-1)[2]
+    values = values.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)[givers]
+    gathered = (rows[:, :, None] @ values).squeeze(2).flatten(1)
+    return torch.cat([layer.out_proj(gathered).tanh()[:, None], output[:, 1:]], dim=1)
+
+
+def test_a_right_line_that_is_in_none_of_our_solutions_is_not_quoted() -> None:
+    assert "`F.linear" not in said("exchange", tanh_at_the_end)
+
+
+def test_what_is_ours_in_another_order_is_not_said_to_be_ours() -> None:
+    class Other(check.EXERCISES["multi_head_attention"].answer):  # type: ignore[misc]
+        def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
+            w, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+            q = self.split(query, w[0], b[0])
+            k = self.split(value, w[1], b[1])
+            v = self.split(key, w[2], b[2])
+            scores = q @ k.transpose(-2, -1) / self.head_dim**0.5
+            weights = F.dropout(scores.softmax(dim=-1), self.dropout, self.training)
+            output = self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+            if options.get("average_attn_weights", True):
+                weights = weights.mean(dim=1)
+            return output, weights if options.get("need_weights", True) else None
+
+        def split(self, tokens: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            made = F.linear(tokens, weight, bias)
+            return made.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    assert "q @ k" not in said("multi_head_attention", Other)
+
+
+def test_solutions_are_not_traced_where_nothing_can_be_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(exercise: Any) -> Any:
+        raise AssertionError("traced")
+
+    monkeypatch.setattr(sys.modules[judge.__module__], "_known_steps", fail)
+
+    def coarse(rule: Callable, effect: float, seeds: int, trials: int) -> float:
+        drawn = check.EXERCISES["power"].answer(rule, effect, seeds, trials)
+        return drawn / 2
+
+    said("power", coarse)
 
 
 class LateNorm(nn.Module):
@@ -438,7 +486,8 @@ def test_another_stub_that_is_called_is_named() -> None:
 
 
 def test_a_text_is_quoted_up_to_a_word() -> None:
-    told = said("power", lambda rule, effect, seeds, trials: 0.5)
+    power = check.EXERCISES["power"].answer
+    told = said("power", lambda *given: power(*given) / 2)
     assert "seeds'" in told
     told = said("convert_block", lambda theirs: theirs.clear() or dict.fromkeys("ab"))
     assert told.endswith(".")
@@ -460,18 +509,25 @@ def test_a_right_answer_may_write_into_its_own_copy() -> None:
         x *= weight
         return x + bias
 
+    def softmax(scores: Tensor) -> Tensor:
+        own = scores - scores.amax(dim=-1, keepdim=True)
+        own.exp_()
+        own /= own.sum(dim=-1, keepdim=True)
+        return own
+
     accept("fold_scale", fold)
     accept("layer_norm", norm)
+    accept("softmax_rows", softmax)
 
 
 def test_a_gradient_that_cannot_be_computed_is_told_as_that() -> None:
-    def answer(scores: Tensor) -> Tensor:
-        e = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
-        e /= e.sum(dim=-1, keepdim=True)
-        e += 0
-        return e.mul_(1)
+    def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(dim=-1)
+        output = weights @ v
+        weights += 0  # which the gradient of the product needs as it was
+        return output, weights
 
-    told = said("softmax_rows", lambda scores: answer(scores).exp_().log_())
+    told = said("attention", answer)
     assert "your code raised" not in told
 
 
@@ -535,6 +591,69 @@ def test_what_was_given_is_not_written_over() -> None:
         return made
 
     reject("rollout", answer, "changes weights, which it was given, in place")
+
+
+def test_a_list_that_was_given_is_not_sorted() -> None:
+    def sorts(base: list[float], variant: list[float]) -> str:
+        base.sort()
+        return check.EXERCISES["compare_runs"].answer(base, variant)
+
+    assert "changes base, which it was given, in place" in said("compare_runs", sorts)
+
+
+def test_a_difference_as_large_as_the_spread_does_not_hang_on_rounding() -> None:
+    def in_single_precision(base: list[float], variant: list[float]) -> str:
+        a, b = torch.tensor(base), torch.tensor(variant)
+        spread = torch.maximum(a.max() - a.min(), b.max() - b.min())
+        if (b.mean() - a.mean()).abs() <= spread:
+            return "unclear"
+        return "better" if b.mean() > a.mean() else "worse"
+
+    accept("compare_runs", in_single_precision)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.float32])
+def test_a_mask_is_of_booleans_with_a_row_for_each_picture(kind: torch.dtype) -> None:
+    right = check.EXERCISES["leave_out"].answer
+
+    def numbers(logits_without: Callable, labels: Tensor, patches: int) -> Tensor:
+        return right(lambda hidden: logits_without(hidden.to(kind)), labels, patches)
+
+    def one_row(logits_without: Callable, labels: Tensor, patches: int) -> Tensor:
+        return right(lambda hidden: logits_without(hidden[:1]), labels, patches)
+
+    assert "it wants booleans" in said("leave_out", numbers)
+    assert "one row for each picture" in said("leave_out", one_row)
+
+
+def test_as_many_experiments_as_trials_with_runs_of_their_own() -> None:
+    right = check.EXERCISES["power"].answer
+
+    def always_1000(rule: Callable, effect: float, seeds: int, trials: int) -> float:
+        return right(rule, effect, seeds, 1000)
+
+    def one_base(rule: Callable, effect: float, seeds: int, trials: int) -> float:
+        base = torch.randn(seeds).tolist()
+        return right(lambda _, variant: rule(base, variant), effect, seeds, trials)
+
+    assert "There are as many as trials says" in said("power", always_1000)
+    assert "the same runs again and again" in said("power", one_base)
+
+
+def test_of_sentences_with_a_number_none_is_too_small() -> None:
+    assert "too small" not in said("name_the_maps", lambda: dict.fromkeys("abcde", 1))
+
+
+def test_another_kind_of_number_is_not_called_ours_times_1() -> None:
+    right = check.EXERCISES["confusion"].answer
+    assert "times 1" not in said("confusion", lambda *given: right(*given).to(torch.int16))
+
+
+def test_softmax_is_not_advised_where_there_is_none() -> None:
+    def turned(weights: Tensor) -> Tensor:
+        return check.EXERCISES["rollout"].answer(weights.transpose(-2, -1))
+
+    assert "softmax" not in said("rollout", turned)
 
 
 def test_white_is_255_and_not_256() -> None:

@@ -1,4 +1,4 @@
-"""The README says what the files say: numbers, commands, tree, links, dependencies."""
+"""README and docs say what the files say: numbers, commands, tree, links, dependencies."""
 
 import ast
 import os
@@ -28,6 +28,10 @@ from mnist_vit.weights import read_json
 from tools import figures
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+FIGURES = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+INSTALL = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+USING = (ROOT / "docs" / "using.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -35,8 +39,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_the_figures_are_those_of_the_json_files() -> None:
-    assert figures.block() in README, "python -m tools figures"
-    outside = figures.put(README, "figures", "")
+    assert figures.block() in FIGURES, "python -m tools figures"
+    assert figures.key_block() in README, "python -m tools figures"
+    assert len(figures.key_block().splitlines()) == 2 + len(figures.KEY)
+    outside = figures.put(README, "key figures", "") + figures.put(FIGURES, "figures", "")
     assert not re.findall(
         r"\d+\.\d+ ?%|\d[\d,.]* times|\b\d+ (?:minutes|seconds|s|MB|GB)\b", outside
     ), "no second place"
@@ -51,7 +57,7 @@ def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it
     about = read_json(name)
     rows = [
         row
-        for row in README.splitlines()
+        for row in FIGURES.splitlines()
         if row.startswith(f"| `{name}`: {about['parameters']:,} parameters, ")
     ]
     assert len(rows) == 1
@@ -60,7 +66,7 @@ def test_the_table_has_each_model_with_its_accuracy_and_the_command_that_made_it
     assert all(f"{share:.2%}" in rows[0] or f"{share:.1%}" in rows[0] for share in shares)
     assert re.search(rf"\b{test['total']:,} (of the 10,000 )?test images", rows[0])
     training = f"| {about['cpu_seconds'] / 60:.0f} CPU minutes | `{about['command']}` |"
-    assert training in README
+    assert training in FIGURES
     options = vars(_parser().parse_args(about["command"].split()[3:]))
     del options["command"]
     assert settings_of(options, about) == _only_settings(about["recipe"])
@@ -86,22 +92,26 @@ def test_another_result_gives_another_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the table is made from the files; ``--check`` tells, and writes nothing."""
-    copy = tmp_path / "README.md"
-    copy.write_text(README, encoding="utf-8")
-    monkeypatch.setattr(figures, "README", copy)
+    copy = tmp_path / "figures.md"
+    copy.write_text(FIGURES, encoding="utf-8")
+    monkeypatch.setattr(figures, "FIGURES", copy)
+    monkeypatch.setattr(figures, "README", tmp_path / "README.md")
+    figures.README.write_text(README, encoding="utf-8")
     monkeypatch.setattr(figures, "ARCHITECTURE", tmp_path / "architecture.md")
     figures.ARCHITECTURE.write_text("<!-- sizes -->\n<!-- /sizes -->\n", encoding="utf-8")
     figures.main([])
     figures.main(["--check"])
-    assert copy.read_text(encoding="utf-8") == README
+    assert copy.read_text(encoding="utf-8") == FIGURES
+    assert figures.README.read_text(encoding="utf-8") == README
     assert "| library | " in figures.ARCHITECTURE.read_text(encoding="utf-8")
     monkeypatch.setattr(figures, "read_json", lambda name: read_json(name) | {"parameters": 1234})
     with pytest.raises(SystemExit, match=r"README\.md is out of date"):
         figures.main(["--check"])
-    assert copy.read_text(encoding="utf-8") == README
+    assert copy.read_text(encoding="utf-8") == FIGURES
     figures.main([])
     fresh = copy.read_text(encoding="utf-8")
     assert fresh.count("1,234 parameters") == len(jobs.MODELS)
+    assert "1,234 parameters" in figures.README.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("trained_on", "held_out"), [("mnist", True), ("embedded", False)])
@@ -123,7 +133,7 @@ def test_the_first_picture_is_the_page() -> None:
 
 
 def test_the_tree_is_the_tree() -> None:
-    block = README.split("## Where things are")[1].split("```")[1]
+    block = CONTRIBUTING.split("## Where things are")[1].split("```")[1]
     listed, folder = set(), ""
     for line in block.strip().splitlines():
         name = line.split()[0]
@@ -137,7 +147,7 @@ def test_the_tree_is_the_tree() -> None:
         for path in ROOT.iterdir()
         if path.name not in ignored and not path.name.endswith("_cache") and path.name != ".ci"
     }
-    assert here <= listed, "what lies at the top must stand in the README"
+    assert here <= listed, "what lies at the top must stand in CONTRIBUTING.md"
 
 
 def test_the_rooms_are_the_folders() -> None:
@@ -189,9 +199,8 @@ def test_links_and_files_named_are_there(name: str) -> None:
 
 
 def test_every_round_of_tests_is_told_how_to_run() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for marker in PYPROJECT["tool"]["pytest"]["ini_options"]["markers"]:
-        assert f"pytest -m {marker.partition(':')[0]}`" in text, marker
+        assert f"pytest -m {marker.partition(':')[0]}`" in CONTRIBUTING, marker
 
 
 def test_every_notebook_stands_in_the_table_with_its_minutes() -> None:
@@ -205,20 +214,22 @@ def test_every_notebook_stands_in_the_table_with_its_minutes() -> None:
         ) == row.group(1), path.name
 
 
-def command(before: str) -> str:
-    """The one line of the first bash block after these words of the README."""
-    (line,) = README.split(before)[1].split("```bash\n")[1].split("\n```")[0].splitlines()
+def command(before: str, text: str = README) -> str:
+    """The one line of the first bash block after these words of a text."""
+    (line,) = text.split(before)[1].split("```bash\n")[1].split("\n```")[0].splitlines()
     return line
 
 
 START, COPY = command("# mnist_vit"), command("-m mnist_vit demo\n```")
-CPU, TEST, SITE = (command(f"<!-- {kind} command -->") for kind in ("cpu", "test", "site"))
+TEST = command("<!-- test command -->")
+CPU = command("<!-- cpu command -->", INSTALL)
+SITE = command("<!-- site command -->", CONTRIBUTING)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_ci_runs_the_readmes_test_command_then_the_exhaustive_rounds(tmp_path: Path) -> None:
     """In a folder where python3, pip and python only note how they were called."""
-    for name in (".ci/run", "README.md"):
+    for name in (".ci/run", "README.md", "CONTRIBUTING.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("python3", ".venv/bin/pip", ".venv/bin/python"):
@@ -271,7 +282,8 @@ def test_python_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setenv("MNIST_VIT_OUT", str(tmp_path))
-    first, *others = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (first,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    others = re.findall(r"```python\n(.*?)```", USING, re.DOTALL)
     torch.manual_seed(0)
     shown: dict[str, Any] = {}
     exec(first.replace("vit_b_16", "vit_b_32"), shown)  # the same, in a quarter of the time
@@ -281,17 +293,20 @@ def test_python_examples_run(
     for example in others:
         for call in (node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Call)):
             assert ast.unparse(call.func).removeprefix("mnist_vit.") in mnist_vit.__all__
+    for picture in re.findall(r"attention/[\w/]+\.png", USING):
+        assert (ROOT / picture).is_file()
 
 
-def test_commands_code_and_a_picture_stand_before_the_first_heading() -> None:
-    kinds = re.findall(r"^(```\w+|!\[|## )", README, re.MULTILINE)
-    assert {"```bash", "```python", "!["} <= set(kinds[: kinds.index("## ")])
+def test_commands_and_a_picture_come_first_then_the_reason_and_code() -> None:
+    first, second, *_ = README.split("\n## ")
+    assert {"```bash", "!["} <= set(re.findall(r"^(```\w+|!\[)", first, re.MULTILINE))
+    assert "```python" in second
 
 
 def test_your_own_folder_of_images_end_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The README's commands, on three classes of coloured pictures of different sizes."""
+    """The commands of docs/using.md, on three classes of coloured pictures of different sizes."""
     generator = torch.Generator().manual_seed(0)
     for channel, name in enumerate(("leaf", "sea", "sun")):
         (tmp_path / "photos" / name).mkdir(parents=True)
@@ -302,7 +317,7 @@ def test_your_own_folder_of_images_end_to_end(
             pixels[8:30, 10:40, channel] = 255
             Image.fromarray(pixels.numpy()).save(tmp_path / "photos" / name / f"{i}.png")
     monkeypatch.chdir(tmp_path)
-    block = README.split("<!-- own folder -->")[1].split("```bash\n")[1].split("\n```")[0]
+    block = USING.split("<!-- own folder -->")[1].split("```bash\n")[1].split("\n```")[0]
     commands = [line.removeprefix("mnist-vit ").split() for line in block.splitlines()]
     assert [command[0] for command in commands] == ["train", "evaluate", "attention"]
     commands[0] += ["--epochs", "20"]  # of about 600

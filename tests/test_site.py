@@ -59,10 +59,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip(
         "myst_nb", reason='the site\'s generator is not installed: pip install -e ".[site]"'
     )
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    command = re.search(r"\.venv/bin/python (-m sphinx .*) runs/site$", readme, re.MULTILINE).group(
-        1
-    )
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    command = re.search(
+        r"\.venv/bin/python (-m sphinx .*) runs/site$", contributing, re.MULTILINE
+    ).group(1)
     folder = tmp_path_factory.mktemp("site")
     env = environment(
         https_proxy="http://127.0.0.1:9", http_proxy="http://127.0.0.1:9"

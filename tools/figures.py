@@ -19,12 +19,20 @@ from . import NOTEBOOKS, ROOT
 from .runner import read, table
 
 README = ROOT / "README.md"
+FIGURES = ROOT / "docs" / "figures.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 RESULTS = ROOT / "benchmarks" / "results"
 VALIDATION = {  # the images that a training on this data is validated on
     "mnist": "5,000 MNIST training images held out",
     "embedded": "1,000 of the embedded MNIST digits",
 }
+KEY = (  # how the README's rows begin
+    "`vit_mnist`:",
+    "`vit_cifar10`:",
+    "to compare: a small convolutional network",
+    "the fast path",
+    "from a fresh clone",
+)
 Row = tuple[str, str, str]  # what, how much, and the command
 
 
@@ -37,7 +45,7 @@ def main(words: list[str]) -> None:
         help="write nothing; exit code 1 if a file is out of date",
     )
     options = parser.parse_args(words)
-    for path, name, fresh in ((README, "figures", block()), (ARCHITECTURE, "sizes", sizes())):
+    for path, name, fresh in places():
         text = path.read_text(encoding="utf-8")
         renewed = put(text, name, fresh)
         if renewed == text:
@@ -45,6 +53,15 @@ def main(words: list[str]) -> None:
         if options.check:
             sys.exit(f"{path.name} is out of date: python -m tools figures")
         write_text(path, renewed)
+
+
+def places() -> list[tuple[Path, str, str]]:
+    """Each file, the name of a place in it, and what is to stand there."""
+    return [
+        (README, "key figures", key_block()),
+        (FIGURES, "figures", block()),
+        (ARCHITECTURE, "sizes", sizes()),
+    ]
 
 
 def place(name: str) -> re.Pattern[str]:
@@ -58,12 +75,21 @@ def put(text: str, name: str, figures: str) -> str:
 
 
 def block() -> str:
-    """The README's table."""
+    """The table of docs/figures.md."""
     return table(("what", "figure", "command"), rows())
 
 
+def key_block() -> str:
+    """The README's table: the rows that a reader wants first."""
+    chosen = []
+    for what, figure, _ in rows():
+        if what.startswith(KEY):
+            chosen.append((what, figure))
+    return table(("what", "figure"), chosen)
+
+
 def rows() -> Iterator[Row]:
-    """All figures of the README."""
+    """All figures."""
     for name in MODELS:
         yield from weights(name)
     yield rival("cnn", "a small convolutional network")

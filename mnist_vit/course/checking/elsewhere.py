@@ -80,16 +80,17 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
 
 
 def written_over(ours: list[Call], theirs: list[Call]) -> Finding | None:
-    """Tensors that the answer was given and has changed, and the solution changes none of them."""
+    """Tensors and lists that the answer was given and has changed, and the solution has not."""
     ours_written: set[int] = set()
     for call in ours:
         ours_written |= call.changed
     for call in theirs:
         for place in sorted(call.changed - ours_written):
-            if isinstance(call.before[place], Tensor):
+            if isinstance(call.before[place], Tensor | list):
+                copying = "clone()" if isinstance(call.before[place], Tensor) else "list(…)"
                 return Finding(
                     f"what comes back is right, but your code changes {call.names[place]}, which it"
                     " was given, in place.",
-                    "Whoever called it may still need it: work on a copy, clone() makes one.",
+                    f"Whoever called it may still need it: work on a copy, {copying} makes one.",
                 )
     return None

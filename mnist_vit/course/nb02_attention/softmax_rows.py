@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, random
 from ..watching import Watch
 
 
@@ -21,10 +21,9 @@ def my_softmax_rows(scores: Tensor) -> Tensor:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Ends after small scores if those are wrong: with or without the maximum, that mistake then
     has the same name."""
-    scores = random(2, 3, 5, seed=21).requires_grad_()
+    scores = random(2, 3, 5, seed=21)
     weights = answer(scores)
     yield "matrix of weights", weights
-    yield from gradients(weights, scores=scores)
     if not near(weights, my_softmax_rows(scores)):
         return
     right = True
@@ -181,11 +180,6 @@ SLIPS = (
         {END: "return torch.log(e / total)"},
         "give the logarithm of the weights",
         "Take exp of it, or divide instead of subtracting",
-    ),
-    Slip(
-        {END: "return (e / total).detach()"},
-        "cut the weights off from the scores, so that no gradient flows",
-        "Leave out detach() and no_grad()",
     ),
     Slip(
         {LARGEST: "scores.max(dim=-1, keepdim=True)"},

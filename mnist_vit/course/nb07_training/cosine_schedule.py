@@ -67,6 +67,16 @@ SLIPS = (
         "There the fall begins, so step < warmup",
     ),
     Slip(
+        {RISE: "0.5 * (1 - math.cos(math.pi * (step + 1) / warmup))"},
+        "let the share rise along a cosine, too",
+        "The warm-up is a straight line; the cosine is for the fall",
+    ),
+    Slip(
+        {FALL: f"0.5 * (1 - math.cos({ANGLE}))"},
+        "take 1 minus the cosine, so that the share rises from 0 behind the warm-up",
+        "At step == warmup the cosine is 1, and so is the share",
+    ),
+    Slip(
         {RISE: "step / (warmup - 1)"},
         "start at 0 and divide by warmup - 1",
         "The first step then changes nothing. Its share is 1 / warmup",

@@ -125,8 +125,23 @@ SLIPS = (
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).log()"},
         "take softmax first and the logarithm then",
-        "That is the formula, but a probability below 1e-45 is rounded to 0, and ln 0 is minus"
-        " infinity: log_softmax does both in one, without that",
+        "That is the formula, but with logits far apart a probability is rounded to 0, and ln 0 is"
+        " minus infinity: log_softmax does both in one, without that",
+    ),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1).clamp(min=1e-7).log()"},
+        "keep probabilities from falling below 1e-7",
+        "A wrong answer that is surer than that pays too little. log_softmax needs no such limit",
+    ),
+    Slip(
+        {SOFTMAX: "logits.softmax(dim=-1).clamp(min=1e-8).log()"},
+        "keep probabilities from falling below 1e-8",
+        "A wrong answer that is surer than that pays too little. log_softmax needs no such limit",
+    ),
+    Slip(
+        {PICK: "torch.eye(10)[labels] * log_probabilities"},
+        "count on ten classes",
+        "There may be any number of them: logits.shape[1]",
     ),
     Slip(
         {MEAN: "-picked"},

@@ -139,7 +139,10 @@ SLIPS = (
         "The schedule counts steps, one for each batch",
     ),
     Slip(
-        {COUNT: "            step += 1\n        step = 0\n"},
+        {
+            KEEP: "losses = []\n        step = 0",
+            AVERAGE: ("weight_average(averaged, model, average if epoch + step > 0 else 0.0)"),
+        },
         "begin to count anew in each epoch, so that each has its own warm-up",
         "Steps count from 0 to epochs * len(loader)",
     ),
@@ -224,6 +227,34 @@ SLIPS = (
         },
         "make a new optimizer in each epoch",
         "It forgets what it remembers of earlier gradients",
+    ),
+    Slip(
+        {"warmup = round(0.15 * steps)": "warmup = round(0.15 * epochs)"},
+        "take the warm-up from the number of epochs",
+        "It takes round(0.15 * steps) of all steps",
+    ),
+    Slip(
+        {
+            RATE: "pass",
+            AVERAGE: (
+                "for group in optimizer.param_groups:\n"
+                f"                {RATE}\n"
+                "            weight_average(averaged, model, average if step > 0 else 0.0)"
+            ),
+        },
+        "set the learning rate after the step",
+        "Each step then has the rate of the one before: set it first",
+    ),
+    Slip(
+        {
+            AVERAGE: "if step == 0:\n                weight_average(averaged, model, 0.0)",
+            MEASURE: (
+                "weight_average(averaged, model, average)\n"
+                "        accuracy, loss = accuracy_and_loss(averaged, other)"
+            ),
+        },
+        "begin the average after step 0 and then update it once in an epoch",
+        "It follows after each step",
     ),
 )
 

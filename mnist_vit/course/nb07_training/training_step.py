@@ -84,8 +84,8 @@ SLIPS = (
     Slip(
         {STEP: "\n"},
         "change no weight",
-        "Either backward() or optimizer.step() is missing, or the gradients are set to zero between"
-        " the two",
+        "backward() or optimizer.step() is missing, or step() comes first, or the gradients are set"
+        " to zero between the two",
     ),
     Slip(
         {
@@ -119,8 +119,8 @@ SLIPS = (
     Slip(
         {
             CLIP: (
-                "for parameter in model.parameters():\n        parameter.grad /="
-                " total_norm(model)\n"
+                "length = total_norm(model)\n    for parameter in model.parameters():\n"
+                "        parameter.grad /= length\n"
             )
         },
         "make every gradient 1 long, short ones too",

@@ -75,6 +75,16 @@ SLIPS = (
         "They keep only the share average",
     ),
     Slip(
+        {LINE: "old.mul_(average).add_(new)"},
+        "add all of the new weights",
+        "Of the new ones only the share 1 - average is added",
+    ),
+    Slip(
+        {LINE: "old.lerp_(new, (1 - average) * (old.dim() > 1))"},
+        "leave out the biases and the norms",
+        "Every parameter follows, also those with a single axis",
+    ),
+    Slip(
         {LINE: "old.mul_(average)"},
         "shrink the old weights and leave out the new ones",
         "The new ones are added, 1 - average of them",

@@ -167,6 +167,18 @@ SLIPS = (
         "never name the second",
         "If c is larger than b, and the coin says so, the second is better",
     ),
+    Slip(
+        {IF: "if coin(b, c) >= 5:"},
+        "compare the chance with 5, and not with 0.05",
+        "A chance lies between 0 and 1",
+    ),
+    Slip(
+        {
+            IF: "if coin(int((first == second).sum()), int((first != second).sum())) >= 0.05:",
+        },
+        "ask the coin how often the two models agree",
+        "b and c are the images on which only the first, and only the second, is right",
+    ),
 )
 
 EXERCISE = Exercise(

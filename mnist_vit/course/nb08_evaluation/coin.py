@@ -111,6 +111,26 @@ SLIPS = (
         "take the bell curve",
         "That is an approximation, and with few tosses a poor one: count the outcomes",
     ),
+    Slip(
+        {IF: "heads >= b", END: "return min(1.0, 2 * ways / 2**n)"},
+        "double the chance of at least b heads, also where b is the smaller one",
+        "Begin with the larger of the two, max(b, c)",
+    ),
+    Slip(
+        {IF: "heads <= b", END: "return min(1.0, 2 * ways / 2**n)"},
+        "double the chance of at most b heads, also where b is the larger one",
+        "Begin with the smaller of the two, min(b, c)",
+    ),
+    Slip(
+        {"range(n + 1)": "range(n)"},
+        "leave out n heads, as range(n) does",
+        "There are n + 1 outcomes, 0 to n heads: range(n + 1)",
+    ),
+    Slip(
+        {"n = b + c": "n = b + c\n    max(b, c) / n"},
+        "divide by the number of tosses",
+        "It is 0 where b and c are. Whatever falls then is no more uneven: the chance is 1",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -129,6 +129,34 @@ SLIPS = (
         "A class without images has a row, too: num_classes rows and columns",
     ),
     Slip(
+        {START: f"num_classes = 10\n    {START}"},
+        "make ten rows and ten columns whatever num_classes is",
+        "The number of classes is the argument num_classes",
+    ),
+    Slip(
+        {
+            START: "pairs = labels * num_classes + predictions",
+            LOOP: "matrix = torch.bincount(pairs)",
+            END: "return matrix.reshape(num_classes, num_classes)",
+        },
+        "call torch.bincount without minlength",
+        "It stops at the last pair that occurs: minlength=num_classes**2",
+    ),
+    Slip(
+        {
+            START: "pairs = labels * (num_classes - 1) + predictions",
+            LOOP: "matrix = torch.bincount(pairs, minlength=num_classes**2)",
+            END: "return matrix.reshape(num_classes, num_classes)",
+        },
+        "number the pairs by labels * (num_classes - 1) + predictions",
+        "Two pairs then have the same number: each row has num_classes places",
+    ),
+    Slip(
+        {"dtype=torch.int64": "dtype=torch.int32"},
+        "count in int32",
+        "int64 is asked for, which is what whole numbers are in torch if nothing is said",
+    ),
+    Slip(
         {END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},
         "leave out the last class",
         "range(num_classes - 1) ends one too early. The classes are range(num_classes)",

@@ -109,6 +109,41 @@ SLIPS = (
         "leave out the channel",
         "(n, 1, 28, 28)",
     ),
+    Slip(
+        {GREY: "grey = images[:, None]"},
+        "multiply by 255 and do not divide by 16",
+        "16 is white, and becomes 255: times 255 / 16",
+    ),
+    Slip(
+        {PAD: "F.pad(large, (border, border, border, border), value=255)"},
+        "make the border white",
+        "Ink is bright and the paper is black: 0",
+    ),
+    Slip(
+        {"size=(size, size)": "size=(20, 20)", "border = (28 - size) // 2": "border = 4"},
+        "enlarge to 20 pixels whatever size is",
+        "The digit is to be size × size pixels large",
+    ),
+    Slip(
+        {"size=(size, size)": "size=(28, 28)", PAD: "large"},
+        "enlarge the digit to the whole picture",
+        "The digit is to be size × size pixels large, with black around it",
+    ),
+    Slip(
+        {'mode="bicubic"': 'mode="bicubic", align_corners=True'},
+        "interpolate with align_corners=True",
+        "Then the middles of the corner pixels stay in the corners. Leave that argument out",
+    ),
+    Slip(
+        {GREY: "grey = images[:, None] / images.amax(dim=(1, 2))[:, None, None, None]"},
+        "stretch each digit by its own brightest pixel",
+        "16 is white in all of them: divide by 16",
+    ),
+    Slip(
+        {GREY: "grey = images / 16"},
+        "leave out the axis for the channel",
+        "F.interpolate wants (n, channels, height, width): images[:, None]",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -52,6 +52,7 @@ MAX, CHOSEN = (
     "chosen = (confidence > low) & (confidence <= high)",
 )
 RIGHT, END = "right = (predictions == labels)[chosen]", "float(confidence[chosen].mean())"
+RESULT = f"return int(chosen.sum()), {END}, float(right.float().mean())"
 
 SLIPS = (
     Slip(
@@ -114,6 +115,45 @@ SLIPS = (
         {RIGHT: "right = (predictions != labels)[chosen]"},
         "give the share that is wrong",
         "The share that is right is wanted",
+    ),
+    Slip(
+        {RESULT: f"return int(chosen.sum()), float(right.float().mean()), {END}"},
+        "return the share that is right before the mean confidence",
+        "The order is: how many, mean confidence, share right",
+    ),
+    Slip(
+        {"float(right.float().mean())": "int(right.sum())"},
+        "return how many are right",
+        "A share is wanted: divide by the number of those chosen",
+    ),
+    Slip(
+        {END: "float(probabilities[chosen].mean())"},
+        "take the mean over all classes",
+        "It is 1 / classes whatever the model says. The confidence is the largest of each row",
+    ),
+    Slip(
+        {
+            RESULT: (
+                "n = int(chosen.sum())\n"
+                "    return n, float(confidence[chosen].sum()) / n, int(right.sum()) / n"
+            )
+        },
+        "divide by the number of those chosen, also where it is 0",
+        "Where there are none, both are nan: float('nan')",
+    ),
+    Slip(
+        {RESULT: f"if not chosen.any():\n        return 0, 0.0, 0.0\n    {RESULT}"},
+        "give 0 where there are no answers",
+        "0 would say that all were wrong. Where there is none, both are nan",
+    ),
+    Slip(
+        {
+            CHOSEN: "chosen = (probabilities > low) & (probabilities <= high)",
+            RIGHT: "right = (predictions == labels)[chosen.any(dim=1)]",
+            END: "float(probabilities[chosen].mean())",
+        },
+        "choose among the probabilities of all classes",
+        "Each image has one answer, and its confidence is the largest of the row",
     ),
 )
 

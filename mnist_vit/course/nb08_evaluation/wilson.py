@@ -134,6 +134,27 @@ SLIPS = (
         "Return the two ends: middle - reach, middle + reach",
     ),
     Slip({SHARE: f"z = 1.96\n    {SHARE}"}, "use 1.96 whatever z is", "Use the argument z"),
+    Slip(
+        {
+            BELOW: "below = 1 + z / total",
+            SHIFT: "shift = z / (2 * total)",
+            MORE: " + z / (4 * total * total)",
+        },
+        "write z where z² belongs",
+        "The equation was squared: z² / n, z² / 2n, z² / 4n²",
+    ),
+    Slip(
+        {
+            MIDDLE: "middle = share",
+        },
+        "put the interval around the share itself",
+        "Its middle is (share + z² / 2n) / (1 + z² / n), nearer to one half",
+    ),
+    Slip(
+        {END: "return math.ceil(100 * (middle - reach)) / 100, int(100 * (middle + reach)) / 100"},
+        "search in steps of 0.01",
+        "To 0.00001 is asked for: search in finer steps, or solve for p",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -113,6 +113,32 @@ SLIPS = (
         "add up the distances of all query patches",
         "Take their mean",
     ),
+    Slip(
+        {
+            NORM: "patches = patches / patches.sum(dim=(-1, -2), keepdim=True)",
+            END: ("return looked.sum(dim=-1).mean(dim=0)"),
+        },
+        "divide by the sum of all rows together",
+        "Each row is made to sum to 1 by itself: sum(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {
+            PIXELS: f"torch.cat([({PIXELS})[:1], {PIXELS}])",
+            PATCHES: "weights[..., 1:]",
+        },
+        "let the class token ask, too, as if it lay at the first patch",
+        "It has no place in the picture, so its row is left out: weights[..., 1:, 1:]",
+    ),
+    Slip(
+        {LOOKED: "pixels[torch.arange(len(pixels)), patches.argmax(dim=-1)]"},
+        "take the distance to the patch with the largest weight alone",
+        "It is averaged with all weights of the row",
+    ),
+    Slip(
+        {END: "return looked.mean(dim=-1)"},
+        "leave out the mean over the pictures",
+        "One number for each layer and head is asked for",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -83,7 +83,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for letter in MAPS:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the five functions.')
-    yield from ((f"the sentence about function {letter}", found[letter]) for letter in MAPS)
+    for letter in MAPS:
+        yield f"the sentence about function {letter}", _numbered(found[letter])
+
+
+def _numbered(sentence: Any) -> Any:
+    """The number of a sentence as a text: one number is no nearer to the right one than another."""
+    return f"number {sentence}" if isinstance(sentence, int) else sentence
 
 
 A, B, C, D, E = '"a": 5', '"b": 2', '"c": 1', '"d": 8', '"e": 4'

@@ -95,6 +95,21 @@ SLIPS = (
         "stop before the row is folded",
         "Put the patches back into their square",
     ),
+    Slip(
+        {QUERY: "1 + (row - 1) * grid + column - 1"},
+        "count rows and columns from 1",
+        "The first row and the first column are 0",
+    ),
+    Slip(
+        {QUERY: "1 + row * 14 + column", FOLD: "return looked_at.unflatten(-1, (14, 14))"},
+        "count on 14 patches a side",
+        "The grid is math.isqrt(seq_length - 1) patches wide",
+    ),
+    Slip(
+        {QUERY: "1 + row * 7 + column", FOLD: "return looked_at.unflatten(-1, (7, 7))"},
+        "count on 7 patches a side",
+        "The grid is math.isqrt(seq_length - 1) patches wide",
+    ),
 )
 
 EXERCISE = Exercise(

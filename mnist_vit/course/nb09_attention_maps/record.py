@@ -242,9 +242,9 @@ REPLACE = {
 SLIPS = (
     Slip(
         {PRE_HOOK: ""},
-        "keep the second output without asking for it",
+        "keep the second output without asking for it, or ask in a pre-hook that returns nothing",
         "The model calls its layers with need_weights=False, so None comes back. A pre-hook with"
-        " with_kwargs=True can change that",
+        " with_kwargs=True can change that, if it returns args and the new kwargs",
     ),
     Slip(
         {ALL_HEADS: ""},
@@ -268,8 +268,8 @@ SLIPS = (
     ),
     Slip(
         {LAYERS: f"for module in {ATTENTION_LAYERS}[-1:]:"},
-        "hook the last layer only",
-        "Every attention layer in model.modules() needs its hooks",
+        "hook the last layer only, or keep only what came last",
+        "Every attention layer in model.modules() needs its hooks, and each appends to the list",
     ),
     Slip(
         {LAYERS: f"for module in {ATTENTION_LAYERS}[:1]:"},
@@ -333,6 +333,16 @@ SLIPS = (
         {"kept, handles = [], []": "kept, handles = [], []\n    model.eval()"},
         "switch the model to eval mode and leave it there",
         "Whoever records may be training. Leave the mode alone",
+    ),
+    Slip(
+        {LAYERS: "for module in [block.self_attention for block in model.encoder.layers]:"},
+        "look for the layers in model.encoder.layers",
+        "Other models keep theirs elsewhere. Go through model.modules()",
+    ),
+    Slip(
+        {KEEP: f"{KEEP}\n        return output[1]"},
+        "return something from the forward hook",
+        "It takes the place of what the layer gave. Append, and return nothing",
     ),
 )
 

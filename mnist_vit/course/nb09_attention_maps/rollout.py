@@ -96,6 +96,39 @@ SLIPS = (
         "give the result transposed",
         "Rows are output tokens, columns are input tokens",
     ),
+    Slip(
+        {LAYERS: f"{LAYERS}[1:]"},
+        "leave out the first layer",
+        "Begin with the identity, and multiply every layer to it, layer 0 too",
+    ),
+    Slip(
+        {ADD: "mixed = layer", NORM: "", END: "return 0.5 * total + 0.5 * identity"},
+        "add the residual connection once, at the end",
+        "Every layer has its own: half the layer and half the identity, before the product",
+    ),
+    Slip(
+        {HEADS: "sum(dim=2)", NORM: "mixed = mixed / 2"},
+        "sum over the heads in place of their mean, and halve",
+        "All heads weigh the same, and together 1: mean(dim=2)",
+    ),
+    Slip(
+        {HEADS: "amax(dim=2)", NORM: "mixed = mixed / 2"},
+        "take the largest head at each place, and halve",
+        "All heads weigh the same: mean(dim=2)",
+    ),
+    Slip(
+        {
+            LAYERS: "weights.mean(dim=2).transpose(-2, -1).unbind(dim=1)",
+            NORM: "mixed = mixed / 2",
+        },
+        "exchange queries and keys",
+        "Row i of the weights says what token i gathers: no transpose is needed",
+    ),
+    Slip(
+        {END: "return total[:, 0]"},
+        "return the class token's row alone",
+        "All rows are asked for, one for each output token",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -128,6 +128,26 @@ SLIPS = (
         "give the class token's output alone",
         "The others are needed as well, as they were",
     ),
+    Slip(
+        {HEADS: "values.reshape(len(x), layer.num_heads, x.shape[1], -1)"},
+        "split the values into heads with one reshape",
+        "A head then gets whole tokens. Cut the last axis, then swap: transpose(1, 2)",
+    ),
+    Slip(
+        {END: "torch.cat([gathered + x[:, :1], output[:, 1:]], dim=1)"},
+        "add the token itself",
+        "The residual connection comes later, in the block",
+    ),
+    Slip(
+        {OUT: "layer.out_proj(gathered.squeeze(2).transpose(1, 2).flatten(1))[:, None]"},
+        "lay the heads' numbers out in turns",
+        "All numbers of head 0 come first, then those of head 1",
+    ),
+    Slip(
+        {END: "torch.cat([gathered, output[givers][:, 1:]], dim=1)"},
+        "give the other tokens the giver's outputs",
+        "All but the class token keep what they have, output[:, 1:]",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -1,5 +1,6 @@
 """Exercise: what a model answers when it is not shown some of the patches."""
 
+import math  # noqa: F401, one slip takes it
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,6 +149,57 @@ SLIPS = (
         {"return model(images)": "return model(images).softmax(dim=-1)"},
         "give probabilities",
         "Logits are asked for, as the model gives them",
+    ),
+    Slip(
+        {WHERE: "model.encoder.register_forward_pre_hook(take_out)"},
+        "take the patches out before the encoder adds the positions",
+        "It has one for each patch. Take them out behind that, before the first block",
+    ),
+    Slip(
+        {
+            WHERE: (
+                "[block.register_forward_pre_hook(take_out) for block in model.encoder.layers]"
+            ),
+            "handle.remove()": "_ = [one.remove() for one in handle]",
+        },
+        "take the patches out before every block",
+        "The second block gets what the first one gives, without them: hook the first one alone",
+    ),
+    Slip(
+        {WHERE: "model.encoder.ln.register_forward_pre_hook(take_out)"},
+        "take the patches out behind the blocks",
+        "The blocks have seen them by then. Take them out before the first one",
+    ),
+    Slip(
+        {
+            STAYS: (
+                "torch.cat([class_token, ~hidden.unflatten(1, (math.isqrt(hidden.shape[1]), -1))"
+                ".transpose(1, 2).flatten(1)], dim=1)"
+            )
+        },
+        "exchange rows and columns of the patches",
+        "They are numbered row by row, as the columns of hidden are",
+    ),
+    Slip(
+        {
+            TAKEN: (
+                "((z - model.encoder.pos_embedding)[stays].unflatten(0, (len(z), -1))"
+                " + model.encoder.pos_embedding[:, : int(stays[0].sum())],)"
+            )
+        },
+        "give the patches that stay the first positions",
+        "Each keeps the position of its place. Take them out behind the addition",
+    ),
+    Slip(
+        {
+            "return model(images)": (
+                "skip = model.encoder.ln.register_forward_hook(lambda m, args, output: args[0])\n"
+                "        try:\n            return model(images)\n"
+                "        finally:\n            skip.remove()"
+            )
+        },
+        "leave out encoder.ln, the last norm",
+        "It stands between the last block and the heads",
     ),
 )
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, describe, random
 
 
 def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
@@ -30,6 +30,12 @@ def _model(patches: int, seed: int) -> Callable[[Tensor], Tensor]:
     alone, pairs = random(3, patches, 4, seed=seed), random(3, patches, patches, 4, seed=seed + 1)
 
     def logits_without(hidden: Tensor) -> Tensor:
+        if hidden.dtype != torch.bool or hidden.shape != (3, patches):
+            raise Mistake(
+                f"logits_without was given {describe(hidden)}.",
+                f"For 3 pictures and {patches} patches it wants booleans of the shape (3,"
+                f" {patches}), one row for each picture: torch.zeros(…, dtype=torch.bool).",
+            )
         left = (~hidden).float()
         return torch.einsum("np,npc->nc", left, alone) + 0.3 * torch.einsum(
             "np,nq,npqc->nc", left, left, pairs
@@ -115,6 +121,16 @@ SLIPS = (
         {END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)) / whole.unsqueeze(1)"},
         "divide by the probability of the whole picture",
         "The difference is asked for",
+    ),
+    Slip(
+        {SOFTMAX: "logits_without(hidden).softmax(dim=0)"},
+        "take the softmax over the pictures",
+        "The classes of one picture share out 1: dim=-1",
+    ),
+    Slip(
+        {"for patch in range(patches)": "for patch in range(1, patches)"},
+        "leave out the first patch",
+        "There is no class token among the columns of hidden: patch 0 is column 0",
     ),
 )
 

@@ -107,6 +107,43 @@ SLIPS = (
         "exchange the two norms",
         "The first stands before the attention",
     ),
+    Slip(
+        {
+            SCALES: "scales = {}",
+            "    return ours": (
+                '    scale = theirs["layer_scale1.lambda1"]\n'
+                '    for kind in ("weight", "bias"):\n'
+                '        packed = ours[f"self_attention.in_proj_{kind}"]\n'
+                "        packed = packed.view(3, len(scale), -1)  # q, k, v\n"
+                "        packed[2] *= scale[:, None]\n"
+                "    return ours"
+            ),
+        },
+        "fold the first layer scale into the values",
+        "It follows the last linear layer of the attention, o_proj",
+    ),
+    Slip(
+        {
+            'scales["mlp.fc2"] = theirs["layer_scale2.lambda1"]': "",
+            "    return ours": (
+                '    scale = theirs["layer_scale2.lambda1"]\n'
+                '    ours["mlp.0.weight"] = ours["mlp.0.weight"] * scale\n'
+                "    return ours"
+            ),
+        },
+        "fold the second layer scale into the first linear layer of the MLP",
+        "It multiplies what the MLP gives, so it goes into the last one, fc2",
+    ),
+    Slip(
+        {BIAS: '(scale if "mlp" in name else 1) * ours[f"{new}.bias"]'},
+        "leave the bias of o_proj unscaled",
+        "The scale multiplies what the layer gives, its bias too",
+    ),
+    Slip(
+        {BIAS: '(1 if "mlp" in name else scale) * ours[f"{new}.bias"]'},
+        "leave the bias of fc2 unscaled",
+        "The scale multiplies what the layer gives, its bias too",
+    ),
 )
 
 EXERCISE = Exercise(

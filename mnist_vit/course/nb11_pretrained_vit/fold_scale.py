@@ -69,6 +69,21 @@ SLIPS = (
         "scale twice",
         "The new layer must give what the old one and the scale give together",
     ),
+    Slip(
+        {BIAS: "bias + scale"},
+        "add the scale to the bias",
+        "What the layer gives is multiplied, its bias too",
+    ),
+    Slip(
+        {f"{WEIGHT}, {BIAS}": f"{BIAS}, {WEIGHT}"},
+        "return the bias first",
+        "The weight comes first: return weight, bias",
+    ),
+    Slip(
+        {WEIGHT: "(scale[:, None] * weight).T"},
+        "return the weight transposed",
+        "PyTorch keeps it as (out, in), as it was given",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -94,6 +94,11 @@ SLIPS = (
         "Zeros are asked for",
     ),
     Slip(
+        {"nn.init.zeros_(head.weight)": "pass", "nn.init.zeros_(head.bias)": "pass"},
+        "leave the new head its random start values",
+        "It starts with zeros, weight and bias: nn.init.zeros_",
+    ),
+    Slip(
         {WIDTH: "nn.Linear(model.heads[-1].in_features, 10)", PUT: "model.heads[-1] = head"},
         "replace the last layer only",
         "The layer before it, pre_logits, was made for the old task too. Replace all of"
@@ -140,6 +145,11 @@ SLIPS = (
         },
         "leave out the last image",
         "All images make one batch",
+    ),
+    Slip(
+        {PUT: "model.heads = head.requires_grad_(not freeze)"},
+        "freeze the new head, too",
+        "Put it on after the freezing: it always learns",
     ),
 )
 

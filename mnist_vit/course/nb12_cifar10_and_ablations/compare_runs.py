@@ -31,13 +31,15 @@ PAIRS: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
     ((90, 91, 91), (91.8, 91.8, 91.9)),  # the best runs are nearer than the means
     ((89, 90, 91), (90.5, 91.5, 92.5)),  # more than a standard deviation
     ((80, 85, 89), (90, 90, 91)),  # all runs above, and yet
-    ((80, 80, 84), (83, 88, 88)),  # not all runs above, and yet
+    ((80, 80, 84), (83.5, 88, 88)),  # not all runs above, and yet
     ((88, 90, 92), (94, 95, 99)),  # more than the larger spread, less than both
     ((90, 90, 92), (91.7, 91.7, 91.9)),  # between half of the spread and the standard deviation
     ((89, 90, 91), (89.9, 90.9, 91.9)),  # between the two kinds of standard deviation
     ((89, 91), (89.5, 90, 90.5, 91)),  # not as many runs of one as of the other
     ((90, 91), (92, 92, 94, 94, 94, 94)),  # the same, and the first ones are nearer than the means
     ((93, 94, 95, 96), (80, 82)),
+    ((90, 92), (93, 93)),  # exactly as much as the spread
+    ((93, 93), (92, 90)),
 )
 
 
@@ -154,6 +156,21 @@ SLIPS = (
         {DIFFERENCE: "sum(v - b for b, v in zip(base, variant)) / min(len(base), len(variant))"},
         "take the runs in pairs, so that those without a partner are lost",
         "Compare the two means",
+    ),
+    Slip(
+        {"abs(difference) <= spread": "abs(difference) < spread"},
+        "call a difference real that is exactly as large as the spread",
+        "It must be larger",
+    ),
+    Slip(
+        {"abs(difference) <= spread": "0 <= difference <= spread"},
+        "call every variant with a lower mean worse",
+        "There, too, the difference must be larger than the spread",
+    ),
+    Slip(
+        {SPREAD: "max(abs(base[-1] - base[0]), abs(variant[-1] - variant[0]))"},
+        "take the last run minus the first for the spread",
+        "The runs are in no order: max(…) - min(…)",
     ),
 )
 

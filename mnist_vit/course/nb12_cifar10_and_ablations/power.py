@@ -48,18 +48,29 @@ CASES = (  # rule, effect, seeds, and the share, from 400,000 trials or Φ
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    bases = []
+
+    def remember(base: list[float], variant: list[float]) -> str:
+        bases.append(tuple(map(float, base)))
+        return "unclear"
+
+    if _share(answer(remember, 1.0, 3, 7)) is None:
+        yield "share", None
+        return
+    yield "number of experiments with trials=7", len(bases)
+    if len(set(bases)) < len(bases):
+        raise Mistake(
+            "the base has the same runs again and again.",
+            "Draw new ones for every experiment, of the base too, and set no seed in between.",
+        )
     told = []
     for name, rule, effect, seeds, share in CASES:
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            given = answer(rule, effect, seeds, 3000)
+            given = _share(answer(rule, effect, seeds, 3000))
         if given is None:
             yield "share", None
             return
-        if isinstance(given, torch.Tensor) and given.numel() == 1:
-            given = given.item()
-        if not isinstance(given, int | float):
-            raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
         close = (
             f"{share:.0%}"
             if abs(given - share) < 0.04
@@ -67,6 +78,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
         told.append(f"about {close} for {name}, with effect {effect:g} and {seeds} seeds")
     yield "the share of better", told
+
+
+def _share(given: Any) -> float | None:
+    """What came back, as a number; None where nothing did."""
+    if isinstance(given, torch.Tensor) and given.numel() == 1:
+        given = given.item()
+    if given is None or isinstance(given, int | float):
+        return given
+    raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
 
 
 BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
@@ -99,17 +119,42 @@ SLIPS = (
         "It is added to every run",
     ),
     Slip(
-        {BASE: "base = torch.zeros(seeds)"},
-        "let the base be the same every time",
-        "Its seeds have luck, too",
-    ),
-    Slip(
         {BASE: "base = torch.randn(3)", VARIANT: "effect + torch.randn(3)"},
         "draw 3 runs always",
         "There are as many as seeds says",
     ),
     Slip(
         {"found / trials": "100 * found / trials"}, "give percent", "A share lies between 0 and 1"
+    ),
+    Slip(
+        {"range(trials)": "range(1000)", "found / trials": "found / 1000"},
+        "make 1000 experiments whatever trials is",
+        "There are as many as trials says",
+    ),
+    Slip(
+        {"found / trials": "found"},
+        "return how many are found",
+        "A share is wanted: found / trials",
+    ),
+    Slip(
+        {BASE: "base = torch.randn(seeds) + effect", VARIANT: "torch.randn(seeds)"},
+        "add the effect to the base",
+        "It is the variant that is better by it",
+    ),
+    Slip(
+        {'== "better"': '== "unclear"'},
+        "count the differences that are missed",
+        'The share of those that are found is wanted, "better"',
+    ),
+    Slip(
+        {VARIANT: "effect + torch.randn(seeds - 1)"},
+        "draw one run too few of the variant",
+        "There are seeds of each",
+    ),
+    Slip(
+        {VARIANT: "effect * torch.rand(seeds) + torch.randn(seeds)"},
+        "give each run an effect of its own",
+        "effect is one number, the same for every run of the variant",
     ),
 )
 

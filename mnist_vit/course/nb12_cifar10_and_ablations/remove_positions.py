@@ -115,6 +115,17 @@ SLIPS = (
         "change a copy, or nothing at all",
         "The model that was given is to be changed",
     ),
+    Slip(
+        {FIND: "model.encoder.pos_embedding = torch.zeros(1)\n    position = model.encoder"},
+        "put a plain tensor in the place of a parameter",
+        "Make it an nn.Parameter with requires_grad=False, or change the numbers of the one that is"
+        " there",
+    ),
+    Slip(
+        {FIND: "position = model.class_token; model.encoder"},
+        "take the class token for the positions",
+        "They are model.encoder.pos_embedding",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -6,7 +6,7 @@ missing.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
@@ -17,12 +17,13 @@ TRIES = 60  # values of ours that are put into an answer, at most
 SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
 
 
-def blame(our: Call, their: Call, known: list[Step]) -> str:
+def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
     """A sentence that says where the numbers of an answer leave ours.
 
     Args:
         our, their: the first calls whose results differ.
-        known: the steps of right solutions in this call, with their values.
+        find_known: gives the steps of right solutions in this call, with their values. It may
+            take long, so it is asked only where there is something to say.
 
     Returns:
         The sentence; "" for an answer of one statement, and where there is nothing to say.
@@ -35,6 +36,7 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
     own = [step for step in steps if step.place is not None and step.place.expression]
     if len({step.place.statement for step in own if step.place is not None}) < 2:
         return ""
+    known = find_known()
     _recognise(steps, known)
     if not trace.leaves and _are_all_ours(steps, known) and _is_followed(their, steps):
         return (
@@ -51,12 +53,20 @@ def blame(our: Call, their: Call, known: list[Step]) -> str:
             f"With our numbers in the place of what {expression} gives, your result is right: the"
             " mistake is there."
         )
-    if all(steps[parent].known for parent in _inputs(steps, _same_expression(steps, first))):
+    given = _inputs(steps, _same_expression(steps, first))
+    if all(_is_ours(steps[parent], known) for parent in given):
         return (
             f"What goes into {expression} are numbers of ours, too: the mistake is there or behind"
             " it, or a step is missing before it."
         )
-    return f"From {expression} on no number of yours is ours: look at it, and at what it is given."
+    return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _is_ours(step: Step, known: list[Step]) -> bool:
+    """Whether a step came in, or its result is one of ours, in the same order."""
+    if step.place is None:
+        return True
+    return step.value is not None and any(alike(step.value, other.value) for other in known)
 
 
 def _is_settled(call: Call) -> bool:
@@ -128,6 +138,9 @@ def _is_to_blame(steps: list[Step], first: int, known: list[Step], our: Call, th
     group = _same_expression(steps, first)
     end = time.thread_time() + SECONDS
     is_repaired = False
+    for parent in _inputs(steps, group):
+        if not _is_ours(steps[parent], known) and not _values(known, steps[parent]):
+            return False  # nothing of ours can be put in its place
     swaps = [*_as_result(steps, group[-1], known), *_as_inputs(steps, group, known)]
     if len(swaps) > TRIES:
         return False

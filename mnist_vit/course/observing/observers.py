@@ -99,7 +99,9 @@ Observer = Callable[[Evidence], str]
 
 # what is said after the first words of some observations, when the answer fails again
 INSTEAD = {
-    "Rows should sum to 1, and here": "The sum of a softmax runs along the last axis, dim=-1.",
+    "Rows should sum to 1, and here": (
+        "A row runs along the last axis: look at what you sum over, and for a transpose."
+    ),
     "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
     "The result is ours plus the same vector": "Is a bias missing, or is one added twice?",
     "Your code changes its input": "Work on a copy: clone() makes one.",

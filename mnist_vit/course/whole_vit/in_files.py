@@ -71,7 +71,7 @@ def _answer(path: Path, name: str | None) -> Any:
         return names[CLASS]
     likely = [own for own in classes if LIKELY.search(own)] or list(classes)
     if not likely:
-        raise ValueError(f"{path} defines no class of torch.nn: name what is meant, name=…")
+        raise ValueError(f"{path} has no class with nn.Module: name what builds the model, name=…")
     if len(likely) > 1:
         raise ValueError(f"{path} has {', '.join(likely)}: choose one, such as name={likely[-1]}")
     return classes[likely[0]]
