@@ -268,7 +268,7 @@ class Shown(Trained):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Attention(Shown):
-    """Write the attention maps of some images of each class, and a page to browse them."""
+    """Write attention maps and relevance of some images of each class, and a page of them."""
 
     per_class: Annotated[int, Option("images of each class", low=1)] = 2
     out: Annotated[

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,12 +22,14 @@ from .devices import place
 from .errors import NOT_FINITE
 from .files import PARTS, locked, part_beside, read_file, sync_names, write_atomic, write_json
 from .forward import eval_mode, logits_of
+from .relevance import relevance
 from .tokens import patch_grid, pools_patches
 
 __all__ = ["replacing", "save_attention_images"]
 
 # The names of our files in an image's folder; older versions left parts behind.
-OURS = r"\.?(image\.png|rollout\.png|layer_\d+_head_\d+\.png|attention\.json)(\.\d+\.part)?"
+PICTURES = r"(image|relevance|rollout|layer_\d+_head_\d+)\.png"
+OURS = rf"\.?({PICTURES}|attention\.json)(\.\d+\.part)?"
 SHORTEST = 224  # pixels of the longer side of a picture, at least
 
 
@@ -157,9 +160,10 @@ def save_attention_images(
     """Write one folder per image: the image, a map for each layer and attention head, the rollout.
 
     ``image.png``, ``layer_<i>_head_<j>.png`` (counted from 0, one colour scale within a layer),
-    ``rollout.png`` and ``attention.json`` with the numbers drawn. Patches are drawn as squares, not
-    smoothed. The maps are the class token's rows; with ``pool="mean"``, the mean over the patches'
-    rows. ``replacing`` says what becomes of older files.
+    ``rollout.png``, ``relevance.png`` (of the prediction: red speaks for it, blue against it) and
+    ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The
+    attention maps are the class token's rows; with ``pool="mean"``, the mean over the patches'
+    rows. ``replacing`` says what becomes of older files. A warning tells why relevance is missing.
 
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
     them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth,
@@ -223,7 +227,7 @@ def _check_counts(
 
 
 class _Maps:
-    """The maps of some images: (n, num_layers, num_heads, n_h, n_w), and their rollout."""
+    """The maps of some images: (n, num_layers, num_heads, n_h, n_w), rollout and relevance."""
 
     def __init__(
         self, model: nn.Module, images: Tensor, pictures: Tensor, grid: tuple[int, int]
@@ -238,6 +242,11 @@ class _Maps:
         self.maps = to_maps(weights[..., tokens, :].mean(dim=-2), grid)
         self.rollout = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
         self.shares, self.chance = ink_share(self.maps, pictures.cpu())
+        self.relevance: Tensor | None = None
+        try:
+            self.relevance = to_maps(relevance(model, images, grid=grid).float().cpu(), grid)
+        except ValueError as error:
+            warnings.warn(f"relevance is left out: {error}", stacklevel=4)
 
     def write(self, i: int, folder: Path) -> dict[str, Any]:
         """Draw the maps of image i; returns the numbers drawn."""
@@ -250,7 +259,7 @@ class _Maps:
         rolled = self.rollout[i]
         low, high = float(rolled.min()), float(rolled.max())
         _write_png(folder / "rollout.png", _heat(rolled, low, high))
-        return {
+        content = {
             "query": self.query,
             "colour_scale_per_layer": scales,
             "share_of_patches_with_ink": round(float(self.chance[i]), 4),
@@ -258,19 +267,25 @@ class _Maps:
             "layers_heads_rows_columns": _rounded(self.maps[i], 6),
             "rollout": _rounded(rolled, 6),
         }
+        if self.relevance is not None:
+            values = self.relevance[i]
+            most = float(values.abs().max())
+            _write_png(folder / "relevance.png", _heat(values, -most, most, "RdBu_r"))
+            content["relevance_of_the_prediction"] = _rounded(values, 6)
+        return content
 
 
 def _rounded(numbers: Tensor, decimals: int) -> list:
     return numbers.double().round(decimals=decimals).tolist()
 
 
-def _heat(values: Tensor, low: float, high: float) -> Any:
-    """(rows, columns) -> a Pillow image in the colours of viridis."""
+def _heat(values: Tensor, low: float, high: float, colours: str = "viridis") -> Any:
+    """(rows, columns) -> a Pillow image in these colours of matplotlib."""
     from matplotlib import colormaps
     from PIL import Image
 
     scaled = ((values - low) / max(high - low, 1e-12)).clamp(0, 1)
-    return Image.fromarray(colormaps["viridis"](scaled.numpy(), bytes=True)[..., :3].copy())
+    return Image.fromarray(colormaps[colours](scaled.numpy(), bytes=True)[..., :3].copy())
 
 
 def _write_png(path: Path, image: Any) -> None:

@@ -9,7 +9,6 @@ and a layer that makes its weights in a way that cannot be recorded is not left 
 import inspect
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -24,6 +23,8 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from .tokens import find_blocks, refuse_compiled
 
 __all__ = ["attention_layers", "record_attention"]
 
@@ -101,7 +102,7 @@ class Recorder:
         self.model = model
         self.name = type(model).__name__
         self.asked = attention_layers(model)
-        self.blocks = _count_blocks(model)
+        self.blocks = len(find_blocks(model))
         self.modules = list(model.modules())
         self.layers = layers
         self.query = query
@@ -696,33 +697,6 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _count_blocks(model: nn.Module) -> int:
-    """The length of the longest row of blocks, with at least three matrices each.
-
-    A row is a list of modules, or attributes of one class. Rows within a block, such as its
-    experts, do not count.
-    """
-    children = list(model.children())
-    blocks = list(filter(_may_be_block, children))
-    kinds = Counter(map(type, blocks))
-    is_list = isinstance(model, nn.ModuleList | nn.Sequential | nn.ModuleDict)
-    is_row = is_list and 0 < len(blocks) == len(children)
-    if is_row and len(kinds) == 1:
-        return len(blocks)
-    within = max(map(_count_blocks, children), default=0)
-    if within > 1 or not blocks:
-        return within
-    return len(blocks) if is_row else max(kinds.values())
-
-
-def _may_be_block(part: nn.Module) -> bool:
-    matrices = 0
-    for parameter in part.parameters():
-        is_there = not nn.parameter.is_lazy(parameter)  # its shape is not known yet
-        matrices += is_there and parameter.dim() == 2
-    return matrices > 2
-
-
 def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The layers that can return their weights, in order: those like nn.MultiheadAttention."""
     if not isinstance(model, nn.Module):
@@ -730,17 +704,8 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
             f"model must be a model (nn.Module), got {type(model).__name__}: load_model(name)"
             " makes one"
         )
-    parts = list(model.modules())
-    if any(_is_compiled(part) for part in parts):
-        raise ValueError(
-            f"{type(model).__name__} was compiled, and torch.compile leaves out the hooks that"
-            " record. Give the model it was made from (model._orig_mod)"
-        )
-    return [part for part in parts if _can_be_asked(part)]
-
-
-def _is_compiled(part: nn.Module) -> bool:
-    return hasattr(part, "_orig_mod") or bool(getattr(part, "_compiled_call_impl", None))
+    refuse_compiled(model)
+    return [part for part in model.modules() if _can_be_asked(part)]
 
 
 def _can_be_asked(part: nn.Module) -> bool:

@@ -4,6 +4,10 @@ The class token comes first and the patches last, row by row: patch (row, column
 ``seq_length - n_h * n_w + row * n_w + column``. Other tokens, if any, stand between them.
 """
 
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .devices import place
 from .forward import check_images, eval_mode
 
-__all__ = ["CLASS_TOKEN", "patch_grid", "pools_patches"]
+__all__ = [
+    "CLASS_TOKEN",
+    "at_tokens",
+    "find_blocks",
+    "patch_grid",
+    "pools_patches",
+    "refuse_compiled",
+]
 
 CLASS_TOKEN = 0
 
@@ -71,3 +82,80 @@ def pools_patches(model: nn.Module, prefix: int) -> bool:
     """
     pool = getattr(model, "pool", getattr(model, "global_pool", ""))
     return prefix == 0 or pool in ("mean", "avg")
+
+
+@contextmanager
+def at_tokens(
+    model: nn.Module, change: Callable[[Tensor], Tensor] | None = None
+) -> Iterator[list[Tensor]]:
+    """Keep the tokens of each forward pass in the ``with`` block, and put others in their place.
+
+    Tokens are what the first block takes, (n, seq_length, hidden_dim): in all models that are known
+    here, patches with their positions. ``change`` gives those that it takes instead. Yields a list,
+    which grows with each pass of this thread. ValueError: there is no such block.
+    """
+    name = type(model).__name__
+    refuse_compiled(model)
+    blocks = find_blocks(model)
+    if not blocks:
+        raise ValueError(f"{name} has no row of blocks, so that its tokens are not known")
+    seen: list[Tensor] = []
+    thread = threading.get_ident()  # a module calls its hooks in every thread
+
+    def hook(block: nn.Module, args: tuple) -> tuple | None:
+        if threading.get_ident() != thread:
+            return None
+        tokens = args[0] if args else None
+        if not isinstance(tokens, Tensor) or tokens.dim() != 3:
+            raise ValueError(f"the first block of {name} takes no tokens (n, s, hidden_dim)")
+        seen.append(tokens)
+        return None if change is None else (change(tokens), *args[1:])
+
+    handle = blocks[0].register_forward_pre_hook(hook)
+    try:
+        yield seen
+        if not seen:
+            raise ValueError(f"the first block of {name} was not called")
+    finally:
+        handle.remove()
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """ValueError if the model, or a part of it, was compiled."""
+    for part in model.modules():
+        if hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None):
+            raise ValueError(
+                f"{type(model).__name__} was compiled, and torch.compile leaves out the hooks that"
+                " record. Give the model it was made from (model._orig_mod)"
+            )
+
+
+def find_blocks(model: nn.Module) -> list[nn.Module]:
+    """The longest row of blocks, with at least three matrices each.
+
+    A row is a list of modules, or attributes of one class. Rows within a block, such as its
+    experts, do not count.
+    """
+    children = list(model.children())
+    blocks = [part for part in children if _matrices(part) > 2]
+    kinds = Counter(map(type, blocks))
+    is_list = isinstance(model, nn.ModuleList | nn.Sequential | nn.ModuleDict)
+    is_row = is_list and 0 < len(blocks) == len(children)
+    if is_row and len(kinds) == 1:
+        return blocks
+    within = max(map(find_blocks, children), key=len, default=[])
+    is_whole = sum(map(_matrices, within)) == sum(map(_matrices, blocks))
+    if len(within) > 1 or is_whole:
+        return within
+    if is_row:
+        return blocks
+    most = max(kinds, key=lambda kind: kinds[kind])
+    return [part for part in blocks if type(part) is most]
+
+
+def _matrices(part: nn.Module) -> int:
+    matrices = 0
+    for parameter in part.parameters():
+        is_there = not nn.parameter.is_lazy(parameter)  # its shape is not known yet
+        matrices += is_there and parameter.dim() == 2
+    return matrices

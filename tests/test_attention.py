@@ -42,6 +42,7 @@ from mnist_vit.fast import FastVisionTransformer
 from mnist_vit.files import shipped
 from mnist_vit.gallery import replacing, save_attention_images
 from mnist_vit.model import MultiHeadAttention, VisionTransformer, vit_mnist
+from mnist_vit.relevance import relevance
 
 
 def scratch(model: nn.Module) -> nn.Module:
@@ -673,7 +674,8 @@ def test_pictures_on_disk(tmp_path: Path) -> None:
     for i, name in enumerate(names):
         files = {path.name for path in (tmp_path / name).iterdir()}
         maps = {f"layer_{i}_head_{j}.png" for i, j in itertools.product(range(3), range(2))}
-        assert files == {"image.png", "rollout.png", "attention.json"} | maps
+        own = {"image.png", "relevance.png", "rollout.png", "attention.json"}
+        assert files == own | maps
         stored = json.loads((tmp_path / name / "attention.json").read_text())
         np.testing.assert_allclose(
             stored["layers_heads_rows_columns"], square_maps(weights[i]).numpy(), atol=1e-6
@@ -693,6 +695,30 @@ def test_pictures_on_disk(tmp_path: Path) -> None:
                     <= 1
                 )
                 assert (drawn[:step, :step] == drawn[0, 0]).all(), "a patch is one flat square"
+
+
+def test_relevance_on_disk_is_that_of_the_prediction(tmp_path: Path) -> None:
+    """Red speaks for it, blue against it, white is zero; a model without a rule has none."""
+    model, _ = build("ours")
+    pictures = torch.randint(0, 255, (2, 1, 12, 12), dtype=torch.uint8)
+    images = pictures.float() / 255
+    given = (images, pictures, ["a", "b"])
+    save_attention_images(model, *given, tmp_path / "with", tuple("01234"))
+    values = to_maps(relevance(model, images), (3, 3))[1]
+    stored = json.loads((tmp_path / "with" / "b" / "attention.json").read_text())
+    np.testing.assert_allclose(stored["relevance_of_the_prediction"], values.numpy(), atol=2e-6)
+    drawn = np.asarray(Image.open(tmp_path / "with" / "b" / "relevance.png")).astype(int)
+    step = drawn.shape[0] // 3
+    place = step // 2
+    colour = torch.from_numpy(drawn[place::step, place::step])
+    strong = values.abs() > 0.2 * values.abs().max()
+    red_minus_blue = colour[..., 0] - colour[..., 2]
+    assert torch.equal(red_minus_blue[strong] > 0, values[strong] > 0)
+    model.encoder.layers[0].mlp[1] = torch.nn.Softplus()
+    with pytest.warns(UserWarning, match="relevance is left out: .*no rule for Softplus"):
+        save_attention_images(model, *given, tmp_path / "without", tuple("01234"))
+    assert not (tmp_path / "without" / "b" / "relevance.png").exists()
+    assert (tmp_path / "without" / "b" / "rollout.png").is_file()
 
 
 def test_colours_can_be_read_in_grey_and_by_the_colour_blind() -> None:
@@ -791,7 +817,7 @@ def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
     (tmp_path / "a" / ".image.png.123.part").write_text("an older version was killed")
     toy_maps(tmp_path, ["a", "b"], layers=2)
     maps = {f"layer_{i}_head_{j}.png" for i, j in itertools.product(range(2), range(2))}
-    own = {"image.png", "rollout.png", "attention.json"} | maps
+    own = {"image.png", "relevance.png", "rollout.png", "attention.json"} | maps
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "kept", ".x.part", "index.html"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
     assert {path.name for path in (tmp_path / "b").iterdir()} == own

@@ -22,12 +22,13 @@ from survivor import toy_data, toy_model
 from torch import nn
 
 import mnist_vit
-from mnist_vit import MultiHeadAttention, VisionTransformer, explorer, jobs
+from mnist_vit import MultiHeadAttention, VisionTransformer, explorer, jobs, load_model
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import load_embedded
 from mnist_vit.errors import DataError
 from mnist_vit.explorer import live_twin, of_regions, pack, unknown_options, write_page
 from mnist_vit.pictures import digit_to_tensor, picture_to_tensor
+from mnist_vit.relevance import relevance
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,25 @@ def test_a_page_of_twenty_digits_is_one_small_file_without_a_network(tmp_path: P
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
+
+
+def test_a_page_holds_the_relevance_of_its_examples(tmp_path: Path) -> None:
+    """A byte for each patch, by the largest of its picture; none where an operation has no rule."""
+    digits = load_embedded()
+    pictures = digits.images[::1000]
+    images = digits.normalise(pictures)
+    model = load_model("vit_mnist_p7")
+    about = {"title": "", "text": "", "classes": digits.classes, "mean": [0], "std": [1]}
+    given = (pictures, list("abcde"), None)
+    page = write_page(tmp_path / "page.html", model, images, *given, **about, digits=True)
+    script = re.search(r'<script id="relevance"[^>]*>(.*?)</script>', page.read_text("utf-8"))
+    stored = np.frombuffer(base64.b64decode(script[1]), dtype=np.int8).reshape(5, 16)
+    values = relevance(model, images)
+    expected = 127 * values / values.abs().amax(dim=1, keepdim=True)
+    np.testing.assert_allclose(stored, expected.numpy(), atol=0.51)
+    model.encoder.layers[0].mlp[1] = nn.Softplus()
+    page = write_page(tmp_path / "page.html", model, images, *given, **about, digits=True)
+    assert 'id="relevance"' not in page.read_text("utf-8")
 
 
 def test_in_a_notebook_a_picture_and_a_sentence_stand_where_scripts_are_stripped(

@@ -424,11 +424,14 @@ def test_counting() -> None:
     )
     assert count.words_of(folded) == 2
     assert count.words_of(folded.replace("The picture in words", "Why?")) == 5
-    one = count.Count(
-        "04_x", words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3]
-    )
+    core = count.Part(words=2800, code=200, ours=40, yours=40, predictions=15, stars=[1, 2, 3])
+    more = count.Part(words=1000, code=0, ours=0, yours=9, predictions=0, stars=[2])
+    nothing = count.Part(words=0, code=0, ours=0, yours=0, predictions=0, stars=[])
+    one = count.Count("04_x", core, nothing)
     assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
-    two = count.Count("05_y", words=100, code=0, ours=0, yours=0, predictions=0, stars=[])
+    both = count.Count("04_x", core, more)
+    assert both.time == f"{one.time}; below the line, about 15 more"
+    two = count.Count("05_y", count.Part(600, 0, 0, 0, 0, []), nothing)
     counts = {"04_x": one, "05_y": two}
     old = (
         "**Time:** about 7 minutes. **You need:** 03.\n\n### Exercise: so ★★ (8 minutes)\n\n###"
@@ -442,6 +445,22 @@ def test_counting() -> None:
     )
     row = "| [04 X](notebooks/04_x.ipynb) | so | [badge](there) | 1 |"
     assert count.with_minutes(row, counts) == row.replace(" 1 |", " 55 |")
+
+
+def test_the_core_ends_at_the_heading_more(tmp_path: Path) -> None:
+    cells = [
+        nbformat.v4.new_markdown_cell("# 01 · X\n\n### Exercise: a ★"),
+        nbformat.v4.new_code_cell("a = 1"),
+        nbformat.v4.new_markdown_cell("## Next\n\nNo more."),
+        nbformat.v4.new_markdown_cell("---\n\n## More\n\n### Exercise: b ★★★★"),
+        nbformat.v4.new_code_cell("b = 1\nc = 2"),
+    ]
+    path = tmp_path / "01_mlp.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    counted = count.count(path)
+    assert (counted.core.code, counted.core.stars) == (1, [1])
+    assert (counted.more.code, counted.more.stars) == (2, [4])
+    assert counted.more.exercise_minutes == 60
 
 
 # -----------------------------------------------------------------------------------------------

@@ -368,7 +368,7 @@ def test_the_library_is_a_star() -> None:
         "data": {"augmentation", "datasets", "pictures", "reading"},
         "attention": {"recording"},
         "building": {"model"},
-        "gallery": {"attention"},
+        "gallery": {"attention", "relevance"},
         "reading": {"datasets"},
         "training": {"data", "optimizers", "recipe", "runs"},
         "starting": {

@@ -169,7 +169,7 @@ def drawn(folder: Path) -> dict[str, int]:
         if (folder / name).is_dir():
             stored = json.loads((folder / name / "attention.json").read_text())
             layers = len(stored["layers_heads_rows_columns"])
-            expected = {"image.png", "rollout.png", "attention.json"}
+            expected = {"image.png", "relevance.png", "rollout.png", "attention.json"}
             for layer in range(layers):
                 expected |= {f"layer_{layer}_head_{head}.png" for head in (0, 1)}
             assert {path.name for path in (folder / name).iterdir()} - {"my notes"} == expected

@@ -12,6 +12,7 @@ COMMANDS = {
     "figures": "put measured figures into README and docs: figures [--check]",
     "unsolved": "make a wheel without the text of the solutions: unsolved WHEEL",
     "blur": "draw docs/blur.png, what the augmentation does to an image",
+    "contest": "put the contest of maps into docs/relevance.md, and draw its curves",
     "picture": "take the README's picture",
 }
 

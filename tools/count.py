@@ -2,8 +2,10 @@
 
 Minutes of reading and running, to the nearest 5: the words of the text at 200 a minute, the lines
 of code at 8 a minute, and a minute for each prediction. Minutes of the exercises: 5 for one star,
-10 for two, 15 for three. What is folded counts only if it is text that goes on; descriptions of
-pictures, the setup cell and classes of the package ("ours") need not be read.
+10 for two, 15 for three, an hour for four. What is folded counts only if it is text that goes on;
+descriptions of pictures, the setup cell and classes of the package ("ours") need not be read.
+
+The core of a notebook ends at its heading "More". These are estimates; no class was measured.
 """
 
 import re
@@ -18,9 +20,11 @@ from . import ROOT, notebooks
 
 WORDS = 200  # a minute
 LINES = 8  # a minute
-STARS = {1: 5, 2: 10, 3: 15}  # minutes
+STARS = {1: 5, 2: 10, 3: 15, 4: 60}  # minutes
+MORE = re.compile(r"(?m)^## More$")
 TIME = re.compile(
     r"(?<=\*\*Time:\*\* )about \d+ minutes(?:, and about \d+ more for the exercises)?"
+    r"(?:; below the line, about \d+ more)?"
 )
 HEADING = re.compile(r"(?m)^(#+ .*?(★+)) *(?:\(about \d+ minutes\)|\(\d+ minutes\))?$")
 DESCRIPTION = re.compile(
@@ -33,21 +37,29 @@ OURS = re.compile(
 
 
 @dataclass
-class Count:
-    """What is in one notebook."""
+class Part:
+    """What is in a part of a notebook, its core or what follows it.
 
-    stem: str
-    words: int  # of the text, without formulas
-    code: int  # lines to read
-    ours: int  # lines of the package that are shown, collapsed
-    yours: int  # lines that the learner writes, if like our solutions
+    Attributes:
+        words: of the text, without formulas.
+        code: lines to read.
+        ours: lines of the package that are shown, collapsed.
+        yours: lines that the learner writes, if like our solutions.
+        predictions: their number.
+        stars: of the exercises.
+    """
+
+    words: int
+    code: int
+    ours: int
+    yours: int
     predictions: int
-    stars: list[int]  # of the exercises
+    stars: list[int]
 
     @property
     def minutes(self) -> int:
         """For reading and running."""
-        return 5 * max(1, round((self.words / WORDS + self.code / LINES + self.predictions) / 5))
+        return 5 * round((self.words / WORDS + self.code / LINES + self.predictions) / 5)
 
     @property
     def exercise_minutes(self) -> int:
@@ -55,11 +67,27 @@ class Count:
         return sum(STARS[stars] for stars in self.stars)
 
     @property
+    def all_minutes(self) -> int:
+        """For everything."""
+        return self.minutes + self.exercise_minutes
+
+
+@dataclass
+class Count:
+    """What is in one notebook: its core, and what can be left out."""
+
+    stem: str
+    core: Part
+    more: Part
+
+    @property
     def time(self) -> str:
         """What the notebook says after **Time:**."""
-        text = f"about {self.minutes} minutes"
-        if self.stars:
-            text += f", and about {self.exercise_minutes} more for the exercises"
+        text = f"about {self.core.minutes} minutes"
+        if self.core.stars:
+            text += f", and about {self.core.exercise_minutes} more for the exercises"
+        if self.more.all_minutes:
+            text += f"; below the line, about {self.more.all_minutes} more"
         return text
 
 
@@ -88,17 +116,29 @@ def words_of(markdown: str) -> int:
 def count(path: Path) -> Count:
     """Count one notebook."""
     cells = nbformat.read(path, as_version=4).cells
+    end = len(cells)
+    for number, cell in enumerate(cells):
+        if cell.cell_type == "markdown" and MORE.search(cell.source):
+            end = number
+            break
+    return Count(path.stem, part_of(cells[:end], path.stem), part_of(cells[end:], path.stem))
+
+
+def part_of(cells: list[nbformat.NotebookNode], stem: str) -> Part:
+    """Count some cells of a notebook."""
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     lines = dict.fromkeys(("setup", "exercise", "check", "ours", "code"), 0)
+    stubs = []
     for cell in cells:
         if cell.cell_type == "code":
             lines[kind(cell)] += lines_of(cell.source)
-    return Count(
-        stem=path.stem,
+            stubs += [tag.partition(":")[2] for tag in cell.metadata.get("tags", [])]
+    solutions = [one.source for one in exercises(stem) if one.name in stubs]
+    return Part(
         words=words_of(text),
         code=lines["code"],
         ours=lines["ours"],
-        yours=sum(lines_of(exercise.source) for exercise in exercises(path.stem)),
+        yours=sum(map(lines_of, solutions)),
         predictions=text.count("**Before you run it"),
         stars=[len(stars) for _, stars in HEADING.findall(text)],
     )
@@ -120,11 +160,11 @@ def renewed(row: re.Match[str], counts: dict[str, Count]) -> str:
     """A row with its minutes renewed; where its last two cells are numbers, the exercises' too."""
     one = counts[row[1]]
     cells = row[0].split(" | ")
-    more = str(one.exercise_minutes) if one.stars else ""
+    more = str(one.core.exercise_minutes) if one.core.stars else ""
     if re.fullmatch(r"\d* ?\|", cells[-1]) and re.fullmatch(r"\d+", cells[-2]):
-        cells[-2:] = [str(one.minutes), f"{more} |".lstrip()]
+        cells[-2:] = [str(one.core.minutes), f"{more} |".lstrip()]
     else:
-        cells[-1] = f"{one.minutes} |"
+        cells[-1] = f"{one.core.minutes} |"
     return " | ".join(cells)
 
 
@@ -150,14 +190,22 @@ def main(words: list[str]) -> None:
 
 
 def table(paths: list[Path]) -> str:
-    """The counts of some notebooks."""
-    heads = ("words", "code", "ours", "yours", "predict", "minutes")
+    """The counts of some notebooks, a line for the core and one for what follows it."""
+    heads = ("words", "code", "ours", "yours", "predict", "read", "minutes")
     lines = [f"{'notebook':<26}{'  '.join(f'{head:>7}' for head in heads)}  exercises"]
+    total = 0
     for one in map(count, paths):
-        numbers = (one.words, one.code, one.ours, one.yours, one.predictions, one.minutes)
-        line = f"{one.stem:<26}{'  '.join(f'{number:>7,}' for number in numbers)}"
-        if one.stars:
-            stars = " ".join("★" * number for number in one.stars)
-            line += f"  {stars} = {one.exercise_minutes} minutes"
-        lines.append(line)
-    return "\n".join(lines)
+        lines.append(_line(one.stem, one.core))
+        if one.more.all_minutes:
+            lines.append(_line("   more", one.more))
+        total += one.core.all_minutes
+        if one.stem.startswith("06"):
+            lines.append(f"core up to here: {total} minutes, {total / 60:.1f} hours")
+    return "\n".join([*lines, f"core of all: {total} minutes, {total / 60:.1f} hours"])
+
+
+def _line(name: str, part: Part) -> str:
+    numbers = [part.words, part.code, part.ours, part.yours, part.predictions]
+    numbers += [part.minutes, part.all_minutes]
+    stars = " ".join("★" * number for number in part.stars)
+    return f"{name:<26}{'  '.join(f'{number:>7,}' for number in numbers)}  {stars}".rstrip()

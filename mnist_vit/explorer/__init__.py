@@ -14,6 +14,7 @@ import json
 import math
 import re
 import zlib
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from ..evaluation import Evaluation
 from ..files import read_file, shipped, write_text
 from ..forward import eval_mode, logits_of
 from ..model import VisionTransformer
+from ..relevance import relevance
 from ..tokens import patch_grid, pools_patches
 
 __all__ = ["Page", "live_twin", "pack", "write_page"]
@@ -318,6 +320,8 @@ def write_page(
         about["text"] += STORED.format(_why_stored(model) if has_head else HEADLESS)
         if regions != grid:
             about["text"] += REGIONS.format(*grid, *regions)
+    with suppress(ValueError):  # the model has an operation without a rule
+        stored += _script("relevance", _relevance_levels(model, images, grid, regions))
     data |= about | {
         "image": pictures.shape[1:],
         "grid": regions,
@@ -365,6 +369,19 @@ def _add_predictions(examples: list[dict[str, Any]], logits: Tensor) -> None:
     ):
         example["prediction"] = prediction
         example["probability"] = round(probability, 5)
+
+
+def _relevance_levels(
+    model: nn.Module, images: Tensor, grid: tuple[int, int], regions: tuple[int, int]
+) -> Tensor:
+    """How much each region speaks for the prediction, int8: a picture's largest is 127 or -127.
+
+    Shape: (n, c, h, w) -> (n, n_h, n_w).
+    """
+    maps = to_maps(relevance(model, images, grid=grid).float().cpu(), grid)
+    maps = nn.functional.adaptive_avg_pool2d(maps, regions)
+    most = maps.abs().amax(dim=(1, 2), keepdim=True).clamp(min=1e-12)
+    return (maps / most * 127).round().to(torch.int8)
 
 
 def _token_names(prefix: int) -> list[str]:

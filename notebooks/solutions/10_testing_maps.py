@@ -1,21 +1,7 @@
 """Solutions of notebook 10, made from the sources of its checks by `python -m tools solutions`."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-
-
-# exercise: exchange
-def my_exchange(layer, x, output, rows, givers):
-    # x, output: (n, seq_length, hidden_dim), what the attention layer got and gave
-    # rows: (n, num_heads, seq_length), the class token's new weights
-    # givers: (n,), the number of the picture whose values are gathered
-    w_v, b_v = layer.in_proj_weight.chunk(3)[2], layer.in_proj_bias.chunk(3)[2]
-    values = F.linear(x[givers], w_v, b_v)
-    values = values.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
-    gathered = rows.unsqueeze(2) @ values  # (n, num_heads, 1, head_dim)
-    gathered = layer.out_proj(gathered.transpose(1, 2).flatten(2))
-    return torch.cat([gathered, output[:, 1:]], dim=1)
 
 
 # exercise: hide
@@ -35,6 +21,17 @@ def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
         handle.remove()
 
 
+# exercise: integrate
+def my_integrate(gradient_at, images: Tensor, reference: Tensor, steps: int) -> Tensor:
+    # gradient_at(pictures): (n, c, h, w) -> the gradient of each picture's logit, the same shape
+    # -> (n, c, h, w): what each pixel has of the difference between both logits
+    way = images - reference
+    total = torch.zeros_like(images)
+    for step in range(steps):
+        total = total + gradient_at(reference + (step + 0.5) / steps * way)
+    return way * total / steps
+
+
 # exercise: leave_out
 def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
     # logits_without(hidden): (n, patches) of booleans -> logits (n, classes)
@@ -50,3 +47,35 @@ def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
         one[:, patch] = True
         without.append(right(one))
     return whole.unsqueeze(1) - torch.stack(without, dim=1)
+
+
+# exercise: norm_rule
+def my_norm_rule(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    # (n, seq_length, hidden_dim) -> the values of a layer norm over the last axis
+    centred = x - x.mean(dim=-1, keepdim=True)
+    deviation = (centred.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return centred / deviation.detach() * weight + bias
+
+
+# exercise: patch
+def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice):
+    # clean, corrupted: (n, c, h, w); site: a part of the model; tokens: which tokens of its output
+    # -> logits for `corrupted`, if these tokens came from the run on `clean`
+    kept = []
+
+    def keep(module, args, output):
+        kept.append(output[0] if isinstance(output, tuple) else output)
+
+    def put_in(module, args, output):
+        is_pair = isinstance(output, tuple)
+        new = (output[0] if is_pair else output).clone()
+        new[:, tokens] = kept[0][:, tokens]
+        return (new, *output[1:]) if is_pair else new
+
+    for hook, images in ((keep, clean), (put_in, corrupted)):
+        handle = site.register_forward_hook(hook)
+        try:
+            logits = model(images)
+        finally:
+            handle.remove()
+    return logits

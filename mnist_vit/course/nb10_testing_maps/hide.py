@@ -33,7 +33,8 @@ class _Stop(Exception):
     """Raised by a model while it runs."""
 
 
-def _traces(model: nn.Module) -> str:
+def traces(model: nn.Module) -> str:
+    """The hooks and replaced forwards of a model and its parts."""
     hooks = sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
     )
@@ -61,7 +62,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "whether hidden is as it was", bool(torch.equal(hidden, before))
         yield "logits with nothing hidden", answer(model, images, torch.zeros_like(hidden))
         yield "logits afterwards, as the model gives them", model(images)
-        yield "what is left behind on the model", _traces(model)
+        yield "what is left behind on the model", traces(model)
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -84,7 +85,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         finally:
             handle.remove()
         yield "whether an exception in the model gets out", out
-        yield "what is left behind after an exception", _traces(model)
+        yield "what is left behind after an exception", traces(model)
 
 
 STAYS, TAKEN = "torch.cat([class_token, ~hidden], dim=1)", "(z[stays].unflatten(0, (len(z), -1)),)"

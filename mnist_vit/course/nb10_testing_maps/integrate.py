@@ -1,0 +1,127 @@
+"""Exercise: integrated gradients, equation 1 of Sundararajan et al. 2017.
+
+https://arxiv.org/abs/1703.01365
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, Slip, random
+
+
+def my_integrate(gradient_at, images: Tensor, reference: Tensor, steps: int) -> Tensor:
+    # gradient_at(pictures): (n, c, h, w) -> the gradient of each picture's logit, the same shape
+    # -> (n, c, h, w): what each pixel has of the difference between both logits
+    way = images - reference
+    total = torch.zeros_like(images)
+    for step in range(steps):
+        total = total + gradient_at(reference + (step + 0.5) / steps * way)
+    return way * total / steps
+
+
+def _gradient(seed: int) -> Callable[[Tensor], Tensor]:
+    """The gradient of a sum of cubes and products of neighbours, by hand."""
+    weight = random(2, 1, 3, 2, seed=seed, dtype=torch.float64)
+
+    def gradient_at(pictures: Tensor) -> Tensor:
+        return weight * (3 * pictures.square() + pictures.roll(1, -1) + pictures.roll(-1, -1))
+
+    return gradient_at
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    images = random(2, 1, 3, 2, seed=161, dtype=torch.float64)
+    black = torch.full((1, 1, 1, 1), -0.4, dtype=torch.float64)
+    yield "the share of each pixel, in 3 steps", answer(_gradient(162), images, black, 3)
+    other = random(2, 1, 3, 2, seed=163, dtype=torch.float64)
+    yield "the same from other pictures, in 1 step", answer(_gradient(164), images, other, 1)
+    yield "the same in 8 steps", answer(_gradient(164), images, other, 8)
+
+
+AT = "gradient_at(reference + (step + 0.5) / steps * way)"
+END = "return way * total / steps"
+
+SLIPS = (
+    Slip(
+        {AT: AT.replace("(step + 0.5)", "step")},
+        "take the gradient at the beginning of each step",
+        "Take it in the middle, (step + 0.5) / steps of the way: the error is far smaller",
+    ),
+    Slip(
+        {AT: AT.replace("(step + 0.5)", "(step + 1)")},
+        "take the gradient at the end of each step",
+        "Take it in the middle, (step + 0.5) / steps of the way: the error is far smaller",
+    ),
+    Slip(
+        {END: "return total / steps"},
+        "leave out how far each pixel has changed",
+        "The mean gradient is multiplied by (image - reference)",
+    ),
+    Slip(
+        {END: "return images * total / steps"},
+        "multiply by the image",
+        "The way begins at the reference: multiply by (image - reference)",
+    ),
+    Slip(
+        {END: "return way * total"},
+        "add the gradients up and do not take their mean",
+        "Divide by the number of steps",
+    ),
+    Slip(
+        {AT: "gradient_at(images)"},
+        "take the gradient at the picture itself every time",
+        "The point moves from the reference to the picture",
+    ),
+    Slip(
+        {AT: "gradient_at((step + 0.5) / steps * images)"},
+        "begin at zero in place of the reference",
+        "The way leads from the reference: reference + … × (image - reference)",
+    ),
+    Slip(
+        {AT: "gradient_at((step + 0.5) / steps * way)"},
+        "forget to begin at the reference",
+        "The points are reference + … × (image - reference)",
+    ),
+    Slip(
+        {
+            "way = images - reference": "way = reference - images",
+            AT: AT.replace("reference", "images"),
+        },
+        "walk from the picture to the reference",
+        "Every sign is reversed: what the picture adds gets a number below zero",
+    ),
+    Slip(
+        {END: "return (way * total / steps).abs()"},
+        "take the absolute value",
+        "What speaks against a class has a number below zero, and the sum would not hold",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_integrate,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "The integral is the mean of the gradient along a straight line. Which picture lies a"
+            " quarter of the way between the reference and the image?"
+        ),
+        (
+            "Cut the way into `steps` equal parts, add up gradient_at(reference + (step + 0.5) /"
+            " steps * (images - reference)), divide by steps, and multiply by (images -"
+            " reference)."
+        ),
+    ),
+    same=(
+        {AT: "gradient_at(images - (step + 0.5) / steps * way)"},
+        {
+            AT: "gradient_at(reference + (step + 0.5) / steps * way) / steps",
+            END: "return way * total",
+        },
+    ),
+    tolerance=1e-8,
+)

@@ -1,0 +1,178 @@
+"""Exercise: activation patching, some tokens of one run in the place of another run's."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision import models
+
+from mnist_vit.model import MultiHeadAttention, VisionTransformer
+
+from ..checking import Exercise, Mistake, Slip, random, randomise
+from .hide import traces
+
+
+def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice):
+    # clean, corrupted: (n, c, h, w); site: a part of the model; tokens: which tokens of its output
+    # -> logits for `corrupted`, if these tokens came from the run on `clean`
+    kept = []
+
+    def keep(module, args, output):
+        kept.append(output[0] if isinstance(output, tuple) else output)
+
+    def put_in(module, args, output):
+        is_pair = isinstance(output, tuple)
+        new = (output[0] if is_pair else output).clone()
+        new[:, tokens] = kept[0][:, tokens]
+        return (new, *output[1:]) if is_pair else new
+
+    for hook, images in ((keep, clean), (put_in, corrupted)):
+        handle = site.register_forward_hook(hook)
+        try:
+            logits = model(images)
+        finally:
+            handle.remove()
+    return logits
+
+
+class _Stop(Exception):
+    """Raised by a model while it runs."""
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    if not callable(answer):
+        raise Mistake("give the function itself: check.patch(my_patch).")
+    # Torchvision's, as it is.
+    model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    clean, corrupted = random(3, 3, 16, 16, seed=151), random(3, 3, 16, 16, seed=152)
+    first, last = model.encoder.layers
+    with torch.no_grad():
+        yield (
+            "logits with patches from the clean run, after the first MLP",
+            answer(model, clean, corrupted, first.mlp, slice(1, None)),
+        )
+        yield (
+            "logits with the class token from the clean run, after the last attention",
+            answer(model, clean, corrupted, last.self_attention, slice(0, 1)),
+        )
+        yield (
+            "logits with patches 2 and 3 from the clean run, after the first attention",
+            answer(model, clean, corrupted, first.self_attention, slice(2, 4)),
+        )
+        yield "logits afterwards, as the model gives them", model(clean)
+        yield "what is left behind on the model", traces(model)
+
+        ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
+        for block in ours.encoder.layers:
+            block.self_attention = randomise(MultiHeadAttention(8, 2))
+        pictures = random(2, 2, 1, 8, 8, seed=153)
+        site = ours.encoder.layers[1].self_attention
+        yield (
+            "logits of a model with attention from scratch",
+            answer(ours, pictures[0], pictures[1], site, slice(0, 1)),
+        )
+
+        def stop(*_: Any) -> None:
+            raise _Stop
+
+        handle = model.heads.register_forward_pre_hook(stop)
+        out = False
+        try:
+            answer(model, clean, corrupted, first.mlp, slice(0, 1))
+        except _Stop:
+            out = True
+        finally:
+            handle.remove()
+        yield "whether an exception in the model gets out", out
+        yield "what is left behind after an exception", traces(model)
+
+
+TOKENS = "new[:, tokens] = kept[0][:, tokens]"
+RUNS = "((keep, clean), (put_in, corrupted))"
+KEEP = "kept.append(output[0] if isinstance(output, tuple) else output)"
+GIVES = "return (new, *output[1:]) if is_pair else new"
+CLONED = "new = (output[0] if is_pair else output).clone()"
+CLEAN_UP = """try:
+            logits = model(images)
+        finally:
+            handle.remove()"""
+
+SLIPS = (
+    Slip(
+        {RUNS: "((keep, corrupted), (put_in, clean))"},
+        "put tokens of the corrupted run into the clean one",
+        "The run on `clean` is kept, and the run on `corrupted` is changed",
+    ),
+    Slip(
+        {TOKENS: "new[:] = kept[0]"},
+        "exchange all tokens",
+        "Only the tokens that are given come from the clean run",
+    ),
+    Slip(
+        {TOKENS: "kept[0] = kept[0].clone()\n        kept[0][:, tokens] = new[:, tokens]"}
+        | {GIVES: "return (kept[0], *output[1:]) if is_pair else kept[0]"},
+        "exchange all tokens but these",
+        "The tokens that are given come from the clean run, the others from the corrupted one",
+    ),
+    Slip(
+        {TOKENS: "new[:, tokens] += kept[0][:, tokens]"},
+        "add the clean run's tokens to the others",
+        "They take their place",
+    ),
+    Slip(
+        {TOKENS: "new[:, tokens] = kept[0][:1, tokens]"},
+        "put the first picture's tokens into all pictures",
+        "Picture i of `corrupted` gets those of picture i of `clean`",
+    ),
+    Slip(
+        {TOKENS: "new[:, tokens] = kept[0][:, tokens].mean(dim=1, keepdim=True)"},
+        "put the mean of these tokens in the place of each",
+        "Each token comes from its own place",
+    ),
+    Slip(
+        {TOKENS: "new[:, tokens] = 0"},
+        "set the tokens to zero",
+        "They are those of the clean run",
+    ),
+    Slip(
+        {TOKENS: ""},
+        "change nothing: these are the logits of the corrupted pictures",
+        "A hook that returns something changes what the module gives",
+    ),
+    Slip(
+        {CLEAN_UP: "logits = model(images)"},
+        "leave the hooks on the model",
+        "From then on they change every run. Keep each handle, and remove it",
+    ),
+    Slip(
+        {CLEAN_UP: "logits = model(images)\n        handle.remove()"},
+        "remove the hooks without `finally`",
+        "An exception in the model jumps over that line. Write try: … finally: …",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_patch,
+    compare=compare,
+    stars=3,
+    slips=SLIPS,
+    hints=(
+        (
+            "Two runs: one whose output at `site` is kept, one in which a hook returns something"
+            " else than it got. What do you do where the output is a pair, as an attention layer's"
+            " is?"
+        ),
+        (
+            "A forward hook gets (module, args, output), and what it returns takes the output's"
+            " place. Clone the output (its first part, if it is a tuple), write the kept tokens"
+            " into [:, tokens], and return the clone, in a tuple with the rest if it was one."
+            " Remove both hooks in `finally`."
+        ),
+    ),
+    same=(
+        {CLONED: "new = torch.empty_like(kept[0]).copy_(output[0] if is_pair else output)"},
+        {RUNS: "[(keep, clean), (put_in, corrupted)]"},
+    ),
+    tolerance=1e-5,
+)
