@@ -8,6 +8,7 @@ hold as they are.
 import json
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,17 @@ ROOT = Path(__file__).resolve().parent.parent
 project = "mnist_vit"
 html_title = "mnist_vit"
 project_copyright = "the authors of the mnist_vit course, MIT licence"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 include_patterns = [
     "docs/*.md",
     "notebooks/*.ipynb",
     "notebooks/glossary.md",
     "benchmarks/results/*.md",
 ]
-exclude_patterns = ["docs/architecture.md"]  # for maintainers, beside the code
+exclude_patterns = [
+    "docs/architecture.md",  # for maintainers, beside the code
+    "docs/tasks_answers.md",  # for teachers, who have a clone
+]
 root_doc = "docs/index"
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header"]
 
@@ -41,7 +45,13 @@ autodoc_typehints = "signature"
 maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 
+project_file = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+home = project_file["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
+
 html_theme = "furo"
+if home:  # a link to the source of each page
+    html_theme_options = {"source_repository": home, "source_branch": "main"}
+copybutton_selector = ".highlight-bash pre, .highlight-python pre"  # not the cells of notebooks
 pygments_dark_style = "github-dark"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         COMMANDS[command][0](**options)  # mistakes are told before torch is imported
         result = function(command)(**options)
-        if command == "explore":  # in a notebook the page shows itself
+        if command in ("demo", "attention", "explore"):  # in a notebook the page shows itself
             print(f"open in a browser: {result}")
         sys.stdout.flush()
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from .datasets import DATA_SETS
+from .datasets import DATA_SETS, check_data
 from .errors import check_range, unknown
 from .files import existing, find_weights, shipped_weights
 from .options import Checked, Option, described, undecided
@@ -44,7 +44,8 @@ Classes = Annotated[
     Sequence[str] | None,
     Option(
         "names of the model's classes, if they are not known, such as"
-        " model.config.id2label.values()",
+        " model.config.id2label.values(); empty if it has none: then there are maps and no"
+        " predictions",
         only_python=True,
     ),
 ]
@@ -150,6 +151,8 @@ class Train(Recipe):
             check_range(0, self.epochs, full_epochs=self.full_epochs)
         if self.recipe is not None:
             self._check_shipped()
+        if isinstance(self.data, str | Path) and self.data != "auto":
+            check_data(self.data)
 
     @property
     def from_file(self) -> bool:
@@ -193,19 +196,21 @@ class Train(Recipe):
 
 
 class Trained(Checked):
-    """Options of a job with a trained model."""
+    """Options of a job with a trained model; a wrong name is told before torch is imported."""
 
     model: Any
     weights: Any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.model, str):
-            return
-        own = Path(self.model).suffix == ".py"
-        name = self.weights or ("vit_mnist" if own else self.model)
-        if isinstance(name, str):
-            find_weights(name)  # a wrong name is told before torch is imported
+        if isinstance(self.model, str):
+            own = Path(self.model).suffix == ".py"
+            name = self.weights or ("vit_mnist" if own else self.model)
+            if isinstance(name, str):
+                find_weights(name)
+        data = getattr(self, "data", None)
+        if isinstance(data, str | Path):
+            check_data(data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,6 +336,15 @@ class Predict(Trained):
     ] = None
     device: Device = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        existing(self.picture, "file")
+        if self.classes is not None and len(self.classes) == 0:
+            raise ValueError(
+                "predict needs the names of the model's classes, got none: visualize_attention"
+                " takes a model without classes"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Demo(Checked):
@@ -363,7 +377,10 @@ class Notebooks(Checked):
 
 @dataclass(frozen=True, eq=False)
 class Progress(Checked):
-    """Print which pieces in each my_vit.py are the learner's own, one line per file."""
+    """Print which exercises each learner has solved, and where the last answer fails.
+
+    It reads each my_vit.py, the answers and the notebooks beside it.
+    """
 
     folder: Annotated[
         str | Path,
@@ -379,6 +396,10 @@ class Progress(Checked):
             " permissions"
         ),
     ] = False
+    csv: Annotated[
+        str | Path | None,
+        Option("also write a row for each learner and exercise to this .csv file", metavar="FILE"),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -410,6 +431,10 @@ class Check(Checked):
     num_heads: Annotated[
         int | None, Option("attention heads in a layer, if their number cannot be found", low=1)
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        existing(self.file, "file")
 
 
 # the options of each command, and the module and name of the function that it calls

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .augmentation import augment
-from .datasets import DATA_SETS
+from .datasets import DATA_SETS, check_data
 from .errors import DataError, check_sizes, unknown
 from .files import data_dir, user_path
 from .pictures import digit_to_tensor, picture_form, read_folder, transformed
@@ -206,12 +206,9 @@ def load_data(
     """
     if isinstance(data, ImageData):
         return data
+    check_data(data)
     if data not in DATA_SETS:
-        if user_path(data).is_dir():
-            return load_folder(data, split, *folder)
-        raise DataError(
-            f"{unknown('data called', data, DATA_SETS)}, or the path of a folder of images"
-        )
+        return load_folder(data, split, *folder)
     known = DATA_SETS[str(data)]
     if split not in known.splits:
         raise ValueError(unknown("split", split, known.splits))

@@ -106,11 +106,11 @@ def _current() -> Path:
         raise FileNotFoundError("the current folder was deleted: change to another one") from error
 
 
-def existing(folder: str | Path) -> Path:
-    """A folder, or a file, that must be there; DataError if it is not."""
-    path = user_path(folder)
+def existing(given: str | Path, kind: str = "folder") -> Path:
+    """A folder or a file that must be there; DataError if it is not."""
+    path = user_path(given)
     if not path.exists():
-        raise DataError(f"there is no folder {path}: name one that exists")
+        raise DataError(f"there is no {kind} {path}: name one that exists")
     return path
 
 
@@ -294,9 +294,9 @@ def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool 
             os.replace(new / name, target / name)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    if before:
-        print(f"the older copy is in {before}")
-    print(f"{len(list(source.glob('*.ipynb')))} notebooks copied: jupyter lab {target}")
+    count = sum(name.suffix == ".ipynb" for name in names)
+    older = f"; the older copy is in {before}" if before else ""
+    print(f"{count} notebooks copied{older}; next: jupyter lab {target / '00_start_here.ipynb'}")
     return target
 
 

@@ -62,14 +62,17 @@ def _tried(model: nn.Module, images: Tensor) -> Tensor:
 def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
     """Run a forward pass before training or writing; returns its logits.
 
-    ValueError unless there is one for each class.
+    ValueError unless there is one for each class. A model that has 0 classes may return anything.
     """
     logits = _tried(model, images)
+    if classes == 0:
+        return images.new_empty(len(images), 0)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if got != (len(images), classes):
         raise ValueError(
             f"the model must return logits (n, {classes}): for {tuple(images.shape)} it returns"
             f" {got}. Give a model with such a class head, or the names of this model's classes"
+            " (classes=() for attention maps of a model that has none)"
         )
     return logits
 

@@ -163,12 +163,13 @@ def save_attention_images(
     ``rollout.png``, ``relevance.png`` (of the prediction: red speaks for it, blue against it) and
     ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The
     attention maps are the class token's rows; with ``pool="mean"``, the mean over the patches'
-    rows. ``replacing`` says what becomes of older files. A warning tells why relevance is missing.
+    rows. ``replacing`` says what becomes of older files. Relevance is left out of a model
+    without classes, and where an operation has no rule, with a warning.
 
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
-    them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``labels`` the truth,
-    if it is known; ``classes`` are empty for a model without a class head; ``grid`` rows and
-    columns of patches, if the model does not tell them.
+    them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``classes`` the names
+    of the model's classes, empty if it has none; ``labels`` the truth, if it is known; ``grid``
+    rows and columns of patches, if the model does not tell them.
 
     Returns the content of each ``attention.json``. ValueError: the numbers of images, pictures,
     names and labels differ, or outputs are NaN.
@@ -176,9 +177,9 @@ def save_attention_images(
     _check_counts(images, pictures, names, labels)
     if names != [folder_name(name) for name in names]:
         raise ValueError(f"names must be plain, visible folder names, got {names}")
-    predicted = _predicted(model, images, classes)
+    probabilities = _probabilities(model, images) if classes else None
     grid = patch_grid(model, images) if grid is None else sides(grid)
-    drawn = _Maps(model, images, pictures, grid)
+    drawn = _Maps(model, images, pictures, grid, has_classes=bool(classes))
 
     from torchvision.transforms.v2.functional import to_pil_image
 
@@ -188,29 +189,31 @@ def save_attention_images(
             target = new / name
             _write_png(target / "image.png", to_pil_image(pictures[i].cpu()))
             content = {"name": name, "label": None if labels is None else classes[labels[i]]}
-            content |= predicted[i]
+            if probabilities is not None:
+                content |= _answer(probabilities[i], classes)
             content |= drawn.write(i, target)
             write_json(target / "attention.json", content, sync=False)
             results.append(content)
     return results
 
 
-@torch.no_grad()
-def _predicted(model: nn.Module, images: Tensor, classes: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What is written of the answer to each image; nothing for a model without a class head."""
-    if not classes:
-        return [{}] * len(images)
-    with eval_mode(model):
+def _probabilities(model: nn.Module, images: Tensor) -> Tensor:
+    """The probability of each class, (n, k), on the CPU; ValueError if outputs are NaN."""
+    with torch.no_grad(), eval_mode(model):
         logits = logits_of(model, images.to(**place(model))).float()
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
-    found = []
-    for row in logits.softmax(dim=1).cpu():
-        best = int(row.argmax())
-        probability = round(float(row[best]), 4)
-        one = {"prediction": classes[best], "probability": probability}
-        found.append(one | {"probabilities": _rounded(row, 4)})
-    return found
+    return logits.softmax(dim=1).cpu()
+
+
+def _answer(probabilities: Tensor, classes: tuple[str, ...]) -> dict[str, Any]:
+    """What ``attention.json`` says of a prediction."""
+    best = int(probabilities.argmax())
+    return {
+        "prediction": classes[best],
+        "probability": round(float(probabilities[best]), 4),
+        "probabilities": _rounded(probabilities, 4),
+    }
 
 
 def _check_counts(
@@ -230,7 +233,12 @@ class _Maps:
     """The maps of some images: (n, num_layers, num_heads, n_h, n_w), rollout and relevance."""
 
     def __init__(
-        self, model: nn.Module, images: Tensor, pictures: Tensor, grid: tuple[int, int]
+        self,
+        model: nn.Module,
+        images: Tensor,
+        pictures: Tensor,
+        grid: tuple[int, int],
+        has_classes: bool,
     ) -> None:
         weights = attention_weights(model, images).float().cpu()
         s = weights.shape[-1]
@@ -243,6 +251,8 @@ class _Maps:
         self.rollout = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
         self.shares, self.chance = ink_share(self.maps, pictures.cpu())
         self.relevance: Tensor | None = None
+        if not has_classes:
+            return
         try:
             self.relevance = to_maps(relevance(model, images, grid=grid).float().cpu(), grid)
         except ValueError as error:

@@ -136,8 +136,7 @@ def train(given: Train) -> History:
         if save is not None:
             written = save_weights(model, save)
         say(f"validation accuracy {history[-1]['validation_accuracy']:.2%}")
-        say(f"weights saved to {written}")
-        say(f"next: {start.next_step(written)}")
+        say(f"weights saved to {written}; next: {start.next_step(written)}")
     return History(history)
 
 
@@ -239,14 +238,14 @@ def explore(given: Explore) -> Page:
 
 @taking(Demo)
 @restoring_threads
-def demo(given: Demo) -> None:
-    """Returns nothing; the accuracy is printed."""
+def demo(given: Demo) -> Page:
+    """Returns the page; the accuracy is printed."""
     about = read_json("vit_mnist")
     print(f"vit_mnist: {about['parameters']:,} parameters, trained on {about['data']['name']}\n")
     found = evaluate("vit_mnist")
     print()
     maps = Attention(out=given.out)
-    _write_maps(_Subject(maps), maps, found)
+    return _write_maps(_Subject(maps), maps, found)
 
 
 def shown_data(about: dict[str, Any]) -> str:
@@ -383,7 +382,7 @@ def _write_maps(subject: _Subject, given: Attention, found: Evaluation | None = 
         written = subject.write_page(new / "index.html", shown, found)
     page = Page(folder / "index.html")
     page.instead = written.instead
-    print(f"attention maps of {len(chosen)} images: {page}")
+    print(f"attention maps of {len(chosen)} images, one folder each: {folder}")
     return page
 
 

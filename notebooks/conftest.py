@@ -2,8 +2,9 @@
 
 Pictures are compared, which nbval itself does not; the last printed decimal may differ by one unit;
 the accuracy of a small live training, ``84 % (stored: 82 to 84)``, by two points from the stored
-range. Left out are stderr (progress bars, warnings), the live page, and lines that begin with
-``my_vit.py: ``, which tell whose pieces are in use. A ``my_vit.py`` beside a notebook is used, and
+range. Left out are stderr (progress bars, warnings), the live page, lines that begin with
+``my_vit.py: ``, which tell whose pieces are in use, and the line of each epoch of a training, which
+holds its time. A ``my_vit.py`` beside a notebook is used, and
 not changed. Cells tagged needs-cifar10 are compared where the images of CIFAR-10 are at hand, and
 skipped elsewhere. Cells tagged long train for long, and no later cell needs them: ``-m "not long"``
 leaves them out. A notebook with a cell that was never run fails.
@@ -23,6 +24,8 @@ import pytest
 from PIL import Image, ImageChops, ImageFilter
 
 NUMBER = re.compile(r"-?\d+\.\d+")
+WHOSE = re.compile(r"my_vit\.py: .*\n?")
+EPOCH = re.compile(r"epoch +\d+/\d+  loss .* s\n?")  # what training prints after an epoch
 PAGE = '<div class="mnist-vit-page"'  # what mnist_vit.explore returns
 
 KERNEL = {"CUDA_VISIBLE_DEVICES": "", "MNIST_VIT_OFFLINE": "1", "TQDM_DISABLE": "1"}
@@ -140,16 +143,21 @@ def out_folder(notebooks: Path, written: str) -> str:
 
 
 def without_whose(outputs: list[dict]) -> list[dict]:
-    """The outputs without the printed lines that tell whose pieces are in use, and the live page by
-    its name alone."""
+    """The outputs without the printed lines that tell whose pieces are in use, or of an epoch, and
+    the live page by its name alone."""
     outputs = copy.deepcopy(outputs)
     for output in outputs:
         if PAGE in "".join(output.get("data", {}).get("text/html", "")):
             output["data"] = {"text/plain": "the live page"}
     for output in _streams(outputs):
         lines = "".join(output["text"]).splitlines(keepends=True)
-        output["text"] = "".join(line for line in lines if not line.startswith("my_vit.py: "))
+        output["text"] = "".join(line for line in lines if not is_of_a_run(line))
     return [output for output in outputs if output.get("name") != "stdout" or output["text"]]
+
+
+def is_of_a_run(line: str) -> bool:
+    """Whether a line tells whose pieces are in use, or how an epoch went."""
+    return bool(WHOSE.fullmatch(line) or EPOCH.fullmatch(line))
 
 
 def agree(test: list[dict], ref: list[dict]) -> list[dict]:

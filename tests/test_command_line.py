@@ -97,6 +97,10 @@ def test_an_option_is_a_keyword_in_python_and_a_wrong_one_is_named() -> None:
         ["train", "vit_mnits"],
         ["evaluate", "vit_mnits"],
         ["train", "vit_mnist", "--epochs", "0"],
+        ["train", "vit_mnist", "--data", "mnits"],
+        ["attention", "--data", "mnits"],
+        ["predict", "no_such_picture.png"],
+        ["check", "no_such_file.py"],
     ],
 )
 def test_help_and_typing_errors_do_not_wait_for_torch(words: list[str]) -> None:
@@ -225,10 +229,13 @@ def test_out_of_memory_names_an_option_that_there_is(
     words: str,
     part: str,
     remedy: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What torch says on a CPU is a plain RuntimeError."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.png").touch()
 
     def full(*_: object) -> None:
         raise RuntimeError(

@@ -179,6 +179,17 @@ def test_the_readmes_badges_are_stamped_too() -> None:
     assert "Open in Colab" not in stamp.stamp_readme(elsewhere, "")
 
 
+@pytest.mark.parametrize("name", stamp.TEXTS)
+def test_one_address_reaches_every_text(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert stamp.stamp_text(name, text, stamp.home()) == text, "python -m tools stamp"
+    elsewhere = stamp.stamp_text(name, text, ELSEWHERE)
+    assert "some-one/some-course" in elsewhere
+    assert "git clone ADDRESS" not in elsewhere
+    assert stamp.stamp_text(name, elsewhere, ELSEWHERE) == elsewhere, "stamped once"
+    assert "some-one" not in stamp.stamp_text(name, elsewhere, "")
+
+
 @pytest.mark.parametrize(
     "spec", [None, SimpleNamespace(origin=None)], ids=["nothing", "a folder of that name"]
 )

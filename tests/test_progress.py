@@ -1,5 +1,6 @@
 """``mnist-vit progress FOLDER``: a row for everybody, and a verdict that no file can forge."""
 
+import csv
 import os
 import signal
 import subprocess
@@ -8,11 +9,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 import pytest
 from helpers import environment, some
 
 from mnist_vit import check
 from mnist_vit.__main__ import main
+from mnist_vit.course.keeping import reports
+from mnist_vit.course.keeping.reports import places
 
 RIGHT = """import torch
 
@@ -176,7 +180,8 @@ def test_names_are_printed_so_that_they_forge_nothing(
     check.progress(tmp_path)
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
-    assert sum(" own" in line for line in out.splitlines()) == 2, "one row and the legend"
+    pieces = out.rpartition("\n\n")[2].splitlines()
+    assert sum(" own" in line for line in pieces) == 2, "one row and the legend"
 
 
 def test_a_name_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,3 +307,125 @@ def test_the_command_line_asks_for_a_folder(
 ) -> None:
     assert main(["progress", folder]) == 2
     assert words in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------- all exercises, a class
+
+
+def notebook(**said: str) -> str:
+    """A notebook with the output of some checks."""
+    cells = []
+    for name, text in said.items():
+        output = nbformat.v4.new_output("stream", text=f"{name}: {text}\n")
+        cell = nbformat.v4.new_code_cell(f"check.{name}(a)", outputs=[output])
+        cell.metadata["tags"] = [f"check:{name}"]
+        cells.append(cell)
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
+
+
+def told(folder: Path, capsys: pytest.CaptureFixture[str], **more: object) -> str:
+    capsys.readouterr()
+    check.progress(folder, **more)
+    return capsys.readouterr().out
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_class_and_all_exercises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(
+        tmp_path / "class",
+        {
+            "ada/my_vit.py": RIGHT,
+            "ada/my_answers/softmax_rows.1.py": "def my_softmax_rows(s): ...",
+            "ada/02_attention.ipynb": notebook(entropy="correct (tested: a, b)"),
+            "bob/02_attention.ipynb": notebook(
+                softmax_rows="right shape, wrong numbers. You sum over the wrong axis.",
+                entropy="not solved yet. Replace the stub's last line",
+                no_such_exercise="correct",
+            ),
+        },
+    )
+    table = tmp_path / "class.csv"
+    out = told(folder, capsys, csv=table)
+    head, ada, bob = out.splitlines()[1:4]
+    column = head.split().index("02")
+    count = sum(place.notebook.startswith("02") for place in places().values())
+    assert ada.split()[column] == f"3/{count}"
+    assert bob.split()[column] == f"0/{count}"
+    lines = [line.split() for line in out.splitlines()]
+    assert ["02_attention", "softmax_rows", "core", "1", "1", "0"] in lines
+    assert ["02_attention", "entropy", "core", "1", "0", "1"] in lines
+    (failing,) = [line for line in out.splitlines() if "You sum over the wrong axis." in line]
+    assert failing.split()[:3] == ["02_attention", "softmax_rows", "bob/"]
+    with open(table, encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * len(places()) == 2 * len(check.EXERCISES)
+    found = {(row["file"], row["exercise"]): row["state"] for row in rows}
+    assert found["ada/my_vit.py", "softmax_rows"] == "solved"
+    assert found["ada/my_vit.py", "attention"] == "own"
+    assert found["bob/", "softmax_rows"] == "failed"
+    assert found["bob/", "entropy"] == "-"
+
+
+def test_the_core_of_a_notebook_ends_at_its_heading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = nbformat.reads(notebook(softmax_rows="-", entropy="-"), as_version=4)
+    made.cells.insert(1, nbformat.v4.new_markdown_cell("## More\n\nfor those who like it"))
+    (tmp_path / "02_attention.ipynb").write_text(nbformat.writes(made))
+    monkeypatch.setattr(reports, "shipped", lambda _: tmp_path)
+    assert reports._parts("02_attention") == {"softmax_rows": "core", "entropy": "more"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"cells": 3}',
+        '{"cells": [3, {"metadata": 3}, {"metadata": {"tags": [3]}}]}',
+        '{"cells": [{"metadata": {"tags": ["check:entropy"]}, "outputs": [3, {"text": 3}]}]}',
+        '{"cells": [{"metadata": {"tags": ["check:entropy"]}, "outputs": 3}]}',
+    ],
+)
+def test_a_notebook_that_is_none_tells_nothing(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = told(write(tmp_path, {"eva/my_vit.py": RIGHT, "eva/x.ipynb": text}), capsys)
+    assert "eva/my_vit.py" in out
+    assert "fails" not in out
+
+
+def test_what_others_wrote_forges_no_row_and_no_formula(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "=HYPERLINK(1)\x1b[2J\u202e"
+    files = {"=1+1/my_vit.py": RIGHT, "=1+1/x.ipynb": notebook(entropy=said)}
+    table = tmp_path / "class.csv"
+    out = told(write(tmp_path / "class", files), capsys, csv=table)
+    assert all(line.isprintable() for line in out.splitlines())
+    for row in csv.reader(table.read_text(encoding="utf-8").splitlines()):
+        assert not any(cell.startswith("=") for cell in row)
+
+
+def test_a_table_is_a_csv_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my_vit.py").write_text(RIGHT)
+    assert main(["progress", str(tmp_path), "--csv", str(tmp_path / "my_vit.py")]) == 2
+    assert "--csv must be a .csv file" in capsys.readouterr().err
+    assert (tmp_path / "my_vit.py").read_text() == RIGHT
+
+
+@pytest.mark.full
+def test_a_wrong_piece_is_told_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = told(write(tmp_path, {"eva/my_vit.py": WRONG}), capsys, run=True)
+    (line,) = [line for line in out.splitlines() if line.startswith("02_attention")]
+    assert "eva/my_vit.py" in line
+    assert "you take the softmax over the queries" in line

@@ -213,7 +213,7 @@ def test_each_update_keeps_the_copy_before_it_and_says_where(
     for text in ("first", "second", "third"):
         (tmp_path / "01_mlp.ipynb").write_text(text)
         copy_notebooks(tmp_path, update=True)
-        (where,) = re.findall(r"the older copy is in (\S+)", capsys.readouterr().out)
+        (where,) = re.findall(r"the older copy is in (\S+);", capsys.readouterr().out)
         assert (Path(where) / "01_mlp.ipynb").read_text() == text
     kept = sorted(path.read_text() for path in tmp_path.glob("before-*/01_mlp.ipynb"))
     assert kept == ["first", "second", "third"]
@@ -504,9 +504,11 @@ def test_a_misspelt_option_before_the_command_is_named(
 
 @pytest.mark.parametrize("device", ["meta", "privateuseone", "xla", "", "cuda:99"])
 def test_a_device_that_computes_nothing_is_a_sentence(
-    device: str, capsys: pytest.CaptureFixture[str]
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = said(capsys, "predict", "x.png", "vit_mnist_p7", "--device", device)
+    picture = tmp_path / "x.png"
+    picture.touch()
+    told = said(capsys, "predict", str(picture), "vit_mnist_p7", "--device", device)
     assert "there is no device" in told
 
 

@@ -141,6 +141,9 @@ def test_api_search_teachers_page_and_live_page_are_there(
         "../search.html",
     ):
         assert any(link.startswith(name) for link in front), name
+    assert not (site / "docs" / "tasks_answers.html").exists(), "answers are for teachers"
+    scripts = pages[site / "docs" / "index.html"].loaded
+    assert any("copybutton.js" in link for link in scripts)
     assert "../attention/index.html" in pages[site / "docs" / "live.html"].loaded
     assert "docs/index.html" in pages[site / "index.html"].links
 

@@ -67,8 +67,21 @@ def refresh(path: Path) -> None:
         resources={"metadata": {"path": str(path.parent)}},
     )
     client.execute(env={**os.environ, **nbval.kernel_environment(notebook)})
+    drop_epochs(notebook, nbval.EPOCH)
     clean(notebook, path.stem, nbval.PAGE)
     nbformat.write(notebook, path)
+
+
+def drop_epochs(notebook: nbformat.NotebookNode, line: re.Pattern[str]) -> None:
+    """Drop the lines of epochs, which hold times, and outputs of which nothing is left."""
+    for cell in notebook.cells:
+        outputs = cell.get("outputs", [])
+        for output in outputs:
+            if output.get("name") == "stdout":
+                lines = "".join(output.text).splitlines(keepends=True)
+                output.text = "".join(one for one in lines if not line.fullmatch(one))
+        if outputs:
+            cell.outputs = [one for one in outputs if one.get("text", "kept")]
 
 
 def clean(notebook: nbformat.NotebookNode, stem: str, page: str) -> None:

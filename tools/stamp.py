@@ -1,4 +1,4 @@
-"""Write the course's address into setup cells and badges, the README's too.
+"""Write the course's address into setup cells, badges, CITATION.cff and the clone command.
 
 The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in
 ``pyproject.toml``. While it is empty, there are no badges, since they would lead nowhere, and the
@@ -82,11 +82,42 @@ def stamp_readme(text: str, address: str) -> str:
     return first_cell.sub(with_badge, BADGES.sub("", text))
 
 
+def stamp_citation(text: str, address: str) -> str:
+    """CITATION.cff with the address below the version, or without one."""
+    text = re.sub(r"^repository-code: .*\n", "", text, flags=re.MULTILINE)
+    if not address:
+        return text
+    line = f'repository-code: "{address}"\n'
+    return re.sub(r"^(version: .*\n)", lambda found: found[0] + line, text, flags=re.MULTILINE)
+
+
+def stamp_clone(text: str, address: str) -> str:
+    """A text whose commands clone from the address; from ADDRESS while there is none."""
+    return re.sub(r"git clone \S+", f"git clone {address or 'ADDRESS'}", text)
+
+
+# the files that are stamped beside the notebooks
+TEXTS = {
+    "README.md": (stamp_readme, stamp_clone),
+    "CONTRIBUTING.md": (stamp_clone,),
+    "CITATION.cff": (stamp_citation,),
+}
+
+
+def stamp_text(name: str, text: str, address: str) -> str:
+    """The text of one of these files with the address."""
+    for stamped in TEXTS[name]:
+        text = stamped(text, address)
+    return text
+
+
 def main(words: list[str]) -> None:
-    """Stamp the README and all notebooks."""
+    """Stamp the texts and all notebooks."""
     address = home()
-    readme = ROOT / "README.md"
-    readme.write_text(stamp_readme(readme.read_text(encoding="utf-8"), address), encoding="utf-8")
+    for name in TEXTS:
+        path = ROOT / name
+        text = stamp_text(name, path.read_text(encoding="utf-8"), address)
+        path.write_text(text, encoding="utf-8")
     for path in notebooks():
         notebook = nbformat.read(path, as_version=4)
         stamp(notebook, path.stem, address)

@@ -320,8 +320,9 @@ def write_page(
         about["text"] += STORED.format(_why_stored(model) if has_head else HEADLESS)
         if regions != grid:
             about["text"] += REGIONS.format(*grid, *regions)
-    with suppress(ValueError):  # the model has an operation without a rule
-        stored += _script("relevance", _relevance_levels(model, images, grid, regions))
+    if has_head:
+        with suppress(ValueError):  # the model has an operation without a rule
+            stored += _script("relevance", _relevance_levels(model, images, grid, regions))
     data |= about | {
         "image": pictures.shape[1:],
         "grid": regions,

@@ -5,7 +5,9 @@ itself runs without input and output. Code that looks into frames, or that repla
 torch, could still forge: see SECURITY.md.
 """
 
+import base64
 import faulthandler
+import json
 import os
 import secrets
 import signal
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
@@ -21,13 +24,15 @@ from .layout import Layout
 from .pieces import PIECES
 
 SECONDS = 120  # for one file
+LONGEST = 300  # characters of what is said of a piece
 
 
-def verdicts_of(layout: Layout) -> tuple[dict[str, str], str]:
+def verdicts_of(layout: Layout) -> tuple[dict[str, str], dict[str, str], str]:
     """Run the checks on all pieces that are the learner's.
 
     Returns:
-        "right" or "wrong" for each piece that was judged, and why there is no more.
+        "right" or "wrong" for each piece that was judged, what was said of those that are wrong,
+        and why there is no more.
     """
     word = secrets.token_hex(16)
     root = Path(__file__).resolve().parents[3]
@@ -50,15 +55,15 @@ def verdicts_of(layout: Layout) -> tuple[dict[str, str], str]:
                 child.stdin.flush()  # type: ignore[union-attr]
             child.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            return {}, f"stopped after {SECONDS} s"
+            return {}, {}, f"stopped after {SECONDS} s"
         finally:
             _end(child)
         said = _received(child)
     if f" {word} " not in said:
-        return {}, "it ended the check"
-    names = said.partition(f" {word} ")[2].split()
-    why = "it changes the checks" * (not names)
-    return dict(zip(names[::2], names[1::2], strict=True)), why
+        return {}, {}, "it ended the check"
+    found = json.loads(base64.b64decode(said.partition(f" {word} ")[2]))
+    verdicts = {name: "wrong" if why else "right" for name, why in found.items()}
+    return verdicts, found, "it changes the checks" * (not found)
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -93,23 +98,39 @@ def judge(file: str) -> None:
     faulthandler.dump_traceback_later(SECONDS, exit=True)  # where no thread of Python's can run
 
     from .keeper import FILE, parsed
-    from .trying import mended
+    from .trying import mended, problem_of
 
     layout = parsed(Path(file).read_text("utf-8"))
     before = _functions()
-    look = _functions  # the file may replace this one and the next two
+    look = _functions  # the file may replace this one and the next four
     write = os.write
     end = os._exit
+    dump = json.dumps
+    encode = base64.b64encode
     failing = mended(layout, Path(file).parent / "nowhere" / FILE)[1]
-    found = []
+    found = {}
     for name in PIECES:
-        if not layout.is_ours(name):
-            found += [name, "wrong" if name in failing else "right"]
+        if name in failing:
+            found[name] = _reason(layout, name, failing[name], problem_of)
+        elif not layout.is_ours(name):
+            found[name] = ""
     now = look()
     if any(now.get(key) != value for key, value in before.items()):
-        found = []
-    write(channel, " ".join(["", word, *found, ""]).encode())
+        found = {}
+    write(channel, f" {word} ".encode() + encode(dump(found).encode()))
     end(0)  # what the file has left for the end does not run
+
+
+def _reason(
+    layout: Layout, name: str, sentence: str, problem_of: Callable[[Layout, str], str]
+) -> str:
+    """What the check says of a piece; the sentence that tells what became of it, if it is no
+    Python."""
+    try:
+        said = problem_of(layout, name)
+    except SyntaxError:
+        said = ""
+    return (said or sentence)[:LONGEST]
 
 
 def _end_with(parent: int) -> None:

@@ -124,7 +124,7 @@ class _Search:
 def _seen(path: Path, name: str) -> Learner:
     """What can be said of a file without running it."""
     try:
-        text = _read(path)
+        text = read_whole(path)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         return Learner(name, path, note=f"not read: {said}")
@@ -143,12 +143,12 @@ def _seen(path: Path, name: str) -> Learner:
     return row
 
 
-def _read(path: Path) -> str:
-    """The text of a file; ValueError if it is none that somebody wrote."""
+def read_whole(path: Path, largest: int = LARGE) -> str:
+    """The text of a file; ValueError if it is none that somebody wrote, or larger."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         raise ValueError("not a file")
-    if state.st_size > LARGE:
+    if state.st_size > largest:
         raise ValueError(f"too large ({state.st_size / 1e6:.1f} MB)")
     try:
         return read_text(path)

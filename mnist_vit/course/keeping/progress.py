@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 from ...errors import printable
@@ -13,15 +12,23 @@ from .answers import solved
 from .judging import verdicts_of
 from .keeper import FILE, in_answers, parsed, path, read, whose
 from .layout import Layout
-from .learners import learners
+from .learners import Learner, learners
 from .pieces import BY_EXERCISE, PIECES, NotKept
+from .reports import piece_states, states_of
+from .tables import by_exercise, by_notebook, check_table, columns, stuck, write_table
 
 YES_NO = ("-", "yes")
 
 
-def progress(folder: str | Path | None = None, run: bool = False) -> None:
-    """Print which exercises are solved and whose pieces are in ``my_vit.py``; or a table of a
-    folder of such files.
+def progress(
+    folder: str | Path | None = None, run: bool = False, csv: str | Path | None = None
+) -> None:
+    """Print which exercises are solved and whose pieces are in ``my_vit.py``; or the tables of a
+    class.
+
+    The tables tell how many exercises of each notebook each learner has solved, where the last
+    check failed and what it said, how many have solved each exercise, and which pieces are the
+    learners' own.
 
     Args:
         folder: of many learners' files, or of folders with one each; a folder without one has a
@@ -29,11 +36,12 @@ def progress(folder: str | Path | None = None, run: bool = False) -> None:
         run: also run the checks on each file. That executes what others wrote, each file in a
             process of its own with a time limit, but with your rights: only for files of people you
             trust. Otherwise nothing of them is run.
+        csv: also write a row for each learner and exercise to this .csv file.
     """
     if folder is None:
         print(_own())
     else:
-        print(_table(existing(folder), run))
+        print(_tables(existing(folder), run, csv))
 
 
 def _own() -> str:
@@ -72,25 +80,39 @@ def _in_order(room: str) -> list[Exercise]:
     return sorted(exercises(room), key=lambda exercise: text.find(f'"exercise:{exercise.name}"'))
 
 
-def _table(folder: Path, run: bool) -> str:
+def _tables(folder: Path, run: bool, csv: str | Path | None) -> str:
+    if csv is not None:
+        check_table(csv)
     found, notes = learners(folder)
     rows = [("file", *BY_EXERCISE, "pieces", "note")]
+    states = []
     for one in found:
-        states, note = dict(zip(PIECES, one.states, strict=True)), one.note
-        if run and "own" in one.states:
-            verdicts, why = verdicts_of(one.layout)
-            note = "; ".join(filter(None, [note, why]))
-            for name, state in states.items():
-                if state == "own":
-                    states[name] = verdicts.get(name, "stopped")
-        count = Counter(states.values())
-        own = count["own"] + count["right"]
-        rows.append((_quoted(one.name), *states.values(), str(own), printable(note)))
+        pieces, why, note = _judged(one, run)
+        states.append(states_of(one, pieces, why))
+        own = sum(state in ("own", "right") for state in pieces.values())
+        rows.append((_quoted(one.name), *pieces.values(), str(own), printable(note)))
     said = "own: written by the learner, and not run here (run=True or --run does)"
     if run:
         said = "right, wrong: what the check says; run in a process of its own, not in a sandbox"
     said += "; -: the package's own stands in, or none"
-    return "\n".join([columns(rows), said, *notes])
+    names = [_quoted(one.name) for one in found]
+    parts = [by_notebook(names, states), by_exercise(states), stuck(names, states)]
+    parts.append("\n".join([columns(rows), said, *notes]))
+    if csv is not None:
+        parts.append(f"written to {write_table(csv, [one.name for one in found], states)}")
+    return "\n\n".join(filter(None, parts))
+
+
+def _judged(learner: Learner, run: bool) -> tuple[dict[str, str], dict[str, str], str]:
+    """The states of the pieces, what is said of wrong ones, and the note of a row."""
+    states = piece_states(learner)
+    if not run or "own" not in learner.states:
+        return states, {}, learner.note
+    verdicts, reasons, why = verdicts_of(learner.layout)
+    for name, state in states.items():
+        if state == "own":
+            states[name] = verdicts.get(name, "stopped")
+    return states, reasons, "; ".join(filter(None, [learner.note, why]))
 
 
 def _quoted(name: str) -> str:
@@ -99,9 +121,3 @@ def _quoted(name: str) -> str:
     if re.search(r'[\s"]', name):
         return json.dumps(name, ensure_ascii=False)
     return name
-
-
-def columns(rows: list[tuple[str, ...]]) -> str:
-    """A table, each column as wide as its widest entry."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
