@@ -6,14 +6,14 @@
 
 Each bug is an edit of ``mnist_vit/model.py``; the table of them belongs to notebook 06. The right
 model has the sizes of ``vit_mnist(patch_size=7)`` and the attention from scratch in its blocks. All
-are trained by the recipe of ``experiments/ladder.py``, each with the better of two learning rates,
+are trained by the recipe of ``experiments/growing.py``, each with the better of two learning rates,
 and differ in nothing else: from one seed they start with the same weights.
 """
 
 from functools import partial
 
-from experiments.ladder import measure, one_seed
-from mnist_vit.course.ladder import Rung, stored
+from experiments.growing import measure, one_seed
+from mnist_vit.course.ladder import Row, stored
 from mnist_vit.course.ladder.rows import RESULTS
 from mnist_vit.course.nb06_vision_transformer.bugs import BUGS, broken
 
@@ -25,12 +25,12 @@ RATES = (3e-3, 1e-2)
 def run(name: str, seed: int | None = None) -> dict:
     """Train the model with a bug: five seeds, or the one given, with the stored learning rate."""
     if seed is not None:
-        return one_seed(rung(name), stored(name, "bugs")["learning_rate"], seed)
-    found, _ = measure(rung(name), RATES)
+        return one_seed(row(name), stored(name, "bugs")["learning_rate"], seed)
+    found, _ = measure(row(name), RATES)
     return found | {"edit": BUGS[name]}
 
 
-def rung(name: str) -> Rung:
-    """Return the model with that bug as a rung of the ladder; its head gets the mean token."""
+def row(name: str) -> Row:
+    """Return the model with that bug as a row of the ladder; its head gets the mean token."""
     model = partial(broken, name, 28, 7, 2, 2, 64, 256, num_classes=10, in_channels=1, pool="mean")
-    return Rung(name, model, twin=None if name == "right" else "right", epochs=20)
+    return Row(name, model, twin=None if name == "right" else "right", epochs=20)

@@ -1,8 +1,8 @@
-"""Numbers that notebooks 03 and 04 show beside their live ones, and that no rung stores.
+"""Numbers that notebooks 03 and 04 show beside their live ones, and that no row stores.
 
     python -m experiments measured                       # names, and what is stored
-    python -m experiments measured six_at_0.01 --seed 2  # one seed, beside the stored ones
-    python -m experiments measured six_at_0.01 --store   # all its seeds, stored
+    python -m experiments measured blocks_6_at_0.01 --seed 2  # one seed, beside the stored ones
+    python -m experiments measured blocks_6_at_0.01 --store   # all its seeds, stored
 
 All numbers are percent, measured with one thread; null is a model that ended in nan.
 """
@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mnist_vit.course.ladder import RUNGS, digits
+from mnist_vit.course.ladder import ROWS, digits
+from mnist_vit.course.ladder.loop import BATCH, accuracy, fit
 from mnist_vit.course.ladder.rows import RESULTS
-from mnist_vit.course.ladder.rungs import BATCH, accuracy, fit
 from mnist_vit.course.ladder.tasks import digit_batches
 from mnist_vit.files import shipped
 from mnist_vit.model import MultiHeadAttention
@@ -33,7 +33,7 @@ def run(name: str, seed: int | None = None) -> dict:
     if seed is not None:
         return {"percent": [measure(seed=seed)]}
     percent = [measure(seed=seed) for seed in range(count)]
-    return {"percent": percent, "made": "every seed by the command"}
+    return {"percent": percent}
 
 
 def drawing(num_heads: int, seed: int) -> float:
@@ -59,13 +59,13 @@ def cells_until(name: str) -> dict[str, Any]:
 
 
 def stack(
-    rung: str, learning_rate: float, seed: int, pixels: int = 1, fit: Callable[..., None] = fit
+    row: str, learning_rate: float, seed: int, pixels: int = 1, fit: Callable[..., None] = fit
 ) -> float | None:
     """Notebook 04: the accuracy of six blocks with pixels multiplied; None if they end in nan."""
     torch.manual_seed(seed)
-    model = RUNGS[rung].build()
+    model = ROWS[row].build()
     model.register_forward_pre_hook(lambda _, inputs: (pixels * inputs[0],))
-    epochs = RUNGS[rung].epochs
+    epochs = ROWS[row].epochs
     steps = epochs * math.ceil(len(digits("train")[0]) / BATCH)
     generator = torch.Generator().manual_seed(seed)
     fit(model, digit_batches("train", epochs, BATCH, generator), steps, learning_rate)
@@ -88,19 +88,19 @@ def without_care(
         optimizer.step()
 
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "at_0.001": {"learning_rate": 0.001},
+    "at_0.003": {"learning_rate": 0.003},
+    "at_0.01": {"learning_rate": 0.01},
+    "pixels_times_20": {"learning_rate": 0.003, "pixels": 20},
+    "without_care": {"learning_rate": 0.01, "fit": without_care},
+}
 # A function that is called with seed=, and how many seeds are stored.
 MEASUREMENTS: dict[str, tuple[Callable[..., float | None], int]] = {
     "draw_one_head": (partial(drawing, 1), 5),
     "draw_two_heads": (partial(drawing, 2), 5),
-    "six_at_0.001": (partial(stack, "six", 0.001), 3),
-    "six_at_0.003": (partial(stack, "six", 0.003), 3),
-    "six_at_0.01": (partial(stack, "six", 0.01), 3),
-    "six_no_norm_at_0.001": (partial(stack, "six_no_norm", 0.001), 3),
-    "six_no_norm_at_0.003": (partial(stack, "six_no_norm", 0.003), 3),
-    "six_no_norm_at_0.01": (partial(stack, "six_no_norm", 0.01), 3),
-    "six_pixels_times_20": (partial(stack, "six", 0.003, pixels=20), 3),
-    "six_no_norm_pixels_times_20": (partial(stack, "six_no_norm", 0.003, pixels=20), 3),
-    "six_without_care": (partial(stack, "six", 0.01, fit=without_care), 3),
-    "six_no_norm_without_care": (partial(stack, "six_no_norm", 0.01, fit=without_care), 3),
 }
+for row in ("blocks_6", "no_norm_6"):
+    for setting, options in SETTINGS.items():
+        MEASUREMENTS[f"{row}_{setting}"] = partial(stack, row, **options), 3
 NAMES = list(MEASUREMENTS)

@@ -9,8 +9,8 @@ changes of the vit take its rate. The three seeds that the notebook trains are t
 the five.
 """
 
-from experiments.ladder import choose
-from mnist_vit.course.ladder import Rung, stored
+from experiments.growing import choose
+from mnist_vit.course.ladder import Row, stored
 from mnist_vit.course.ladder.rows import RESULTS
 from mnist_vit.course.nb12_cifar10_and_ablations.project import EPOCHS, MODELS, RATE, train
 
@@ -27,7 +27,7 @@ def run(name: str, seed: int | None = None) -> dict:
         return {"accuracy": [train(build, seed, stored(name, "project")["learning_rate"])]}
     rate, tried = RATE, {}
     if name in CHOSEN:
-        rate, tried = choose(Rung("", build, epochs=EPOCHS))
+        rate, tried = choose(Row("", build, epochs=EPOCHS))
     accuracy = [train(build, seed, rate) for seed in SEEDS]
     trained = [p for p in build().parameters() if p.requires_grad]
     return {

@@ -6,8 +6,8 @@
 
 The digits are scikit-learn's 1,797, enlarged to 20 pixels in the middle of 28. A draw is a random
 order of them: the first ones are labelled, the last 797 give the accuracy. The models are
-vit_mnist_p4 and one of its start values, and are trained by the solution of notebook 11's exercise
-``transfer``.
+vit_mnist_p4 and one of its start values, and are trained by the solutions of notebook 11's
+exercises ``transfer`` and ``two_rates``.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from mnist_vit import load_model, vit_mnist
+from mnist_vit.course.ladder.loop import accuracy
 from mnist_vit.course.ladder.rows import RESULTS
-from mnist_vit.course.ladder.rungs import accuracy
 from mnist_vit.course.nb11_pretrained_vit.others import other_digits
 from mnist_vit.course.nb11_pretrained_vit.transfer import my_transfer
+from mnist_vit.course.nb11_pretrained_vit.two_rates import my_two_rates
 
 FILE = RESULTS / "transfer.json"
 SEEDS = range(5)
@@ -45,6 +46,19 @@ def trained(count: int, pretrained: bool, freeze: bool, learning_rate: float, se
     images, labels = other_digits()
     few, rest = draw(count, seed)
     model = my_transfer(model, images[few], labels[few], freeze, 100, learning_rate)
+    return accuracy(model, images[rest], labels[rest])
+
+
+def fine_tuned(count: int, probe_steps: int, head_rate: float, seed: int) -> float:
+    """Return the accuracy after 100 steps with 0.00003 for the body, and a rate for the head.
+
+    Before that the new head alone learns for ``probe_steps`` steps.
+    """
+    images, labels = other_digits()
+    few, rest = draw(count, seed)
+    x, y = images[few], labels[few]
+    model = my_transfer(load_model("vit_mnist_p4"), x, y, True, probe_steps, 0.01)
+    model = my_two_rates(model, x, y, 100, head_rate, 0.00003)
     return accuracy(model, images[rest], labels[rest])
 
 
@@ -76,6 +90,8 @@ MEASUREMENTS: dict[str, Callable[..., float]] = {
     "random_probe_50": partial(trained, 50, False, True, 0.03),
     "probe_50": partial(trained, 50, True, True, 0.01),
     "tuned_50": partial(trained, 50, True, False, 0.0003),
+    "two_rates_50": partial(fine_tuned, 50, 0, 0.01),
+    "probe_first_50": partial(fine_tuned, 50, 100, 0.00003),
     "pixels_100": partial(logistic, 100, False),
     "pixels_1000": partial(logistic, 1000, False),
     "token_50": partial(logistic, 50, True),

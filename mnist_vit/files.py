@@ -271,7 +271,7 @@ def copy_notebooks(folder: str | Path, with_outputs: bool = False, update: bool 
     """
     source, target = shipped("notebooks"), user_path(folder)
     files: list[Path] = []
-    for pattern in ("*.ipynb", "glossary.md", "conftest.py", "solutions/*.py"):
+    for pattern in ("*.ipynb", "*.md", "conftest.py", "solutions/*.py", "solutions/*.md"):
         files += sorted(source.glob(pattern))
     if not files:
         raise ValueError(f"the notebooks are missing from {source}: reinstall mnist_vit")

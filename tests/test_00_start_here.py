@@ -50,6 +50,20 @@ def one_label_off(
     return by_formula(weight, bias, x, (labels + 1) % 10, rate)
 
 
+def patchify_convolution(images: Tensor, p: int) -> Tensor:
+    size = images.shape[1] * p * p
+    return (
+        F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
+    )
+
+
+def patchify_and_wipe(images: Tensor, p: int) -> Tensor:
+    patches = patchify_convolution(images, p)
+    with torch.no_grad():
+        images.zero_()
+    return patches
+
+
 def by_root(image_size: int, budget: int) -> int:
     most = int(budget**0.5) - 1  # patches
     sizes = [size for size in range(1, image_size + 1) if image_size % size == 0]
@@ -66,14 +80,18 @@ RIGHT: list[tuple[str, Any]] = [
     ("gradient_step", for_ten_classes),
     ("gradient_step", by_optimizer),
     ("patch_size", by_root),
+    ("patchify", patchify_convolution),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("gradient_step", in_place, "are changed. Make new ones"),
     ("gradient_step", one_label_off, ""),
     ("gradient_step", lambda weight, *_: weight, "two things must come back"),
     ("gradient_step", lambda *given: by_formula(*given)[:1], "two things must come back"),
-    ("patch_size", lambda image_size, budget: 2, "28 pixels and 38,700 scores is not 2"),
+    ("patch_size", lambda image_size, budget: 2, "28 pixels and 38,700 scores should not be 2"),
     ("patch_size", lambda image_size, budget: float(by_root(image_size, budget)) + 0.5, ""),
+    ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
+    ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
+    ("patchify", patchify_and_wipe, "was written over in place"),
 ]
 NAMED: list[tuple[str, Any, str]] = [
     (

@@ -216,7 +216,7 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ),
     ("mlp_block", DroppingOnce, "drop in eval mode too"),
     ("mlp_block", WithoutDropout, "apply GELU after the second linear layer too"),
-    ("xavier", lambda linear: None, "the share of weights beyond the bound is not "),
+    ("xavier", lambda linear: None, "the share of weights beyond the bound should not be "),
     ("xavier", xavier_without_biases, "draw from 0 to the bound"),
     ("xavier", by_rand, "as rand * bound - bound does"),
     ("xavier", lambda linear: by_rand(linear, 0.5), "as (rand - 0.5) * bound does"),

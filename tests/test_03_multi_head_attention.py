@@ -14,6 +14,7 @@ from mnist_vit import attention_weights, load_model, vit_mnist
 from mnist_vit.attention import head_contributions
 from mnist_vit.course.nb03_multi_head_attention import figures
 from mnist_vit.course.nb03_multi_head_attention.left_minus_above import my_left_minus_above
+from mnist_vit.course.nb03_multi_head_attention.masked_attention import MyMaskedAttention
 from mnist_vit.course.nb03_multi_head_attention.multi_head_attention import MyMultiHeadAttention
 from mnist_vit.course.nb03_multi_head_attention.split_heads import my_split_heads
 from mnist_vit.course.nb03_multi_head_attention.swap_heads import my_swap_heads
@@ -129,6 +130,44 @@ class NoOptions(MyMultiHeadAttention):
         return super().forward(query, key, value)
 
 
+class MaskAdded(MyMaskedAttention):
+    """The mask is added, but for rows that would be empty; their weights are taken away after."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True, mask=None):
+        w, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        parts = [F.linear(x, w_, b_) for x, w_, b_ in zip((query, key, value), w, b, strict=True)]
+        q, k, v = (my_split_heads(part, self.num_heads) for part in parts)
+        scores = q @ k.mT / self.head_dim**0.5
+        sees = torch.ones(scores.shape[-2:]).bool() if mask is None else mask
+        blind = ~sees.any(dim=-1, keepdim=True)
+        weights = (scores + (sees | blind).float().log()).softmax(dim=-1) * ~blind
+        weights = F.dropout(weights, self.dropout, self.training)
+        output = self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        if not need_weights:
+            return output, None
+        return output, weights.mean(1) if average_attn_weights else weights
+
+
+class AsManyKeys(MyMaskedAttention):
+    """Right as long as there are as many queries as keys."""
+
+    def forward(self, query, key, value, **options):
+        output, weights = super().forward(query, key, value, **options)
+        return output, weights if weights is None else weights.view(
+            *weights.shape[:-1], len(query[0])
+        )
+
+
+class BiasForgotten(MyMaskedAttention):
+    """The output of a query that may look nowhere is zero; it should be the bias."""
+
+    def forward(self, query, key, value, *options, mask=None, **more):
+        output, weights = super().forward(query, key, value, *options, mask=mask, **more)
+        if mask is not None:
+            output = output * mask.any(dim=1)[:, None]
+        return output, weights
+
+
 class FromQueryAlone(MyMultiHeadAttention):
     """Self-attention only; and the mean is never taken: no slip has both."""
 
@@ -142,6 +181,7 @@ RIGHT: list[tuple[str, Any]] = [
     ("multi_head_attention", ByEinsum),
     ("multi_head_attention", torchs),
     ("head_contribution", contribution_by_einsum),
+    ("masked_attention", MaskAdded),
     ("swap_heads", swapped_by_new_parameters),
     ("left_minus_above", by_biases),
 ]
@@ -150,6 +190,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
     ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),
     ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
+    ("masked_attention", AsManyKeys, "with fewer queries than keys"),
+    ("masked_attention", BiasForgotten, "output where token 2 may look nowhere"),
+    ("masked_attention", MyMultiHeadAttention, "unexpected keyword argument 'mask'"),
     ("swap_heads", lambda layer, order: None, ""),
     (
         "swap_heads",
@@ -267,3 +310,25 @@ def test_split_heads_and_the_layer_agree_with_each_other() -> None:
     x = torch.randn(2, 5, 12)
     theirs.load_state_dict(mine.state_dict())
     torch.testing.assert_close(mine(x, x, x)[0], theirs(x, x, x)[0])
+
+
+def test_the_masked_layer_agrees_with_torchs_where_every_query_sees_a_key() -> None:
+    mine = MyMaskedAttention(12, 3)
+    theirs = torchs(12, 3)
+    theirs.load_state_dict(mine.state_dict())
+    x = torch.randn(2, 5, 12)
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    expected, weights = theirs(x, x, x, attn_mask=~mask)
+    output, found = mine(x, x, x, mask=mask)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(found, weights)
+
+
+def test_the_tokens_that_enter_a_layer() -> None:
+    model = vit_mnist(7).eval()
+    images = torch.randn(2, 1, 28, 28)
+    block = model.encoder.layers[0]
+    x = figures.entering(block.self_attention, model, images)
+    tokens = model._to_tokens(images) + model.encoder.pos_embedding
+    torch.testing.assert_close(x, block.ln_1(tokens))
+    assert not block.self_attention._forward_pre_hooks

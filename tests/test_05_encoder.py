@@ -12,13 +12,9 @@ import torchvision.models.vision_transformer as torchvision_vit
 from helpers import judged
 from torch import Tensor, nn
 
+from mnist_vit import check
+from mnist_vit.course.checking import verdict
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
-from mnist_vit.course.nb05_encoder.find_what_is_missing import (
-    NAMES,
-    encoders,
-    make,
-    my_find_what_is_missing,
-)
 from mnist_vit.model import Encoder, EncoderBlock
 
 NORM = partial(nn.LayerNorm, eps=1e-6)
@@ -153,30 +149,55 @@ def added_in_place(joined, seq_length):
     return [linear, joined.weight[:, -seq_length:].T]
 
 
-def missing_by_hand(encoder):
-    """Looks at one token put everywhere, and at the class of nothing."""
-    x = torch.randn(4, 10, 16)
-    alone = torch.cat([encoder(x[i : i + 1]) for i in range(4)])
-    if (alone - encoder(x)).abs().max() > 1e-4:
-        return "borders between pictures"
-    everywhere = encoder(torch.randn(1, 1, 16).repeat(1, 10, 1))[0]
-    if (everywhere - everywhere[0]).abs().max() < 1e-4:
-        return "positions"
-    x[:, 9] += torch.randn(16)
-    if (encoder(x)[:, :9] - alone[:, :9]).abs().max() < 1e-4:
-        return "attention"
-    return "nothing" if alone.mean(dim=-1).abs().max() < 1e-4 else "last norm"
+class SharedByLoop(nn.Module):
+    """An encoder of its own, in which one block has several names."""
+
+    def __init__(self, t, depth, heads, d, wide, p=0.0, p_attention=0.0, norm=NORM):
+        super().__init__()
+        self.pos_embedding = nn.Parameter(torch.randn(1, t, d) * 0.02)
+        self.dropout = nn.Dropout(p)
+        block = EncoderBlock(heads, d, wide, p, p_attention, norm)
+        named = {f"encoder_layer_{i}": block for i in range(depth)}
+        self.layers = nn.ModuleDict(named)
+        self.ln = norm(d)
+
+    def forward(self, x):
+        x = self.dropout(x + self.pos_embedding)
+        for block in self.layers.values():
+            x = block(x)
+        return self.ln(x)
 
 
-def missing_by_a_shift(encoder):
-    """Adds the same to all numbers of the second picture, which the norm takes away."""
-    x = torch.randn(2, 10, 16, generator=torch.Generator().manual_seed(0))
-    other = x.clone()
-    other[1:] += 3
-    if not torch.allclose(encoder(other)[0], encoder(x)[0], atol=1e-5):
-        return "borders between pictures"
-    found = my_find_what_is_missing(encoder)
-    return "attention" if found == "borders between pictures" else found
+class SharedOfOurs(Encoder):
+    """Who has not solved the encoder changes the package's."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        for i in range(len(self.layers)):
+            self.layers[i] = self.layers[-1]
+
+
+class SharedWithoutNames(MyEncoder):
+    """One block, run as often as there are layers, under one name."""
+
+    def __init__(self, t, depth, *sizes: Any) -> None:
+        super().__init__(t, 1, *sizes)
+        self.depth = depth
+
+    def forward(self, x):
+        x = self.dropout(x + self.pos_embedding)
+        for _ in range(self.depth):
+            x = self.layers(x)
+        return self.ln(x)
+
+
+class SharedByWeights(MyEncoder):
+    """All blocks start with the same numbers, and are blocks of their own."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        for block in self.layers[1:]:
+            block.load_state_dict(self.layers[0].state_dict())
 
 
 def resize_by_torchvision(pos_embedding: Tensor, grid: int) -> Tensor:
@@ -212,7 +233,8 @@ RIGHT: list[tuple[str, Any]] = [
     ("right_without", right_by_data),
     ("add_instead", added_in_place),
     ("add_instead", added_by_asking),
-    ("find_what_is_missing", missing_by_hand),
+    ("shared_block", SharedByLoop),
+    ("shared_block", SharedOfOurs),
     ("resize_positions", resize_by_torchvision),
     ("resize_positions", resize_by_loop),
 ]
@@ -231,7 +253,8 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]),
         "positions must have shape (4, 5)",
     ),
-    ("find_what_is_missing", lambda encoder: "norm", "must be one of positions, attention"),
+    ("shared_block", SharedWithoutNames, "lacks the parameters layers.encoder_layer_1"),
+    ("shared_block", lambda *sizes: 3, "an nn.Module is needed"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
     ("right_without", right_and_frozen, "some parameters are frozen now"),
 ]
@@ -239,12 +262,7 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "the encoder returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
     ("encoder", NotCarried, "Each block takes what the one before gave"),
-    ("find_what_is_missing", lambda encoder: "attention", "Its tokens do talk"),
-    (
-        "find_what_is_missing",
-        missing_by_a_shift,
-        "add the same to all numbers of the other pictures",
-    ),
+    ("shared_block", SharedByWeights, "give each layer a block of its own"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
     (
         "resize_positions",
@@ -255,14 +273,6 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 
-def test_each_of_the_five_encoders_lacks_one_thing_and_only_that() -> None:
-    assert sorted(map(my_find_what_is_missing, encoders().values())) == sorted(NAMES)
-    tokens = torch.randn(2, 10, 16)
-    for name in NAMES:
-        one, again = make(name, 3), make(name, 3)
-        assert one.training is False
-        assert torch.equal(one(tokens), again(tokens))
-        assert one(tokens).shape == tokens.shape
-        whole = Encoder(10, 2, 2, 16, 32, 0.0, 0.0).eval()
-        whole.load_state_dict(one.state_dict(), strict=True)
-        assert torch.allclose(whole(tokens), one(tokens), atol=1e-6) == (name == "nothing")
+def test_a_shared_block_may_be_a_changed_piece_of_ours() -> None:
+    passed, told = verdict(check.EXERCISES["shared_block"], SharedOfOurs, own=True)
+    assert passed, told

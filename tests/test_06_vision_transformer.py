@@ -1,6 +1,7 @@
 """The checks of notebook 06 accept right answers in other styles, and tell what no slip can
 name."""
 
+import math
 from typing import Any
 
 import pytest
@@ -13,10 +14,17 @@ from torch import Tensor, nn
 from mnist_vit.course.checking.edits import edited_model
 from mnist_vit.course.nb06_vision_transformer import bugs
 from mnist_vit.course.nb06_vision_transformer.first_difference import models, my_first_difference
+from mnist_vit.course.nb06_vision_transformer.rectangular import MyRectangular
+from mnist_vit.course.nb06_vision_transformer.registers import MyRegisters
 from mnist_vit.course.nb06_vision_transformer.vision_transformer import MyVisionTransformer
 
 
 class WithLinear(MyVisionTransformer):
+    """It takes no print_shapes, as what was kept before that was asked for."""
+
+    def __init__(self, *sizes: int, in_channels: int = 3, **options: Any) -> None:
+        super().__init__(*sizes, in_channels=in_channels, **options)
+
     def forward(self, pictures):
         p = self.conv_proj.kernel_size[0]
         rows = F.unfold(pictures, p, stride=p).mT
@@ -28,8 +36,19 @@ class WithLinear(MyVisionTransformer):
 def torchvisions(*sizes: int, in_channels: int = 3, **options: Any) -> nn.Module:
     model = torchvision.models.VisionTransformer(*sizes, **options)
     model.conv_proj = nn.Conv2d(in_channels, sizes[4], sizes[1], sizes[1])
+    nn.init.trunc_normal_(model.conv_proj.weight, std=(in_channels * sizes[1] ** 2) ** -0.5)
     nn.init.zeros_(model.conv_proj.bias)
     return model
+
+
+class PrintsNothing(MyVisionTransformer):
+    def tell(self, label: str, shape: Any) -> None:
+        pass
+
+
+class PrintsTuples(MyVisionTransformer):
+    def tell(self, label: str, shape: Any) -> None:
+        super().tell(label, tuple(shape) if isinstance(shape, torch.Size) else shape)
 
 
 class NoExpand(MyVisionTransformer):
@@ -51,20 +70,6 @@ class FewArguments(MyVisionTransformer):
         super().__init__(*sizes, num_classes=num_classes, in_channels=in_channels)
 
 
-def patchify_convolution(images: Tensor, p: int) -> Tensor:
-    size = images.shape[1] * p * p
-    return (
-        F.conv2d(images, torch.eye(size).view(size, -1, p, p), stride=p).flatten(2).transpose(1, 2)
-    )
-
-
-def patchify_and_wipe(images: Tensor, p: int) -> Tensor:
-    patches = patchify_convolution(images, p)
-    with torch.no_grad():
-        images.zero_()
-    return patches
-
-
 def convolution_with_parameters(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
     made = nn.Conv2d(channels, linear.out_features, kernel_size=p, stride=p)
     made.weight = nn.Parameter(linear.weight.detach().view(-1, channels, p, p))
@@ -76,6 +81,69 @@ def convolution_with_padding(linear: nn.Linear, channels: int, p: int) -> nn.Con
     made = convolution_with_parameters(linear, channels, p)
     made.padding = (p, p)
     return made
+
+
+class RegistersByParts(nn.Module):
+    """A model that is held, and not derived from."""
+
+    def __init__(self, *sizes: int, registers: int, **options: Any) -> None:
+        super().__init__()
+        model = MyVisionTransformer(*sizes, **options)
+        for name in ("conv_proj", "encoder", "heads"):
+            setattr(self, name, getattr(model, name))
+        self.class_token = model.class_token
+        self.register_tokens = nn.Parameter(torch.empty(registers, sizes[4])[None])
+        nn.init.normal_(self.register_tokens, std=0.02)
+
+    def forward(self, x):
+        places = self.encoder.pos_embedding
+        patches = self.conv_proj(x).flatten(2).mT + places[:, 1:]
+        n = len(x)
+        first = (self.class_token + places[:, :1]).repeat(n, 1, 1)
+        tokens = torch.cat((first, self.register_tokens.repeat(n, 1, 1), patches), dim=1)
+        tokens = self.encoder.ln(self.encoder.layers(self.encoder.dropout(tokens)))
+        return self.heads(tokens[:, 0])
+
+
+class RegistersWithPlaces(MyVisionTransformer):
+    """The registers are part of the sequence from the beginning."""
+
+    def __init__(self, *sizes: int, registers: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        length = self.encoder.pos_embedding.shape[1] + registers
+        self.encoder.pos_embedding = nn.Parameter(torch.randn(1, length, sizes[4]))
+        self.register_tokens = nn.Parameter(torch.randn(1, registers, sizes[4]))
+
+
+class RegistersByAnotherName(MyVisionTransformer):
+    def __init__(self, *sizes: int, registers: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.registers = nn.Parameter(torch.randn(1, registers, sizes[4]))
+
+
+class RegistersTooLarge(MyRegisters):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        nn.init.normal_(self.register_tokens)
+
+
+class WideByItsOwnForward(MyVisionTransformer):
+    """A forward that asks for no size need not be written again."""
+
+    def __init__(self, image_size: tuple[int, int], p: int, *sizes: int, **options: Any) -> None:
+        super().__init__(p, p, *sizes, **options)
+        many = math.prod(side // p for side in image_size)
+        places = torch.empty(1, many + 1, sizes[2]).normal_(std=0.02)
+        self.encoder.pos_embedding = nn.Parameter(places)
+
+
+class WideWithoutItsToken(MyRectangular):
+    """As many positions as patches."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        places = self.encoder.pos_embedding.detach()
+        self.encoder.pos_embedding = nn.Parameter(places[:, 1:].clone())
 
 
 def difference_by_loop(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
@@ -98,17 +166,22 @@ def outside_attention(right: nn.Module, suspect: nn.Module, images: Tensor) -> s
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
-    ("patchify", patchify_convolution),
     ("as_convolution", convolution_with_parameters),
     ("first_difference", difference_by_loop),
+    ("registers", RegistersByParts),
+    ("rectangular", WideByItsOwnForward),
 ]
 WRONG: list[tuple[str, Any, str]] = [
+    ("vision_transformer", PrintsNothing, "0 lines are printed, which are not the ten needed"),
+    ("vision_transformer", PrintsTuples, "lines that print_shapes prints"),
+    ("registers", RegistersWithPlaces, "no tensor changes its shape"),
+    ("registers", RegistersByAnotherName, "these parameters are missing or new"),
+    ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
+    ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
+    ("rectangular", WideWithoutItsToken, "pos_embedding must have shape (1, 11, 8)"),
     ("vision_transformer", NoExpand, "a class token for each picture"),
     ("vision_transformer", NotTurned, "transpose(1, 2) makes them the last one"),
     ("vision_transformer", FewArguments, "__init__ must take representation_size"),
-    ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
-    ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),
-    ("patchify", patchify_and_wipe, "was written over in place"),
     (
         "as_convolution",
         lambda linear, c, p: nn.Conv2d(c, linear.out_features, 1),
@@ -122,7 +195,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "first_difference",
         outside_attention,
-        "the first part that differs in suspect 1 is not 'None'.",
+        "the first part that differs in suspect 1 should not be 'None'.",
     ),
 ]
 NAMED = [("name_the_bug", lambda right, suspect, images: "right", "call every suspect right")]

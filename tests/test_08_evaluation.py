@@ -80,7 +80,28 @@ def exact_coin(b: int, c: int) -> bool:
     return exact_chance(b, c) < 0.05
 
 
+def controls_by_slices(images: Tensor) -> dict[str, Tensor]:
+    rows = [0, *range(images.shape[2]), images.shape[2] - 1]
+    columns = [0, *range(images.shape[3]), images.shape[3] - 1]
+    wide = images[:, :, rows][..., columns]
+    one = 0.105 * wide[:, :, :-2] + 0.79 * wide[:, :, 1:-1] + 0.105 * wide[:, :, 2:]
+    blur = 0.105 * one[..., :-2] + 0.79 * one[..., 1:-1] + 0.105 * one[..., 2:]
+    inside = F.pad(torch.ones_like(images[..., 1:-1, 1:-1]), (1, 1, 1, 1))
+    return {"border": images * inside, "blur": blur, "shift": wide[:, :, :-2, :-2]}
+
+
+def sharp_by_loops(changed: Tensor, images: Tensor) -> Tensor:
+    found = []
+    for batch in (changed, images):
+        x = batch[:, :, 4:-4, 4:-4]
+        rows = F.mse_loss(x[..., 1:], x[..., :-1])
+        found.append(rows + F.mse_loss(x[:, :, 1:], x[:, :, :-1]))
+    return (found[0] / found[1] - 1).abs() < 0.25
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("controls", controls_by_slices),
+    ("as_sharp", sharp_by_loops),
     ("confusion", confusion_matrix),
     (
         "confusion",
@@ -106,7 +127,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "wilson",
         lambda *args: (my_wilson(*args)[0], np.float64(0.49)),
-        "number 2 of 2, is not 0.49.",
+        "number 2 of 2, should not be 0.49.",
     ),
     ("coin", lambda b, c: "rare", "must be a number, but is 'rare'"),
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
@@ -156,3 +177,28 @@ def test_the_discovery_of_the_old_weights_did_not_replicate() -> None:
     assert min(chances) == chances[-1] < 0.05
     b, c = only_one(*names[1:], "test")
     assert b == c
+
+
+def test_what_the_text_says_of_the_fault_is_stored() -> None:
+    text = (NOTEBOOKS / "results" / "blurred.json").read_text(encoding="utf-8")
+    digits, colour = (
+        {change: found["errors"] for change, found in one["changes"].items()}
+        for one in json.loads(text).values()
+    )
+    clean, moved = "as they are", "shift 0.3, bilinear, black border"
+    blur = "blurred in place as by a shift of 0.3, edge border"
+    frame, shift = "black frame of 1 pixel, else sharp", "shift 1, sharp, edge border"
+    assert digits[clean] - digits[moved] >= 10
+    assert abs(digits[blur] - digits[moved]) <= 2
+    assert digits[frame] == digits[clean]
+    assert min(digits[shift] - digits[clean], colour[shift] - colour[clean]) > 0
+    assert colour[clean] - colour[frame] == 72
+    assert colour[clean] - colour[moved] > colour[clean] - colour[blur] > 100
+    assert colour[clean] - colour["shift 0.3, bicubic, edge border"] < 30
+
+
+def test_own_weights_are_honest_as_the_text_says() -> None:
+    text = (NOTEBOOKS / "results" / "own_weights.json").read_text(encoding="utf-8")
+    seeds = json.loads(text)["five"]
+    pairs = zip(seeds["accuracy"], seeds["confidence"], strict=True)
+    assert all(abs(right - sure) < 1 for right, sure in pairs)

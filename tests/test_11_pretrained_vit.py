@@ -106,6 +106,12 @@ def test_what_the_text_says_of_the_stored_draws() -> None:
     runs = {name: about["accuracy"] for name, about in stored(results="transfer").items()}
     assert all(len(draws) == 5 for draws in runs.values())
     assert all(a < b for a, b in zip(runs["tuned_50"], runs["probe_50"], strict=True))
+    for name in ("two_rates_50", "probe_first_50"):
+        ahead = [a > b for a, b in zip(runs[name], runs["probe_50"], strict=True)]
+        assert ahead == [False, True, True, True, True], "ahead in all draws but draw 0"
+    gain = {name: (sum(runs[name]) - sum(runs["probe_50"])) / 5 for name in runs}
+    assert 0.3 < gain["two_rates_50"] < 0.7
+    assert 0.5 < gain["probe_first_50"] < 1.1
     assert max(runs["scratch_50"] + runs["random_probe_50"]) + 10 < min(runs["pixels_50"])
     gains = [sum(runs[f"token_{n}"]) - sum(runs[f"pixels_{n}"]) for n in (50, 100, 1000)]
     assert gains == sorted(gains, reverse=True)

@@ -3,17 +3,25 @@ them."""
 
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from helpers import judged
+from PIL import Image
 from torch import nn
 
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.ladder import stored
 from mnist_vit.course.nb12_cifar10_and_ablations import project
+from mnist_vit.course.nb12_cifar10_and_ablations.photographs import (
+    SIZE,
+    photographs,
+    random_places,
+    write_crops,
+)
 from mnist_vit.model import VisionTransformer
 
 
@@ -87,8 +95,24 @@ WRONG: list[tuple[str, Any, str]] = [
     ("remove_positions", lambda model: delattr(model.encoder, "pos_embedding"), ""),
     ("remove_positions", another_forward, "the positions are gone round and not gone"),
     ("compare_runs", lambda base, variant: True, ""),
-    ("compare_runs", lambda *runs: "better", "is not 'better for base "),
+    ("compare_runs", lambda *runs: "better", "should not be 'better for base "),
     ("power", lambda *given: 0.45, ""),
     ("power", lambda *given: "45 %", "must be a number from 0 to 1"),
 ]
 test_answers = judged(RIGHT, WRONG)
+
+
+def test_held_out_crops_share_no_column_with_training_crops() -> None:
+    split = EXERCISES["split_by_region"].answer
+    for photograph in photographs().values():
+        left = torch.from_numpy(random_places(photograph, 150))[:, 0]
+        training, held_out = split(left, SIZE, round(0.7 * photograph.width))
+        assert left[training].max() + SIZE <= left[held_out].min()
+        assert min(training.sum(), held_out.sum()) > 20
+
+
+def test_crops_are_files_of_the_photograph(tmp_path: Path) -> None:
+    photograph = photographs()["temple"]
+    write_crops(photograph, random_places(photograph, 2), tmp_path / "temple")
+    files = sorted((tmp_path / "temple").iterdir())
+    assert [Image.open(file).size for file in files] == [(SIZE, SIZE)] * 2

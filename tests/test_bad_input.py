@@ -26,6 +26,8 @@ from mnist_vit.data import ImageData, Loader
 from mnist_vit.errors import DataError, WeightsError
 from mnist_vit.options import described
 
+ROOT = Path(__file__).resolve().parent.parent
+
 IMAGES = torch.zeros(2, 1, 28, 28)
 ROWS = torch.full((2, 2, 2, 17, 17), 1 / 17)
 
@@ -276,7 +278,7 @@ TABLE: dict[str, list[Case]] = {
     "predict": [
         (lambda: jobs.predict("none.png"), DataError, "none.png"),
         (lambda: jobs.predict(".", model=vit()), DataError, "PNG"),
-        (lambda: jobs.predict("none.png", model=None), TypeError, "NoneType"),
+        (lambda: jobs.predict(ROOT / "docs/picture.png", model=None), TypeError, "NoneType"),
     ],
     "load_model": [
         (lambda: mnist_vit.load_model("vit_mnits"), WeightsError, "vit_mnits vit_mnist .pth"),
@@ -335,6 +337,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("check none.py", "none.py file"),
     ("check FILE --name Vit", "FILE --name Vit"),
     ("predict", "predict picture --help"),
+    ("progress FOLDER --csv class.txt", "--csv .csv class.txt"),
     ("predict none.png", "none.png"),
     ("predict FILE", "FILE"),
     ("notebooks FILE", "FILE"),

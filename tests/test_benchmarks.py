@@ -65,10 +65,10 @@ def test_the_scripts_are_listed_and_a_wrong_name_is_told(capsys: pytest.CaptureF
     with pytest.raises(SystemExit, match="no script 'ladders'"):
         runner.main("experiments", ["ladders"])
     with pytest.raises(SystemExit):
-        runner.main("experiments", ["ladder", "blocks"])
-    assert "unknown: blocks. Choose from: linear," in capsys.readouterr().err
+        runner.main("experiments", ["growing", "blocks"])
+    assert "unknown: blocks. Choose from: pixels_linear," in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        runner.main("experiments", ["ladder", "linear", "--seed", "1", "--store"])
+        runner.main("experiments", ["growing", "pixels_linear", "--seed", "1", "--store"])
     assert "all seeds are stored together" in capsys.readouterr().err
 
 

@@ -234,7 +234,7 @@ def test_two_machines_with_a_download_between(
     setup()
     assert_says(capsys.readouterr().out, "my_vit.py uploaded")
     check.my_vit()
-    assert capsys.readouterr().out.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
+    assert capsys.readouterr().out.startswith("my_vit.py: yours: my_attention; ours: my_patchify, ")
 
 
 def test_a_folder_of_drive_lasts(

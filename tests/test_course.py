@@ -443,7 +443,7 @@ OBSERVED: list[tuple[str, Any, str]] = [
         lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size,
         "− 7 · image_size",
     ),
-    ("choose_eps", lambda tokens, keep: 1e-6, "stays the same when we change tokens, keep"),
+    ("patch_size", lambda size, n: 6, "stays the same when we change image_size, budget"),
     ("silence", lambda part: part.state_dict().clear(), "nothing was changed in what was given"),
     ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "wrong numbers"),
     (
@@ -498,11 +498,9 @@ def test_what_is_observed_fits_what_is_given() -> None:
         sentence = fails(check.EXERCISES[name], answer)
         assert "picture" not in sentence
         assert "token" not in sentence
-    answered = check.EXERCISES["find_what_is_missing"].answer
-    assert "copy" not in fails(
-        check.EXERCISES["find_what_is_missing"],
-        lambda e: answered(e).replace("nothing", "") or None,
-    )
+    exercise = check.EXERCISES["name_the_bug"]
+    told = fails(exercise, lambda *given: exercise.answer(*given).replace("right", "") or None)
+    assert "copy" not in told
 
 
 def test_a_line_of_a_piece_that_is_kept_is_not_quoted(tmp_path: Path) -> None:

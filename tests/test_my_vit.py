@@ -117,7 +117,7 @@ def solve(cell: Cell, *exercises: str) -> None:
 
 
 def test_none_solved(cell: Cell, file: Path) -> None:
-    none = f"my_vit.py: none in {file.parent.name}/ yet; all 7 pieces are ours\n"
+    none = f"my_vit.py: none in {file.parent.name}/ yet; all 8 pieces are ours\n"
     assert cell("my_vit = check.my_vit()") == none
     assert cell("check.progress()").endswith(
         f"0 of {len(check.EXERCISES)} exercises solved\n{none}"
@@ -135,7 +135,7 @@ def test_none_solved(cell: Cell, file: Path) -> None:
 def test_all_solved(cell: Cell, file: Path) -> None:
     for exercise in SOLVED:  # in the order of the notebooks; here, of the file
         solve(cell, exercise)
-    assert cell("my_vit = check.my_vit()") == "my_vit.py: all 7 pieces are yours\n"
+    assert cell("my_vit = check.my_vit()") == "my_vit.py: all 8 pieces are yours\n"
     text = file.read_text()
     assert list(parse(text).sections) == list(PIECES)
     assert "  # ours" not in text
@@ -183,6 +183,39 @@ def test_all_solved(cell: Cell, file: Path) -> None:
         assert torch.equal(other_block["0"].weight, block["0"].weight)
     assert inspect.getsource(module.MyMLPBlock) in text
     cell("again = check.my_vit()\nassert again is my_vit")
+
+
+def test_a_file_of_the_first_format_loads_and_gets_its_number(cell: Cell, file: Path) -> None:
+    """It was written before notebooks 00 to 06 were rebuilt: seven pieces, all of them right."""
+    before = Path(__file__).with_name("my_vit_format_1.txt").read_text(encoding="utf-8")
+    file.write_text(before, encoding="utf-8")
+    theirs = [name for name in PIECES if name != "my_patchify"]
+    said = f"my_vit.py: yours: {', '.join(theirs)}; ours: my_patchify\n"
+    assert cell("my_vit = check.my_vit()") == said
+    assert file.read_text(encoding="utf-8") == before, "nothing is written where nothing is kept"
+    ours, own = load_model("vit_mnist"), load_model(file)
+    images = torch.randn(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(ours(images).argmax(1), own(images).argmax(1))
+    solve(cell, "patchify")
+    text = file.read_text(encoding="utf-8")
+    assert "\n# format 2\n" in text
+    assert parse(before).sections.items() <= parse(text).sections.items()
+    assert cell("my_vit = check.my_vit()") == "my_vit.py: all 8 pieces are yours\n"
+
+
+def test_a_file_of_a_newer_format_is_left_alone(cell: Cell, file: Path) -> None:
+    cell(BLOCK)
+    cell("check.mlp_block(MyMLPBlock)")
+    newer = file.read_text().replace("# format 2", "# format 3")
+    file.write_text(newer)
+    told = f"{file} has format 3, and this mnist_vit knows 2: update mnist_vit"
+    for asked in ("my_vit = check.my_vit()", "check.progress()", "check.restore()"):
+        assert told in cell(asked)
+    assert f"MyMLPBlock is not kept: {told}" in cell("check.mlp_block(MyMLPBlock)")
+    cell("assert my_vit.MyMLPBlock.__name__ == 'MLPBlock'")
+    said = cell(f"check.progress({str(file)!r})")
+    assert "format 3: written by a newer mnist_vit" in said
+    assert file.read_text() == newer
 
 
 def test_every_second_solved(cell: Cell, file: Path) -> None:
@@ -471,7 +504,7 @@ def test_a_section_broken_by_hand_is_told_and_not_lost(cell: Cell, file: Path) -
         path.unlink()
     file.write_text(text.replace("F.gelu(", "F.relu("))
     said = cell("my_vit = check.my_vit()")
-    assert said.startswith("my_vit.py: yours: my_attention; ours: MyMLPBlock, ")
+    assert said.startswith("my_vit.py: yours: my_attention; ours: my_patchify, MyMLPBlock, ")
     assert "; ours stands in" in said
 
 
@@ -642,6 +675,12 @@ def test_progress(cell: Cell, file: Path) -> None:
 
 
 @pytest.mark.full
+def pieces_of(table: str) -> list[list[str]]:
+    """The rows of the first four learners in the table of pieces, the last one."""
+    lines = table[table.index("patchify") :].splitlines()
+    return [line.split() for line in lines[1:5]]
+
+
 def test_a_table_for_teachers_runs_nothing_unless_asked(
     cell: Cell, file: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -662,21 +701,20 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(
         (students / name).write_text(answer)
     check.progress(students)
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines()][1:5] == [
+    rows = pieces_of(out)
+    assert [row[0] for row in rows] == [
         "ada/my_vit.py",
         "bob/my_vit.py",
         "carl.py",
         "dora/my_vit.py",
     ]
-    assert out.splitlines()[1].split()[1:] == ["own", "own", "-", "-", "-", "-", "-", "2"]
+    assert rows[0][1:] == ["-", "own", "own", "-", "-", "-", "-", "-", "2"]
     assert not ran.exists(), "nothing was run"
     for name in ("ada", "bob"):
         (students / name / "my_vit.py").unlink()
     check.progress(students, run=True)
-    rows = {
-        line.split()[0]: line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:5]
-    }
-    assert rows == {
+    found = {row[0]: row[2:4] for row in pieces_of(capsys.readouterr().out)}
+    assert found == {
         "ada/": ["-", "-"],
         "bob/": ["-", "-"],
         "carl.py": ["wrong", "right"],

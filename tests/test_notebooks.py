@@ -100,11 +100,12 @@ def test_it_begins_with_title_and_setup_and_leads_on(path: Path) -> None:
     assert [words for level, words in found if level == 1] == [found[0][1]]
     assert re.match(rf"{path.stem[:2]} · \S", found[0][1])
     assert tags(code_cells(path)[0]) == ["setup"]
-    last = "".join(cell.source for cell in read(path).cells[-3:] if cell.cell_type == "markdown")
+    after = re.search(r"(?ms)^## Next$(.*?)(?=^## |\Z)", text(path))
+    assert after, "a section that leads on"
     following = {
         f"{stem}.ipynb" for stem in COURSE[COURSE.index(path.stem) + 1 :][:1]
     }  # none after the last one
-    assert following <= {address for _, address in links(last)}
+    assert following <= {address for _, address in links(after[1])}
 
 
 def dead(address: str, path: Path) -> bool:
@@ -441,7 +442,7 @@ def test_counting() -> None:
     one = count.Count("04_x", core, nothing)
     assert one.time == "about 55 minutes, and about 30 more for the exercises"  # 14 + 25 + 15
     both = count.Count("04_x", core, more)
-    assert both.time == f"{one.time}; below the line, about 15 more"
+    assert both.time == f"{one.time}; below *More*, about 15 more"
     two = count.Count("05_y", count.Part(600, 0, 0, 0, 0, []), nothing)
     counts = {"04_x": one, "05_y": two}
     old = (
@@ -488,7 +489,8 @@ def test_learners_copy(
     copied = tmp_path / "my course"
     assert main(["notebooks", str(copied)]) == 0
     assert str(copied) in capsys.readouterr().out
-    expected = {path.name for path in notebooks()} | {"glossary.md", "conftest.py"}
+    expected = {path.name for path in notebooks()} | {"conftest.py"}
+    expected |= {"glossary.md", "tasks.md", "solutions/tasks_answers.md"}
     expected |= {f"solutions/{path.name}" for path in (NOTEBOOKS / "solutions").glob("*.py")}
     assert main(["notebooks", str(tmp_path / "with"), "--with-outputs"]) == 0
     assert names(copied) == names(tmp_path / "with") == expected

@@ -358,8 +358,8 @@ def test_a_class_and_all_exercises(tmp_path: Path, capsys: pytest.CaptureFixture
     assert ada.split()[column] == f"3/{count}"
     assert bob.split()[column] == f"0/{count}"
     lines = [line.split() for line in out.splitlines()]
-    assert ["02_attention", "softmax_rows", "core", "1", "1", "0"] in lines
-    assert ["02_attention", "entropy", "core", "1", "0", "1"] in lines
+    assert ["02_attention", "softmax_rows", "more", "1", "1", "0"] in lines
+    assert ["02_attention", "entropy", "more", "1", "0", "1"] in lines
     (failing,) = [line for line in out.splitlines() if "You sum over the wrong axis." in line]
     assert failing.split()[:3] == ["02_attention", "softmax_rows", "bob/"]
     with open(table, encoding="utf-8") as file:

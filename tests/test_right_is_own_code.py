@@ -80,6 +80,7 @@ def test_right_stays_right(exercise: str) -> None:
 
 ZERO = "\n        with torch.no_grad():\n            for p in self.parameters(): p.{}"
 STARTS = {"encoder_block": "self.mlp = MyMLPBlock(hidden_dim, mlp_dim, dropout)"}
+STARTS["multi_head_attention"] = "nn.init.zeros_(self.out_proj.bias)"
 STARTS["encoder"] = "self.ln = norm_layer(hidden_dim)"
 STARTS["vision_transformer"] = 'nn.init.zeros_(heads["head"].bias)'
 VALUES = {"zero": "zero_()", "one": "fill_(1)", "ten times": "mul_(10)", "nan": "fill_(torch.nan)"}
@@ -110,11 +111,19 @@ IGNORED = {
         ('nn.init.zeros_(heads["head"].weight)', "pass"),
     ),
     "start value": ("encoder", (".normal_(std=0.02)", ".zero_()")),
+    "start value of in_proj_weight": (
+        "multi_head_attention",
+        ("xavier_uniform_(self.in_proj_weight)", "xavier_normal_(self.in_proj_weight)"),
+    ),
+    "start value of conv_proj.weight": (
+        "vision_transformer",
+        ("std = math.sqrt(1 / (in_channels * p * p))", "std = 0.02"),
+    ),
     "start value of pos_embedding": ("encoder", (".normal_(std=0.02)", ".normal_()")),
 }
 
 
-@pytest.mark.parametrize("case", some(IGNORED, "dropout"))
+@pytest.mark.parametrize("case", some(IGNORED, "dropout", "start value of in_proj_weight"))
 def test_no_argument_is_ignored(case: str) -> None:
     exercise, change = IGNORED[case]
     passed, said = verdict(check.EXERCISES[exercise], edited(exercise, change))

@@ -504,11 +504,10 @@ def test_a_misspelt_option_before_the_command_is_named(
 
 @pytest.mark.parametrize("device", ["meta", "privateuseone", "xla", "", "cuda:99"])
 def test_a_device_that_computes_nothing_is_a_sentence(
-    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture = tmp_path / "x.png"
-    picture.touch()
-    told = said(capsys, "predict", str(picture), "vit_mnist_p7", "--device", device)
+    picture = str(Path(__file__).parent.parent / "docs/picture.png")
+    told = said(capsys, "predict", picture, "vit_mnist_p7", "--device", device)
     assert "there is no device" in told
 
 

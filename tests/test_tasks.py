@@ -1,5 +1,5 @@
-"""The six tasks of docs/: each runs alone, the answers are right, and wrong or half answers do not
-pass."""
+"""The six tasks of notebooks/tasks.md: each runs alone, the answers are right, and wrong or half
+answers do not pass."""
 
 import io
 import re
@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import NOTEBOOKS
 
 pytestmark = pytest.mark.full
 NUMBERS = range(1, 7)
@@ -16,11 +16,11 @@ NUMBERS = range(1, 7)
 def sections(name: str) -> list[str]:
     """What stands before the first task, then the six tasks."""
     return re.split(
-        r"^## Task (?=\d)", (ROOT / "docs" / name).read_text(encoding="utf-8"), flags=re.MULTILINE
+        r"^## Task (?=\d)", (NOTEBOOKS / name).read_text(encoding="utf-8"), flags=re.MULTILINE
     )
 
 
-TASKS, ANSWERS = sections("tasks.md"), sections("tasks_answers.md")
+TASKS, ANSWERS = sections("tasks.md"), sections("solutions/tasks_answers.md")
 
 
 def blocks(language: str, section: str) -> str:

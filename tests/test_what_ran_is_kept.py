@@ -589,14 +589,14 @@ def test_a_deleted_file_is_brought_back_by_one_call(cell: Cell, file: Path) -> N
     text = file.read_text()
     file.unlink()
     said = cell("my_vit = check.my_vit()")
-    assert "all 7 pieces are ours" in said
+    assert "all 8 pieces are ours" in said
     assert "check.restore()" in said
     assert "check.restore()" in cell("check.progress()")
     said = cell("check.restore()")
     assert "MyMLPBlock, my_attention" in said
     assert cell("my_vit = check.my_vit()") == (
-        "my_vit.py: yours: MyMLPBlock, my_attention; ours: my_split_heads, MyMultiHeadAttention,"
-        " MyEncoderBlock, MyEncoder, MyVisionTransformer\n"
+        "my_vit.py: yours: MyMLPBlock, my_attention; ours: my_patchify, my_split_heads,"
+        " MyMultiHeadAttention, MyEncoderBlock, MyEncoder, MyVisionTransformer\n"
     )
     namespace: dict[str, object] = {}
     exec(file.read_text(), namespace)

@@ -9,6 +9,7 @@ COMMANDS = {
     "quotes": "put the package's classes into the notebooks that quote them",
     "stamp": "write the course's address into setup cells and badges",
     "count": "count words, code and exercises: count [--write] [NOTEBOOK …]",
+    "own": "count the statements of my_vit.py that no stub and no table gives",
     "figures": "put measured figures into README and docs: figures [--check]",
     "unsolved": "make a wheel without the text of the solutions: unsolved WHEEL",
     "blur": "draw docs/blur.png, what the augmentation does to an image",

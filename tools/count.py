@@ -24,7 +24,7 @@ STARS = {1: 5, 2: 10, 3: 15, 4: 60}  # minutes
 MORE = re.compile(r"(?m)^## More$")
 TIME = re.compile(
     r"(?<=\*\*Time:\*\* )about \d+ minutes(?:, and about \d+ more for the exercises)?"
-    r"(?:; below the line, about \d+ more)?"
+    r"(?:; below \*More\*, about \d+ more)?"
 )
 HEADING = re.compile(r"(?m)^(#+ .*?(★+)) *(?:\(about \d+ minutes\)|\(\d+ minutes\))?$")
 DESCRIPTION = re.compile(
@@ -87,7 +87,7 @@ class Count:
         if self.core.stars:
             text += f", and about {self.core.exercise_minutes} more for the exercises"
         if self.more.all_minutes:
-            text += f"; below the line, about {self.more.all_minutes} more"
+            text += f"; below *More*, about {self.more.all_minutes} more"
         return text
 
 

@@ -26,3 +26,14 @@ def my_patch_size(image_size: int, budget: int) -> int:
             if tokens * tokens <= budget:
                 return size
     return image_size
+
+
+# exercise: patchify
+def my_patchify(images, p):
+    """(n, c, h, w) -> (n, h // p * (w // p), c * p * p)."""
+    n, c, h, w = images.shape
+    # every side in two axes: (n, c, patch row, row inside, patch column, column inside)
+    x = images.reshape(n, c, h // p, p, w // p, p)
+    # -> (n, patch row, patch column, c, row inside, column inside)
+    x = x.permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(n, (h // p) * (w // p), c * p * p)

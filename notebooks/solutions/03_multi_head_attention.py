@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
+
 
 # exercise: head_contribution
 def my_head_contribution(
@@ -53,6 +55,45 @@ def my_left_minus_above(layer: nn.Module, grid: int) -> None:
             )  # "I look for whoever stands there"
             w_v[rows, :places] = one  # the content, as it is
             layer.out_proj.weight[:places, rows] = sign * one
+
+
+# exercise: masked_attention
+class MyMaskedAttention(MyMultiHeadAttention):
+    """Multi-head attention with a mask.
+
+    mask: booleans, (queries, keys), True where a query may look; None: everywhere.
+    A query that may look nowhere gathers nothing: its weights are 0.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        q = F.linear(query, w_q, b_q)
+        k = F.linear(key, w_k, b_k)
+        v = F.linear(value, w_v, b_v)
+        # There may be fewer queries than keys: nothing here says how many tokens there are.
+        q, k, v = (x.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        weights = scores.softmax(dim=-1)
+        if mask is not None:
+            # The softmax of a row of nothing but -inf is nan.
+            weights = weights.masked_fill(~mask, 0)
+        weights = F.dropout(weights, self.dropout, self.training)
+        x = weights @ v
+        output = self.out_proj(x.transpose(1, 2).flatten(2))
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average_attn_weights else weights
 
 
 # exercise: multi_head_attention

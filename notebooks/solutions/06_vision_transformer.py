@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from mnist_vit.course.nb06_vision_transformer.bugs import outputs
+from mnist_vit.course.nb06_vision_transformer.first_difference import first_difference
 from mnist_vit.model import Encoder as MyEncoder
+from mnist_vit.model import VisionTransformer as MyVisionTransformer
 
 
 # exercise: as_convolution
@@ -41,7 +43,7 @@ def my_first_difference(right, suspect, images):
 # exercise: name_the_bug
 def my_name_the_bug(right, suspect, images):
     """One of the eight names in BUGS, "right" among them."""
-    first = my_first_difference(right, suspect, images)
+    first = first_difference(right, suspect, images)
     if first is None:
         same = torch.allclose(right(images), suspect(images), atol=1e-4)
         return "right" if same else "gelu_on_the_logits"
@@ -65,15 +67,46 @@ def my_name_the_bug(right, suspect, images):
     return "not_divided" if factor.mean() > 1 else "divided_by_d_model"
 
 
-# exercise: patchify
-def my_patchify(images, p):
-    """(n, c, h, w) -> (n, h // p * (w // p), c * p * p)."""
-    n, c, h, w = images.shape
-    # every side in two axes: (n, c, patch row, row inside, patch column, column inside)
-    x = images.reshape(n, c, h // p, p, w // p, p)
-    # -> (n, patch row, patch column, c, row inside, column inside)
-    x = x.permute(0, 2, 4, 1, 3, 5)
-    return x.reshape(n, (h // p) * (w // p), c * p * p)
+# exercise: rectangular
+class MyRectangular(MyVisionTransformer):
+    """MyVisionTransformer for pictures of image_size = (height, width) pixels."""
+
+    def __init__(self, image_size, patch_size, *sizes, **options):
+        height, width = image_size
+        super().__init__(height, patch_size, *sizes, **options)  # as if it were square
+        seq_length = 1 + (height // patch_size) * (width // patch_size)
+        noise = torch.randn(1, seq_length, self.class_token.shape[2])
+        self.encoder.pos_embedding = nn.Parameter(0.02 * noise)
+
+    def forward(self, x):
+        # as in MyVisionTransformer: nothing in it asks for height or width
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        token = self.class_token.expand(len(x), -1, -1)
+        x = self.encoder(torch.cat([token, x], dim=1))
+        return self.heads(x[:, 0])
+
+
+# exercise: registers
+class MyRegisters(MyVisionTransformer):
+    """MyVisionTransformer with register tokens between the class token and the patches."""
+
+    def __init__(self, *sizes, registers=2, **options):
+        super().__init__(*sizes, **options)
+        noise = torch.randn(1, registers, self.class_token.shape[2])
+        self.register_tokens = nn.Parameter(0.02 * noise)
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        token = self.class_token.expand(len(x), -1, -1)
+        x = torch.cat([token, x], dim=1)
+        x = x + self.encoder.pos_embedding
+        # the registers come after the addition, so they need no position
+        registers = self.register_tokens.expand(len(x), -1, -1)
+        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
+        x = self.encoder.dropout(x)
+        x = self.encoder.layers(x)
+        x = self.encoder.ln(x)
+        return self.heads(x[:, 0])
 
 
 # exercise: vision_transformer
@@ -94,8 +127,10 @@ class MyVisionTransformer(nn.Module):
         representation_size=None,
         norm_layer=partial(nn.LayerNorm, eps=1e-6),
         in_channels=3,
+        print_shapes=False,
     ):
         super().__init__()
+        self.print_shapes = print_shapes
         p = patch_size
         self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=p, stride=p)
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
@@ -121,15 +156,31 @@ class MyVisionTransformer(nn.Module):
         nn.init.zeros_(heads["head"].bias)
 
     def forward(self, x):
+        self.tell("Input", x.shape)
         # (n, in_channels, image_size, image_size) -> (n, hidden_dim, n_h, n_w)
         x = self.conv_proj(x)
-        # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
+        self.tell("After Projection", x.shape)
+        # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w)
         x = x.flatten(2)
+        self.tell("After Reshape", x.shape)
+        # (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
         x = x.transpose(1, 2)
-        # the class token in front: (n, 1 + n_h * n_w, hidden_dim)
+        self.tell("After Permute", x.shape)
+        self.tell("Batch Size", x.shape[0])
         token = self.class_token.expand(x.shape[0], -1, -1)
+        self.tell("Batch Class Token", token.shape)
+        # the class token in front: (n, 1 + n_h * n_w, hidden_dim)
         x = torch.cat([token, x], dim=1)
+        self.tell("Encoder Input", x.shape)
         x = self.encoder(x)
-        # the class token alone: (n, hidden_dim) -> (n, num_classes)
+        self.tell("Encoder Output", x.shape)
+        # the class token alone: (n, hidden_dim)
         x = x[:, 0]
-        return self.heads(x)
+        self.tell("Only Batch Class Token", x.shape)
+        x = self.heads(x)
+        self.tell("Output", x.shape)
+        return x
+
+    def tell(self, label, shape):
+        if self.print_shapes:
+            print(f"{label}: {shape}")

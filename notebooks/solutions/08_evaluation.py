@@ -8,6 +8,18 @@ import torch.nn.functional as F
 from mnist_vit.course.nb08_evaluation.coin import my_coin as coin
 
 
+# exercise: as_sharp
+def my_as_sharp(changed, images):
+    # two batches, (n, c, h, w), 0 to 1 -> whether changed has 3/4 to 5/4 of the detail of images
+    def detail(batch):
+        inside = batch[..., 4:-4, 4:-4]
+        across, down = inside.diff(dim=-1), inside.diff(dim=-2)
+        return across.square().mean() + down.square().mean()
+
+    share = detail(changed) / detail(images)
+    return bool(0.75 < share < 1.25)
+
+
 # exercise: better_model
 def my_better_model(labels, first, second):
     """Truth and the predictions of two models, (n,) each -> "first", "second" or "cannot tell"."""
@@ -37,6 +49,19 @@ def my_confusion(labels, predictions, num_classes):
     for truth, named in zip(labels.tolist(), predictions.tolist(), strict=True):
         matrix[truth, named] += 1
     return matrix
+
+
+# exercise: controls
+def my_controls(images):
+    # (n, c, h, w), 0 to 1 -> {"blur": …, "shift": …, "border": …}, each as large as images
+    wide = F.pad(images, (1, 1, 1, 1), mode="replicate")
+    row = torch.tensor([0.105, 0.79, 0.105], dtype=images.dtype)
+    kernel = torch.outer(row, row).expand(images.shape[1], 1, 3, 3)
+    blur = F.conv2d(wide, kernel, groups=images.shape[1])
+    shift = wide[..., :-2, :-2]
+    border = torch.zeros_like(images)
+    border[..., 1:-1, 1:-1] = images[..., 1:-1, 1:-1]
+    return {"blur": blur, "shift": shift, "border": border}
 
 
 # exercise: enlarge

@@ -52,3 +52,20 @@ def my_transfer(model, images, labels, freeze, steps, learning_rate):
         loss.backward()
         optimizer.step()
     return model.eval()
+
+
+# exercise: two_rates
+def my_two_rates(model, images, labels, steps, head_rate, body_rate):
+    # a model whose head fits, (n, c, h, w), (n,) -> another model, all of it trained
+    model = copy.deepcopy(model)
+    model.requires_grad_(True)
+    head = list(model.heads.parameters())
+    body = [p for name, p in model.named_parameters() if not name.startswith("heads.")]
+    groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": body_rate}]
+    optimizer = torch.optim.AdamW(groups)
+    for _ in range(steps):
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()

@@ -75,7 +75,7 @@ def _compare_plain(what: str, got: Any, expected: Any, tolerance: float) -> str 
         equal = _is_near(got, expected, tolerance)
     else:
         equal = type(got) is type(expected) and got == expected
-    return None if equal else f"{what} is not {describe(got)}."
+    return None if equal else f"{what} should not be {describe(got)}."
 
 
 def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float) -> str | None:

@@ -20,15 +20,16 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
 def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str | None:
     """How a module's output differs from ours for other inputs, as a sentence; None if it does not.
 
-    The first call of each kind of module is made again: with one input, with many, with large
-    numbers, and without gradients. Only for exercises whose answer is a module.
+    The first call of the module is made again: with one input, with many, with large numbers, and
+    without gradients. Only for exercises whose answer is a module.
     """
     if not isinstance(exercise.answer, type):
         return None
-    for our, their in zip(ours, theirs, strict=False):
-        if isinstance(our.module, exercise.answer) and their.module is not None:
-            return _differs(our, their)
-    return None
+    of_ours = [call for call in ours if isinstance(call.module, exercise.answer)]
+    of_theirs = [call for call in theirs if call.module is not None]
+    if not of_ours or not of_theirs:
+        return None
+    return _differs(of_ours[0], of_theirs[0])
 
 
 def _differs(our: Call, their: Call) -> str | None:

@@ -23,6 +23,8 @@ def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
         return OURS
     if not isinstance(exercise.answer, type):
         return None
+    if exercise.answer.__base__.__module__.startswith("mnist_vit."):
+        return None  # it changes a piece, and ours may stand in for that
     kinds = {type(call.module) for call in calls if call.module is not None}
     kinds.discard(exercise.answer)  # the check itself compares with it
     for kind in [*kinds, answer] if isinstance(answer, type) else kinds:

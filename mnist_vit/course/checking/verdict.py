@@ -5,8 +5,10 @@ values; else what can be observed (``observing``); else the first wrong number. 
 and what to do instead are kept apart: the second is told when the answer fails again.
 """
 
+import contextlib
 import difflib
 import functools
+import io
 import linecache
 import traceback
 from collections.abc import Collection
@@ -194,6 +196,15 @@ def _finding(exercise: Exercise, answer: Any, own: bool) -> Finding | None:
     expected = solution(exercise).values
     with Watch(exercise) as watch:
         got = run(exercise, answer, expected)
+    with contextlib.redirect_stdout(io.StringIO()):  # what it prints was seen once
+        return _judged(exercise, answer, got, watch if own else None, unsolved)
+
+
+def _judged(
+    exercise: Exercise, answer: Any, got: Outcome, watch: Watch | None, unsolved: Unsolved
+) -> Finding | None:
+    """What is wrong with what came back; to find it, parts of the answer run again."""
+    expected = solution(exercise).values
     if _is_stub(got.error):
         return _other_stub(answer, got.error) or unsolved
     if got.values and (got.values[0][1] is None or got.values[0][1] is ...):
@@ -210,7 +221,7 @@ def _finding(exercise: Exercise, answer: Any, own: bool) -> Finding | None:
         return _told(told_error.said, _explanation(exercise, answer, got), told_error.instead)
     if len(got.values) < len(expected):
         return Finding(f"the check ended before {expected[len(got.values)][0]}.")
-    return _beside(exercise, answer, got, watch if own else None)
+    return _beside(exercise, answer, got, watch)
 
 
 def _told(problem: str, explanation: Finding | None, instead: str = "") -> Finding:

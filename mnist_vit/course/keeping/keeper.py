@@ -16,7 +16,7 @@ from ..checking import nearest_exercise
 from ..observing.undisturbed import stoppable
 from .answers import FOLDER, alone, solved, store, stored, taken_of, whole
 from .extracting import Taken, extract
-from .layout import Layout, imported, parse, put
+from .layout import FORMAT, Layout, format_of, imported, parse, put
 from .pieces import BY_EXERCISE, PIECES, NotKept
 from .sources import syntax
 from .trying import mended, object_of, problem_of, run
@@ -33,17 +33,27 @@ def path() -> Path:
 
 
 def read(file: Path) -> str:
-    """The text of the file; empty if there is none. NotKept if it cannot be read."""
+    """The text of the file; empty if there is none.
+
+    NotKept if it cannot be read, or if a newer version of the course wrote it.
+    """
     if file in _unwritten:
         return _unwritten[file]
     if file.exists() and not file.is_file():
         raise NotKept(f"{file} cannot be read (it is no regular file)")
     try:
-        return read_text(file)
+        text = read_text(file)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise NotKept(f"{file} cannot be read ({error})") from error
+    number = format_of(text)
+    if number > FORMAT:
+        raise NotKept(
+            f"{file} has format {number}, and this mnist_vit knows {FORMAT}: update mnist_vit; the"
+            " file stays as it is"
+        )
+    return text
 
 
 def keep(exercise: str, answer: Any) -> str | None:
@@ -93,11 +103,22 @@ def with_answer(text: str, name: str, taken: Taken, file: Path, answer: Any = No
                 f"{other}, which is in the file, does not pass its check together with it"
             )
     if answer is not None and (said := difference(answer, object_of(trial, name))):
-        raise NotKept(
-            f"its text is not what ran: {said}. Run the cells of {name}, and of all it uses, again,"
-            " then the check"
-        )
+        raise NotKept(_not_what_ran(name, said))
     return str(new)
+
+
+def _not_what_ran(name: str, said: str) -> str:
+    """Why a piece is not kept that ran with other code than the file holds, and what to do."""
+    for other, piece in PIECES.items():
+        if other != name and re.match(rf"{other}\b", said):
+            return (
+                f"it ran with another {other} than the file holds. Run"
+                f" check.{piece.exercise}({other}) first, then this check"
+            )
+    return (
+        f"its text is not what ran: {said}. Run the cells of {name}, and of all it uses, again,"
+        " then the check"
+    )
 
 
 def parsed(text: str) -> Layout:

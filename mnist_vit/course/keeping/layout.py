@@ -17,6 +17,8 @@ TITLE = '''"""My Vision Transformer, as I built it in the course.
 The checks write each piece here when it is right. Edit it as you like. Where a line says "ours",
 the package's own stands in until the exercise is solved.
 """'''
+FORMAT = 2  # 1, without a number: seven pieces, until notebooks 00 to 06 were rebuilt
+FORMAT_LINE = re.compile(r"^# format (\d+) *$\n?", re.MULTILINE)
 HEADER = re.compile(r"^# ---- (\w+): notebook \d\d, exercise \w+ -*$", re.MULTILINE)
 
 
@@ -62,7 +64,8 @@ class Layout:
 
     def __str__(self) -> str:
         """The whole file; ours stand in for the pieces that are missing."""
-        head = filter(None, [self.title, import_block(self.imports), self.rest])
+        number = f"# format {FORMAT}"
+        head = filter(None, [self.title, number, import_block(self.imports), self.rest])
         parts = ["\n\n".join(head)]
         for name, piece in PIECES.items():
             parts.append(f"{piece.header}\n{self.sections.get(name) or piece.ours}")
@@ -75,10 +78,20 @@ def _is_from_the_package(node: ast.stmt, name: str) -> bool:
     return f"{node.module}.".startswith("mnist_vit.") and name in imported(node)
 
 
+def format_of(text: str) -> int:
+    """The number of a file's format; a file without one is of the first format."""
+    found = FORMAT_LINE.search(HEADER.split(text)[0])
+    return int(found[1]) if found else 1
+
+
 def parse(text: str) -> Layout:
-    """The parts of a file. SyntaxError if its head is no Python; a section may be none."""
+    """The parts of a file. SyntaxError if its head is no Python; a section may be none.
+
+    All formats so far have the same parts; in an older one some pieces are missing.
+    """
     layout = Layout()
     head, *found = HEADER.split(text)
+    head = FORMAT_LINE.sub("", head, count=1)
     for name, section in zip(found[::2], found[1::2], strict=True):
         if name not in PIECES:  # a heading that was edited
             head += section

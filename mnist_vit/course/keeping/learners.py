@@ -10,7 +10,7 @@ from ...errors import printable
 from ...files import read_text, shipped
 from .answers import FOLDER
 from .keeper import FILE, parsed
-from .layout import Layout, chunks
+from .layout import FORMAT, Layout, chunks, format_of
 from .pieces import PIECES
 from .sources import syntax, told
 
@@ -132,6 +132,9 @@ def _seen(path: Path, name: str) -> Learner:
     row = Learner(name, path, layout)
     if PIECES.keys().isdisjoint([*layout.sections, *layout.imports]):
         row.note = "no piece"
+    number = format_of(text)
+    if number > FORMAT:
+        row.note = f"format {number}: written by a newer mnist_vit"
     broken = ""
     try:
         syntax(text)

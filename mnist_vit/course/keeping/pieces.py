@@ -42,6 +42,7 @@ class Piece:
 
 _COURSE = "mnist_vit.course"
 _ALL = (
+    Piece("00", "patchify", "my_patchify", f"{_COURSE}.nb00_start_here.patchify", "my_patchify"),
     Piece("01", "mlp_block", "MyMLPBlock", "mnist_vit.model", "MLPBlock"),
     Piece("02", "attention", "my_attention", f"{_COURSE}.nb02_attention.attention", "my_attention"),
     Piece(

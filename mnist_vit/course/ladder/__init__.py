@@ -1,30 +1,31 @@
 """The ladder: what each piece of a Vision Transformer buys, measured with it and without it.
 
-The tasks are small: 4,000 digits, and one about equal patches.
-``ladder.train("block_mlp", mlp=MyMLPBlock)`` trains one rung with the learner's own piece in it, in
-under a minute; ``ladder.table("linear", "block_mlp")`` shows rungs below each other, live where
-they were trained, stored elsewhere.
+The tasks are small: 4,000 digits, and one about equal patches. ``ladder.train(model, "with_mlp")``
+trains a model of the learner's, in under a minute; ``ladder.table("patches_only", "with_mlp")``
+shows rows below each other, live where they were trained, stored elsewhere, and compares each with
+its twin, the model without the piece.
 """
 
-from .models import PATCH, WIDTH, Block, BrokenHead, OneHead, PatchModel, on_pixels, to_patches
-from .rows import agrees, contrast, looks, row, same_rows, span, stored, table
-from .rungs import RUNGS, Rung
+from .growing import ROWS
+from .loop import Row, fit
+from .models import PATCH, WIDTH, BrokenHead, OneHead, on_pixels, to_patches
+from .rows import agrees, difference, interval, looks, row, same_rows, span, stored, table
 from .running import PieceError, train
 from .tasks import digits, looked_at, relation
 
 __all__ = [
     "PATCH",
-    "RUNGS",
+    "ROWS",
     "WIDTH",
-    "Block",
     "BrokenHead",
     "OneHead",
-    "PatchModel",
     "PieceError",
-    "Rung",
+    "Row",
     "agrees",
-    "contrast",
+    "difference",
     "digits",
+    "fit",
+    "interval",
     "looked_at",
     "looks",
     "on_pixels",

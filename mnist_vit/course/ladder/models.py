@@ -1,16 +1,12 @@
-"""The small models of the ladder, put together from pieces that are given as classes.
-
-``None`` leaves a piece out.
-"""
+"""Parts of the ladder's models: patches, one head, heads with a bug, layers on all pixels."""
 
 import math
 from collections.abc import Callable
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
-from ...model import MLPBlock, MultiHeadAttention
+from ...model import MLPBlock
 
 PATCH = 7
 WIDTH = 64
@@ -21,107 +17,6 @@ def to_patches(images: Tensor) -> Tensor:
     """(n, 1, h, w) -> (n, num_patches, 49)."""
     patches = images[:, 0].unfold(1, PATCH, PATCH).unfold(2, PATCH, PATCH)
     return patches.reshape(len(images), -1, PATCH * PATCH)
-
-
-class Block(nn.Module):
-    """Attention, then the MLP. Shape: (n, tokens, width) -> (n, tokens, width)."""
-
-    def __init__(
-        self,
-        width: int,
-        attention: Piece | None = MultiHeadAttention,
-        mlp: Piece = MLPBlock,
-        norm: bool = True,
-        residual: bool = True,
-    ) -> None:
-        super().__init__()
-        self.self_attention = attention(width, 1) if attention else None
-        self.mlp = mlp(width, 4 * width, 0.0)
-        self.ln_1 = layer_norm(norm)(width)
-        self.ln_2 = layer_norm(norm)(width)
-        self.residual = residual
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.self_attention is not None:
-            y = self.ln_1(x)
-            y, _ = self.self_attention(y, y, y)
-            x = self._added(x, y)
-        return self._added(x, self.mlp(self.ln_2(x)))
-
-    def _added(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y if self.residual else y
-
-
-class PatchModel(nn.Module):
-    """Patches, a linear layer, blocks, and a linear layer on what is pooled.
-
-    Shape: (n, 1, h, w) -> (n, classes).
-
-    Args:
-        blocks: their number.
-        positions: whether position embeddings are added.
-        pool: "mean" of the tokens, class "token", or "first" patch.
-        length: the number of patches.
-        classes: the number of classes.
-        block: replaces the blocks.
-        encoder: replaces the positions and the blocks.
-        pieces: those of ``Block``.
-    """
-
-    def __init__(
-        self,
-        blocks: int,
-        positions: bool = True,
-        pool: str = "mean",
-        length: int = 16,
-        classes: int = 10,
-        block: Piece | None = None,
-        encoder: Piece | None = None,
-        **pieces,
-    ) -> None:
-        super().__init__()
-        self.embed = nn.Linear(PATCH * PATCH, WIDTH)
-        self.class_token = None
-        self.positions = None
-        self.encoder = None
-        if pool == "token":
-            self.class_token = nn.Parameter(torch.zeros(1, 1, WIDTH))
-            length += 1
-        if encoder is not None:
-            self.encoder = encoder(length, blocks, 1, WIDTH, 4 * WIDTH, 0.0, 0.0)
-        else:
-            if positions:
-                self.positions = nn.Parameter(torch.randn(1, length, WIDTH) * 0.02)
-            self.blocks = nn.Sequential()
-            for _ in range(blocks):
-                self.blocks.append(
-                    block(1, WIDTH, 4 * WIDTH, 0.0, 0.0) if block else Block(WIDTH, **pieces)
-                )
-            has_norm = blocks > 0 and pieces.get("norm", True)
-            self.ln = layer_norm(has_norm)(WIDTH)
-        self.head = nn.Linear(WIDTH, classes)
-        self.pool = pool
-
-    def tokens(self, images: Tensor) -> Tensor:
-        """What the first block, or the encoder, is given: (n, tokens, width)."""
-        x = self.embed(to_patches(images))
-        if self.class_token is not None:
-            x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
-        if self.positions is not None:
-            x = x + self.positions
-        return x
-
-    def forward(self, images: Tensor) -> Tensor:
-        x = self.tokens(images)
-        x = self.ln(self.blocks(x)) if self.encoder is None else self.encoder(x)
-        if self.pool == "mean":
-            return self.head(x.mean(dim=1))
-        return self.head(x[:, 0])
-
-
-def layer_norm(wanted: bool) -> Piece:
-    """The class of the norms, or of layers that do nothing in their place."""
-    return nn.LayerNorm if wanted else nn.Identity
 
 
 class OneHead(nn.Module):

@@ -72,20 +72,23 @@ def relation_batches(
 def looked_at(model: nn.Module) -> dict[str, float]:
     """Where the first patch looks, in percent of 2,000 pictures that were not trained on.
 
-    Where it is there again, the share of its attention on its ``copy`` and on ``itself``, and how
-    often the copy gets the most of the other eight, ``copy_first``; where it is not, the share on
-    itself, ``alone``.
+    The weights are the second part of what a layer returns; of several layers the last one counts.
+    Where the first patch is there again, the share of its attention on its ``copy`` and on
+    ``itself``, and how often the copy gets the most of the other eight, ``copy_first``; where it is
+    not, the share on itself, ``alone``.
     """
     x, again, place = relation("validation", 2000, torch.Generator().manual_seed(1))
     kept: list[Tensor] = []
 
-    def keep(module: nn.Module, given: tuple, output: tuple[Tensor, Tensor]) -> None:
-        kept.append(output[1])
+    def keep(module: nn.Module, given: tuple, output: object) -> None:
+        if isinstance(output, tuple) and isinstance(output[1], Tensor):
+            kept.append(output[1])
 
-    hook = model.blocks[-1].self_attention.register_forward_hook(keep)
+    hooks = [part.register_forward_hook(keep) for part in model.modules()]
     model(x)
-    hook.remove()
-    of_first = kept[0][:, 0]  # the first patch's attention: (pictures, patches)
+    for hook in hooks:
+        hook.remove()
+    of_first = kept[-1][:, 0]  # the first patch's attention: (pictures, patches)
     there = again == 1
     weights = of_first[there]
     at = place[there]

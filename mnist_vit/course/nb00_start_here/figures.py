@@ -1,9 +1,10 @@
 """Figures of notebook 00: the map of the course, classified digits, attention maps, templates,
-shuffled pixels."""
+shuffled pixels, a digit in patches, average patches."""
 
 import json
 import math
 
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
@@ -138,6 +139,56 @@ def pairs(images: Tensor, changed: Tensor) -> Figure:
     for i, (image, other) in enumerate(zip(images, changed, strict=True)):
         picture(panels[2 * i], image, "a digit")
         picture(panels[2 * i + 1], other, "its pixels shuffled")
+    return drawn
+
+
+def cut(image: Tensor, patches: Tensor, rows: Tensor) -> Figure:
+    """A picture, (h, w), cut by lines; its patches, (n, pixels), apart; and what should be them."""
+    drawn, panels = figure(columns=3, width=8.4, height=3)
+    across = math.isqrt(len(patches))
+    step = image.shape[-1] // across
+    picture(panels[0], image, "the picture")
+    for k in range(1, across):
+        panels[0].axhline(k * step - 0.5, color=ORANGE, lw=1)
+        panels[0].axvline(k * step - 0.5, color=ORANGE, lw=1)
+    picture(panels[1], _apart(patches), "16 slices")
+    picture(panels[2], _apart(rows), "reshape(16, 49)")
+    for axes in panels[1:]:
+        axes.set_facecolor(SKY)
+        axes.set_axis_on()
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return drawn
+
+
+def _apart(patches: Tensor) -> Tensor:
+    """Patches, (n, pixels), as the squares of one picture, with gaps that are not drawn."""
+    across = math.isqrt(len(patches))
+    size = math.isqrt(patches.shape[1])
+    side = across * (size + 1) + 1
+    tiled = torch.full((side, side), torch.nan)
+    for number, patch in enumerate(patches.float()):
+        top = number // across * (size + 1) + 1
+        left = number % across * (size + 1) + 1
+        tiled[top : top + size, left : left + size] = patch.reshape(size, size)
+    return tiled
+
+
+def averages(images: Tensor, patches: Tensor) -> Figure:
+    """Pictures, uint8 (n, 1, h, w), and below each a patch, (n, pixels), on a scale for all."""
+    drawn, panels = figure(2, len(images), width=8.4, height=2)
+    size = math.isqrt(patches.shape[1])
+    for number, (image, patch) in enumerate(zip(images, patches, strict=True)):
+        picture(panels[number], image)
+        below = panels[len(images) + number]
+        below.imshow(
+            patch.reshape(size, size),
+            cmap="gray",
+            vmin=float(patches.min()),
+            vmax=float(patches.max()),
+            interpolation="nearest",
+        )
+        below.set_axis_off()
     return drawn
 
 

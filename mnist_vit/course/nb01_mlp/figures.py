@@ -1,4 +1,4 @@
-"""Figures of notebook 01: the MLP block's layers, GELU, pieces of a digit, curves, start values."""
+"""Figures of notebook 01: the MLP block's layers, GELU, a changed token, curves, start values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -75,19 +75,6 @@ def activations(
     right.set_title("approximation minus exact, in ten-thousandths")
     for axes in (left, right):
         axes.set_xlabel("x")
-
-
-def pieces(image: Tensor, tokens: Tensor) -> None:
-    """A digit cut into squares, numbered row by row, and the same squares as rows of numbers.
-
-    Args:
-        image: (1, h, w).
-        tokens: (tokens, numbers), one row a square.
-    """
-    _, (left, right) = figure(1, 2, width=9, height=3.4)
-    _numbered(left, image, len(tokens), "the digit in squares")
-    heat(right, tokens, "the tokens")
-    _tokens_by_numbers(right, tokens, "number in the token")
 
 
 def one_token(before: Tensor, after: Tensor, difference: Tensor, tokens: int) -> None:

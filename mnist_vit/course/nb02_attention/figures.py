@@ -128,21 +128,14 @@ def moved(image: Tensor, output: Tensor) -> Figure:
     return drawn
 
 
-def looks(images: Tensor, weights: Tensor, again: Tensor, entropy: Tensor) -> Figure:
+def looks(images: Tensor, weights: Tensor, again: Tensor) -> Figure:
     """Where the first patch looks: pictures of nine patches above, the weights of the first one,
     (n, 9), below."""
     drawn, axes = figure(2, len(images), width=2.3 * len(images), height=5.2)
     for i, (image, row) in enumerate(zip(images, weights, strict=True)):
         _nine(axes[i], image, "it is there again" if again[i] else "it is not")
         below = axes[len(images) + i]
-        heat(
-            below,
-            100 * row.reshape(3, 3),
-            f"weights in %\nentropy {entropy[i]:.1f}",
-            low=0,
-            high=100,
-            digits=0,
-        )
+        heat(below, 100 * row.reshape(3, 3), "weights in %", low=0, high=100, digits=0)
         below.add_patch(Rectangle((-0.47, -0.47), 0.94, 0.94, fill=False, edgecolor=ORANGE, lw=3))
     return drawn
 

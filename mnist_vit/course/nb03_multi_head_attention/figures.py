@@ -10,6 +10,7 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor, nn
 
 from ..drawing import BLUE, GREEN, ORANGE, PINK, STYLE, figure, heat, picture
+from ..ladder.tasks import inked
 
 COLOURS = (BLUE, ORANGE, GREEN, PINK)  # head 0, 1, 2, 3
 
@@ -235,6 +236,33 @@ def left_minus_above(image: Tensor, weights: Tensor, difference: Tensor) -> Figu
     _signed(axes[3], pixels, "left minus above", float(pixels.abs().max()))
     axes[3].set_aspect("equal")
     return shown
+
+
+def deal(split: str, n: int, generator: torch.Generator) -> Tensor:
+    """Nine patches with ink in them for each of n pictures, dealt at random: (n, 9, 49)."""
+    pool = inked(split)
+    return pool[torch.randint(len(pool), (n, 9), generator=generator)]
+
+
+@torch.no_grad()
+def explained(model: nn.Module) -> float:
+    """The share of the pixels' variance that the drawings explain, in percent."""
+    nine = deal("validation", 2000, torch.Generator().manual_seed(9))
+    wanted = nine[:, [3, 1]]
+    wrong = (model(nine) - wanted).square().mean()
+    return 100 * (1 - wrong / (wanted - wanted.mean(dim=0)).square().mean()).item()
+
+
+@torch.no_grad()
+def entering(layer: nn.Module, model: nn.Module, images: Tensor) -> Tensor:
+    """The tokens that enter a layer of the model, for these pictures."""
+    seen: list[Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        model(images)
+    finally:
+        handle.remove()
+    return seen[0]
 
 
 def broken_layers() -> dict[str, type[nn.Module]]:

@@ -18,6 +18,7 @@ from ..checking import (
     parameter_gradients,
     random,
     randomise,
+    start_values,
 )
 
 
@@ -81,11 +82,6 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "Hand it over without brackets: the check makes objects of its own sizes.",
         )
     module = make(answer, 12, 3)
-    start = (
-        {name: tensor.clone() for name, tensor in module.state_dict().items()}
-        if _is_module(module)
-        else {}
-    )
     copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
     x = random(2, 5, 12, seed=4).requires_grad_()
     out, weights = _pair(module(x, x, x))
@@ -104,8 +100,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(randomise(MyMultiHeadAttention(8, 2), seed=5), module)
     x = random(1, 7, 8, seed=6)
     yield "output at another size", _pair(module(x, x, x))[0]
-    yield from ((f"start value of {name}", tensor) for name, tensor in sorted(start.items()))
+    _attributes(module, embed_dim=8, num_heads=2)
     yield from _dropout(answer)
+    yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
+
+
+def _attributes(module: nn.Module, **sizes: int) -> None:
+    """Raise Mistake unless the layer has these numbers, which its users read."""
+    for name, size in sizes.items():
+        if getattr(module, name, None) != size:
+            raise Mistake(
+                f"right so far, but a layer made with embed_dim=8 and num_heads=2 has no {name}"
+                f" that is {size}.",
+                f"Write self.{name} = {name} in __init__, as torch's layer does: later cells, and"
+                " the functions that draw maps, read it.",
+            )
 
 
 def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -132,10 +141,6 @@ def _shares(weights: Tensor) -> Tensor:
     """The shares of numbers that are 0, 1 and 2, rounded: the same for any random numbers."""
     shares = [(weights - value).abs().lt(1e-5).float().mean() for value in (0.0, 1.0, 2.0)]
     return torch.stack(shares).round(decimals=1)
-
-
-def _is_module(module: Any) -> bool:
-    return isinstance(module, nn.Module)
 
 
 def _pair(found: Any) -> tuple[Any, Any]:

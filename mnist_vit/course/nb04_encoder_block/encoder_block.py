@@ -88,7 +88,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "output in train mode with attention dropout 1",
         _passed(plain.double().train(), before.clone()),
     )
-    yield start_values(make(answer, 2, 32, 64, 0.0, 0.0), EncoderBlock(2, 32, 64, 0.0, 0.0))
+    yield start_values(make(answer, 2, 64, 128, 0.0, 0.0), EncoderBlock(2, 64, 128, 0.0, 0.0))
 
 
 def _passed(module: nn.Module, x: Tensor) -> Any:

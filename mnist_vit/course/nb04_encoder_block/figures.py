@@ -166,33 +166,10 @@ def symptoms(means: dict[str, Sequence[float]], gradients: dict[str, Sequence[fl
     left.set_xlabel("blocks passed")
     left.set_ylabel("mean cosine of all pairs")
     left.set_ylim(-0.05, 1.1)
-    left.legend(frameon=False, loc="center right")
+    left.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.85))
     right.set_title("gradient that each block gets")
     right.set_xlabel("block (0 is next to the picture)")
     right.set_ylabel("size, powers of ten")
-
-
-def learning_rates(measured: dict[str, dict[float, Sequence[float]]]) -> None:
-    """Accuracy in percent at each learning rate, a dot a seed and a line through the means; one
-    colour a kind."""
-    _, (axes,) = figure(width=6.5, height=3.2)
-    for (name, runs), (colour, marker, line) in zip(
-        measured.items(), (LOOKS[-1], LOOKS[2]), strict=True
-    ):
-        rates = sorted(runs)
-        axes.semilogx(rates, [sum(runs[r]) / len(runs[r]) for r in rates], line, color=colour)
-        for rate in rates:
-            label = name if rate == rates[0] else None
-            axes.plot(
-                [rate] * len(runs[rate]), runs[rate], marker, color=colour, alpha=0.7, label=label
-            )
-    rates = sorted({rate for runs in measured.values() for rate in runs})
-    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
-    axes.minorticks_off()
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel("accuracy in percent")
-    axes.set_ylim(0, 100)
-    axes.legend(frameon=False, loc="lower left")
 
 
 def _arrow(

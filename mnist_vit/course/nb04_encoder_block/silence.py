@@ -14,7 +14,7 @@ from ..checking import Exercise, Mistake, Slip, random, randomise
 def my_silence(part):
     # The last layer of each branch has the last word; with weight and bias at zero it says nothing.
     with torch.no_grad():
-        for layer in (part.self_attention.out_proj, part.mlp[3]):
+        for layer in (part.self_attention.out_proj, part.mlp.get_submodule("3")):
             layer.weight.zero_()
             layer.bias.zero_()
 
@@ -64,7 +64,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 LAYERS, WEIGHT, BIAS = (
-    "(part.self_attention.out_proj, part.mlp[3])",
+    '(part.self_attention.out_proj, part.mlp.get_submodule("3"))',
     "layer.weight.zero_()",
     "layer.bias.zero_()",
 )
@@ -91,22 +91,22 @@ SLIPS = (
         "The MLP still adds to every token",
     ),
     Slip(
-        {LAYERS: "(part.mlp[3],)"},
+        {LAYERS: '(part.mlp.get_submodule("3"),)'},
         "silence the MLP only",
         "The attention still adds to every token",
     ),
     Slip(
-        {LAYERS: "(part.self_attention.out_proj, part.mlp[0])"},
+        {LAYERS: '(part.self_attention.out_proj, part.mlp.get_submodule("0"))'},
         "silence mlp[0], the first layer of the MLP",
         "The bias of its last layer, mlp[3], is still added to every token",
     ),
     Slip(
-        {LAYERS: "(part.mlp[3],)", BIAS: BIAS + IN_PROJ},
+        {LAYERS: '(part.mlp.get_submodule("3"),)', BIAS: BIAS + IN_PROJ},
         "silence in_proj, the first layer of the attention",
         "The bias of its last layer, out_proj, is still added to every token",
     ),
     Slip(
-        {LAYERS: "(part.mlp[0],)", BIAS: BIAS + IN_PROJ},
+        {LAYERS: '(part.mlp.get_submodule("0"),)', BIAS: BIAS + IN_PROJ},
         "silence the first layer of each branch, in_proj and mlp[0]",
         "The biases of the last layers are still added. In each branch the last layer's weight and"
         " bias must both be zero",

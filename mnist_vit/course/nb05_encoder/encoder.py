@@ -92,7 +92,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         copy_weights(randomise(Encoder(*SIZES, 0.0, 0.0)), other)
         what = "another norm_layer" if options[2:] else "attention_dropout 1, in train mode"
         yield f"output with {what}", other.double().train()(tokens.detach())
-    sizes = (5, 2, 2, 32, 64, 0.0, 0.0)
+    sizes = (64, 1, 2, 64, 128, 0.0, 0.0)
     yield start_values(make(answer, *sizes), Encoder(*sizes))
 
 

@@ -74,35 +74,21 @@ def stored_runs(variants: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def apart(grid: int) -> Tensor:
-    """How far apart the places of a grid are, in patches: (grid * grid, grid * grid)."""
-    # Row and column of each.
-    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()
-    return torch.cdist(place, place)
-
-
-def border(grid: int) -> Tensor:
-    """Which places of a grid lie on its border: (grid * grid,)."""
-    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid))
-    return ((place == 0) | (place == grid - 1)).any(dim=1)
-
-
 def likeness(similarities: dict[str, Tensor], grid: int) -> str:
-    """A table of mean cosine similarities: of neighbours, of patches 3 apart, and of patches of the
-    border.
+    """A table of mean cosine similarities: of neighbours, and of patches 3 apart.
 
     Args:
         similarities: (grid * grid, grid * grid) each, by name.
         grid: patches a side.
     """
-    distance, edge = apart(grid), border(grid)
-    both, one = edge[:, None] & edge & (distance > 0), edge[:, None] & ~edge
-    lines = ["mean cosine      neighbours  3 apart  border-border  border-inside"]
+    # Row and column of each, and how far apart they are, in patches.
+    place = torch.cartesian_prod(torch.arange(grid), torch.arange(grid)).float()
+    distance = torch.cdist(place, place)
+    lines = ["mean cosine      neighbours  3 apart"]
     for name, values in similarities.items():
-        near, far, on, off = (
-            values[pairs].mean() for pairs in (distance == 1, distance == 3, both, one)
-        )
-        lines.append(f"{name:<15}  {near:z10.2f}  {far:z7.2f}  {on:z13.2f}  {off:z13.2f}")
+        near = values[distance == 1].mean()
+        far = values[distance == 3].mean()
+        lines.append(f"{name:<15}  {near:z10.2f}  {far:z7.2f}")
     return "\n".join(lines)
 
 

@@ -1,5 +1,4 @@
-"""Figures of notebook 06: a picture cut into patches, the whole model on one picture, and a
-windmill to try it on."""
+"""Figures of notebook 06: the whole model on one picture, its windows, and the suspects' runs."""
 
 import math
 from typing import Any
@@ -8,117 +7,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
-from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from ..drawing import BLACK, BLUE, GREEN, ORANGE, SKY, figure, picture
-
-
-def windmill(size: int = 512) -> Image.Image:
-    """A windmill on a hill, drawn by this function alone: RGB, size x size pixels."""
-    scale = 2  # drawn twice as large and made smaller, so that slanted edges are smooth
-    s = size * scale
-    image = Image.new("RGB", (s, s))
-    draw = ImageDraw.Draw(image)
-
-    def points(*pairs: tuple[float, float]) -> list[tuple[float, float]]:
-        return [(x * s, y * s) for x, y in pairs]
-
-    for row in range(s):  # the sky is darker above
-        t = row / s
-        draw.line(
-            [(0, row), (s, row)], fill=(int(90 + 130 * t), int(160 + 75 * t), int(230 + 20 * t))
-        )
-    draw.ellipse(points((0.74, 0.07), (0.90, 0.23)), fill=(255, 214, 70))
-    for x, y, r in (
-        (0.12, 0.18, 0.05),
-        (0.19, 0.15, 0.07),
-        (0.27, 0.18, 0.05),
-        (0.74, 0.36, 0.035),
-        (0.80, 0.35, 0.05),
-    ):
-        draw.ellipse(points((x - r, y - 0.6 * r), (x + r, y + 0.6 * r)), fill=(250, 250, 250))
-    draw.ellipse(points((-0.4, 0.74), (0.7, 1.5)), fill=(110, 165, 80))
-    draw.ellipse(points((0.2, 0.78), (1.5, 1.6)), fill=(80, 140, 65))
-    for i, colour in enumerate(((215, 60, 60), (240, 200, 60), (160, 80, 170))):  # rows of tulips
-        for k in range(16):
-            x, y = (k + 0.3 * i) / 16 + 0.02, 0.90 + 0.035 * i
-            draw.ellipse(points((x - 0.008, y - 0.008), (x + 0.008, y + 0.008)), fill=colour)
-
-    # the tower, with its lit and its shaded side, a cap, a door and two windows
-    draw.polygon(
-        points((0.43, 0.42), (0.57, 0.42), (0.63, 0.86), (0.37, 0.86)), fill=(232, 220, 195)
-    )
-    draw.polygon(
-        points((0.52, 0.42), (0.57, 0.42), (0.63, 0.86), (0.54, 0.86)), fill=(200, 185, 160)
-    )
-    draw.pieslice(points((0.42, 0.32), (0.58, 0.52)), 180, 360, fill=(150, 70, 50))
-    draw.rectangle(points((0.465, 0.74), (0.535, 0.86)), fill=(105, 65, 40))
-    for y in (0.52, 0.63):
-        draw.rectangle(points((0.475, y), (0.525, y + 0.05)), fill=(70, 95, 130))
-
-    # four sails around the hub, each a spar with a lattice on one side of it
-    hub = (0.5, 0.39)
-    for k in range(4):
-        angle = math.radians(28 + 90 * k)
-        along, across = (math.cos(angle), math.sin(angle)), (-math.sin(angle), math.cos(angle))
-
-        def at(far: float, wide: float, along=along, across=across) -> tuple[float, float]:
-            return (
-                hub[0] + far * along[0] + wide * across[0],
-                hub[1] + far * along[1] + wide * across[1],
-            )
-
-        draw.polygon(
-            points(at(0.08, 0.01), at(0.33, 0.01), at(0.33, 0.075), at(0.08, 0.055)),
-            fill=(250, 245, 232),
-        )
-        for j in range(6):
-            far = 0.08 + 0.05 * j
-            draw.line(
-                points(at(far, 0), at(far, 0.055 + 0.004 * j)), fill=(115, 75, 45), width=s // 170
-            )
-        draw.line(points(at(0.08, 0.055), at(0.33, 0.075)), fill=(115, 75, 45), width=s // 170)
-        draw.line(points(hub, at(0.34, 0)), fill=(90, 55, 35), width=s // 75)
-    draw.ellipse(points((0.478, 0.368), (0.522, 0.412)), fill=(80, 50, 35))
-    return image.resize((size, size), Image.Resampling.BOX)
-
-
-def patch_grid(image: Tensor, patch_size: int, title: str = "") -> Figure:
-    """A picture, (c, h, w), with the lines along which it is cut."""
-    drawn, (axes,) = figure(width=4.4, height=4.6)
-    picture(axes, image, title)
-    _cut(axes, image.shape[-2], image.shape[-1], patch_size)
-    return drawn
-
-
-def patch_sets(sets: dict[str, Tensor], patch_size: int) -> Figure:
-    """Each set of patches of one grey picture, (patches, p * p), laid out row by row with gaps."""
-    drawn, panels = figure(columns=len(sets), width=3.2 * len(sets), height=3.5)
-    for axes, (title, patches) in zip(panels, sets.items(), strict=True):
-        grid = math.isqrt(len(patches))
-        low, high = float(patches.min()), float(patches.max())
-        for i, patch in enumerate(patches):
-            row, column = divmod(i, grid)
-            _place(
-                axes,
-                patch.view(patch_size, patch_size),
-                1.15 * column,
-                -1.15 * row,
-                1,
-                1,
-                (low, high),
-            )
-        axes.set_xlim(-0.1, 1.15 * grid - 0.05)
-        axes.set_ylim(-1.15 * (grid - 1) - 0.1, 1.1)
-        axes.set_facecolor("0.85")
-        axes.set_aspect("equal")
-        axes.set_title(title)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        for edge in axes.spines.values():
-            edge.set_visible(False)
-    return drawn
+from ..drawing import BLACK, BLUE, GREEN, ORANGE, SKY, figure
 
 
 @torch.no_grad()
@@ -259,13 +150,6 @@ def seeds(runs: dict[str, list[float]]) -> Figure:
     axes.set_xlabel("% of 1,000 digits right; a dot is a training run, the line their mean")
     axes.grid(axis="x", color="0.9")
     return drawn
-
-
-def _cut(axes: Axes, height: int, width: int, p: int) -> None:
-    for k in range(0, height + 1, p):
-        axes.axhline(k - 0.5, color="white", lw=0.4)
-    for k in range(0, width + 1, p):
-        axes.axvline(k - 0.5, color="white", lw=0.4)
 
 
 def _place(

@@ -24,6 +24,8 @@ def my_first_difference(right, suspect, images):
     return None
 
 
+first_difference = my_first_difference  # given to who solves name_the_bug before it
+
 SIZES: dict[str, Any] = {
     "num_classes": 5,
     "in_channels": 2,

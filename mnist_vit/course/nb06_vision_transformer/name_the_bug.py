@@ -5,14 +5,16 @@ from typing import Any
 
 import torch
 
+from mnist_vit.course.nb06_vision_transformer.first_difference import first_difference
+
 from ..checking import Exercise, Mistake, Slip, describe
 from .bugs import BUGS
-from .first_difference import larger_models, models, my_first_difference
+from .first_difference import larger_models, models
 
 
 def my_name_the_bug(right, suspect, images):
     """One of the eight names in BUGS, "right" among them."""
-    first = my_first_difference(right, suspect, images)
+    first = first_difference(right, suspect, images)
     if first is None:
         same = torch.allclose(right(images), suspect(images), atol=1e-4)
         return "right" if same else "gelu_on_the_logits"
@@ -68,7 +70,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 SAME = "same = torch.allclose(right(images), suspect(images), atol=1e-4)"
-FIRST = "my_first_difference(right, suspect, images)"
+FIRST = "first_difference(right, suspect, images)"
 GOOD, BAD = (f"{which}(x, x, x, average_attn_weights=False)" for which in ("good", "bad"))
 PLACE, ROWS = 'if "self_attention" not in first:', "if (v.sum(dim=-1) - 1).abs().max() > 1e-3:"
 EQUAL, ONE = (
@@ -119,7 +121,7 @@ SLIPS = (
     Slip(
         {f"first = {FIRST}": 'return "right"'},
         "call every suspect right",
-        "Ask my_first_difference where it begins to differ",
+        "Ask first_difference where it begins to differ",
     ),
     Slip(
         {GOOD: "good(x, x, x)", BAD: "bad(x, x, x)"},

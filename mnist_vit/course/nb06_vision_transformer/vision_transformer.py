@@ -1,8 +1,11 @@
 """Exercise: the whole Vision Transformer, figure 1 of Dosovitskiy et al. 2020."""
 
+import inspect
+import io
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -43,8 +46,10 @@ class MyVisionTransformer(nn.Module):
         representation_size=None,
         norm_layer=partial(nn.LayerNorm, eps=1e-6),
         in_channels=3,
+        print_shapes=False,
     ):
         super().__init__()
+        self.print_shapes = print_shapes
         p = patch_size
         self.conv_proj = nn.Conv2d(in_channels, hidden_dim, kernel_size=p, stride=p)
         self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
@@ -70,18 +75,48 @@ class MyVisionTransformer(nn.Module):
         nn.init.zeros_(heads["head"].bias)
 
     def forward(self, x):
+        self.tell("Input", x.shape)
         # (n, in_channels, image_size, image_size) -> (n, hidden_dim, n_h, n_w)
         x = self.conv_proj(x)
-        # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
+        self.tell("After Projection", x.shape)
+        # (n, hidden_dim, n_h, n_w) -> (n, hidden_dim, n_h * n_w)
         x = x.flatten(2)
+        self.tell("After Reshape", x.shape)
+        # (n, hidden_dim, n_h * n_w) -> (n, n_h * n_w, hidden_dim)
         x = x.transpose(1, 2)
-        # the class token in front: (n, 1 + n_h * n_w, hidden_dim)
+        self.tell("After Permute", x.shape)
+        self.tell("Batch Size", x.shape[0])
         token = self.class_token.expand(x.shape[0], -1, -1)
+        self.tell("Batch Class Token", token.shape)
+        # the class token in front: (n, 1 + n_h * n_w, hidden_dim)
         x = torch.cat([token, x], dim=1)
+        self.tell("Encoder Input", x.shape)
         x = self.encoder(x)
-        # the class token alone: (n, hidden_dim) -> (n, num_classes)
+        self.tell("Encoder Output", x.shape)
+        # the class token alone: (n, hidden_dim)
         x = x[:, 0]
-        return self.heads(x)
+        self.tell("Only Batch Class Token", x.shape)
+        x = self.heads(x)
+        self.tell("Output", x.shape)
+        return x
+
+    def tell(self, label, shape):
+        if self.print_shapes:
+            print(f"{label}: {shape}")
+
+
+LABELS = (
+    "Input",
+    "After Projection",
+    "After Reshape",
+    "After Permute",
+    "Batch Size",
+    "Batch Class Token",
+    "Encoder Input",
+    "Encoder Output",
+    "Only Batch Class Token",
+    "Output",
+)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -105,8 +140,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 for part in ("conv_proj", "class_token", "encoder", "heads"):
                     yield _part_gradient(logits, module, part)
     yield from _arguments_handed_on(answer, options, weights)
-    options["representation_size"] = 32
-    sizes = (8, 4, 2, 2, 32, 64)
+    yield "lines that print_shapes prints", _printed(answer, options)
+    options["representation_size"] = 80
+    sizes = (64, 8, 1, 2, 64, 128)
     yield start_values(_built(answer, options, sizes), VisionTransformer(*sizes, **options))
 
 
@@ -124,6 +160,27 @@ def _arguments_handed_on(
         copy_weights(weights, module)
         shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
         yield f"output with {shown}", _logits(module.train(), images)
+
+
+def _printed(answer: Any, options: dict[str, Any]) -> str:
+    """The lines of a call with ``print_shapes``.
+
+    Models that were kept before it was asked for do not take it, and are not asked.
+    """
+    if "print_shapes" not in inspect.signature(answer).parameters:
+        answer = MyVisionTransformer
+    module = _built(answer, options | {"print_shapes": True})
+    out = io.StringIO()
+    with redirect_stdout(out):
+        module(random(3, 2, 12, 12, seed=7))
+    lines = out.getvalue().splitlines()
+    told = [line.partition(":")[0] for line in lines]
+    if told != list(LABELS):
+        raise Mistake(
+            f"with print_shapes=True {len(lines)} lines are printed, which are not the ten needed.",
+            f"Each has a label, a colon and the shape. The labels: {', '.join(LABELS)}.",
+        )
+    return out.getvalue()
 
 
 def _built(
@@ -175,7 +232,7 @@ TOKEN, JOIN = (
     "token = self.class_token.expand(x.shape[0], -1, -1)",
     "x = torch.cat([token, x], dim=1)",
 )
-ENCODE, READ, END = "x = self.encoder(x)", "x = x[:, 0]", "return self.heads(x)"
+ENCODE, READ, END = "x = self.encoder(x)", "x = x[:, 0]", "x = self.heads(x)"
 LAST = {JOIN: "x = torch.cat([x, token], dim=1)"}
 
 SLIPS = (
@@ -253,12 +310,12 @@ SLIPS = (
         "The encoder ends with its norm already",
     ),
     Slip(
-        {END: "return self.heads(x).softmax(dim=-1)"},
+        {END: "x = self.heads(x).softmax(dim=-1)"},
         "apply softmax at the end",
         "The model gives logits; the loss makes probabilities of them",
     ),
     Slip(
-        {END: "return self.heads(x).log_softmax(dim=-1)"},
+        {END: "x = self.heads(x).log_softmax(dim=-1)"},
         "apply log_softmax at the end",
         "The model gives logits; the loss makes probabilities of them",
     ),
@@ -268,7 +325,7 @@ SLIPS = (
         "The encoder has a position for it, one more than there are patches",
     ),
     Slip(
-        {END: "return self.heads.head(x)"},
+        {END: "x = self.heads.head(x)"},
         "call the last layer of the heads alone",
         "With a representation_size there are others before it. Call self.heads",
     ),
@@ -278,7 +335,7 @@ SLIPS = (
         "Axis 0 counts the pictures, axis 1 the tokens. The class token is x[:, 0]",
     ),
     Slip(
-        {END: "return self.heads(x).argmax(dim=-1)"},
+        {END: "x = self.heads(x).argmax(dim=-1)"},
         "give the number of the largest logit",
         "The model gives the logits themselves: the loss needs them",
     ),
@@ -304,18 +361,17 @@ EXERCISE = Exercise(
     ),
     same=(
         {
-            FLAT: "x = x.permute(0, 2, 3, 1)",
-            SWAP: "x = x.flatten(1, 2)",
+            FLAT: "x = x.reshape(x.shape[0], x.shape[1], -1)",
+            SWAP: "x = x.permute(0, 2, 1)",
             TOKEN: "token = self.class_token.repeat(len(x), 1, 1)",
         },
         {
             ENCODE: (
                 "x = self.encoder.dropout(x + self.encoder.pos_embedding)\n"
-                "        x = self.encoder.layers(x)"
+                "        x = self.encoder.ln(self.encoder.layers(x))"
             ),
-            READ: "x = self.encoder.ln(x[:, 0])",
         },
-        {READ: "", END: "return self.heads(x)[:, 0]"},
+        {END: "x = self.heads.forward(x)"},
     ),
     tolerance=1e-5,  # the encoder may hold attention from scratch
 )

@@ -114,7 +114,7 @@ SLIPS = (
 EXERCISE = Exercise(
     answer=my_weight_average,
     compare=compare,
-    stars=2,
+    stars=1,
     slips=SLIPS,
     hints=(
         (

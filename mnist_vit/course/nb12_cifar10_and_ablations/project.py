@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ...model import VisionTransformer
-from ..ladder.rungs import Rung, on_pixels, whole
+from ..ladder.growing import whole
+from ..ladder.loop import Row
+from ..ladder.models import on_pixels
 
 EPOCHS = 3
 RATE = 0.003  # the best of 0.001, 0.003, 0.01 for the base, and taken for all that is made of it
@@ -15,7 +17,7 @@ RATE = 0.003  # the best of 0.001, 0.003, 0.01 for the base, and taken for all t
 
 def train(build: Callable[[], nn.Module], seed: int, learning_rate: float = RATE) -> float:
     """Train a model from this seed; the accuracy in percent on 1,000 other digits."""
-    return Rung("", build, epochs=EPOCHS).train(learning_rate, seed)[1]
+    return Row("", build, epochs=EPOCHS).train(learning_rate, seed)[1]
 
 
 class Nothing(nn.Module):

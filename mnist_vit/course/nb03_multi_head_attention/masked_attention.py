@@ -1,0 +1,249 @@
+"""Exercise: multi-head attention in which a mask says which token may look at which."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
+
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    copy_weights,
+    describe,
+    gradients,
+    make,
+    parameter_gradients,
+    random,
+    randomise,
+    start_values,
+)
+
+
+class MyMaskedAttention(MyMultiHeadAttention):
+    """Multi-head attention with a mask.
+
+    mask: booleans, (queries, keys), True where a query may look; None: everywhere.
+    A query that may look nowhere gathers nothing: its weights are 0.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        w_q, w_k, w_v = self.in_proj_weight.chunk(3)
+        b_q, b_k, b_v = self.in_proj_bias.chunk(3)
+        q = F.linear(query, w_q, b_q)
+        k = F.linear(key, w_k, b_k)
+        v = F.linear(value, w_v, b_v)
+        # There may be fewer queries than keys: nothing here says how many tokens there are.
+        q, k, v = (x.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        weights = scores.softmax(dim=-1)
+        if mask is not None:
+            # The softmax of a row of nothing but -inf is nan.
+            weights = weights.masked_fill(~mask, 0)
+        weights = F.dropout(weights, self.dropout, self.training)
+        x = weights @ v
+        output = self.out_proj(x.transpose(1, 2).flatten(2))
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average_attn_weights else weights
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """No mask, one query alone, a causal mask, a random one, and a query that may look nowhere."""
+    if isinstance(answer, nn.Module):
+        raise Mistake("this is an object, not a class.", "Give the class itself.")
+    module = make(answer, 12, 3)
+    copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
+    x = random(2, 5, 12, seed=4)
+    output, weights = _called(module, x, x, x)
+    yield "output without a mask", output
+    yield "weights without a mask", weights
+
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    output, weights = _called(module, x, x, x, average_attn_weights=False, mask=causal)
+    yield "output with a mask", output
+    yield "weights of each head with a mask", weights
+    _, weights = _called(module, x, x, x, mask=causal)
+    yield "mean of the weights with a mask", weights
+
+    blind = causal.clone()
+    blind[2] = False
+    x = x.clone().requires_grad_()
+    output, weights = _called(module, x, x, x, mask=blind)
+    yield "output where token 2 may look nowhere", output
+    yield "weights where token 2 may look nowhere", weights
+    yield from gradients(output, x=x)
+    yield from parameter_gradients(output, module)
+
+    x = x.detach()
+    yield "output of the last token, asked alone", _fewer(module, x[:, -1:], x, None)
+    mask = torch.tensor([[True, False, False, True, False], [False, True, True, False, True]])
+    yield "output of two queries with a mask", _fewer(module, x[:, :2], x, mask)
+    output, none = _called(module, x, x, x, need_weights=False, mask=causal)
+    yield "output with a mask and need_weights=False", output
+    yield "the weights that come back with need_weights=False", none
+    dropped = make(answer, 12, 3, dropout=1.0).train()
+    yield "weights in train mode with dropout 1", _called(dropped, x, x, x, mask=causal)[1]
+    yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
+
+
+def _called(module: Any, *tokens: Tensor, **options: Any) -> tuple[Any, Any]:
+    """What forward returned: the output and the weights."""
+    found = module(*tokens, **options)
+    if isinstance(found, tuple | list) and len(found) == 2:
+        return found[0], found[1]
+    came = describe(found).rstrip("?")
+    raise Mistake(f"forward must return a pair, (output, weights). What came back is {came}.")
+
+
+def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
+    """The output of fewer queries than keys; an error there has its reason in a sentence."""
+    try:
+        return _called(module, query, x, x, mask=mask)[0]
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise Mistake(
+            f"with fewer queries than keys, as in layer(x[:, -1:], x, x), your code raised"
+            f" {type(error).__name__}.",
+            "Take the number of tokens of each tensor from that tensor, and not from query.",
+        ) from None
+
+
+SPLIT = "x.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v)"
+FILL = "scores = scores.masked_fill(~mask, -torch.inf)"
+SOFTMAX, EMPTY = "scores.softmax(dim=-1)", "weights = weights.masked_fill(~mask, 0)"
+GATHER = "x = weights @ v"
+INSTEAD = "Give the forbidden scores -inf before the softmax"
+
+SLIPS = (
+    Slip(
+        {FILL: "pass"},
+        "set forbidden weights to 0 after the softmax, and leave the others as they are",
+        f"Their rows no longer sum to 1. {INSTEAD}",
+    ),
+    Slip(
+        {FILL: "pass", EMPTY: "pass"},
+        "never use the mask",
+        INSTEAD,
+    ),
+    Slip(
+        {FILL: "scores = scores * mask", EMPTY: "pass"},
+        "multiply the scores by the mask",
+        "A score of 0 is a score like others, and e⁰ is 1. A forbidden score is -inf",
+    ),
+    Slip(
+        {FILL: "scores = scores * mask"},
+        "multiply the scores by the mask",
+        "A score of 0 still counts in the sum of the softmax. A forbidden score is -inf",
+    ),
+    Slip(
+        {FILL: "scores = scores + ~mask * -torch.inf"},
+        "multiply the mask by -inf",
+        "Where the mask is 0, 0 times -inf is nan. `masked_fill` writes -inf only where it is"
+        " wanted",
+    ),
+    Slip(
+        {FILL: "scores = scores + ~mask * -torch.inf", EMPTY: "pass"},
+        "multiply the mask by -inf",
+        "Where the mask is 0, 0 times -inf is nan. `masked_fill` writes -inf only where it is"
+        " wanted",
+    ),
+    Slip(
+        {FILL: "scores = scores.masked_fill(mask, -torch.inf)", EMPTY: "pass"},
+        "exchange True and False",
+        "Here True means that a query may look (in nn.MultiheadAttention it means that it may not)",
+    ),
+    Slip(
+        {
+            FILL: "scores = scores.masked_fill(mask, -torch.inf)",
+            EMPTY: "weights = weights.masked_fill(mask, 0)",
+        },
+        "exchange True and False",
+        "Here True means that a query may look (in nn.MultiheadAttention it means that it may not)",
+    ),
+    Slip(
+        {
+            FILL: "scores = scores.masked_fill(~mask.mT, -torch.inf)",
+            EMPTY: "weights = weights.masked_fill(~mask.mT, 0)",
+        },
+        "take the mask as (keys, queries)",
+        "Its rows are the queries, as in the scores",
+    ),
+    Slip(
+        {
+            FILL: "scores = scores.masked_fill(~mask.mT, -torch.inf)",
+            EMPTY: "weights = weights.nan_to_num()",
+        },
+        "take the mask as (keys, queries)",
+        "Its rows are the queries, as in the scores",
+    ),
+    Slip(
+        {EMPTY: "pass"},
+        "keep the nan of a query that may look nowhere",
+        "The softmax of a row of -inf divides 0 by 0. Its weights must be 0",
+    ),
+    Slip(
+        {FILL: "scores = scores.masked_fill(~mask, -1e9)", EMPTY: "pass"},
+        "use a large finite number in place of -inf",
+        "A query that may look nowhere then looks everywhere alike",
+    ),
+    Slip(
+        {
+            FILL: "scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)",
+            EMPTY: "weights = weights.nan_to_num()",
+        },
+        "add -inf to the scores and mend the nan after the softmax",
+        "The output is right, but the gradient is nan: it passes the softmax's nan, and the sum"
+        " hands it on. `masked_fill` on the scores stops it",
+    ),
+    Slip(
+        {
+            FILL: "scores[:, 0] = scores[:, 0].masked_fill(~mask, -torch.inf)",
+        },
+        "mask the scores of head 0 alone",
+        "The mask is the same for all heads: (queries, keys) fits the last two dimensions of the"
+        " scores",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=MyMaskedAttention,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "Which score gives the weight 0? Write it where the mask is False, before the softmax."
+            " Then think of a row in which no other score is left, and of one query with 16 keys."
+        ),
+        (
+            "`scores.masked_fill(~mask, -torch.inf)`, then the softmax. Of a row of nothing but"
+            " -inf it makes nan, so `weights.masked_fill(~mask, 0)` follows. The rest is your own"
+            " forward; where it reshapes keys or values, take their number of tokens from them:"
+            " `k.unflatten(2, (self.num_heads, -1))` needs no number of tokens at all."
+        ),
+    ),
+    same=(
+        {
+            FILL: "scores = torch.where(mask, scores, -torch.inf)",
+            EMPTY: "weights = torch.where(mask, weights, 0.0)",
+        },
+        {EMPTY: "weights = weights.nan_to_num()"},
+        {EMPTY: "weights = weights * mask if mask.any(dim=-1).all() else weights.nan_to_num()"},
+        {FILL: "scores = scores.masked_fill(mask.logical_not(), float('-inf'))"},
+    ),
+    tolerance=1e-5,
+)

@@ -1,0 +1,119 @@
+"""Exercise: an encoder whose layers are one block, so that its parameters are learned once."""
+
+import copy  # noqa: F401 (an edit uses it)
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from mnist_vit.model import Encoder
+
+from ..checking import Exercise, Slip, copy_weights, gradients, make, random, randomise
+from .encoder import MyEncoder
+
+
+class MySharedBlock(MyEncoder):
+    """MyEncoder with one block in the places of all its layers."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        for i in range(1, len(self.layers)):
+            self.layers[i] = self.layers[0]  # the name of the place stays
+
+
+SIZES = (5, 3, 2, 8, 12)  # seq_length, num_layers, num_heads, hidden_dim, mlp_dim
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Weights in which all layers hold the same numbers fit: the output is that of an encoder whose
+    blocks are equal, the gradient the sum of theirs."""
+    weights = _equal_blocks(randomise(Encoder(*SIZES, 1.0, 0.0), seed=2))
+    module = make(answer, *SIZES, 1.0, 0.0)
+    copy_weights(weights, module)
+    yield "number of learned numbers", sum(p.numel() for p in module.parameters())
+    tokens = random(2, 5, 8, dtype=torch.float64).requires_grad_()
+    module.double().eval()
+    output = module(tokens)
+    yield "output in eval mode", output
+    yield from gradients(output, tokens=tokens, pos_embedding=module.pos_embedding)
+    first = dict(sorted(module.named_parameters()))
+    block = {name: p for name, p in first.items() if ".encoder_layer_0." in name}
+    found = [value for _, value in gradients(output, **block)]
+    flat = [value.flatten() for value in found if value is not None]
+    yield "gradient of the block", torch.cat(flat) if len(flat) == len(found) else None
+    yield "output in train mode", module.train()(tokens.detach())
+    one = make(answer, 5, 1, 2, 8, 12, 0.0, 0.0)
+    yield "number of learned numbers with one layer", sum(p.numel() for p in one.parameters())
+
+
+def _equal_blocks(encoder: nn.Module) -> nn.Module:
+    first, *others = encoder.layers
+    for block in others:
+        block.load_state_dict(first.state_dict())
+    return encoder
+
+
+SHARE = "self.layers[i] = self.layers[0]"
+COUNT = "range(1, len(self.layers))"
+
+SLIPS = (
+    Slip(
+        {SHARE: "self.layers[i] = copy.deepcopy(self.layers[0])"},
+        "give each layer a block of its own, such as a copy, or a new one in each round of a loop",
+        "A copy starts with the same numbers and then learns others. Make one block, and put that"
+        " same object into all places",
+    ),
+    Slip(
+        {SHARE: "self.layers[i].mlp = self.layers[0].mlp"},
+        "share the MLP alone",
+        "The attention and the norms of all layers are to be the same, too",
+    ),
+    Slip(
+        {SHARE: "self.layers[i].self_attention = self.layers[0].self_attention"},
+        "share the attention alone",
+        "The MLP and the norms of all layers are to be the same, too",
+    ),
+    Slip(
+        {COUNT: "range(1, 2)"},
+        "share the first two layers alone",
+        "All of them are to be the same block",
+    ),
+    Slip(
+        {COUNT: "range(1, len(self.layers) - 1)"},
+        "leave the last layer a block of its own",
+        "All of them are to be the same block",
+    ),
+    Slip(
+        {SHARE: f"{SHARE}\n        self.ln = self.layers[0].ln_2"},
+        "share a norm of the block with the encoder's last norm, too",
+        "self.ln is no part of a layer: it keeps its own numbers",
+    ),
+    Slip(
+        {SHARE: f"{SHARE}\n        self.layers.requires_grad_(False)"},
+        "take the block out of the training",
+        "It is learned, as before, only once",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=MySharedBlock,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "After super().__init__(…) your encoder has num_layers blocks. Which line puts the"
+            " first of them into the place of the second? What does a name in Python hold after"
+            " b = a: a copy, or the same object?"
+        ),
+        (
+            "self.layers[i] = self.layers[0] in a loop over the other places. Nothing else changes:"
+            " forward runs the layers one after the other, as before."
+        ),
+    ),
+    same=(
+        {COUNT: "range(len(self.layers))", SHARE: "self.layers[i] = self.layers[-1]"},
+        {SHARE: 'setattr(self.layers, f"encoder_layer_{i}", self.layers[0])'},
+    ),
+)

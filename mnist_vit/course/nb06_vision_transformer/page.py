@@ -1,0 +1,172 @@
+"""The blank page at the end of notebook 06: a whole model, written from a specification, and tests.
+
+``check.page("page.py")`` runs the learner's tests on their model and on seven broken ones, and
+gives the verdict of ``check.vit``. A right page can become ``my_vit.py``'s model.
+"""
+
+import importlib.util
+import inspect
+import io
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from mnist_vit.model import VisionTransformer
+
+from ...files import user_path
+from ..checking import Mistake
+from ..checking.verdict import told
+from ..keeping import PIECES, keep
+from ..observing.undisturbed import stoppable, undisturbed
+from ..whole_vit import judge_vit
+from .bugs import BUGS, broken
+
+CLASS = "VisionTransformer"
+MODULE = "my_page"
+TESTS = 3
+SHAPES = (32, 8, 2, 2, 12, 20)  # the sizes with which the printed shapes are compared
+
+
+def page(file: str | Path = "page.py", keep_it: bool = False) -> None:
+    """Print the verdict on a page; with ``keep_it`` a right one goes into ``my_vit.py``.
+
+    Args:
+        file: a Python file with a class VisionTransformer and at least three functions
+            ``test_…(kind)``. Each gets a class, builds it, and raises AssertionError if it is
+            wrong. The file is run.
+        keep_it: whether a right page becomes the model of ``my_vit.py``, in one section.
+    """
+    with stoppable("page"):
+        try:
+            module = _run(user_path(file))
+            kind = _class_in(module)
+            passed, lines = judge_page(module, kind)
+        except (Mistake, ValueError) as problem:
+            print(f"page: {problem}")
+            return
+        print("\n".join(lines))
+        if passed and keep_it:
+            print(keep("vision_transformer", kind))
+
+
+def judge_page(module: ModuleType, kind: Any) -> tuple[bool, list[str]]:
+    """Whether model and tests are right, and the lines to print."""
+    tests = _tests_in(module)
+    lines = []
+    is_right = len(tests) >= TESTS
+    if not is_right:
+        lines.append(f"tests: {len(tests)}, and {TESTS} are needed, called test_…")
+    found: set[str] = set()
+    for name, test in tests.items():
+        own, ours, caught = _judged(test, kind)
+        is_right = is_right and not own and not ours
+        found |= caught
+        lines.append(f"{name}: {_said(own, ours, caught)}")
+    lines.append(f"broken models that your tests find, all together: {len(found)} of {_many()}")
+    with undisturbed():
+        shapes = _printed(kind) == _printed(VisionTransformer)
+    lines.append(f"print_shapes: {'the ten lines' if shapes else 'other lines than ours'}")
+    passed, verdict = judge_vit(kind)
+    return passed and shapes and is_right, [*lines, *verdict]
+
+
+def _many() -> int:
+    return len(BUGS) - 1
+
+
+def _run(path: Path) -> ModuleType:
+    """Run a file as a fresh module. Mistake, in a sentence, if that fails."""
+    if not path.is_file():
+        raise Mistake(f"there is no file {path}. Write it, or name it: check.page(file).")
+    spec = importlib.util.spec_from_file_location(MODULE, path.absolute())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module  # where the text of its classes is looked for
+    try:
+        with undisturbed(), redirect_stdout(io.StringIO()):
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a learner's exit() must not end the notebook
+        raise Mistake(f"{path.name} cannot be run: {told(error)}") from None
+    return module
+
+
+def _class_in(module: ModuleType) -> Any:
+    """The model's class. Mistake if there is none of the file's own."""
+    kind = getattr(module, CLASS, None)
+    is_class = isinstance(kind, type) and issubclass(kind, nn.Module)
+    if not is_class or kind.__module__ != MODULE:
+        raise Mistake(f"the file must define a class {CLASS}, an nn.Module.")
+    taken = sorted(PIECES.keys() & vars(module).keys())
+    if taken:
+        raise Mistake(
+            f"{', '.join(taken)}: my_vit.py has a section of that name. On this page everything is"
+            " new: call it otherwise."
+        )
+    return kind
+
+
+def _tests_in(module: ModuleType) -> dict[str, Callable[[Any], None]]:
+    """The tests, in the order of the file."""
+    found: dict[str, Callable[[Any], None]] = {}
+    for name, value in vars(module).items():
+        if name.startswith("test_") and inspect.isfunction(value):
+            found[name] = value
+    return found
+
+
+def _judged(test: Callable[[Any], None], kind: Any) -> tuple[str, str, set[str]]:
+    """Why a test fails on their model and on a right one; and the broken models that it finds."""
+    own = _failure(test, kind)
+    ours = _failure(test, VisionTransformer)
+    caught: set[str] = set()
+    for bug in BUGS:
+        if bug != "right" and _failure(test, partial(broken, bug)):
+            caught.add(bug)
+    return own, ours, caught
+
+
+def _failure(test: Callable[[Any], None], kind: Any) -> str:
+    """What a test raises, in words; nothing if it passes."""
+    try:
+        with undisturbed(), redirect_stdout(io.StringIO()):
+            torch.manual_seed(0)
+            test(kind)
+    except KeyboardInterrupt:
+        raise
+    except AssertionError as error:
+        return str(error).partition("\n")[0] or "it fails"
+    except BaseException as error:
+        return told(error)
+    return ""
+
+
+def _said(own: str, ours: str, caught: set[str]) -> str:
+    if own:
+        return f"does not pass on your model ({own})"
+    if ours:
+        return f"does not pass on a right model, so it asks more than the specification ({ours})"
+    return f"passes on your model, and finds {len(caught)} of {_many()} broken ones"
+
+
+def _printed(kind: Callable[..., nn.Module]) -> str:
+    """The lines that print_shapes gives, or why there are none."""
+    out = io.StringIO()
+    try:
+        with torch.no_grad(), redirect_stdout(out):
+            sizes = {"num_classes": 5, "representation_size": 7, "print_shapes": True}
+            kind(*SHAPES, **sizes)(torch.zeros(1, 3, SHAPES[0], SHAPES[0]))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return told(error)
+    return out.getvalue()

@@ -1,0 +1,111 @@
+"""Exercise: a Vision Transformer for pictures that are not square."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from mnist_vit.model import VisionTransformer as MyVisionTransformer
+
+from ..checking import (
+    Exercise,
+    Slip,
+    copy_weights,
+    gradients,
+    make,
+    random,
+    randomise,
+    start_values,
+)
+
+
+class MyRectangular(MyVisionTransformer):
+    """MyVisionTransformer for pictures of image_size = (height, width) pixels."""
+
+    def __init__(self, image_size, patch_size, *sizes, **options):
+        height, width = image_size
+        super().__init__(height, patch_size, *sizes, **options)  # as if it were square
+        seq_length = 1 + (height // patch_size) * (width // patch_size)
+        noise = torch.randn(1, seq_length, self.class_token.shape[2])
+        self.encoder.pos_embedding = nn.Parameter(0.02 * noise)
+
+    def forward(self, x):
+        # as in MyVisionTransformer: nothing in it asks for height or width
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        token = self.class_token.expand(len(x), -1, -1)
+        x = self.encoder(torch.cat([token, x], dim=1))
+        return self.heads(x[:, 0])
+
+
+SIZES = (4, 2, 2, 8, 16)  # without image_size
+OPTIONS: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Wide, high and square pictures; rows and columns of the patches differ in number."""
+    for size in ((8, 20), (16, 8), (12, 12)):
+        weights = randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6)
+        module = make(answer, size, *SIZES, **OPTIONS)
+        copy_weights(weights, module)
+        images = random(3, 2, *size, seed=7).requires_grad_()
+        logits = module.eval()(images)
+        yield f"output for {size[0]} × {size[1]} pixels", logits
+        if size == (8, 20):
+            yield from gradients(logits, images=images, positions=module.encoder.pos_embedding)
+    large = ((64, 128), 8, 1, 2, 64, 64)
+    reference = MyRectangular(*large, **OPTIONS)
+    yield start_values(make(answer, *large, **OPTIONS), reference)
+
+
+CUT = "self.conv_proj(x).flatten(2)"
+ENCODE = "x = self.encoder(torch.cat([token, x], dim=1))"
+END = "self.heads(x[:, 0])"
+
+SLIPS = (
+    Slip(
+        {CUT: "self.conv_proj(x).transpose(2, 3).flatten(2)"},
+        "count the patches down the columns",
+        "They come row by row, as in my_patchify",
+    ),
+    Slip(
+        {CUT: "self.conv_proj(x.transpose(2, 3)).flatten(2)"},
+        "exchange height and width of the pictures",
+        "x is (n, channels, height, width)",
+    ),
+    Slip(
+        {ENCODE: "x = self.encoder(torch.cat([x, token], dim=1))"},
+        "put the class token last",
+        "It comes first, and has the first position",
+    ),
+    Slip(
+        {END: "self.heads(x[:, 1:].mean(dim=1))"},
+        "give the heads the mean of the patches",
+        "They take the class token alone, as in MyVisionTransformer",
+    ),
+    Slip(
+        {ENCODE: ("x = self.encoder(torch.cat([token, x], dim=1) + self.encoder.pos_embedding)")},
+        "add the positions before you call the encoder, which adds them as well",
+        "The encoder takes the tokens without them",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=MyRectangular,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "Which parameter knows how many patches there are? Let MyVisionTransformer make a"
+            " square model, and then give that one parameter another shape."
+        ),
+        (
+            "super().__init__(height, patch_size, …), then self.encoder.pos_embedding ="
+            " nn.Parameter(…) of shape (1, 1 + rows · columns, hidden_dim), standard deviation"
+            " 0.02. forward needs no change unless yours asks for image_size."
+        ),
+    ),
+    same=({CUT: "self.conv_proj(x).reshape(len(x), self.class_token.shape[2], -1)"},),
+    tolerance=1e-5,
+)

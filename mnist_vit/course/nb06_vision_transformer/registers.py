@@ -1,0 +1,184 @@
+"""Exercise: register tokens (Darcet et al. 2023) in a Vision Transformer that is there already."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mnist_vit.model import VisionTransformer
+from mnist_vit.model import VisionTransformer as MyVisionTransformer
+
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    gradients,
+    make,
+    random,
+    randomise,
+    start_values,
+)
+
+
+class MyRegisters(MyVisionTransformer):
+    """MyVisionTransformer with register tokens between the class token and the patches."""
+
+    def __init__(self, *sizes, registers=2, **options):
+        super().__init__(*sizes, **options)
+        noise = torch.randn(1, registers, self.class_token.shape[2])
+        self.register_tokens = nn.Parameter(0.02 * noise)
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        token = self.class_token.expand(len(x), -1, -1)
+        x = torch.cat([token, x], dim=1)
+        x = x + self.encoder.pos_embedding
+        # the registers come after the addition, so they need no position
+        registers = self.register_tokens.expand(len(x), -1, -1)
+        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
+        x = self.encoder.dropout(x)
+        x = self.encoder.layers(x)
+        x = self.encoder.ln(x)
+        return self.heads(x[:, 0])
+
+
+SIZES = (12, 4, 2, 2, 8, 16)
+OPTIONS: dict[str, Any] = {"num_classes": 5, "in_channels": 2, "dropout": 1.0}
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """The weights of a model without registers fit; then values, and what the blocks are given."""
+    weights = randomise(VisionTransformer(*SIZES, **OPTIONS), seed=6).state_dict()
+    module = make(answer, *SIZES, registers=3, **OPTIONS)
+    _load(module, weights)
+    with torch.no_grad():
+        module.register_tokens.copy_(random(1, 3, 8, seed=8))
+    module.eval()
+    images = random(3, 2, 12, 12, seed=7).requires_grad_()
+    logits = module(images)
+    yield "output with three registers", logits
+    parts = {"registers": module.register_tokens, "class_token": module.class_token}
+    parts["pos_embedding"] = module.encoder.pos_embedding
+    yield from gradients(logits, images=images, **parts)
+    yield "tokens that the first block is given", _given_to_blocks(module, images.detach())
+    yield "output in train mode", module.train()(images.detach())
+    none = make(answer, *SIZES, registers=0, **OPTIONS)
+    _load(none, weights)
+    yield "output without registers", none.eval()(images.detach())
+    large = (16, 8, 1, 2, 64, 64)
+    reference = MyRegisters(*large, registers=64, **OPTIONS)
+    yield start_values(make(answer, *large, registers=64, **OPTIONS), reference)
+
+
+def _load(module: Any, weights: dict[str, Tensor]) -> None:
+    """Load weights of a model without registers. Mistake if more than the registers is missing."""
+    if not isinstance(module, nn.Module):
+        raise Mistake(f"an nn.Module is needed, but this is a {type(module).__name__}.")
+    try:
+        missing, unknown = module.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        first = str(error).partition("\n\t")[2].partition("\n")[0]
+        raise Mistake(
+            f"weights of a model without registers do not fit: {first}",
+            "Registers have no position, so no tensor changes its shape.",
+        ) from None
+    if missing != ["register_tokens"] or unknown:
+        names = [*missing, *unknown]
+        more = ", ".join(names[:5]) or "nothing"
+        if len(names) > 5:
+            more += f" and {len(names) - 5} more"
+        raise Mistake(
+            f"beside a model without registers, these parameters are missing or new: {more}.",
+            "register_tokens alone must be new.",
+        )
+
+
+def _given_to_blocks(module: Any, images: Tensor) -> Tensor:
+    """The tokens with which the first block is called."""
+    seen: list[Tensor] = []
+    block = next(iter(module.encoder.layers.children()))
+    hook = block.register_forward_pre_hook(lambda block, given: seen.append(given[0].detach()))
+    try:
+        module(images)
+    finally:
+        hook.remove()
+    if not seen:
+        raise Mistake("the encoder's blocks are not called.")
+    return seen[0]
+
+
+PLACES = "x = x + self.encoder.pos_embedding"
+REGISTERS = "registers = self.register_tokens.expand(len(x), -1, -1)"
+JOIN = "x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)"
+DROP, NORM = "x = self.encoder.dropout(x)", "x = self.encoder.ln(x)"
+END = "self.heads(x[:, 0])"
+
+SLIPS = (
+    Slip(
+        {JOIN: "x = torch.cat([x, registers], dim=1)"},
+        "put the registers behind the patches",
+        "The logits are the same. But whoever draws maps takes the last tokens for the patches: the"
+        " registers stand between the class token and the patches",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([registers, x], dim=1)"},
+        "put the registers first, so that a register goes to the heads",
+        "The class token stays token 0",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([registers, x], dim=1)", END: "self.heads(x[:, registers.shape[1]])"},
+        "put the registers in front of the class token",
+        "The logits are the same. But others take token 0 for the class token: it stays there",
+    ),
+    Slip(
+        {PLACES: ""},
+        "leave out the positions",
+        "self.encoder(x) would add them; who calls its parts must do that, too",
+    ),
+    Slip({DROP: ""}, "leave out the encoder's dropout", "It follows the positions"),
+    Slip({NORM: ""}, "leave out the encoder's last norm", "It follows the blocks"),
+    Slip(
+        {REGISTERS: "registers = self.register_tokens.detach().expand(len(x), -1, -1)"},
+        "cut the registers off from the gradients",
+        "They are learned",
+    ),
+    Slip(
+        {END: "self.heads(x.mean(dim=1))"},
+        "give the heads the mean of all tokens",
+        "They take the class token alone",
+    ),
+    Slip(
+        {END: "self.heads(x[:, : 1 + registers.shape[1]].mean(dim=1))"},
+        "give the heads the mean of class token and registers",
+        "They take the class token alone; the registers are thrown away",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1) if False else x"},
+        "make the registers and never use them",
+        "The blocks are to see them",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=MyRegisters,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "self.encoder(x) adds the positions and calls the blocks in one go, and the registers"
+            " must come in between. Which four steps does your encoder's forward have?"
+        ),
+        (
+            "Make the sequence as before and add self.encoder.pos_embedding. Then torch.cat of"
+            " token 0, the registers (expanded to the n pictures), and the other tokens. Then"
+            " self.encoder.dropout, self.encoder.layers, self.encoder.ln, and the heads on token 0."
+        ),
+    ),
+    same=(
+        {REGISTERS: "registers = self.register_tokens.repeat(x.shape[0], 1, 1)"},
+        {NORM: "x = self.encoder.ln(x[:, :1])"},
+    ),
+    tolerance=1e-5,
+)

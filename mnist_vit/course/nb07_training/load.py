@@ -1,0 +1,121 @@
+"""Exercise: build a model from a file that holds its sizes and its weights."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...model import VisionTransformer
+from ..checking import Exercise, Mistake, Slip, random, randomise
+
+
+def my_load(kind, path):
+    # a class, a file with {"sizes": …, "weights": …} -> a model of that class, in eval mode
+    content = torch.load(path, weights_only=True)
+    model = kind(**content["sizes"])
+    model.load_state_dict(content["weights"])
+    return model.eval()
+
+
+SIZES = {
+    "image_size": 8,
+    "patch_size": 4,
+    "num_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 12,
+    "mlp_dim": 16,
+    "dropout": 0.2,
+    "num_classes": 3,
+    "in_channels": 1,
+}
+
+
+class Code:
+    """Not a tensor: loading it would run code of the file."""
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    model = randomise(VisionTransformer(**SIZES)).eval()  # type: ignore[arg-type]
+    images, weights = random(3, 1, 8, 8), model.state_dict()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "weights.pth"
+        torch.save({"sizes": SIZES, "weights": weights}, path)
+        made = answer(VisionTransformer, path)
+        if made is None:
+            yield "the model", None
+            return
+        if not isinstance(made, nn.Module):
+            raise Mistake(
+                f"the answer must return the model, but it returned {type(made).__name__}."
+            )
+        with torch.no_grad():
+            yield "logits of the loaded model, in eval mode", made.eval()(images)
+        made = answer(VisionTransformer, path)
+        yield "whether the model comes in eval mode", not made.training
+        few = {name: tensor for name, tensor in weights.items() if "pos_embedding" not in name}
+        torch.save({"sizes": SIZES, "weights": few}, path)
+        yield "a file in which a tensor is missing", outcome(answer, path)
+        torch.save({"sizes": SIZES, "weights": weights, "more": Code()}, path)
+        yield "a file that holds more than tensors, numbers and text", outcome(answer, path)
+
+
+def outcome(answer: Any, path: Path) -> str:
+    """Whether loading the file raises an error."""
+    try:
+        answer(VisionTransformer, path)
+    except Exception:
+        return "an error"
+    return "no error"
+
+
+READ, BUILD, FILL = (
+    "torch.load(path, weights_only=True)",
+    'kind(**content["sizes"])',
+    'model.load_state_dict(content["weights"])',
+)
+
+SLIPS = (
+    Slip(
+        {FILL: "pass"},
+        "build the model and leave its start values in it",
+        "load_state_dict copies the weights into it",
+    ),
+    Slip(
+        {FILL: 'model.load_state_dict(content["weights"], strict=False)'},
+        "load with strict=False",
+        "A tensor that is missing in the file then keeps its start value, without an error."
+        " Leave strict at True",
+    ),
+    Slip(
+        {"model.eval()": "model"},
+        "return the model in training mode",
+        "Dropout goes on in it. Call eval()",
+    ),
+    Slip(
+        {READ: "torch.load(path, weights_only=False)"},
+        "let the file run code of its own",
+        "A file from elsewhere can hold any code. weights_only=True loads tensors, numbers and"
+        " text, and refuses the rest",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_load,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        "Three steps: the file, the model, its numbers. And in which mode is a new model?",
+        (
+            'torch.load(path, weights_only=True) gives the dict. kind(**content["sizes"]) builds'
+            " the model, load_state_dict fills it, eval() sets the mode."
+        ),
+    ),
+    same=(
+        {READ: "torch.load(path)"},
+        {FILL: 'model.load_state_dict(content["weights"], strict=True)'},
+    ),
+)

@@ -1,0 +1,136 @@
+"""Exercise: fine-tuning in which the new head and the trained body learn at rates of their own."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ...model import VisionTransformer
+from ..checking import Exercise, Mistake, Slip, random
+
+
+def my_two_rates(model, images, labels, steps, head_rate, body_rate):
+    # a model whose head fits, (n, c, h, w), (n,) -> another model, all of it trained
+    model = copy.deepcopy(model)
+    model.requires_grad_(True)
+    head = list(model.heads.parameters())
+    body = [p for name, p in model.named_parameters() if not name.startswith("heads.")]
+    groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": body_rate}]
+    optimizer = torch.optim.AdamW(groups)
+    for _ in range(steps):
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    images, labels, others = random(20, 1, 8, 8), torch.arange(20) % 10, random(6, 1, 8, 8, seed=1)
+    cases = ((0, (0.1, 0.1), False), (5, (0.05, 0.004), False), (4, (0.003, 0.02), True))
+    for steps, rates, frozen in cases:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
+            nn.init.normal_(given.heads.head.weight)
+        given.requires_grad_(not frozen)  # frozen as a linear probe leaves it
+        given.heads.requires_grad_(True)
+        before = copy.deepcopy(given.state_dict())
+        made = answer(given, images.clone(), labels.clone(), steps, *rates)
+        if made is None:
+            yield "the new model", None
+            return
+        if not isinstance(made, nn.Module):
+            raise Mistake(
+                f"the answer must return the new model, but it returned {type(made).__name__}."
+            )
+        case = f"{steps} steps, rates {rates[0]:g} and {rates[1]:g}"
+        with torch.no_grad():
+            yield f"logits of the new model, {case}", made.eval()(others)
+        after = given.state_dict()
+        changed = [name for name in before if not torch.equal(before[name], after[name])]
+        yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+
+
+COPY, THAW = "model = copy.deepcopy(model)", "model.requires_grad_(True)"
+GROUPS = 'groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": body_rate}]'
+HEAD = "head = list(model.heads.parameters())"
+
+SLIPS = (
+    Slip(
+        {COPY: "model = model"},
+        "train the very model that you are given",
+        "It is needed again for the next experiment. Work on a copy, copy.deepcopy(model)",
+    ),
+    Slip(
+        {THAW: "pass"},
+        "leave frozen what was frozen",
+        "The model may come from a linear probe; requires_grad_(True) lets all of it learn again",
+    ),
+    Slip(
+        {GROUPS: 'groups = [{"params": head + body, "lr": head_rate}]'},
+        "train all of the model at the head's rate",
+        "AdamW takes a list of groups, each with its own lr; body_rate is that of the body",
+    ),
+    Slip(
+        {GROUPS: 'groups = [{"params": head + body, "lr": body_rate}]'},
+        "train all of the model at the body's rate",
+        "AdamW takes a list of groups, each with its own lr; head_rate is that of the head",
+    ),
+    Slip(
+        {GROUPS: 'groups = [{"params": head, "lr": body_rate}, {"params": body, "lr": head_rate}]'},
+        "swap the two rates",
+        "The new head gets head_rate, everything else body_rate",
+    ),
+    Slip(
+        {GROUPS: 'groups = [{"params": head, "lr": head_rate}]'},
+        "train the head alone",
+        "That is the linear probe. The body is a second group, with body_rate",
+    ),
+    Slip(
+        {HEAD: f"nn.init.zeros_(model.heads.head.weight)\n    {HEAD}"},
+        "set the head's weights back to zero",
+        "The head that the model comes with goes on learning",
+    ),
+    Slip(
+        {"optimizer.zero_grad()": "pass"},
+        "forget zero_grad",
+        "Each step then adds the gradients of all steps before it",
+    ),
+    Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
+    Slip(
+        {"range(steps)": "range(steps + 1)"},
+        "take one step too many",
+        "The loop is range(steps)",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_two_rates,
+    compare=compare,
+    stars=2,
+    slips=SLIPS,
+    hints=(
+        (
+            "Only the optimizer is new. Which parameters belong to the head, and which to the rest?"
+            " And may all of them learn, if the model comes from a probe?"
+        ),
+        (
+            "model.heads.parameters() are those of the head; named_parameters() gives all, with"
+            ' names. torch.optim.AdamW([{"params": …, "lr": …}, {"params": …, "lr": …}]) has two'
+            " groups. Before that, requires_grad_(True) on the copy."
+        ),
+    ),
+    same=(
+        {"return model.eval()": "return model"},
+        {
+            GROUPS: (
+                'groups = [{"params": body, "lr": body_rate}, {"params": head, "lr": head_rate}]'
+            )
+        },
+    ),
+    tolerance=1e-4,
+)
