@@ -250,12 +250,14 @@ class Shown(Trained):
         ),
     ] = "vit_mnist"
     data: Annotated[
-        "str | Path | ImageData",
+        "str | Path | ImageData | None",
         Option(
-            "a data set, or a folder of images, with or without a subfolder per class",
+            "a data set, or a folder of images, with or without a subfolder per class; default:"
+            " what the model was trained on (for MNIST, the embedded digits), else the embedded"
+            " digits",
             names=DATA_SETS,
         ),
-    ] = "embedded"
+    ] = None
     _: KW_ONLY
     weights: Weights = None
     transform: Transform = None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["check_images", "eval_mode", "logits_of", "try_once"]
+__all__ = ["check_images", "eval_mode", "has_class_head", "logits_of", "try_once"]
 
 _LOCK = threading.Lock()
 # The mode of each module before, and how many threads evaluate it at present.
@@ -41,16 +41,30 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
                     module.training = _EVALUATED.pop(module)[0]
 
 
+def has_class_head(model: nn.Module, images: Tensor) -> bool:
+    """Whether the model gives logits; an encoder alone does not.
+
+    Such are models of timm with ``num_classes=0``, and those of Hugging Face without a head.
+    """
+    if getattr(model, "num_classes", None) == 0:
+        return False
+    return isinstance(_tried(model, images), Tensor)
+
+
+def _tried(model: nn.Module, images: Tensor) -> Tensor:
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
+            return logits_of(model, images)
+    except AssertionError as error:  # torch._assert: what a model says of its input
+        raise ValueError(f"the model does not take these images: {error}") from error
+
+
 def try_once(model: nn.Module, images: Tensor, classes: int) -> Tensor:
     """Run a forward pass before training or writing; returns its logits.
 
     ValueError unless there is one for each class. A model that has 0 classes may return anything.
     """
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad(), eval_mode(model):
-            logits = logits_of(model, images)
-    except AssertionError as error:  # torch._assert: what a model says of its input
-        raise ValueError(f"the model does not take these images: {error}") from error
+    logits = _tried(model, images)
     if classes == 0:
         return images.new_empty(len(images), 0)
     got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

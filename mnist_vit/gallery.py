@@ -163,7 +163,8 @@ def save_attention_images(
     ``rollout.png``, ``relevance.png`` (of the prediction: red speaks for it, blue against it) and
     ``attention.json`` with the numbers drawn. Patches are drawn as squares, not smoothed. The
     attention maps are the class token's rows; with ``pool="mean"``, the mean over the patches'
-    rows. ``replacing`` says what becomes of older files. A warning tells why relevance is missing.
+    rows. ``replacing`` says what becomes of older files. Relevance is left out of a model
+    without classes, and where an operation has no rule, with a warning.
 
     ``images`` are normalised as the model wants them, ``pictures`` uint8 as a person should see
     them, both (n, c, h, w); ``names`` are plain folder names, one for each; ``classes`` the names
@@ -178,7 +179,7 @@ def save_attention_images(
         raise ValueError(f"names must be plain, visible folder names, got {names}")
     probabilities = _probabilities(model, images) if classes else None
     grid = patch_grid(model, images) if grid is None else sides(grid)
-    drawn = _Maps(model, images, pictures, grid)
+    drawn = _Maps(model, images, pictures, grid, has_classes=bool(classes))
 
     from torchvision.transforms.v2.functional import to_pil_image
 
@@ -232,7 +233,12 @@ class _Maps:
     """The maps of some images: (n, num_layers, num_heads, n_h, n_w), rollout and relevance."""
 
     def __init__(
-        self, model: nn.Module, images: Tensor, pictures: Tensor, grid: tuple[int, int]
+        self,
+        model: nn.Module,
+        images: Tensor,
+        pictures: Tensor,
+        grid: tuple[int, int],
+        has_classes: bool,
     ) -> None:
         weights = attention_weights(model, images).float().cpu()
         s = weights.shape[-1]
@@ -245,6 +251,8 @@ class _Maps:
         self.rollout = to_maps(rollout(weights)[:, tokens].mean(dim=1), grid)
         self.shares, self.chance = ink_share(self.maps, pictures.cpu())
         self.relevance: Tensor | None = None
+        if not has_classes:
+            return
         try:
             self.relevance = to_maps(relevance(model, images, grid=grid).float().cpu(), grid)
         except ValueError as error:

@@ -31,7 +31,7 @@ from .evaluation import Evaluation, History, evaluate_model
 from .explorer import Page, check_place, evenly, write_page
 from .fast import speed_up
 from .files import copy_notebooks, make_folder, out_dir, user_path
-from .forward import try_once
+from .forward import has_class_head, try_once
 from .gallery import folder_name, replacing, save_attention_images
 from .options import taking
 from .pictures import digit_to_tensor, open_picture, picture_form, transformed
@@ -248,6 +248,17 @@ def demo(given: Demo) -> Page:
     return _write_maps(_Subject(maps), maps, found)
 
 
+def shown_data(about: dict[str, Any]) -> str:
+    """The images that are shown if none are given: those the model was trained on.
+
+    Of MNIST, and for a model that says nothing of it, the embedded digits.
+    """
+    source = about.get("data", {}).get("source", "").rpartition("/")[0]
+    if source in DATA_SETS and source != "mnist":
+        return source
+    return "embedded"
+
+
 class _Subject:
     """A model that can be looked into, and the images that are shown with it.
 
@@ -255,28 +266,35 @@ class _Subject:
         model, about: the model and its description.
         images: the pictures; ``ready`` has what the model takes instead, if the user's transform
             made it, (c, h, w) each.
-        classes: the model's.
+        classes: the model's; none if it has no class head.
         labelled: whether the images have the same classes, so that their labels are the truth.
     """
 
     def __init__(self, given: Shown) -> None:
         self.model, self.about = _get_ready(given, given.classes)
         self.ready: list[Tensor] = []
+        data = shown_data(self.about) if given.data is None else given.data
         if given.transform is None:
-            self.images = load_for(self.model, self.about, given.data, given.split, given.root)
+            self.images = load_for(self.model, self.about, data, given.split, given.root)
         else:
             self.images, self.ready = load_transformed(
-                self.model, self.about, given.data, given.split, given.transform
+                self.model, self.about, data, given.split, given.transform
             )
         trained_on = self.about.get("data", {})
         self.classes = tuple(trained_on.get("classes", self.images.classes))
+        if getattr(self.model, "num_classes", None) == 0:
+            self.classes = ()
         self.labelled = self.classes == self.images.classes
         check_fit(self.model, self.images, self.labelled)
         if given.transform is None:
             warn_of(self.about, self.images)
         # One image, thrown away: errors come before a folder is made.
         first = self.prepared(torch.tensor([0]))
-        try_once(self.model, first, len(self.classes))
+        if given.classes is None and not has_class_head(self.model, first):
+            self.classes = ()
+            self.labelled = False
+        else:
+            try_once(self.model, first, len(self.classes))
         rows = attention_weights(self.model, first, query=0)
         self.grid = patch_grid(self.model, first) if given.grid is None else sides(given.grid)
         to_maps(rows, self.grid)

@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from survivor import toy_data, toy_model
 from torch import nn
 
 import mnist_vit
-from mnist_vit import MultiHeadAttention, VisionTransformer, explorer, load_model
+from mnist_vit import MultiHeadAttention, VisionTransformer, explorer, jobs, load_model
 from mnist_vit.attention import attention_weights
 from mnist_vit.data import load_embedded
 from mnist_vit.errors import DataError
@@ -65,7 +66,7 @@ def test_explore_shows_the_first_of_each_class_and_the_hardest(tmp_path: Path) -
 def test_a_page_of_twenty_digits_is_one_small_file_without_a_network(tmp_path: Path) -> None:
     page = mnist_vit.visualize_attention("vit_mnist", out=tmp_path)
     text = page.read_text(encoding="utf-8")
-    assert len(text.encode()) <= 815_000
+    assert len(text.encode()) <= 860_000
     assert len(data_of(page)["examples"]) == 20
     assert not re.search(
         r"https?:|//[a-z]+\.|@import|<link|\ssrc=|href=",
@@ -318,6 +319,47 @@ def test_nothing_is_written_for_a_model_that_answers_nan(tmp_path: Path) -> None
         with pytest.raises(ValueError, match="NaN or infinite"):
             call(model, toy, out=tmp_path / "there.html")
     assert not (tmp_path / "there.html").is_file()
+
+
+def headless_page(folder: Path) -> explorer.Page:
+    """A page of an encoder alone, which returns tokens as the models of Hugging Face do."""
+
+    class Encoder(VisionTransformer):
+        def forward(self, x: torch.Tensor) -> SimpleNamespace:
+            x = self._to_tokens(x)
+            return SimpleNamespace(last_hidden_state=self.encoder(x))
+
+    (folder / "photos").mkdir()
+    for i in range(2):
+        picture = Image.effect_noise((50, 40), 80 + i).convert("RGB")
+        picture.save(folder / "photos" / f"{i}.png")
+    model = Encoder(32, 8, 2, 3, 24, 32, num_classes=1).eval()
+
+    def transform(picture: Image.Image) -> torch.Tensor:
+        return picture_to_tensor(picture, 32, 3).float() / 255
+
+    return mnist_vit.explore(
+        model, folder / "photos", transform=transform, out=folder / "headless.html"
+    )
+
+
+def test_a_model_without_a_class_head(tmp_path: Path) -> None:
+    shown = data_of(headless_page(tmp_path))
+    assert shown["classes"] == []
+    assert [one["prediction"] for one in shown["examples"]] == [None, None]
+    assert "no class head" in shown["text"]
+
+
+def test_terms_are_the_glossarys() -> None:
+    page = explorer.terms()
+    assert {"head", "patch", "query", "logit", "class token"} <= set(page)
+    assert page["head"].endswith("with queries, keys and values of its own.")
+
+
+def test_images_are_by_default_what_the_model_was_trained_on() -> None:
+    assert jobs.shown_data({"data": {"source": "cifar10/train"}}) == "cifar10"
+    assert jobs.shown_data({"data": {"source": "mnist/train"}}) == "embedded"
+    assert jobs.shown_data({}) == "embedded"
 
 
 # --- pictures ---

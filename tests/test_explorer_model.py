@@ -4,8 +4,10 @@ switched off.
 It runs in V8 alone, which has nothing of a browser.
 """
 
+import json
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +23,7 @@ from mnist_vit.data import ImageData, load_data
 
 @pytest.fixture(scope="module")
 def js() -> Iterator[Engine]:
-    with engine("model.js") as one:
+    with engine("model.js", "origin.js") as one:
         yield one
 
 
@@ -201,3 +203,62 @@ def test_the_answer_after_each_layer_is_that_of_a_model_cut_there(js: Engine) ->
             model, image, list(range(model.seq_length)), tuple(range(layer + 1, 7))
         )
         assert near(torch.tensor(after), expected)
+
+
+@pytest.mark.parametrize("name", ["deep", "the mean and pre_logits", "torchvision"])
+@torch.no_grad()
+def test_what_a_weight_a_logit_and_a_token_are_made_of(js: Engine, name: str) -> None:
+    model = random_model(name)
+    js.put_model(model)
+    image = random_image(model)
+    weights = attention_weights(model, image)[0]
+    logits = model(image)[0]
+    js.forward(image[0])
+    layer = len(model.encoder.layers) - 1
+    head = 1
+    query, key = 3, 5
+
+    weight = origin(js, f"originOfWeight(model, result, {layer}, {head}, {query}, {key})")
+    assert weight["weight"] == pytest.approx(float(weights[layer, head, query, key]), abs=2e-6)
+    block = model.encoder.layers[layer]
+    x = embedded(model, image)
+    for one in model.encoder.layers[:layer]:
+        x = one(x)
+    packed = block.ln_1(x) @ block.self_attention.in_proj_weight.T
+    packed = (packed + block.self_attention.in_proj_bias)[0]
+    d = block.self_attention.head_dim
+    q, k, v = (part.split(d, dim=1)[head] for part in packed.chunk(3, dim=1))
+    scores = q[query] @ k.T / d**0.5
+    assert near(torch.tensor(weight["query"]), q[query])
+    assert near(torch.tensor(weight["key"]), k[key])
+    assert near(torch.tensor(weight["products"]), q[query] * k[key])
+    assert near(torch.tensor(weight["scores"]), scores)
+    assert weight["score"] == pytest.approx(weight["sum"] / weight["root"], abs=1e-5)
+    assert weight["denominator"] == pytest.approx(
+        float((scores - scores.max()).exp().sum()), rel=1e-4
+    )
+    assert near(torch.tensor(weight["carried"]), weights[layer, head, query, key] * v[key])
+
+    logit = origin(js, "originOfLogit(model, result, 2)")
+    assert logit["logit"] == pytest.approx(float(logits[2]), abs=1e-5)
+    assert sum(logit["products"]) + logit["bias"] == pytest.approx(logit["logit"], abs=1e-5)
+    assert near(torch.tensor(logit["row"]), model.heads.head.weight[2])
+
+    for token in (0, 4):
+        found = origin(js, f"originOfToken(model, image, {token})")
+        assert near(torch.tensor(found["token"]), embedded(model, image)[0, token])
+    p = model.patch_size
+    patch = image[0, :, :p, 3 * p : 4 * p]  # the fourth of the first row
+    assert near(torch.tensor(found["pixels"]), patch.flatten())
+
+
+def origin(js: Engine, code: str) -> dict[str, Any]:
+    """What an expression of ``origin.js`` gives, its arrays as lists."""
+    text = js.racer.eval(f"JSON.stringify({code}, (_, x) => ArrayBuffer.isView(x) ? [...x] : x)")
+    return json.loads(text)
+
+
+def embedded(model: nn.Module, image: Tensor) -> Tensor:
+    """What the first layer is given."""
+    tokens = [model.class_token.expand(1, -1, -1), model._process_input(image)]
+    return torch.cat(tokens, dim=1) + model.encoder.pos_embedding

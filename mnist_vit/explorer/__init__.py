@@ -27,7 +27,7 @@ from ..attention import attention_weights, to_maps
 from ..building import model_config
 from ..errors import NOT_FINITE
 from ..evaluation import Evaluation
-from ..files import read_file, write_text
+from ..files import read_file, shipped, write_text
 from ..forward import eval_mode, logits_of
 from ..model import VisionTransformer
 from ..relevance import relevance
@@ -37,7 +37,20 @@ __all__ = ["Page", "live_twin", "pack", "write_page"]
 
 HERE = Path(__file__).parent
 VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
-SCRIPTS = ("pictures.js", "effects.js", "maps.js", "view.js", "explorer.js")
+SCRIPTS = (
+    "pictures.js",
+    "effects.js",
+    "maps.js",
+    "terms.js",
+    "address.js",
+    "saving.js",
+    "origin.js",
+    "opening.js",
+    "tour.js",
+    "view.js",
+    "explorer.js",
+)
+GLOSSARY = re.compile(r"^### (.+)\n\n(.+)$", re.MULTILINE)
 MOST_LIVE = 500  # images in a live page
 MOST_STORED = 20  # images in a page of stored weights
 LARGEST = 6e6  # parameters of a model that is run in a page
@@ -68,6 +81,7 @@ STORED = (
 OTHER_MODEL = (
     "it is too large, not of this course's or torchvision's class, or has a transform of your own"
 )
+HEADLESS = "it has no class head: there are maps, and no answer"
 REGIONS = (
     "; {} × {} patches are too many to store: each square is one of {} × {} regions, with the sum"
     " of its patches' weights"
@@ -93,7 +107,7 @@ class Page(type(Path())):  # type: ignore[misc]
             f" picture:</p>{self.instead}"
         )
         frame = (
-            '<iframe class="mnist-vit-page" sandbox="allow-scripts"'
+            '<iframe class="mnist-vit-page" sandbox="allow-scripts allow-downloads"'
             ' style="grid-area:1/1;width:100%;height:860px;border:0"'
             f' srcdoc="{html.escape(self.read_text(encoding="utf-8"))}"></iframe>'
         )
@@ -269,20 +283,21 @@ def write_page(
 
     ``images`` are normalised, ``pictures`` uint8, both (n, c, h, w).
 
-    ``about``: ``title``, ``text``, ``classes`` (empty: the model has none), ``mean`` and ``std``
-    (None: not known), ``digits`` (whether the pictures have MNIST's form), ``grid`` (rows and
-    columns of patches, if the model does not tell them).
+    ``about``: ``title``, ``text``, ``classes`` (none for a model without a class head), ``mean``
+    and ``std`` (None: not known), ``digits`` (whether the pictures have MNIST's form), ``grid``
+    (rows and columns of patches, if the model does not tell them).
     """
     check_place(Path(path))
-    runs = about["mean"] and about["classes"]
-    twin = live_twin(model, images[:4]) if runs else None
+    has_head = len(about["classes"]) > 0
+    twin = live_twin(model, images[:4]) if about["mean"] and has_head else None
     some = evenly(len(images), MOST_STORED if twin is None else MOST_LIVE)
     images, pictures = images[some], pictures[some].cpu()
     about["text"] = f"{len(some):,} of {about['text']}"
-    logits = _logits(model, images) if about["classes"] else torch.empty(len(images), 0)
-    examples = _examples(logits, [names[i] for i in some])
-    for example, i in zip(examples, some, strict=True):
-        example["label"] = None if labels is None else labels[i]
+    examples = [_example(names[i], labels[i] if labels else None) for i in some]
+    logits = None
+    if has_head:
+        logits = _all_logits(model, images)
+        _add_predictions(examples, logits)
 
     first = attention_weights(model, images[:1])[0]
     s = first.shape[-1]
@@ -299,13 +314,15 @@ def write_page(
     else:
         scripts, regions = _stored_weights(model, images, pictures, examples, grid)
         stored += scripts
-        for example, values in zip(examples, logits.tolist(), strict=True):
-            example["logits"] = values
-        about["text"] += STORED.format(_why_stored(model))
+        if logits is not None:
+            for example, values in zip(examples, logits.tolist(), strict=True):
+                example["logits"] = values
+        about["text"] += STORED.format(_why_stored(model) if has_head else HEADLESS)
         if regions != grid:
             about["text"] += REGIONS.format(*grid, *regions)
-    with suppress(ValueError):  # the model has an operation without a rule
-        stored += _script("relevance", _relevance_levels(model, images, grid, regions))
+    if has_head:
+        with suppress(ValueError):  # the model has an operation without a rule
+            stored += _script("relevance", _relevance_levels(model, images, grid, regions))
     data |= about | {
         "image": pictures.shape[1:],
         "grid": regions,
@@ -315,6 +332,8 @@ def write_page(
         "reads": "mean" if pooled else "token",
         "examples": examples,
         "matrix": _matrix(found),
+        "found": found and {"wrong": found.total - found.correct, "total": found.total},
+        "terms": terms(),
         "colours": VIRIDIS.flatten().tolist(),
     }
     page = Page(write_text(path, _fill_page(about["title"], data, stored)))
@@ -324,8 +343,15 @@ def write_page(
     return page
 
 
-def _logits(model: nn.Module, images: Tensor) -> Tensor:
-    """The logits of all images, (n, k), on the CPU; ValueError if they are NaN."""
+def terms() -> dict[str, str]:
+    """The terms of the page with their definitions, from the course's glossary."""
+    defined = dict(GLOSSARY.findall(read_file(shipped("notebooks") / "glossary.md").decode()))
+    used = set(re.findall(r'data-term="([^"]+)"', _part("page.html"))) | {"class token"}
+    return {name: defined[name] for name in sorted(used)}
+
+
+def _all_logits(model: nn.Module, images: Tensor) -> Tensor:
+    """Raises ValueError if they are not finite."""
     with eval_mode(model):
         logits = torch.cat([logits_of(model, part).float().cpu() for part in images.split(50)])
     if not logits.isfinite().all():
@@ -333,18 +359,17 @@ def _logits(model: nn.Module, images: Tensor) -> Tensor:
     return logits
 
 
-def _examples(logits: Tensor, names: list[str]) -> list[dict[str, Any]]:
-    """What the page knows of each example: its name and, if there are classes, the prediction."""
-    if logits.shape[1] == 0:
-        return [{"name": name, "prediction": None, "probability": 0} for name in names]
+def _example(name: str, label: int | None) -> dict[str, Any]:
+    return {"name": name, "label": label, "prediction": None, "probability": 0}
+
+
+def _add_predictions(examples: list[dict[str, Any]], logits: Tensor) -> None:
     probabilities, predictions = logits.softmax(dim=1).max(dim=1)
-    examples = []
-    for name, probability, prediction in zip(
-        names, probabilities.tolist(), predictions.tolist(), strict=True
+    for example, probability, prediction in zip(
+        examples, probabilities.tolist(), predictions.tolist(), strict=True
     ):
-        example = {"name": name, "label": None, "prediction": prediction}
-        examples.append(example | {"probability": round(probability, 5)})
-    return examples
+        example["prediction"] = prediction
+        example["probability"] = round(probability, 5)
 
 
 def _relevance_levels(
@@ -414,14 +439,10 @@ def _matrix(found: Evaluation | None) -> dict[str, Any] | None:
 
 def _fill_page(title: str, data: dict[str, Any], stored: str) -> str:
     """``page.html`` with its gaps filled."""
-
-    def part(name: str) -> str:
-        return (HERE / name).read_text(encoding="utf-8")
-
     code = {
-        "model": part("model.js"),
-        "script": "\n".join(part(name) for name in SCRIPTS),
-        "style": part("style.css"),
+        "model": _part("model.js"),
+        "script": "\n".join(_part(name) for name in SCRIPTS),
+        "style": _part("style.css"),
     }
     digests = [_base64(hashlib.sha256(text.encode()).digest()) for text in code.values()]
     gaps = code | {
@@ -430,7 +451,11 @@ def _fill_page(title: str, data: dict[str, Any], stored: str) -> str:
         "stored": stored,
         "data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda gap: gaps[gap[1]], part("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda gap: gaps[gap[1]], _part("page.html"))
+
+
+def _part(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
 
 
 def _still(picture: Tensor, maps: Tensor) -> str:

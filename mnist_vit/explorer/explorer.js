@@ -1,9 +1,9 @@
 // What is chosen and changed, what the model makes of it, and what happens on a key, a press or a dropped file.
 
 const TOOLS = {
-  look: "Point at a patch: it is the query. Click to keep it.",
   draw: "Draw in the picture.",
   erase: "Erase ink.",
+  look: "Point at a patch: it is the query. Click to keep it.",
   remove: "Press on patches to leave them out, or to put them back.",
   move: "Drag a patch onto another: they swap.",
 };
@@ -12,8 +12,14 @@ const READ = page.reads === "mean" ? MEAN : 0; // what the model's class head re
 const pixelsOfAll = bytesOf("pixels");
 const weights = live ? readWeights() : {};
 const model = live ? buildModel() : null;
-const hasClasses = page.classes.length > 0;
 const heads = []; // heads[layer][head]: a map and what belongs to it
+const LEAD = {
+  digits: "A Vision Transformer that runs in this page. Draw on the digit, or press Blank and draw your own: the answer and"
+    + " the maps follow.",
+  pictures: "A Vision Transformer that runs in this page. Draw on the picture, take patches away, or open your own: the"
+    + " answer and the maps follow.",
+  stored: "What a Vision Transformer computed for these pictures. Point at a patch to see where each head looks from there.",
+};
 
 // What is chosen and changed
 const fresh = () => ({order: [...Array(patches).keys()], removed: new Set(), off: new Set()});
@@ -31,7 +37,7 @@ let timer = 0;
 let drawn = 0;
 
 // What the hand does
-let tool = "look";
+let tool = live ? "draw" : "look";
 let pinned = READ;
 let query = READ;
 let pen = null;
@@ -74,6 +80,7 @@ function show(example) {
 // Another picture; what is switched off stays off.
 function replace(name, pixels) {
   edit(now => Object.assign(now, fresh(), {off: now.off, name, pixels, label: null, example: null}));
+  keepQuery(READ);
 }
 
 // The picture at once, the model when the screen has been drawn
@@ -123,7 +130,14 @@ async function showStored(example) {
   render();
 }
 
-// The model again without each layer, head and patch that is still there
+// The patches that are still there, those with the most rollout first: the map is of use at once
+function patchesInOrder() {
+  const reached = inPlace(rollout(READ));
+  const left = now.tokens.slice(prefix);
+  return left.sort((a, b) => reached[b - prefix] - reached[a - prefix]);
+}
+
+// The model again without each patch, layer and head that is still there
 function planEffects(image) {
   const off = [...state.off];
   const removed = [...state.removed];
@@ -131,14 +145,14 @@ function planEffects(image) {
   const planWithout = key => {
     if (!off.includes(key)) jobs.push({key, removed, off: [...off, key]});
   };
+  for (const token of patchesInOrder()) {
+    jobs.push({key: `patch ${token}`, removed: [...removed, token], off});
+  }
   heads.forEach((layer, i) => {
     if (off.includes(`${i}`)) return;
     planWithout(`${i}`);
     layer.forEach((_, j) => planWithout(`${i}.${j}`));
   });
-  for (const token of now.tokens.slice(prefix)) {
-    jobs.push({key: `patch ${token}`, removed: [...removed, token], off});
-  }
   task = {id: task.id + 1, jobs, answers: [], image};
   clearTimeout(timer);
   timer = setTimeout(startEffects, 400);
@@ -226,6 +240,13 @@ function ask(token, isSpoken = false) {
 function pin(token) {
   pinned = token;
   ask(token, true);
+  happened("pin", token);
+}
+
+// The query from the next rendering on
+function keepQuery(token) {
+  pinned = token;
+  query = token;
 }
 
 function say(text) {
@@ -366,25 +387,38 @@ function preparePicture(bitmap) {
 
 function build() {
   const {body} = document;
-  body.className = `${live ? "" : "stored"} ${page.heads > 4 ? "many" : ""}`;
+  body.classList.toggle("stored", !live);
+  body.classList.toggle("headless", !hasClasses);
+  body.classList.toggle("several", page.heads > 2);
+  body.classList.toggle("many", page.heads > 4);
   body.style.setProperty("--rows", rows);
   body.style.setProperty("--columns", columns);
   body.style.setProperty("--heads", page.heads);
   $("about").textContent = page.text;
-  $("answer").hidden = $("filter").hidden = !hasClasses;
-  if (!hasClasses) $("why").firstElementChild.textContent = "Attention in the last layer, and through all layers";
+  let kind = page.digits ? "digits" : "pictures";
+  if (!live) {
+    kind = "stored";
+    $("why-title").textContent = "Attention, all heads together";
+  }
+  $("lead").textContent = LEAD[kind];
   $("colour").hidden = channels !== 3;
   for (const key of live ? Object.keys(TOOLS) : ["look"]) {
     $("tools").append(make("button", {textContent: key, key, role: "radio", onclick: () => choose(key)}));
   }
   for (const token of [...page.prefix.keys(), ...(READ === MEAN ? [MEAN] : [])]) {
-    $("askers").append(make("button", {textContent: nameOf(token), token, onclick: () => pin(token)}));
+    const button = make("button", {textContent: nameOf(token), token, onclick: () => pin(token)});
+    if (token === 0) button.dataset.term = "class token";
+    if (token === READ) button.dataset.part = "pooled";
+    $("askers").append(button);
   }
   for (let i = 0; i < page.layers; i++) buildLayer(i);
   for (const id of ["one", "other", "filter"]) {
     $(id).append(...page.classes.map((textContent, value) => make("option", {textContent, value})));
   }
   buildControls();
+  buildAddress();
+  buildOpening();
+  buildTerms();
   buildDropping();
   buildBoard($("picture"));
   for (const id of ["tools", "heads", "matrix"]) roving($(id))();
@@ -393,10 +427,13 @@ function build() {
 function buildControls() {
   $("one").onchange = renderWhy;
   $("other").onchange = renderWhy;
-  $("filter").onchange = () => {
-    cell = null;
-    listExamples();
-  };
+  for (const id of ["filter", "wrong"]) {
+    $(id).onchange = () => {
+      cell = null;
+      listExamples();
+    };
+  }
+  $("save").onclick = savePicture;
   $("scale").onchange = renderMaps;
   $("over").onchange = () => document.body.classList.toggle("over", $("over").checked);
   $("undo").onclick = () => {
@@ -471,7 +508,9 @@ function buildLayer(i) {
   for (let j = 0; j < page.heads; j++) layer.push(buildMap(i, j));
   heads.push(layer);
   const first = make("p", {}, layer.label, scale);
-  $("heads").append(make("div", {className: "layer"}, first, ...layer.map(map => map.box)));
+  layer.box = make("div", {className: "layer"}, first, ...layer.map(map => map.box));
+  layer.box.dataset.part = `layer ${i}`;
+  $("heads").append(layer.box);
 }
 
 function buildMap(i, j) {
@@ -493,33 +532,64 @@ function buildMap(i, j) {
   return map;
 }
 
-// --- the examples: misclassified first, then the unsure ---
+// --- the examples: of each class in turn the clearest one that is left, misclassified ones last ---
 
 const isWrong = ({label, prediction}) => label !== null && label !== prediction;
-const sorted = page.examples.map((one, i) => ({...one, i}));
-sorted.sort((a, b) => isWrong(b) - isWrong(a) || a.probability - b.probability);
 
-function isListed({label, prediction}) {
-  if (cell) return label === cell[0] && prediction === cell[1];
-  return [String(label ?? prediction), ""].includes($("filter").value);
+function inTurn(examples) {
+  const clearest = examples.map((one, i) => ({...one, i}));
+  clearest.sort((a, b) => isWrong(a) - isWrong(b) || b.probability - a.probability);
+  const seen = new Map();
+  for (const one of clearest) {
+    const kind = one.label ?? one.prediction;
+    one.turn = seen.get(kind) ?? 0;
+    seen.set(kind, one.turn + 1);
+  }
+  return clearest.sort((a, b) => isWrong(a) - isWrong(b) || a.turn - b.turn || a.label - b.label);
+}
+
+const sorted = inTurn(page.examples);
+
+// The example that the page opens on; of digits, the 7 that is nearest to the mean of all sevens
+function openingExample() {
+  const sevens = sorted.filter(one => one.label === SEVEN && !isWrong(one) && one.probability > 0.9);
+  if (!page.digits || sevens.length === 0) return sorted[0];
+  const all = sevens.map(({i}) => pixelsOf(i));
+  const mean = Array.from(all[0], (_, at) => sumOf(all.map(pixels => pixels[at])) / all.length);
+  const distances = all.map(pixels => Math.hypot(...mean.map((value, at) => value - pixels[at])));
+  return sevens[distances.indexOf(Math.min(...distances))];
+}
+
+function isListed(one) {
+  if (cell) return one.label === cell[0] && one.prediction === cell[1];
+  if ($("wrong").checked && !isWrong(one)) return false;
+  return [String(one.label ?? one.prediction), ""].includes($("filter").value);
 }
 
 function listExamples() {
   const some = sorted.filter(isListed);
-  const hasTruth = sorted[0].label !== null;
-  const wrong = hasTruth ? `, ${some.filter(isWrong).length} misclassified` : "";
-  $("count").textContent = `${some.length} of ${sorted.length}${wrong}`;
+  $("count").textContent = `${some.length} of ${sorted.length}`;
   $("examples").replaceChildren(...some.map(buildExample));
   firstExample();
   return some;
+}
+
+// The filter for misclassified examples says how many there are of all that were classified.
+function buildWrongFilter() {
+  const here = sorted.filter(isWrong).length;
+  $("wrong-only").hidden = here === 0;
+  const number = value => value.toLocaleString("en");
+  const {wrong, total} = page.found ?? {wrong: here, total: sorted.length};
+  const part = here < wrong ? `; ${here} of them here` : "";
+  $("wrong-text").textContent = `only misclassified (${number(wrong)} of ${number(total)}${part})`;
 }
 
 function buildExample(one) {
   const canvas = make("canvas");
   paintPicture(canvas, pixelsOf(one.i));
   const truth = one.label === null ? "" : `; truth ${page.classes[one.label]}`;
-  const prediction = hasClasses ? `: classified as ${page.classes[one.prediction]}, ${percent(one.probability)}` : "";
-  const title = `${one.name}${prediction}${truth}`;
+  const prediction = `: classified as ${page.classes[one.prediction]}, ${percent(one.probability)}`;
+  const title = hasClasses ? `${one.name}${prediction}${truth}` : one.name;
   const className = isWrong(one) ? "wrong" : "";
   return make("button", {example: one.i, title, ariaLabel: title, className, onclick: () => show(one.i)}, canvas);
 }
@@ -527,7 +597,8 @@ function buildExample(one) {
 function buildMatrix({counts, text}) {
   $("confusions").hidden = false;
   $("matrix-text").textContent = text;
-  $("matrix").append(line("", ...cells(page.classes, "th")));
+  const titles = page.classes.map(name => make("th", {}, make("span", {textContent: name})));
+  $("matrix").append(line("", ...titles));
   counts.forEach((row, truth) => {
     const buttons = row.map((count, answer) => count ? buildCount(count, truth, answer) : "");
     $("matrix").append(line(page.classes[truth], ...buttons.map(button => make("td", {}, button))));
@@ -539,6 +610,7 @@ function buildCount(count, truth, answer) {
   const onclick = () => {
     cell = [truth, answer];
     $("filter").value = "";
+    $("wrong").checked = false;
     const [first] = listExamples();
     if (first) show(first.i);
   };
@@ -547,7 +619,11 @@ function buildCount(count, truth, answer) {
 
 if (page.matrix) buildMatrix(page.matrix);
 build();
+const stopAmongClasses = roving($("classes"));
 const firstExample = roving($("examples"));
-choose("look");
+buildWrongFilter();
+buildTour();
+choose(tool);
 listExamples();
-show(sorted[0].i);
+show(openingExample().i);
+if (location.hash) openAddress(location.hash);

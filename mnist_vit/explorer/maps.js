@@ -3,6 +3,7 @@
 const $ = id => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
 const live = page.config !== null;
+const hasClasses = page.classes.length > 0;
 const [rows, columns] = page.grid;
 const [channels, height, width] = page.image;
 const prefix = page.prefix.length;
@@ -23,6 +24,7 @@ const probabilities = logits => softmax(Float64Array.from(logits), logits.length
 const ranking = logits => [...logits.keys()].sort((a, b) => logits[b] - logits[a]);
 
 function percent(value) {
+  if (!Number.isFinite(value)) return "–";
   const decimals = value > 0.9995 && value < 1 ? 2 : 1;
   return `${(100 * value).toFixed(decimals)} %`;
 }

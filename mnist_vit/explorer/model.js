@@ -223,8 +223,8 @@ class VisionTransformer {
     this.encoder = new Encoder(weights, config);
   }
 
-  // (c, h, w) -> (n_h * n_w, c * patch_size * patch_size) -> (n_h * n_w, hidden_dim)
-  _process_input(image) {
+  // (c, h, w) -> (n_h * n_w, c * patch_size * patch_size)
+  _to_patches(image) {
     const {patch_size: p, image_size: size, in_channels: c} = this;
     const n_w = size / p;
     const patches = new Float32Array(image.length);
@@ -235,7 +235,13 @@ class VisionTransformer {
       const patch = Math.floor(y / p) * n_w + Math.floor(x / p);
       patches[((patch * c + channel) * p + y % p) * p + x % p] = image[i];
     }
-    return linear(patches, this.weights["conv_proj.weight"], this.weights["conv_proj.bias"], c * p * p);
+    return patches;
+  }
+
+  // (c, h, w) -> (n_h * n_w, hidden_dim)
+  _process_input(image) {
+    const size = this.in_channels * this.patch_size ** 2;
+    return linear(this._to_patches(image), this.weights["conv_proj.weight"], this.weights["conv_proj.bias"], size);
   }
 
   // The class token, then the patches: (c, h, w) -> (seq_length, hidden_dim)
@@ -247,8 +253,9 @@ class VisionTransformer {
     return tokens;
   }
 
-  // (tokens, hidden_dim) -> (num_classes): the class token, or the mean over the patches, and the class head
-  _classify(x) {
+  // What the last linear layer of the class head is given: (tokens, hidden_dim) -> (hidden_dim), the class token
+  // or the mean over the patches, or (representation_size)
+  _features(x) {
     const dim = this.hidden_dim;
     const weights = this.weights;
     if (this.pool === "token") {
@@ -259,7 +266,13 @@ class VisionTransformer {
     if (this.representation_size) {
       x = linear(x, weights["heads.pre_logits.weight"], weights["heads.pre_logits.bias"], dim).map(Math.tanh);
     }
-    return linear(x, weights["heads.head.weight"], weights["heads.head.bias"], x.length);
+    return x;
+  }
+
+  // (tokens, hidden_dim) -> (num_classes)
+  _classify(x) {
+    const given = this._features(x);
+    return linear(given, this.weights["heads.head.weight"], this.weights["heads.head.bias"], given.length);
   }
 
   // image: (c, h, w), normalised. changes:
@@ -271,6 +284,7 @@ class VisionTransformer {
   //   tokens: which are left
   //   attention[layer][head]: (tokens, tokens); null for a layer that is off
   //   after[layer]: the logits if the class head stood behind that layer
+  //   inputs[layer]: what each layer is given, (tokens, hidden_dim); last: what the last one gives
   forward(image, {removed = new Set(), off = new Set(), record = true} = {}) {
     const dim = this.hidden_dim;
     // (seq_length, hidden_dim) + (seq_length, hidden_dim), then without the patches that are left out
@@ -281,16 +295,18 @@ class VisionTransformer {
 
     const attention = [];
     const after = [];
+    const inputs = [];
     this.encoder.layers.forEach((block, layer) => {
       const isLast = layer === this.num_layers - 1;
       const needsAll = record || !isLast || this.pool !== "token";
       let weights = null;
+      inputs.push(x);
       if (!off.has(`${layer}`)) {
         [x, weights] = block.forward(x, needsAll ? tokens.length : 1, head => off.has(`${layer}.${head}`));
       }
       attention.push(weights);
       if (record) after.push(this._classify(x));
     });
-    return {logits: this._classify(x), tokens, attention, after};
+    return {logits: this._classify(x), tokens, attention, after, inputs, last: x};
   }
 }

@@ -6,10 +6,28 @@ function render() {
   for (const part of [...heads, ...heads.flat()]) part.toggle.checked = !state.off.has(part.key);
   if (!has(pinned)) pinned = READ;
   if (!has(query)) query = pinned;
-  if (hasClasses) renderAnswer();
   renderMaps();
   renderAttention();
-  if (hasClasses) renderWhy();
+  if (!hasClasses) return;
+  renderAnswer();
+  renderWhy();
+  happened("render");
+}
+
+// Only black: the picture holds nothing.
+const isBlank = () => shown.every(value => value === 0);
+
+function verdictOf(is, best) {
+  if (!now.logits.every(Number.isFinite)) {
+    const told = "A number grew too large for 32 bits on the way: there is no answer for this picture.";
+    return ["no answer", "", told];
+  }
+  if (isBlank()) {
+    const told = `No class means "nothing": the model still prefers ${page.classes[best]}, ${percent(is[best])}.`;
+    return ["nothing drawn yet", "", told];
+  }
+  const truth = state.label === null ? "" : `truth ${page.classes[state.label]}`;
+  return [page.classes[best], [percent(is[best]), truth].filter(Boolean).join(", "), state.name];
 }
 
 function renderAnswer() {
@@ -17,26 +35,31 @@ function renderAnswer() {
   const was = probabilities(untouched);
   const [best] = ranking(is);
   const [before] = ranking(was);
-  const {label} = state;
-  const source = isTouched() ? `Without the changes: ${page.classes[before]}, ${percent(was[before])}` : state.name;
-  const truth = label === null ? "" : `, truth ${page.classes[label]}`;
+  let [title, numbers, source] = verdictOf(is, best);
+  if (isTouched()) source = `Without the changes: ${page.classes[before]}, ${percent(was[before])}`;
   $("verdict").replaceChildren(
-    make("strong", {textContent: page.classes[best]}),
-    ` ${percent(is[best])}${truth}`,
+    make("strong", {textContent: title}),
+    ` ${numbers}`,
     make("span", {className: "small", textContent: source}),
   );
+  $("classes").classList.toggle("faint", isBlank());
+  renderClasses(is, was, best);
+}
 
+// Of more than twelve classes those that matter
+function renderClasses(is, was, best) {
+  const {label} = state;
   const mostLikely = [...ranking(is).slice(0, 8), ...ranking(was).slice(0, 3), label ?? best];
   const shownClasses = is.length > 12 ? new Set(mostLikely) : is.keys();
-  const titles = ["", "prob.", "logit"];
-  if (isTouched()) titles.push("change");
-  $("classes").replaceChildren(line("", ...cells(titles, "th")));
+  $("change").hidden = !isTouched();
+  $("classes").replaceChildren();
   for (const i of shownClasses) {
     const row = classRow(i, is[i], was[i]);
     row.classList.toggle("truth", i === label);
     row.classList.toggle("best", i === best);
     $("classes").append(row);
   }
+  stopAmongClasses();
 }
 
 // A class: its probability as a bar, with a mark for the one before the changes, and its numbers
@@ -45,10 +68,18 @@ function classRow(i, is, was) {
   bar.style.width = `${100 * is}%`;
   const before = make("b", {hidden: !isTouched()});
   before.style.left = `${100 * was}%`;
-  const numbers = [percent(is), signed(now.logits[i])];
-  if (isTouched()) numbers.push(signed(now.logits[i] - untouched[i]));
   const bars = make("td", {}, make("div", {className: "bar"}, bar, before));
-  return line(page.classes[i], bars, ...cells(numbers));
+  const row = line(page.classes[i], bars, ...cells([percent(is)]), make("td", {}, logitOf(i)));
+  if (isTouched()) row.append(...cells([signed(now.logits[i] - untouched[i])]));
+  return row;
+}
+
+// A logit; in a live page a button that tells where it comes from
+function logitOf(i) {
+  const textContent = signed(now.logits[i]);
+  if (!live) return textContent;
+  const ariaLabel = `logit of ${page.classes[i]}: ${textContent}. Where does it come from?`;
+  return make("button", {textContent, ariaLabel, onclick: () => openLogit(i)});
 }
 
 const range = ({low, high}) => `${low.toFixed(3)} to ${high.toFixed(3)}`;
@@ -89,7 +120,7 @@ function renderCaption(map, i, j, isOff, perMap) {
     if (perMap) lines.push(`scale ${range(map.extent)}`);
   }
   map.caption.replaceChildren(...cells(lines, "span"));
-  map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter shows all numbers`);
+  map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter enlarges it`);
 }
 
 function renderAttention() {
@@ -100,7 +131,7 @@ function renderAttention() {
     rowOf(weights, READ).forEach((value, i) => { mean[i] += value / some.length; });
   }
   drawSummary("last", inPlace(mean), `Attention in layer ${last}, mean of the heads`);
-  drawSummary("rolled", inPlace(rollout(READ)), "Rollout: attention through all layers");
+  drawSummary("rolled", inPlace(rollout(READ)), "Attention through all layers");
 }
 
 function drawSummary(id, values, title) {
@@ -142,9 +173,19 @@ function renderPatchEffects(change) {
   const [one, other] = pair().map(i => page.classes[i]);
   const {answers, jobs} = task;
   const isBusy = answers.length < jobs.length;
-  const end = isBusy ? `${answers.length} of ${jobs.length} done` : `maximum ${signed(high)} at ${spot(at)}`;
+  const most = `maximum ${signed(high)} at ${spot(at)}${shareOf(values)}`;
+  const end = isBusy ? `${answers.length} of ${jobs.length} done` : most;
   $("effect-text").textContent =
     `Effect of leaving out each patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
+}
+
+// How few patches have half of all that speaks for the answer
+function shareOf(values) {
+  const support = [...values].filter(value => value > 0).sort((a, b) => b - a);
+  const half = support.reduce((sum, value) => sum + value, 0) / 2;
+  let count = 0;
+  for (let sum = 0; sum < half; count++) sum += support[count];
+  return count > 0 ? `; ${count} of ${values.length} have half of the support` : "";
 }
 
 function effectCell(key, value) {
@@ -153,20 +194,4 @@ function effectCell(key, value) {
   const cell = make("td", {textContent: text});
   if (value) cell.style.background = `rgba(${colourOf(value)}, ${Math.min(0.6, Math.abs(value) / 8)})`;
   return cell;
-}
-
-function showNumbers(map) {
-  const total = map.row.reduce((sum, value) => sum + value, 0);
-  const others = page.prefix.map((name, i) => `${name} ${(map.row[i] ?? NaN).toFixed(4)}`);
-  const parts = [...others, "patches as below"].join(", ");
-  $("numbers-title").textContent = `${map.name}: weights of the ${nameOf(query)}`;
-  $("numbers-text").textContent = `${parts}; all together ${total.toFixed(4)}.`;
-
-  const table = [line("", ...cells([...Array(columns).keys()], "th"))];
-  for (let i = 0; i < rows; i++) {
-    const values = [...map.values.subarray(i * columns, (i + 1) * columns)];
-    table.push(line(i, ...cells(values.map(value => value.toFixed(4)))));
-  }
-  $("numbers-table").replaceChildren(...table);
-  $("numbers").showModal();
 }

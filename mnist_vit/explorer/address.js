@@ -1,0 +1,125 @@
+// What is seen, as the part of an address after #, and back. Only what differs from the page as it opens is
+// written. What is read was written by anybody: each part is checked, and one that does not fit is left out.
+//   example=NAME  pixels=BASE64 of the deflated pixels, if they were changed  removed=5,6 (tokens)
+//   order=0,2,1 (the patch at each place)  off=0.1,1 (heads, layers)  query=7  tool=draw  step=3 (of the tour)
+
+async function packed(bytes, Stream) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// base64 with letters that an address may hold
+function toText(bytes) {
+  const letters = Array.from(bytes, byte => String.fromCharCode(byte)).join("");
+  return btoa(letters).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function fromText(text) {
+  const letters = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  return Uint8Array.from(letters, letter => letter.charCodeAt(0));
+}
+
+const isSame = (a, b) => a.every((value, i) => value === b[i]);
+
+async function addressOf({example, pixels, order, removed, off}) {
+  const parts = new URLSearchParams();
+  if (example !== null) parts.set("example", page.examples[example].name);
+  if (live) {
+    const isChanged = example === null || !isSame(pixels, pixelsOf(example));
+    if (isChanged) parts.set("pixels", toText(await packed(pixels, CompressionStream)));
+    if (isMoved()) parts.set("order", order.join());
+    if (removed.size > 0) parts.set("removed", [...removed].join());
+    if (off.size > 0) parts.set("off", [...off].join());
+    if (tool !== "draw") parts.set("tool", tool);
+  }
+  if (step !== null) parts.set("step", step + 1);
+  if (pinned !== READ) parts.set("query", pinned);
+  return parts.toString();
+}
+
+// The part after # of an address, or the text itself
+const partOf = text => text.slice(text.indexOf("#") + 1).trim();
+
+const numbersIn = (text, isGood) => (text ?? "").split(",").filter(Boolean).map(Number).filter(isGood);
+
+const isPatch = token => Number.isInteger(token) && token >= prefix && token < prefix + patches;
+
+async function pixelsIn(text) {
+  try {
+    const pixels = await packed(fromText(text), DecompressionStream);
+    return pixels.length === COUNT ? pixels : null;
+  } catch {
+    return null;
+  }
+}
+
+// What an address says of the state; null if it names nothing that this page has
+async function stateIn(text) {
+  const parts = new URLSearchParams(partOf(text));
+  const example = page.examples.findIndex(({name}) => name === parts.get("example"));
+  const given = live && parts.has("pixels") ? await pixelsIn(parts.get("pixels")) : null;
+  if (example < 0 && !given) return null;
+
+  const found = {...fresh(), example: null, name: "a drawing", label: null};
+  if (example >= 0) Object.assign(found, page.examples[example], {example});
+  found.pixels = given ?? pixelsOf(example);
+  if (!live) return found;
+  const order = numbersIn(parts.get("order"), isPatchPlace);
+  if (new Set(order).size === patches) found.order = order;
+  found.removed = new Set(numbersIn(parts.get("removed"), isPatch));
+  found.off = new Set((parts.get("off") ?? "").split(",").filter(isPartKey));
+  return found;
+}
+
+const isPatchPlace = patch => Number.isInteger(patch) && patch >= 0 && patch < patches;
+
+const isPartKey = key => [...heads, ...heads.flat()].some(part => part.key === key);
+
+// Shows what an address says; false if it says nothing.
+async function openAddress(text) {
+  const found = await stateIn(text);
+  if (!found) return false;
+  edit(state => Object.assign(state, found));
+  const parts = new URLSearchParams(partOf(text));
+  if (live && TOOLS[parts.get("tool")]) choose(parts.get("tool"));
+  const query = Number(parts.get("query") ?? READ);
+  keepQuery(isPatch(query) || page.prefix[query] ? query : READ);
+  const number = Number(parts.get("step")) - 1;
+  if (hasTour() && STEPS[number]) goTo(number, false);
+  return true;
+}
+
+// A page on a server has an address that can be sent; of a file or a notebook's frame it is the part after #.
+async function share() {
+  const part = `#${await addressOf(state)}`;
+  const isServed = location.protocol.startsWith("http");
+  const text = isServed ? location.href.split("#")[0] + part : part;
+  $("link-here").value = text;
+  let told = "Copied. It opens this page with the picture, the changes and the query as they are now.";
+  if (!isServed) told = "Copied: the part after #. Whoever has this page adds it to its address, or pastes it below.";
+  $("link").showModal();
+  $("link-here").select();
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    told = told.replace(/^Copied[.:]/, "Copy it with Ctrl+C:");
+  }
+  $("link-text").textContent = told;
+}
+
+async function openGiven() {
+  const isOpened = await openAddress($("link-given").value);
+  if (isOpened) $("link").close();
+  else $("link-text").textContent = "That names no picture of this page: paste the whole link, or all of it after #.";
+}
+
+function buildAddress() {
+  $("share").onclick = share;
+  $("link-open").onclick = openGiven;
+  $("link-given").onkeydown = event => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    openGiven();
+  };
+  addEventListener("hashchange", () => openAddress(location.hash));
+}

@@ -1,0 +1,171 @@
+// A tour through one picture, from pixels to probabilities, in the page's own model. Each step says what happens,
+// asks for an action, and tells, when that is done, what the model makes of it: every number is computed here.
+
+const SEVEN = 7;
+const best = () => ranking(now.logits)[0];
+const sure = i => percent(probabilities(now.logits)[i]);
+const inkIn = token => sumOf(pixelsIn8(token));
+const answerNow = () => `The answer is now ${page.classes[best()]}, ${sure(best())}.`;
+const before = () => `With everything on it is ${page.classes[ranking(untouched)[0]]},`
+  + ` ${percent(probabilities(untouched)[ranking(untouched)[0]])}.`;
+
+// The pixels of a patch, 0 to 255
+function pixelsIn8(token) {
+  const inPatch = (_, i) => tokenAt([i % width, Math.floor(i / width) % height]) === token;
+  return shown.filter(inPatch);
+}
+
+// title; text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after
+// "render" (the model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told;
+// begin: what is made ready
+const STEPS = [
+  {
+    title: "Pixels",
+    text: () => `To the model a picture is ${COUNT} numbers: how bright each pixel is.`,
+    task: "Draw a 7.",
+    begin: () => $("blank").click(),
+    isDone: what => what === "render" && !isBlank() && best() === SEVEN,
+    found: () => `The answer is ${page.classes[best()]}, ${sure(best())}. How is it made?`,
+  },
+  {
+    title: "Patches",
+    text: () => `The picture is cut into ${rows} × ${columns} patches of ${height / rows} × ${width / columns} pixels.`,
+    task: "Click a patch with ink.",
+    begin: () => choose("look"),
+    isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) > 0,
+    found: () => `This one, in ${spot(pinned - prefix)}, has ${pixelsIn8(pinned).filter(Boolean).length} pixels with ink.`,
+  },
+  {
+    title: "Projection",
+    text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its token.`,
+    task: `Press "${patches} patches and a class token" in the drawing of the model, and look at the pixels and at the row`
+      + " \"projected\". Then close it.",
+    isDone: (what, {at}) => what === "token" && at >= prefix,
+    found: ({before: [first]}) => `The first of the ${model.hidden_dim} numbers is ${three(first)}.`,
+  },
+  {
+    title: "Position",
+    text: () => "All blank patches have the same pixels, so they would be the same token. The position embedding of the"
+      + " place is added to each.",
+    task: "Click a blank patch.",
+    begin: () => choose("look"),
+    isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) === 0,
+    found: () => `Of this patch the model knows no more than that it is blank and in ${spot(pinned - prefix)}.`,
+  },
+  {
+    title: "Class token",
+    text: () => `One more token belongs to no patch. It gathers what the answer needs: ${prefix + patches} tokens in all.`,
+    task: "Press \"class token\", below the picture.",
+    isDone: (what, token) => what === "pin" && token === 0,
+    found: () => "It is the query again: each map shows how much of each patch it takes in.",
+  },
+  {
+    title: "Query and key",
+    text: () => `In each head every token makes a query and a key, ${model.hidden_dim / model.num_heads} numbers each. They`
+      + " decide how much one token takes from another.",
+    task: "Click the map of layer 0, head 0.",
+    isDone: (what, map) => what === "map" && map === heads[0][0],
+    found: () => `Its numbers are the ${prefix + patches} weights of the class token.`,
+  },
+  {
+    title: "Score",
+    text: () => "The score of a query and a key is the sum of their products, divided by the root of their length.",
+    task: "Click any number in the enlarged map, and follow the products, their sum and the score.",
+    isDone: what => what === "weight",
+    found: ({score}) => `Its score is ${three(score)}.`,
+  },
+  {
+    title: "Softmax",
+    text: () => "Softmax turns the scores of a query into weights: positive, and together 1.",
+    task: "Click the largest weight of a map.",
+    isDone: (what, {weight, scores, score}) => what === "weight" && weight > 0 && Math.max(...scores) === score,
+    found: ({weight}) => `It is ${weight.toFixed(4)}; all others together have ${(1 - weight).toFixed(4)}.`,
+  },
+  {
+    title: "Weighted sum",
+    text: () => "Every token hands over a value, times its weight: their sum is the output of the head. A head that is"
+      + " switched off adds nothing.",
+    task: "Switch head 1 of layer 0 off.",
+    isDone: what => what === "render" && state.off.has("0.1"),
+    found: () => `${answerNow()} ${before()}`,
+  },
+  {
+    title: "Heads merged",
+    text: () => "The outputs of all heads stand side by side, and the output projection mixes them.",
+    task: "Switch head 1 on again, and head 0 of layer 0 off.",
+    isDone: what => what === "render" && state.off.has("0.0") && !state.off.has("0.1"),
+    found: () => `${answerNow()} ${before()}`,
+  },
+  {
+    title: "Residual connection and MLP",
+    text: () => "What attention gives is added to the token that it was given, and so is what the MLP makes of each token by"
+      + " itself. A layer that is off passes the tokens on as they are.",
+    task: "Switch layer 0 off.",
+    isDone: what => what === "render" && state.off.has("0"),
+    found: () => `${answerNow()} ${before()}`,
+  },
+  {
+    title: "The next layer",
+    text: () => "Layer 1 does the same again, with tokens that layer 0 has changed.",
+    task: "Switch everything on again.",
+    isDone: what => what === "render" && state.off.size === 0,
+    found: () => now.after.map((logits, layer) => {
+      const [first] = ranking(logits);
+      return `The class head behind layer ${layer}: ${page.classes[first]}, ${percent(probabilities(logits)[first])}.`;
+    }).join(" "),
+  },
+  {
+    title: "Class head",
+    text: () => "After the last layer only the class token is read: the class head makes a logit for each class of it.",
+    task: "Click the logit of the 7.",
+    isDone: (what, {one}) => what === "logit" && one === SEVEN,
+    found: ({logit}) => `It is ${three(logit)}.`,
+  },
+  {
+    title: "Probabilities",
+    text: () => `Softmax makes probabilities of the logits; the 7 has ${sure(SEVEN)}. What does that depend on?`,
+    task: "Erase the bar of the 7, until the answer is another digit.",
+    begin: () => choose("erase"),
+    isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
+    found: () => `${answerNow()} That is the end of the tour: go on with any picture.`,
+  },
+];
+
+let step = null; // of the tour; null outside it
+
+// The tour asks for two layers, two heads and the digit 7.
+const exampleOfSeven = () => sorted.find(one => one.label === SEVEN && !isWrong(one));
+const hasTour = () => live && page.digits && READ === 0 && page.layers > 1 && page.heads > 1 && exampleOfSeven();
+
+// Without preparing, the state stays as it is, as in a link
+function goTo(number, isPrepared = true) {
+  step = number;
+  $("tour").hidden = step === null;
+  document.body.classList.toggle("touring", step !== null);
+  if (step === null) return;
+  const {title, text, task, begin} = STEPS[step];
+  if (isPrepared && step > 0 && ranking(untouched)[0] !== SEVEN) show(exampleOfSeven().i);
+  if (isPrepared) begin?.();
+  $("tour-title").textContent = `${step + 1} of ${STEPS.length}: ${title}`;
+  $("tour-text").textContent = text();
+  $("tour-task").textContent = task;
+  $("tour-found").textContent = "";
+  $("tour-back").disabled = step === 0;
+  $("tour-next").textContent = "Skip";
+}
+
+// Something happened: is it what the step asks for? While it is, what is told stays up to date.
+function happened(what, detail = {}) {
+  if (step === null || !STEPS[step].isDone(what, detail)) return;
+  $("tour-found").textContent = `✓ ${STEPS[step].found(detail)}`;
+  $("tour-next").textContent = step + 1 < STEPS.length ? "Next" : "End";
+}
+
+function buildTour() {
+  $("tour-start").hidden = !hasTour();
+  $("tour-start").onclick = () => goTo(0);
+  $("tour-back").onclick = () => goTo(step - 1);
+  $("tour-again").onclick = () => goTo(step);
+  $("tour-next").onclick = () => goTo(step + 1 < STEPS.length ? step + 1 : null);
+  $("tour-leave").onclick = () => goTo(null);
+}
