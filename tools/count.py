@@ -20,6 +20,7 @@ from . import ROOT, notebooks
 
 WORDS = 200  # a minute
 LINES = 8  # a minute
+ENDS = ("06", "12")  # the model is built; the course ends, and what is optional begins
 STARS = {1: 5, 2: 10, 3: 15, 4: 60}  # minutes
 MORE = re.compile(r"(?m)^## More$")
 TIME = re.compile(
@@ -199,7 +200,7 @@ def table(paths: list[Path]) -> str:
         if one.more.all_minutes:
             lines.append(_line("   more", one.more))
         total += one.core.all_minutes
-        if one.stem.startswith("06"):
+        if one.stem[:2] in ENDS:
             lines.append(f"core up to here: {total} minutes, {total / 60:.1f} hours")
     return "\n".join([*lines, f"core of all: {total} minutes, {total / 60:.1f} hours"])
 
