@@ -227,7 +227,7 @@ def test_numbers_in_the_text_of_notebook_10() -> None:
     assert min(swapped, key=lambda name: swapped[name][0]) == "rollout"
     logit, plain, norm, _ = p4["sum of relevance"]
     assert f"the right digit is {logit:.2f}" in text
-    assert f"{norm:.2f} of the logit" in text
+    assert f"Of the logit, {norm:.2f}" in text
     assert abs(plain) < 0.1
 
 

@@ -205,7 +205,7 @@ def test_bars_are_shown_in_a_terminal_and_a_notebook_alone(
     ):
         stream = io.StringIO()
         stream.isatty = lambda: where.startswith("terminal")
-        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setattr("sys.stdout" if where == "notebook" else "sys.stderr", stream)
         job()
         assert ("%|" in stream.getvalue()) is seen
 
