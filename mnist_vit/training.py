@@ -268,13 +268,15 @@ def sincos_positions(model: nn.Module, size: float = 0.04) -> None:
     Source: Chen, Xie & He 2021, https://arxiv.org/abs/2104.02057; the waves are those of Vaswani et
     al. 2017, section 3.5.
     """
-    if model.hidden_dim % 4:
-        raise ValueError(
-            f"hidden_dim must be a multiple of 4 for a sine-cosine start, got {model.hidden_dim}"
-        )
-    waves = _waves(model.image_size // model.patch_size, model.hidden_dim // 4)
-    waves = (waves - waves.mean()) / waves.std() * size
     embedding = model.encoder.pos_embedding
+    _, tokens, hidden_dim = embedding.shape
+    if hidden_dim % 4:
+        raise ValueError(
+            f"hidden_dim must be a multiple of 4 for a sine-cosine start, got {hidden_dim}"
+        )
+    # The grid is square, and at most one token stands before the patches.
+    waves = _waves(math.isqrt(tokens), hidden_dim // 4)
+    waves = (waves - waves.mean()) / waves.std() * size
     embedding.zero_()
     embedding[0, -len(waves) :] = waves.to(embedding)
 

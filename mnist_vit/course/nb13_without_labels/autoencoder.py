@@ -63,12 +63,9 @@ class MaskedAutoencoder(nn.Module):
 
     def start_decoder_positions(self) -> None:
         """Let the decoder's positions start as sines and cosines of row and column, too."""
-        sizes: Any = nn.Module()
-        sizes.hidden_dim = self.narrow.out_features
-        sizes.image_size = round(self.decoder.pos_embedding.shape[1] ** 0.5)
-        sizes.patch_size = 1
-        sizes.encoder = self.decoder
-        sincos_positions(sizes)
+        whole: Any = nn.Module()
+        whole.encoder = self.decoder
+        sincos_positions(whole)
 
     def forward(self, images: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         vit = self.vit

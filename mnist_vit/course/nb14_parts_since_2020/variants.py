@@ -2,6 +2,7 @@
 on a larger canvas."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -84,7 +85,7 @@ def with_registers(grid: int = GRID) -> VisionTransformer:
 def give_registers(model: VisionTransformer, kind: type[nn.Module]) -> None:
     """Put an encoder with registers in the place of the encoder; it gets the same numbers."""
     old: Encoder = model.encoder
-    new = kind(model.seq_length, 2, 2, 64, 256, 0.0, 0.0, registers=REGISTERS)
+    new: Any = kind(old.pos_embedding.shape[1], 2, 2, 64, 256, 0.0, 0.0, registers=REGISTERS)
     new.load_state_dict(old.state_dict(), strict=False)
     model.encoder = new
 

@@ -278,7 +278,7 @@ def slices(our: Call, their: Call) -> str:
             for number in range(value.shape[axis]):
                 if time.thread_time() > end or not 1 < value.shape[axis] <= LONGEST:
                     break
-                part = (*[slice(None)] * axis, number)
+                part: tuple[Any, ...] = (*[slice(None)] * axis, number)
                 changed = value.detach().clone()
                 changed[part] = other[part].detach()
                 ours = _reacts(our, place, changed)
