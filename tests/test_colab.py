@@ -43,6 +43,7 @@ THERE = [
 ]
 KERNEL = ["ipython==7.34.0", "ipykernel==6.17.1"]  # what Colab has run for years
 NOT_THERE = {"mnist-vit", "torchinfo", "mlxtend"}
+SOLUTION = (NOTEBOOKS / "solutions" / "02_attention.py").read_text(encoding="utf-8")
 
 
 def pip(python: Path, *words: str) -> str:
@@ -146,12 +147,63 @@ def test_runs_alone(path: Path, colab: Path, wheel: Path, tmp_path: Path) -> Non
     assert now.keys() - before.keys() == NOT_THERE, "and brings two small packages beside itself"
 
 
+FAKE_DRIVE = """
+import os
+import sys
+from pathlib import Path
+
+def mount(place):  # what the course looks at is the folder that the test made
+    course = sys.modules.get("mnist_vit.course.keeping.colab")
+    if course is not None:
+        course.DRIVE = Path(os.environ["FAKE_DRIVE"])
+"""
+
+
+@pytest.mark.colab
+def test_one_upload_to_drive_serves_all_notebooks(
+    colab: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel lies in a folder of Drive, once; my_vit.py goes there, and the next machine uses
+    both."""
+    place = tmp_path / "drive" / "MyDrive" / "vit"
+    place.mkdir(parents=True)
+    shutil.copy(wheel, place)
+    google = tmp_path / "modules" / "google"
+    (google / "colab").mkdir(parents=True)
+    (google / "__init__.py").touch()
+    (google / "colab" / "__init__.py").touch()
+    (google / "colab" / "drive.py").write_text(FAKE_DRIVE, encoding="utf-8")
+    monkeypatch.setenv("FAKE_DRIVE", str(tmp_path / "drive"))
+
+    opened = f"import sys\nsys.path.insert(0, {str(google.parent)!r})\nimport google.colab"
+    drive = str(tmp_path / "drive")
+    cell = stamp.SETUP.format(home="").replace('DRIVE = ""', 'DRIVE = "vit"')
+    cell = cell.replace("/content/drive", drive)
+    solve = f"from mnist_vit import check\n{SOLUTION}\ncheck.attention(my_attention)"
+    told = []
+    for number, work in enumerate((solve, "check.my_vit()")):
+        folder = tmp_path / f"machine{number}" / "content"
+        folder.mkdir(parents=True)
+        notebook = nbformat.v4.new_notebook()
+        for source in (opened, cell, work):
+            notebook.cells.append(nbformat.v4.new_code_cell(source))
+        try:
+            run(notebook, colab, folder)
+        finally:
+            pip(colab, "uninstall", "-q", "-y", *NOT_THERE)
+        told.append("".join(output.get("text", "") for output in notebook.cells[2].outputs))
+        assert list(folder.iterdir()) == []
+    assert "attention: correct" in told[0]
+    assert told[1].startswith("my_vit.py: yours: my_attention; ")
+
+
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_nothing_that_colab_has_not(path: Path) -> None:
     """In the usual run: no widgets, no magic but pip, no other module than Colab's, the standard
     library's and ours."""
     known = {name.replace("scikit-learn", "sklearn").replace("pillow", "PIL") for name in THERE}
     known |= {"scipy", "IPython"}  # which scikit-learn and the kernel bring
+    known |= {"google"}  # in Colab
     known |= {"timm", "transformers"}  # compared with in notebook 11, where they are installed
     known |= {"mnist_vit", "my_vit", "torchinfo", "mlxtend", *sys.stdlib_module_names}
     for cell in code_cells(path):
@@ -168,8 +220,6 @@ def test_nothing_that_colab_has_not(path: Path) -> None:
 
 # ------------------------------------------------------------------- my_vit.py, with a google.colab
 # that is made up
-
-SOLUTION = (NOTEBOOKS / "solutions" / "02_attention.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -248,6 +298,24 @@ def test_a_folder_of_drive_lasts(
     assert "def my_attention" in (place / "my_vit.py").read_text()
     setup("courses/vit")
     assert_says(capsys.readouterr().out, f"my_vit.py {place}")
+
+
+def test_a_wheel_in_drive_is_installed(
+    in_colab: dict[str, list], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the course is not installed, the wheel may lie in the folder of Drive."""
+    place = tmp_path / "drive" / "MyDrive" / "vit"
+    place.mkdir(parents=True)
+    (place / "mnist_vit-1.0.0-py3-none-any.whl").touch()
+    asked: list[str] = []
+    found = SimpleNamespace(origin="mnist_vit/__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found if asked else None)
+    cell = stamp.SETUP.format(home="").replace('DRIVE = ""', 'DRIVE = "/vit/"')
+    cell = cell.replace("/content/drive", str(tmp_path / "drive"))
+    cell = cell.replace('%pip install -q "{source}"', "asked.append(str(source))")
+    exec(compile(cell, "setup", "exec"), {"asked": asked})
+    assert asked == [str(place / "mnist_vit-1.0.0-py3-none-any.whl")]
+    assert set(in_colab["mounted"]) == {str(tmp_path / "drive")}
 
 
 def test_drive_refused(in_colab: dict[str, list], capsys: pytest.CaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 The address stands in one place, ``home`` of ``[tool.hatch.metadata.hooks.custom]`` in
 ``pyproject.toml``. While it is empty, there are no badges, since they would lead nowhere, and the
-setup cell installs a wheel that lies beside the notebook.
+setup cell installs a wheel that lies beside the notebook, or in a folder of the learner's Drive.
 """
 
 import re
@@ -16,6 +16,7 @@ PICTURE = "https://colab.research.google.com/assets/colab-badge.svg"
 PLACE = "https://colab.research.google.com/github/{repository}/blob/main/notebooks/{stem}.ipynb"
 BADGES = re.compile(r"\s*\[!\[Open in Colab\]\([^)]*\)\]\([^)]*\)")
 SETUP = """# @title Setup: installs the course in Colab; does nothing where it is installed
+import contextlib
 import importlib.util
 import os
 import sys
@@ -23,9 +24,18 @@ from pathlib import Path
 
 HOME = "{home}"
 DRIVE = ""  # @param {{type: "string"}}
+# DRIVE: a folder of your Google Drive, which may hold the course's wheel, and keeps my_vit.py
 if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
+    folders = [Path()]
+    if DRIVE and "google.colab" in sys.modules:
+        with contextlib.suppress(Exception):  # refused: what is missing is said below
+            from google.colab import drive
+
+            drive.mount("/content/drive")
+            folders.append(Path("/content/drive/MyDrive", DRIVE.strip("/ ")))
     # Wheels that were uploaded; the newest is the last.
-    wheels = sorted(Path().glob("mnist_vit-*.whl"), key=os.path.getmtime)
+    wheels = [wheel for folder in folders for wheel in folder.glob("mnist_vit-*.whl")]
+    wheels.sort(key=os.path.getmtime)
     source = wheels[-1] if wheels else f"mnist-vit @ git+{{HOME}}"
     if wheels or HOME:
         %pip install -q "{{source}}"
@@ -36,12 +46,13 @@ if getattr(importlib.util.find_spec("mnist_vit"), "origin", None) is None:
     raise UsageError(
         "the course is not installed. In Colab, upload its wheel,"
         " mnist_vit-VERSION-py3-none-any.whl, beside this notebook"
-        " (https://colab.research.google.com/notebooks/io.ipynb shows how) and"
+        " (https://colab.research.google.com/notebooks/io.ipynb shows how), or once, for all"
+        " notebooks, to a folder of your Drive that you name in DRIVE, and"
         " run this cell again; installing needs a network. Elsewhere, run the first command of the"
         f" course's README {{HOME}}".strip()
     )
 importlib.import_module("mnist_vit")  # before torch: its threads then sleep while they wait
-if "google.colab" in sys.modules:  # DRIVE: your Google Drive folder for my_vit.py
+if "google.colab" in sys.modules:
     from mnist_vit import check
 
     check.colab(DRIVE)"""
