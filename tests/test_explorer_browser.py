@@ -310,11 +310,10 @@ def test_stored_relevance_is_drawn_for_examples_as_they_are(opened: Callable[...
         assert f"speak for {answer} rather than {other}" in told
         row, column = divmod(int(expected.argmax()), 4)
         assert f"maximum +{expected.max():.2f} at row {row}, column {column}" in told
-        colours = tab.evaluate(
-            "[...$('relevance-map').getContext('2d').getImageData(0, 0, 4, 4).data]"
-        )
-        largest = int(expected.abs().argmax())
-        assert colours[4 * largest + 3] == 255, "the largest is drawn the strongest"
+    drawn = "[...$('relevance-map').getContext('2d').getImageData(0, 0, 4, 4).data]"
+    strength = torch.tensor(tab.evaluate(drawn)).view(16, 4)[:, 3]
+    assert strength.argmax() == expected.abs().argmax()
+    assert strength.max() == 255, "the largest is drawn the strongest"
     for change in ("edit(({off}) => off.add('0.1'))", "edit(now => { now.pixels[0] = 99; })"):
         after(tab, lambda code=change: tab.evaluate(code))
         assert tab.locator("#relevance-map").is_hidden()

@@ -155,7 +155,8 @@ const STEPS = [
     task: "Erase the bar of the 7, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
-    found: () => `${answerNow()} That is the end of the tour: go on with any picture.`,
+    found: () => `${answerNow()} That is the end of the tour: go on with any picture. "Copy link", opened in the page of`
+      + " another model, shows the same picture there.",
   },
 ];
 
