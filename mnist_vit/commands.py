@@ -291,7 +291,7 @@ class Explore(Shown):
     """Write one HTML file in which the model runs, also on your own pictures.
 
     In it every patch can be the query; heads, layers and patches can be removed, and the prediction
-    changes.
+    changes. The examples come with their relevance: which patches speak for the prediction.
     """
 
     per_class: Annotated[

@@ -78,22 +78,38 @@ def test_a_page_of_twenty_digits_is_one_small_file_without_a_network(tmp_path: P
 
 
 def test_a_page_holds_the_relevance_of_its_examples(tmp_path: Path) -> None:
-    """A byte for each patch, by the largest of its picture; none where an operation has no rule."""
+    """For the answer rather than the truth, or the next; a byte for each patch."""
     digits = load_embedded()
     pictures = digits.images[::1000]
     images = digits.normalise(pictures)
     model = load_model("vit_mnist_p7")
     about = {"title": "", "text": "", "classes": digits.classes, "mean": [0], "std": [1]}
-    given = (pictures, list("abcde"), None)
+    answers = model(images).topk(2, dim=1).indices
+    labels = answers[:, 0].tolist()
+    labels[3] = (labels[3] + 5) % 10  # as if it were misclassified
+    given = (pictures, list("abcde"), labels)
     page = write_page(tmp_path / "page.html", model, images, *given, **about, digits=True)
     script = re.search(r'<script id="relevance"[^>]*>(.*?)</script>', page.read_text("utf-8"))
-    stored = np.frombuffer(base64.b64decode(script[1]), dtype=np.int8).reshape(5, 16)
-    values = relevance(model, images)
-    expected = 127 * values / values.abs().amax(dim=1, keepdim=True)
-    np.testing.assert_allclose(stored, expected.numpy(), atol=0.51)
+    levels = np.frombuffer(base64.b64decode(script[1]), dtype=np.int8).reshape(5, 16)
+    largest = np.array([[one["relevance"]] for one in data_of(page)["examples"]])
+    answers[3, 1] = labels[3]
+    expected = relevance(model, images, answers[:, 0], answers[:, 1]).numpy()
+    assert (np.abs(levels * largest / 127 - expected) <= largest / 250).all()
     model.encoder.layers[0].mlp[1] = nn.Softplus()
     page = write_page(tmp_path / "page.html", model, images, *given, **about, digits=True)
     assert 'id="relevance"' not in page.read_text("utf-8")
+    assert "no rule for Softplus" in data_of(page)["relevance"]
+
+
+def test_the_relevance_of_regions_is_the_sum_of_their_patches() -> None:
+    model = VisionTransformer(24, 4, 1, 2, 8, 8, num_classes=1)
+    randomise(model)
+    images = torch.randn(2, 3, 24, 24)
+    pairs = explorer._pairs(model(images), [{"label": None}, {"label": 0}])
+    assert pairs.tolist() == [[0], [0]], "one class has nothing to be compared with"
+    patches = relevance(model.eval(), images, 0).view(2, 3, 2, 2, 3)
+    found = explorer._relevance_maps(model, images, pairs, (6, 6), (3, 2))
+    torch.testing.assert_close(found, patches.sum(dim=(2, 4)))
 
 
 def test_in_a_notebook_a_picture_and_a_sentence_stand_where_scripts_are_stripped(

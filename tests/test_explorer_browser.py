@@ -24,6 +24,7 @@ from mnist_vit.datasets import MNIST_MEAN, MNIST_STD
 from mnist_vit.evaluation import evaluate_model
 from mnist_vit.explorer import Page, write_page
 from mnist_vit.pictures import digit_to_tensor, open_picture, picture_to_tensor
+from mnist_vit.relevance import relevance
 
 pytestmark = pytest.mark.browser
 DONE = "() => task.jobs.length > 0 && task.answers.filter(Boolean).length === task.jobs.length"
@@ -296,6 +297,32 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
     shot(tab, "explorer_why")
 
 
+def test_stored_relevance_is_drawn_for_examples_as_they_are(opened: Callable[..., Any]) -> None:
+    tab, model = opened(), load_model("vit_mnist_p7")
+    for example in (0, 7):
+        after(tab, lambda number=example: tab.evaluate("number => show(number)", number))
+        answer, other = tab.evaluate("firstPair()")
+        assert tab.evaluate("pair()") == [answer, other]
+        expected = relevance(model, shown_image(tab, model), answer, other)[0]
+        drawn = torch.tensor(tab.evaluate("[...relevanceOf(state.example)]"))
+        assert (drawn - expected).abs().max() <= expected.abs().max() / 250
+        told = tab.locator("#relevance-text").inner_text()
+        assert f"speak for {answer} rather than {other}" in told
+        row, column = divmod(int(expected.argmax()), 4)
+        assert f"maximum +{expected.max():.2f} at row {row}, column {column}" in told
+    drawn = "[...$('relevance-map').getContext('2d').getImageData(0, 0, 4, 4).data]"
+    strength = torch.tensor(tab.evaluate(drawn)).view(16, 4)[:, 3]
+    assert strength.argmax() == expected.abs().argmax()
+    assert strength.max() == 255, "the largest is drawn the strongest"
+    for change in ("edit(({off}) => off.add('0.1'))", "edit(now => { now.pixels[0] = 99; })"):
+        after(tab, lambda code=change: tab.evaluate(code))
+        assert tab.locator("#relevance-map").is_hidden()
+        assert "not for a drawing or a change" in tab.locator("#relevance-text").inner_text()
+        assert tab.locator("#effect").is_visible()
+        after(tab, lambda: tab.locator("#undo").click())
+        assert tab.locator("#relevance-map").is_visible()
+
+
 def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
     tab = opened(count=500)
     shown = tab.evaluate("sorted.map(one => [one.label !== one.prediction, one.probability])")
@@ -407,6 +434,8 @@ def test_a_model_that_is_not_run_is_shown_by_stored_weights(
     values = torch.tensor(tab.evaluate("[...heads[3][5].values]")).view(8, 8)
     assert (values - square_maps(expected[3, 5, 7])).abs().max() <= 0.002
     assert "0.002" in tab.locator("#about").inner_text()
+    assert tab.locator("#effect").is_hidden()
+    assert tab.locator("#relevance-map").is_visible()
     assert tab.locator("#classes tr").count() in range(8, 14), "of 1,000 classes those that matter"
     shot(tab, "explorer_stored")
 
@@ -514,7 +543,7 @@ def test_themes_a_phone_and_the_keyboard_alone(
         *stops,
         "undo",
     }
-    assert len(stops) < 40
+    assert len(stops) < 45, "each term is a stop, examples and maps are one"
     names = tab.evaluate(
         "[...document.querySelectorAll('button, select, input, canvas[tabindex]')].filter(one =>"
         " one.checkVisibility()).filter(one => !(one.ariaLabel || one.textContent.trim() ||"
@@ -531,12 +560,15 @@ def test_themes_a_phone_and_the_keyboard_alone(
 def test_in_a_notebooks_sandbox(opened: Callable[..., Any], page: Any, tmp_path: Path) -> None:
     inside = digits_page(tmp_path / "page.html")
     outer = tmp_path / "notebook.html"
-    outer.write_text(f"<!doctype html><body>{inside._repr_html_()}</body>", encoding="utf-8")
+    dark = f'<body style="background: #111; color: #eee">{inside._repr_html_()}</body>'
+    outer.write_text(f"<!doctype html>{dark}", encoding="utf-8")
     page.goto(outer.as_uri())
     page.wait_for_function("() => document.querySelector('iframe')")
     frame = page.frames[1]
     frame.wait_for_function("() => now !== null")
     frame.wait_for_function(DONE, timeout=60_000)
+    paper = frame.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert paper == "rgb(19, 21, 24)", "dark, as the text of the notebook is light"
     shot(page, "explorer_in_a_notebook")
     kept = re.sub(r"<iframe.*?</iframe>", "", inside._repr_html_(), flags=re.DOTALL)
     assert len(kept) < 200_000
@@ -638,7 +670,8 @@ def test_a_model_without_a_class_head_has_a_page_of_maps(
 ) -> None:
     tab = opened(headless_page(tmp_path))
     assert tab.locator("#verdict").is_hidden()
-    assert tab.locator("#why").is_hidden()
+    assert tab.locator("#causes").is_hidden()
+    assert tab.locator("#rolled").is_visible(), "attention through all layers needs no class"
     assert tab.locator(".map").first.is_visible()
     tab.locator("#examples button").nth(1).click()
     tab.wait_for_function("() => state.example === 1")
@@ -656,6 +689,11 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     found = re.search(r"= ([\d.]+), the weight", told)[1]
     assert float(found) == pytest.approx(float(weights[0, 1, 0, 1]), abs=1e-4)
     assert "√32 = 5.657" in told
+    tab.locator("#origin [data-term=score]").hover()
+    top = "one => { const {x, y} = one.getBoundingClientRect();"
+    top += " return document.elementsFromPoint(x + 9, y + 9).includes(one); }"
+    tab.locator("#definition").evaluate("one => { one.style.pointerEvents = 'auto' }")
+    assert tab.locator("#definition").evaluate(top), "above the dialog"
     shot(tab, "explorer_weight")
     tab.keyboard.press("Escape")
     tab.keyboard.press("Escape")

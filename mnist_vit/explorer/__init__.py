@@ -14,7 +14,6 @@ import json
 import math
 import re
 import zlib
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +50,7 @@ SCRIPTS = (
     "explorer.js",
 )
 GLOSSARY = re.compile(r"^### (.+)\n\n(.+)$", re.MULTILINE)
+TERMS = re.compile(r'data-term="([^"]+)"|\bterm(?:: |\()"([^"]+)"')  # in page.html, in a script
 MOST_LIVE = 500  # images in a live page
 MOST_STORED = 20  # images in a page of stored weights
 LARGEST = 6e6  # parameters of a model that is run in a page
@@ -92,6 +92,9 @@ POLICY = (
     " base-uri 'none'; form-action 'none'"
 )
 
+# The page cannot see the notebook: it is told the colour of the text there, light in a dark theme.
+THEME = "onload=\"this.contentWindow.postMessage(getComputedStyle(this.parentNode).color, '*')\""
+
 
 class Page(type(Path())):  # type: ignore[misc]
     """The path of a page. A notebook shows the page.
@@ -107,7 +110,7 @@ class Page(type(Path())):  # type: ignore[misc]
             f" picture:</p>{self.instead}"
         )
         frame = (
-            '<iframe class="mnist-vit-page" sandbox="allow-scripts allow-downloads"'
+            f'<iframe class="mnist-vit-page" sandbox="allow-scripts allow-downloads" {THEME}'
             ' style="grid-area:1/1;width:100%;height:860px;border:0"'
             f' srcdoc="{html.escape(self.read_text(encoding="utf-8"))}"></iframe>'
         )
@@ -320,9 +323,16 @@ def write_page(
         about["text"] += STORED.format(_why_stored(model) if has_head else HEADLESS)
         if regions != grid:
             about["text"] += REGIONS.format(*grid, *regions)
-    if has_head:
-        with suppress(ValueError):  # the model has an operation without a rule
-            stored += _script("relevance", _relevance_levels(model, images, grid, regions))
+    relevance_text = None
+    if logits is not None:
+        pairs = _pairs(logits, examples)
+        try:
+            maps = _relevance_maps(model, images, pairs, grid, regions)
+        except ValueError as error:  # the model has an operation without a rule
+            relevance_text = str(error)
+        else:
+            relevance_text = ""
+            stored += _script("relevance", _levels(maps, examples))
     data |= about | {
         "image": pictures.shape[1:],
         "grid": regions,
@@ -334,6 +344,7 @@ def write_page(
         "matrix": _matrix(found),
         "found": found and {"wrong": found.total - found.correct, "total": found.total},
         "terms": terms(),
+        "relevance": relevance_text,
         "colours": VIRIDIS.flatten().tolist(),
     }
     page = Page(write_text(path, _fill_page(about["title"], data, stored)))
@@ -346,7 +357,9 @@ def write_page(
 def terms() -> dict[str, str]:
     """The terms of the page with their definitions, from the course's glossary."""
     defined = dict(GLOSSARY.findall(read_file(shipped("notebooks") / "glossary.md").decode()))
-    used = set(re.findall(r'data-term="([^"]+)"', _part("page.html"))) | {"class token"}
+    used = {"class token"}
+    for part in ("page.html", *SCRIPTS):
+        used |= {name or other for name, other in TERMS.findall(_part(part))}
     return {name: defined[name] for name in sorted(used)}
 
 
@@ -372,16 +385,42 @@ def _add_predictions(examples: list[dict[str, Any]], logits: Tensor) -> None:
         example["probability"] = round(probability, 5)
 
 
-def _relevance_levels(
-    model: nn.Module, images: Tensor, grid: tuple[int, int], regions: tuple[int, int]
-) -> Tensor:
-    """How much each region speaks for the prediction, int8: a picture's largest is 127 or -127.
+def _pairs(logits: Tensor, examples: list[dict[str, Any]]) -> Tensor:
+    """The classes that the page compares first, (n, 2): the prediction, and the truth or the next.
 
-    Shape: (n, c, h, w) -> (n, n_h, n_w).
+    A model of one class has nothing to compare with: (n, 1).
     """
-    maps = to_maps(relevance(model, images, grid=grid).float().cpu(), grid)
-    maps = nn.functional.adaptive_avg_pool2d(maps, regions)
+    pairs = logits.topk(min(2, logits.shape[1]), dim=1).indices
+    for pair, example in zip(pairs, examples, strict=True):
+        if example["label"] not in (None, int(pair[0])):
+            pair[1] = example["label"]
+    return pairs
+
+
+def _relevance_maps(
+    model: nn.Module,
+    images: Tensor,
+    pairs: Tensor,
+    grid: tuple[int, int],
+    regions: tuple[int, int],
+) -> Tensor:
+    """How much each region speaks for the first class of its pair, rather than for the second.
+
+    A region has the sum of its patches. Shape: (n, c, h, w) -> (n, rows, columns).
+    """
+    against = pairs[:, 1] if pairs.shape[1] > 1 else None
+    maps = to_maps(relevance(model, images, pairs[:, 0], against, grid).float().cpu(), grid)
+    return _shares(grid[0], regions[0]) @ maps @ _shares(grid[1], regions[1]).T
+
+
+def _levels(maps: Tensor, examples: list[dict[str, Any]]) -> Tensor:
+    """Maps as int8: a picture's largest is 127 or -127. Each example gets the size of its largest.
+
+    Shape: (n, rows, columns), twice.
+    """
     most = maps.abs().amax(dim=(1, 2), keepdim=True).clamp(min=1e-12)
+    for example, size in zip(examples, most.flatten().tolist(), strict=True):
+        example["relevance"] = float(f"{size:.4g}")
     return (maps / most * 127).round().to(torch.int8)
 
 
@@ -430,7 +469,7 @@ def _matrix(found: Evaluation | None) -> dict[str, Any] | None:
     if found is None or len(found.classes) > 25:
         return None
     text = (
-        f"{found.data}: {found.total - found.correct} of {found.total:,} misclassified. Rows:"
+        f"{found.data}: {found.total - found.correct:,} of {found.total:,} misclassified. Rows:"
         " truth, columns: prediction. Click a number for its examples, as far as they are in"
         " this page"
     )

@@ -10,6 +10,7 @@ const TOOLS = {
 const COUNT = channels * height * width;
 const READ = page.reads === "mean" ? MEAN : 0; // what the model's class head reads
 const pixelsOfAll = bytesOf("pixels");
+const relevances = $("relevance") ? new Int8Array(bytesOf("relevance").buffer) : null;
 const weights = live ? readWeights() : {};
 const model = live ? buildModel() : null;
 const heads = []; // heads[layer][head]: a map and what belongs to it
@@ -174,6 +175,12 @@ function receiveEffect({id, job, logits}) {
 }
 
 const score = (logits, [one, other] = pair()) => logits[one] - logits[other];
+
+// The answer, and the truth or the next: what is compared if nothing was chosen, and what stored relevance compares
+function firstPair() {
+  const [one, next = one] = ranking(now.logits);
+  return [one, [state.label, next].find(i => i !== null && i !== one) ?? one];
+}
 
 // The two classes that were chosen, if they differ; else the answer, and the truth or the next
 function pair() {
@@ -398,7 +405,7 @@ function build() {
   let kind = page.digits ? "digits" : "pictures";
   if (!live) {
     kind = "stored";
-    $("why-title").textContent = "Attention, all heads together";
+    if (!relevances) $("why-title").textContent = "Attention, all heads together";
   }
   $("lead").textContent = LEAD[kind];
   $("colour").hidden = channels !== 3;
@@ -420,6 +427,7 @@ function build() {
   buildOpening();
   buildTerms();
   buildDropping();
+  buildTheme();
   buildBoard($("picture"));
   for (const id of ["tools", "heads", "matrix"]) roving($(id))();
 }
@@ -453,6 +461,16 @@ function buildControls() {
   document.onkeydown = event => {
     if ((event.ctrlKey || event.metaKey) && event.key === "z") $("undo").click();
   };
+}
+
+// A notebook tells the page in its frame the colour of text there: light in a dark theme.
+function buildTheme() {
+  addEventListener("message", ({data}) => {
+    const colour = /^rgba?\((\d+), (\d+), (\d+)/.exec(data);
+    if (!colour) return;
+    const [red, green, blue] = colour.slice(1).map(Number);
+    document.documentElement.style.colorScheme = red + green + blue > 382 ? "dark" : "light";
+  });
 }
 
 function buildDropping() {
@@ -597,7 +615,8 @@ function buildExample(one) {
 function buildMatrix({counts, text}) {
   $("confusions").hidden = false;
   $("matrix-text").textContent = text;
-  const titles = page.classes.map(name => make("th", {}, make("span", {textContent: name})));
+  const className = page.classes.some(name => name.length > 2) ? "upright" : "";
+  const titles = page.classes.map(name => make("th", {}, make("span", {textContent: name, className})));
   $("matrix").append(line("", ...titles));
   counts.forEach((row, truth) => {
     const buttons = row.map((count, answer) => count ? buildCount(count, truth, answer) : "");

@@ -24,7 +24,8 @@ function vectorTable(named) {
   return make("div", {className: "scroll"}, table);
 }
 
-const sentence = textContent => make("p", {textContent});
+// Texts and terms
+const sentence = (...parts) => make("p", {}, ...parts);
 
 function showOrigin(title, ...content) {
   $("origin-title").textContent = title;
@@ -71,16 +72,17 @@ function openWeight(map, token) {
   happened("weight", found);
   showOrigin(
     `${map.name}: ${nameOf(query)} → ${nameOf(token)}, weight ${found.weight.toFixed(4)}`,
-    sentence(`The query of the ${nameOf(query)} and the key of the ${nameOf(token)}, ${found.query.length} numbers each,`
-      + " are multiplied number by number:"),
+    sentence("The ", term("query"), ` of the ${nameOf(query)} and the `, term("key"), ` of the ${nameOf(token)},`
+      + ` ${found.query.length} numbers each, are multiplied number by number:`),
     vectorTable({query: found.query, key: found.key, product: found.products}),
     sentence(`The sum of the products is ${three(found.sum)}. Divided by √${found.query.length} = ${found.root.toFixed(3)}`
-      + ` it is the score ${three(found.score)}.`),
-    sentence(`Softmax: the largest score of the row is ${three(found.largest)}; e to the power of (${three(found.score)}`
+      + " it is the ", term("score"), ` ${three(found.score)}.`),
+    sentence(term("softmax", "Softmax"), `: the largest score of the row is ${three(found.largest)}; e to the power of (${three(found.score)}`
       + ` less ${three(found.largest)}) = ${found.exponential.toFixed(4)}. The same for all ${found.scores.length} tokens`
       + ` adds up to ${found.denominator.toFixed(4)}: ${found.exponential.toFixed(4)} / ${found.denominator.toFixed(4)}`
       + ` = ${found.weight.toFixed(4)}, the weight.`),
-    sentence(`What it carries into the output of head ${head}: the weight times the value of the ${nameOf(token)}.`),
+    sentence("What it carries into the ", term("head output", "output"), ` of head ${head}: the weight times the `,
+      term("value"), ` of the ${nameOf(token)}.`),
     vectorTable({value: found.value, carried: found.carried}),
   );
 }
@@ -93,7 +95,7 @@ function openLogit(one) {
   const pooled = READ === MEAN ? "mean of the patches" : "class token";
   showOrigin(
     `Logit of ${page.classes[one]}: ${three(found.logit)}`,
-    sentence(`What the class head has made of the ${pooled} after the last layer, ${found.given.length} numbers, is multiplied`
+    sentence("What the ", term("class head"), ` has made of the ${pooled} after the last layer, ${found.given.length} numbers, is multiplied`
       + ` by the row of weights of ${page.classes[one]}:`),
     vectorTable({given: found.given, row: found.row, product: found.products}),
     sentence(`The sum of the products is ${three(found.sum)}; with the bias ${three(found.bias)} it is the logit`
@@ -112,11 +114,12 @@ function openToken(token) {
       sentence(`The ${found.pixels.length} pixels of the ${nameOf(token)}, less the mean and divided by the standard`
         + " deviation of the training images:"),
       vectorTable({pixels: found.pixels}),
-      sentence(`The projection, a linear layer, makes ${found.before.length} numbers of them. The position embedding of`
-        + " this place is added:"),
+      sentence("The projection, a ", term("linear layer"), `, makes ${found.before.length} numbers of them. The `,
+        term("position embedding"), " of this place is added:"),
     );
   } else {
-    content.push(sentence("The class token is learned and the same for every picture. Its position embedding is added:"));
+    content.push(sentence("The class token is learned and the same for every picture. Its ", term("position embedding"),
+      " is added:"));
   }
   const name = found.pixels ? "projected" : "learned";
   content.push(vectorTable({[name]: found.before, position: found.position, token: found.token}));
@@ -149,7 +152,7 @@ function buildDrawing() {
 }
 
 function light(target) {
-  const part = target.closest?.("[data-part]")?.dataset.part;
+  const part = target.closest?.("[data-part]")?.dataset.part ?? STEPS[step]?.part;
   for (const one of document.querySelectorAll("[data-part]")) one.classList.toggle("lit", one.dataset.part === part);
 }
 

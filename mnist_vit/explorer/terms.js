@@ -3,6 +3,14 @@
 
 let termShown = null;
 
+// A term in a text that a script makes
+function term(name, textContent = name) {
+  const element = make("span", {textContent, tabIndex: 0});
+  element.dataset.term = name;
+  element.setAttribute("aria-description", page.terms[name]);
+  return element;
+}
+
 const termOf = element => element.closest?.("[data-term]") ?? null;
 
 function showTerm(element) {
@@ -12,6 +20,7 @@ function showTerm(element) {
   $("definition").hidden = !text;
   if (!text) return;
   $("definition").replaceChildren(make("b", {textContent: name}), ` ${text}`);
+  (element.closest("dialog") ?? document.body).append($("definition")); // a dialog covers what is outside it
   placeTerm(element.getBoundingClientRect());
 }
 

@@ -15,12 +15,14 @@ function pixelsIn8(token) {
   return shown.filter(inPatch);
 }
 
-// title; text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after
-// "render" (the model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told;
-// begin: what is made ready
+// title; term: the glossary's, that defines it; part: what is lit, in the drawing of the model and below
+// text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after "render" (the
+// model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; begin: what is
+// made ready
 const STEPS = [
   {
     title: "Pixels",
+    part: "picture",
     text: () => `To the model a picture is ${COUNT} numbers: how bright each pixel is.`,
     task: "Draw a 7.",
     begin: () => $("blank").click(),
@@ -29,6 +31,8 @@ const STEPS = [
   },
   {
     title: "Patches",
+    term: "patch",
+    part: "tokens",
     text: () => `The picture is cut into ${rows} × ${columns} patches of ${height / rows} × ${width / columns} pixels.`,
     task: "Click a patch with ink.",
     begin: () => choose("look"),
@@ -37,6 +41,8 @@ const STEPS = [
   },
   {
     title: "Projection",
+    term: "linear layer",
+    part: "tokens",
     text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its token.`,
     task: `Press "${patches} patches and a class token" in the drawing of the model, and look at the pixels and at the row`
       + " \"projected\". Then close it.",
@@ -45,6 +51,8 @@ const STEPS = [
   },
   {
     title: "Position",
+    term: "position embedding",
+    part: "tokens",
     text: () => "All blank patches have the same pixels, so they would be the same token. The position embedding of the"
       + " place is added to each.",
     task: "Click a blank patch.",
@@ -54,6 +62,8 @@ const STEPS = [
   },
   {
     title: "Class token",
+    term: "class token",
+    part: "pooled",
     text: () => `One more token belongs to no patch. It gathers what the answer needs: ${prefix + patches} tokens in all.`,
     task: "Press \"class token\", below the picture.",
     isDone: (what, token) => what === "pin" && token === 0,
@@ -61,6 +71,8 @@ const STEPS = [
   },
   {
     title: "Query and key",
+    term: "query",
+    part: "layer 0",
     text: () => `In each head every token makes a query and a key, ${model.hidden_dim / model.num_heads} numbers each. They`
       + " decide how much one token takes from another.",
     task: "Click the map of layer 0, head 0.",
@@ -69,6 +81,8 @@ const STEPS = [
   },
   {
     title: "Score",
+    term: "score",
+    part: "layer 0",
     text: () => "The score of a query and a key is the sum of their products, divided by the root of their length.",
     task: "Click any number in the enlarged map, and follow the products, their sum and the score.",
     isDone: what => what === "weight",
@@ -76,6 +90,8 @@ const STEPS = [
   },
   {
     title: "Softmax",
+    term: "softmax",
+    part: "layer 0",
     text: () => "Softmax turns the scores of a query into weights: positive, and together 1.",
     task: "Click the largest weight of a map.",
     isDone: (what, {weight, scores, score}) => what === "weight" && weight > 0 && Math.max(...scores) === score,
@@ -83,6 +99,8 @@ const STEPS = [
   },
   {
     title: "Weighted sum",
+    term: "value",
+    part: "layer 0",
     text: () => "Every token hands over a value, times its weight: their sum is the output of the head. A head that is"
       + " switched off adds nothing.",
     task: "Switch head 1 of layer 0 off.",
@@ -91,6 +109,8 @@ const STEPS = [
   },
   {
     title: "Heads merged",
+    term: "output projection",
+    part: "layer 0",
     text: () => "The outputs of all heads stand side by side, and the output projection mixes them.",
     task: "Switch head 1 on again, and head 0 of layer 0 off.",
     isDone: what => what === "render" && state.off.has("0.0") && !state.off.has("0.1"),
@@ -98,6 +118,8 @@ const STEPS = [
   },
   {
     title: "Residual connection and MLP",
+    term: "residual connection",
+    part: "layer 0",
     text: () => "What attention gives is added to the token that it was given, and so is what the MLP makes of each token by"
       + " itself. A layer that is off passes the tokens on as they are.",
     task: "Switch layer 0 off.",
@@ -106,6 +128,8 @@ const STEPS = [
   },
   {
     title: "The next layer",
+    term: "encoder block",
+    part: "layer 1",
     text: () => "Layer 1 does the same again, with tokens that layer 0 has changed.",
     task: "Switch everything on again.",
     isDone: what => what === "render" && state.off.size === 0,
@@ -116,6 +140,8 @@ const STEPS = [
   },
   {
     title: "Class head",
+    term: "class head",
+    part: "answer",
     text: () => "After the last layer only the class token is read: the class head makes a logit for each class of it.",
     task: "Click the logit of the 7.",
     isDone: (what, {one}) => what === "logit" && one === SEVEN,
@@ -123,11 +149,14 @@ const STEPS = [
   },
   {
     title: "Probabilities",
+    term: "logit",
+    part: "answer",
     text: () => `Softmax makes probabilities of the logits; the 7 has ${sure(SEVEN)}. What does that depend on?`,
     task: "Erase the bar of the 7, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
-    found: () => `${answerNow()} That is the end of the tour: go on with any picture.`,
+    found: () => `${answerNow()} That is the end of the tour: go on with any picture. "Copy link", opened in the page of`
+      + " another model, shows the same picture there.",
   },
 ];
 
@@ -143,10 +172,12 @@ function goTo(number, isPrepared = true) {
   $("tour").hidden = step === null;
   document.body.classList.toggle("touring", step !== null);
   if (step === null) return;
-  const {title, text, task, begin} = STEPS[step];
+  const {title, term: name, part, text, task, begin} = STEPS[step];
   if (isPrepared && step > 0 && ranking(untouched)[0] !== SEVEN) show(exampleOfSeven().i);
   if (isPrepared) begin?.();
-  $("tour-title").textContent = `${step + 1} of ${STEPS.length}: ${title}`;
+  $("tour").dataset.part = part;
+  light($("tour"));
+  $("tour-title").replaceChildren(`${step + 1} of ${STEPS.length}: `, name ? term(name, title) : title);
   $("tour-text").textContent = text();
   $("tour-task").textContent = task;
   $("tour-found").textContent = "";

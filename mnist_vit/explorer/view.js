@@ -150,6 +150,38 @@ function renderWhy() {
     return line(`layer ${layer}`, ...cells([page.classes[best], probability, signed(score(logits))]));
   }));
   if (live) renderEffects();
+  renderRelevance(isTouched() || isRedrawn());
+}
+
+const isRedrawn = () => state.example === null || !isSame(state.pixels, pixelsOf(state.example));
+
+// How much each patch of an example speaks for its first class, rather than for the second
+function relevanceOf(example) {
+  const {relevance: most} = page.examples[example];
+  const levels = relevances.subarray(example * patches, (example + 1) * patches);
+  return Float32Array.from(levels, level => level * most / 127);
+}
+
+function renderRelevance(isOther) {
+  $("relevances").hidden = page.relevance === null;
+  if (page.relevance === null) return;
+  const isThere = relevances !== null && !isOther;
+  $("relevance-box").hidden = !isThere;
+  $("relevance-text").textContent = isThere ? drawRelevance() : page.relevance;
+  if (isOther && relevances) {
+    $("relevance-text").textContent = "Stored for the examples as they are, not for a drawing or a change: relevance needs"
+      + " gradients, which this page does not compute. Leaving out it computes for any picture.";
+  }
+}
+
+function drawRelevance() {
+  const values = relevanceOf(state.example);
+  const {low, high, at} = extent(values);
+  paintSigned($("relevance-map"), values, Math.max(high, -low));
+  const [one, other] = firstPair().map(i => page.classes[i]);
+  const rather = one === other ? "" : ` rather than ${other}`;
+  return `A share of the logit for each patch (AttnLRP), computed in PyTorch: orange patches speak for ${one}${rather}, blue`
+    + ` ones against; maximum ${signed(high)} at ${spot(at)}${shareOf(values)}.`;
 }
 
 // Of each thing left out: by how much the difference of the two logits falls
