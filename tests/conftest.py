@@ -89,6 +89,23 @@ def page(chromium: Any) -> Iterator[Any]:
     context.close()
 
 
+# Files that take longest, from the longest on; CPU seconds on one core, of both tiers together.
+LONG = ("test_solved.py", "test_course.py", "test_survival.py", "test_tasks.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, then notebooks, then all others: each of two processes takes the next file
+    when it has none, and with the short ones last neither waits long for the other."""
+    items.sort(key=turn)
+
+
+def turn(item: pytest.Item) -> int:
+    """The place of a test's file in that order."""
+    if item.path.name in LONG:
+        return LONG.index(item.path.name)
+    return len(LONG) + (item.path.suffix != ".ipynb")
+
+
 LEFT_OUT: dict[str, int] = {}  # how many tests of each round were not chosen
 ROUNDS = {
     "browser": "{} more tests are a round of their own: pytest -m browser",

@@ -259,12 +259,13 @@ def test_as_a_module() -> None:
 @pytest.mark.full
 def test_names_are_there_to_be_found_and_only_they() -> None:
     """What Tab shows after ``mnist_vit.``; each is imported on first use, and a module is found by
-    its name too."""
+    its name too. The checks import torchvision and scikit-learn where they need them: few do."""
     code = "import sys, mnist_vit\nassert 'torch' not in sys.modules\nprint(*dir(mnist_vit))\n"
     code += (
         "print(mnist_vit.train.__doc__.splitlines()[0], mnist_vit.data.load_embedded.__name__,"
         " mnist_vit.check.hint)\n"
     )
+    code += "assert not {'torchvision', 'sklearn'} & set(sys.modules)\n"
     code += "print([hasattr(mnist_vit, name) for name in ('nothing', '_nothing', '__wrapped__')])"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True

@@ -674,34 +674,37 @@ def test_progress(cell: Cell, file: Path) -> None:
     assert str(file.parent) not in str(rows)
 
 
-@pytest.mark.full
 def pieces_of(table: str) -> list[list[str]]:
     """The rows of the first four learners in the table of pieces, the last one."""
     lines = table[table.index("patchify") :].splitlines()
     return [line.split() for line in lines[1:5]]
 
 
-def test_a_table_for_teachers_runs_nothing_unless_asked(
-    cell: Cell, file: Path, capsys: pytest.CaptureFixture
-) -> None:
+@pytest.fixture
+def students(cell: Cell, file: Path) -> Path:
+    """A folder with the files of five learners; one of them writes a file when it is run."""
     solve(cell, "mlp_block", "attention")
     text = file.read_text()
-    students = file.parent / "class"
-    ran = file.parent / "ran"
+    folder = file.parent / "class"
+    opens = f"open({str(file.parent / 'ran')!r}, 'w').close()"
     for name, answer in {
         "ada/my_vit.py": text,
         "bob/my_vit.py": text.replace("super().__init__()", "super().__init__(") + "\n",
         "carl.py": text.replace("x = F.gelu(x)", "x = F.relu(x)"),
-        "dora/my_vit.py": text.replace(
-            "from torch", f"open({str(ran)!r}, 'w').close()\nfrom torch", 1
-        ),
+        "dora/my_vit.py": text.replace("from torch", f"{opens}\nfrom torch", 1),
         "eve/other.py": "print(1)",
     }.items():
-        (students / name).parent.mkdir(parents=True, exist_ok=True)
-        (students / name).write_text(answer)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(answer)
+    return folder
+
+
+def test_a_table_for_teachers_runs_nothing_unless_asked(
+    students: Path, capsys: pytest.CaptureFixture
+) -> None:
+    capsys.readouterr()
     check.progress(students)
-    out = capsys.readouterr().out
-    rows = pieces_of(out)
+    rows = pieces_of(capsys.readouterr().out)
     assert [row[0] for row in rows] == [
         "ada/my_vit.py",
         "bob/my_vit.py",
@@ -709,9 +712,18 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(
         "dora/my_vit.py",
     ]
     assert rows[0][1:] == ["-", "own", "own", "-", "-", "-", "-", "-", "2"]
-    assert not ran.exists(), "nothing was run"
+    assert not (students.parent / "ran").exists(), "nothing was run"
+    assert main(["progress", str(students.parent / "my_answers")]) == 0
+    assert "attention.1.py" in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_a_table_for_teachers_runs_the_files_if_asked(
+    students: Path, capsys: pytest.CaptureFixture
+) -> None:
     for name in ("ada", "bob"):
         (students / name / "my_vit.py").unlink()
+    capsys.readouterr()
     check.progress(students, run=True)
     found = {row[0]: row[2:4] for row in pieces_of(capsys.readouterr().out)}
     assert found == {
@@ -720,9 +732,7 @@ def test_a_table_for_teachers_runs_nothing_unless_asked(
         "carl.py": ["wrong", "right"],
         "dora/my_vit.py": ["right", "right"],
     }
-    assert ran.exists()
-    assert main(["progress", str(file.parent / "my_answers")]) == 0
-    assert "attention.1.py" in capsys.readouterr().out
+    assert (students.parent / "ran").exists()
 
 
 # -------------------------------------------------------------------------------- the library takes

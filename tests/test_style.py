@@ -7,9 +7,10 @@ import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, from_file
 
 FOLDERS = ("mnist_vit", "tests", "benchmarks", "experiments", "tools", "notebooks")
 COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -121,3 +122,30 @@ def test_each_rule_finds_its_fault(line: str) -> None:
 )
 def test_what_is_clear_is_left_alone(line: str) -> None:
     assert faults(line) == []
+
+
+def marked_in_vain(text: str) -> list[str]:
+    """The functions of a test file that have a mark and are no tests: pytest does not see it."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("test"):
+            marks = [ast.unparse(one) for one in node.decorator_list]
+            if any(mark.startswith("pytest.mark.") for mark in marks):
+                found.append(node.name)
+    return found
+
+
+def test_every_mark_stands_on_a_test() -> None:
+    for path in (ROOT / "tests").glob("*.py"):
+        assert marked_in_vain(path.read_text(encoding="utf-8")) == [], path.name
+    assert marked_in_vain("@pytest.mark.full\ndef helper(): pass") == ["helper"]
+
+
+def test_long_files_come_first_then_notebooks() -> None:
+    conftest = from_file(ROOT / "tests" / "conftest.py")
+    assert all((ROOT / "tests" / name).is_file() for name in conftest.LONG)
+    names = ["a/test_a.py", "b/01_mlp.ipynb", *reversed(conftest.LONG)]
+    items = [SimpleNamespace(path=Path(name)) for name in names]
+    conftest.pytest_collection_modifyitems(items)
+    order = [item.path.name for item in items]
+    assert order == [*conftest.LONG, "01_mlp.ipynb", "test_a.py"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
@@ -125,6 +124,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
+    from torchvision import models  # slow to import; few checks need it
+
     model = randomise(models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3))
     model.train()
     images = random(2, 3, 12, 12, seed=91)

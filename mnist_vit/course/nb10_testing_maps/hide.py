@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
@@ -45,6 +44,8 @@ def traces(model: nn.Module) -> str:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    from torchvision import models  # slow to import; few checks need it
+
     if not callable(answer):
         raise Mistake("give the function itself: check.hide(my_hide).")
     # Torchvision's, as it is.

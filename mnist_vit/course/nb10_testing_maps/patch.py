@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
@@ -41,6 +40,8 @@ class _Stop(Exception):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    from torchvision import models  # slow to import; few checks need it
+
     if not callable(answer):
         raise Mistake("give the function itself: check.patch(my_patch).")
     # Torchvision's, as it is.

@@ -10,7 +10,6 @@ import re
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from ...datasets import MNIST_MEAN, MNIST_STD
@@ -51,6 +50,8 @@ def other_digits(size: int = 20) -> tuple[Tensor, Tensor]:
     The pictures of 8 x 8 are enlarged to ``size`` pixels and set in the middle of 28, as MNIST's
     were to 20.
     """
+    from sklearn.datasets import load_digits  # slow to import; every check imports this module
+
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16
     images = F.interpolate(images, size=(size, size), mode="bilinear", align_corners=False)
