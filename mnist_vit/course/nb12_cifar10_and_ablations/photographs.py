@@ -1,9 +1,4 @@
-"""Photographs that come with the packages of the course, for learners without a folder of theirs.
-
-From scikit-learn (both CC BY 2.0; see ``sklearn/datasets/images/README.txt``):
-china.jpg, by "danielbuechele"; flower.jpg, by "vultilion". From matplotlib (in ``sample_data``;
-a portrait of the US Navy, in the public domain): grace_hopper.jpg.
-"""
+"""Photographs that come with the packages of the course, for learners who have no folder."""
 
 from pathlib import Path
 
@@ -16,7 +11,12 @@ SIZE = 32  # pixels of a crop, each way
 
 
 def photographs() -> dict[str, Image.Image]:
-    """Three colour photographs by name."""
+    """Three colour photographs by name.
+
+    From scikit-learn (both CC BY 2.0; see ``sklearn/datasets/images/README.txt``): china.jpg, by
+    "danielbuechele", the temple; flower.jpg, by "vultilion", the flower. From matplotlib (in
+    ``sample_data``; by the US Navy, in the public domain): grace_hopper.jpg, the portrait.
+    """
     found = {
         "flower": Image.fromarray(load_sample_image("flower.jpg")),
         "temple": Image.fromarray(load_sample_image("china.jpg")),
