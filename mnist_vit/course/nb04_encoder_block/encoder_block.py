@@ -216,6 +216,17 @@ SLIPS = (
         "Call self.dropout, which knows the mode, not F.dropout without training=",
     ),
     Slip(
+        {
+            ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads, dropout=dropout)",
+            "self.dropout = nn.Dropout(dropout)": "self.dropout = nn.Dropout(attention_dropout)",
+            "MyMLPBlock(hidden_dim, mlp_dim, dropout)": (
+                "MyMLPBlock(hidden_dim, mlp_dim, attention_dropout)"
+            ),
+        },
+        "exchange dropout and attention_dropout",
+        "The attention gets attention_dropout; self.dropout and the MLP get dropout",
+    ),
+    Slip(
         {ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)"},
         "do not hand attention_dropout on",
         "The attention drops weights, too: dropout=attention_dropout",

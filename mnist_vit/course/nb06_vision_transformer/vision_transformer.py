@@ -237,6 +237,21 @@ LAST = {JOIN: "x = torch.cat([x, token], dim=1)"}
 
 SLIPS = (
     Slip(
+        {'            heads["act"] = nn.Tanh()\n': ""},
+        "leave out the tanh between pre_logits and head",
+        "Two linear layers with nothing between them are one",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.GELU()"},
+        "put a GELU between pre_logits and head",
+        "It is tanh",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.ReLU()"},
+        "put a ReLU between pre_logits and head",
+        "It is tanh",
+    ),
+    Slip(
         {**LAST, READ: "x = x[:, -1]"},
         "put the class token last and take it from there",
         "Each token then gets another token's position embedding. Put the class token first:"
