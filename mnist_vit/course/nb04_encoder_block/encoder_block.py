@@ -227,6 +227,11 @@ SLIPS = (
         "The attention gets attention_dropout; self.dropout and the MLP get dropout",
     ),
     Slip(
+        {"x = self.ln_1(input)": "x = self.ln_2(input)", "y = self.ln_2(x)": "y = self.ln_1(x)"},
+        "exchange ln_1 and ln_2",
+        "ln_1 stands before the attention, ln_2 before the MLP",
+    ),
+    Slip(
         {ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)"},
         "do not hand attention_dropout on",
         "The attention drops weights, too: dropout=attention_dropout",
