@@ -63,8 +63,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """Of whose contents a token's output is made, where it is made of few."""
-    if not evidence.what.startswith("content") or not evidence.is_finite:
+    if not evidence.is_finite:
         return "", ""
+    if evidence.what.startswith("place"):
+        return (
+            f"The second half of the output holds numbers up to {evidence.value.abs().max():.2g},"
+            " and must be zero.",
+            "It is made by the lower half of the rows of out_proj.weight, and its bias.",
+        )
     places = evidence.value.shape[1]
     content = random(2, places, places, seed=math.isqrt(places)).double()
     far = (evidence.value - evidence.expected).abs().amax(dim=(0, 2)) > 0.01
