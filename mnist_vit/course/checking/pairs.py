@@ -47,7 +47,8 @@ def _pairs(exercise: Exercise) -> Iterator[tuple[Any, tuple[Slip, Slip]]]:
     """The solution with both edits, for each two slips that edit different places."""
     edits = []
     for slip in exercise.slips:
-        if isinstance(slip.edit, dict) and not any(word in slip.did for word in LONELY):
+        is_lonely = any(word in slip.did for word in LONELY) and not slip.did.startswith("return")
+        if isinstance(slip.edit, dict) and not is_lonely:
             edits.append(slip)
     for first, second in itertools.combinations(edits, 2):
         if first.edit.keys() & second.edit.keys():

@@ -162,6 +162,8 @@ def writes_into_leaf(error: BaseException) -> bool:
 
 
 def _meaning(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, StopIteration):
+        return "next(…) found nothing.", "Of all that it could give, nothing fits: test each."
     if "values to unpack" in str(error) and re.search(r"\.(shape|size\(\))\s*$", _line(error)):
         return (
             "The tensor has another number of axes than this line takes apart.",

@@ -163,7 +163,9 @@ def run(
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a learner's exit() must not end the notebook
-            outcome.error = error
+            # a generator, such as compare, turns this exception into another one
+            stopped = isinstance(error.__cause__, StopIteration)
+            outcome.error = error.__cause__ if stopped else error
     return outcome
 
 
