@@ -190,7 +190,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("registers", RegistersWithPlaces, "no tensor changes its shape"),
     ("registers", RegistersByAnotherName, "these parameters are missing or new"),
     ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
-    ("registers", RegistersDropped, "come after the registers have joined"),
     ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
     ("rectangular", WideWithoutItsToken, "10 positions for pictures of 8 × 20 pixels"),
     ("vision_transformer", NoExpand, "a class token for each picture"),
@@ -212,7 +211,10 @@ WRONG: list[tuple[str, Any, str]] = [
         "the first part that differs in suspect 1 should not be 'None'.",
     ),
 ]
-NAMED = [("name_the_bug", lambda right, suspect, images: "right", "call every suspect right")]
+NAMED = [
+    ("name_the_bug", lambda right, suspect, images: "right", "call every suspect right"),
+    ("registers", RegistersDropped, "let the encoder's dropout come after the registers"),
+]
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 

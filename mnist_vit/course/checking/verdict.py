@@ -277,13 +277,15 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     if slip is not None:
         certainty = SURELY if _has_wrong_numbers(got) else PERHAPS
         return Finding(f"{certainty} {slip.did}.", f"{slip.instead}." if slip.instead else "")
-    own = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
-    own = own or _told_by_the_exercise(exercise, got)
+    first = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
+    if first is not None:
+        return first
+    observation = _observation(exercise, got)
+    own = _told_by_the_exercise(exercise, got)
+    if observation is not None and observation.says_why:
+        return _with_place(exercise, answer, got, _both(observation, own))
     if own is not None:
         return own
-    observation = _observation(exercise, got)
-    if observation is not None and observation.says_why:
-        return _with_place(exercise, answer, got, observation)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
         return Finding(
@@ -291,6 +293,14 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         )
     observation = observation or Finding(_cases(exercise, got))
     return _with_place(exercise, answer, got, observation)
+
+
+def _both(observation: Finding, own: Finding | None) -> Finding:
+    """What was observed, and what the exercise itself says of the value."""
+    if own is None:
+        return observation
+    said = f"{observation.said} {own.said}".rstrip()
+    return Finding(said, observation.instead or own.instead)
 
 
 def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:

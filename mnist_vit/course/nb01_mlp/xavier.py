@@ -137,11 +137,6 @@ SLIPS = (
         "take the variance 1 / fan_in",
         "It keeps the size of the outputs alone; the value in between is 2 / (fan_in + fan_out)",
     ),
-    Slip(
-        {"6 / (fan_in + fan_out)": "3 / fan_out"},
-        "take the variance 1 / fan_out",
-        "It keeps the size of the gradients alone; the value in between is 2 / (fan_in + fan_out)",
-    ),
     Slip({SUM: "fan_in"}, "divide by fan_in alone", "The bound is √(6 / (fan_in + fan_out))"),
     Slip({SUM: "fan_out"}, "divide by fan_out alone", "The bound is √(6 / (fan_in + fan_out))"),
     Slip(

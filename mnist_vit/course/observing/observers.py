@@ -166,7 +166,6 @@ def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
     if evidence.has_tensors:
         for look in (rows, moved, repeated, axes, origin):
             yield True, _looking(look)
-    yield True, _held
     if evidence.pair is not None:
         yield True, _calling(row_sums)
         yield True, _calling(_random_or_input)
@@ -186,6 +185,8 @@ def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
             yield True, _looking(look)
         if evidence.pair is not None:
             yield True, _calling_often(slices)
+    yield True, _held
+    if evidence.is_finite:
         yield False, _looking(partly if _has_places(evidence) else few)
 
 
