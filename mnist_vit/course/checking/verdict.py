@@ -285,7 +285,7 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     if observation is not None and observation.says_why:
         return _with_place(exercise, answer, got, _both(observation, own))
     if own is not None:
-        return own
+        return Finding(f"{own.said} {_cases(exercise, got)}".strip(), own.instead)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
         return Finding(
