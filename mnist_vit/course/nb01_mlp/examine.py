@@ -49,7 +49,8 @@ TELLS = {
 LOOKS = {  # what a right block does, too
     "no GELU": "Of a right block f(a) + f(b) is far from f(a + b) + f(0), in eval mode",
     "tokens mix": (
-        "Of a right block the changed token's own row changes, and in train mode every row"
+        "Of a right block the changed token's own row changes, in train mode every row; and"
+        " rounding differs by the number of tokens"
     ),
     "no second dropout": "A right block gives exact zeros in train mode, and only there",
     "drops in eval mode": "A right block gives other numbers each time in train mode",

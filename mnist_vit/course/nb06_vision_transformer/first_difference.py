@@ -96,13 +96,16 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if right == "None":
         return "All parts of this suspect agree within rounding, with the same weights.", ""
     if name == "None":
-        return "A part of this suspect differs.", "Load the weights first, and compare all parts."
+        return (
+            "A part of this suspect differs.",
+            "Compare every number of every part's output, and say None only behind the loop.",
+        )
     is_early = parts.index(name) < parts.index(right)
     if is_early:
         return (
             "That part gives the same in both, where they hold the same weights and are in eval"
             " mode.",
-            "Load the weights, call eval() on both, and allow for rounding, 1e-4.",
+            "Do they, is rounding forgiven, and is it the part that differs whose name you return?",
         )
     return "That part differs, and one before it differs, too.", "Return the first."
 
