@@ -1118,3 +1118,21 @@ def test_what_is_ours_after_a_mean_is_told_with_its_axis() -> None:
     assert told == "An axis is missing: yours is the mean of ours along axis 1."
     assert looking.axes(x, x.sum(), None) == "Yours is the sum of all numbers of ours."
     assert not looking.axes(x, x.var(dim=1), None)
+
+
+def test_rows_of_a_designed_matrix_are_no_weights() -> None:
+    """It said that rows of W_K should sum to 1: those of our W_K do."""
+
+    def to_the_right(side: int) -> tuple[Tensor, Tensor]:
+        w_k = torch.zeros(16, 16)
+        for j in range(1, 16):
+            w_k[j, j - 1] = 1
+        return 100 * torch.eye(16), w_k
+
+    assert "sum to" not in said("look_left", to_the_right)
+
+    def sigmoid(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).sigmoid()
+        return weights @ v, weights
+
+    assert "Rows of the weights should sum to 1, and yours sum to" in said("attention", sigmoid)
