@@ -260,8 +260,8 @@ def _held(evidence: Evidence) -> str:
 
 
 def _differing(name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
-    same = []
-    other = []
+    same: list[str] = []
+    other: list[str] = []
     for key, value in ours.items():
         if key in theirs:
             (same if alike(value, theirs[key]) else other).append(key)
