@@ -1136,3 +1136,15 @@ def test_rows_of_a_designed_matrix_are_no_weights() -> None:
         return weights @ v, weights
 
     assert "Rows of the weights should sum to 1, and yours sum to" in said("attention", sigmoid)
+
+
+def test_learned_numbers_are_told_in_blocks() -> None:
+    class Half(check.EXERCISES["shared_block"].answer):  # type: ignore[misc]
+        """The last layer has an attention of its own."""
+
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.layers[-1] = copy.deepcopy(self.layers[-1])
+            self.layers[-1].mlp = self.layers[0].mlp
+
+    assert "these are the numbers of 1." in said("shared_block", Half)
