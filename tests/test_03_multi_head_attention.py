@@ -193,7 +193,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("masked_attention", AsManyKeys, "with fewer queries than keys"),
     ("masked_attention", BiasForgotten, "output where token 2 may look nowhere"),
     ("masked_attention", MyMultiHeadAttention, "unexpected keyword argument 'mask'"),
-    ("swap_heads", lambda layer, order: None, ""),
     (
         "swap_heads",
         lambda layer, order: swapped_by_new_parameters(copy.deepcopy(layer), order),
@@ -202,6 +201,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("left_minus_above", lambda layer, grid: None, ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("swap_heads", lambda layer, order: None, "leave all numbers of the layer as they are"),
     (
         "multi_head_attention",
         OneBigHead,

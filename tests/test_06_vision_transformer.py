@@ -100,9 +100,22 @@ class RegistersByParts(nn.Module):
         patches = self.conv_proj(x).flatten(2).mT + places[:, 1:]
         n = len(x)
         first = (self.class_token + places[:, :1]).repeat(n, 1, 1)
+        first, patches = self.encoder.dropout(first), self.encoder.dropout(patches)
         tokens = torch.cat((first, self.register_tokens.repeat(n, 1, 1), patches), dim=1)
-        tokens = self.encoder.ln(self.encoder.layers(self.encoder.dropout(tokens)))
+        tokens = self.encoder.ln(self.encoder.layers(tokens))
         return self.heads(tokens[:, 0])
+
+
+class RegistersDropped(MyRegisters):
+    """The encoder's dropout comes after the registers have joined."""
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).mT
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = x + self.encoder.pos_embedding
+        registers = self.register_tokens.expand(len(x), -1, -1)
+        x = self.encoder.dropout(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))
+        return self.heads(self.encoder.ln(self.encoder.layers(x))[:, 0])
 
 
 class RegistersWithPlaces(MyVisionTransformer):
@@ -178,7 +191,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("registers", RegistersByAnotherName, "these parameters are missing or new"),
     ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
     ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
-    ("rectangular", WideWithoutItsToken, "pos_embedding must have shape (1, 11, 8)"),
+    ("rectangular", WideWithoutItsToken, "10 positions for pictures of 8 × 20 pixels"),
     ("vision_transformer", NoExpand, "a class token for each picture"),
     ("vision_transformer", NotTurned, "transpose(1, 2) makes them the last one"),
     ("vision_transformer", FewArguments, "__init__ must take representation_size"),
@@ -198,7 +211,10 @@ WRONG: list[tuple[str, Any, str]] = [
         "the first part that differs in suspect 1 should not be 'None'.",
     ),
 ]
-NAMED = [("name_the_bug", lambda right, suspect, images: "right", "call every suspect right")]
+NAMED = [
+    ("name_the_bug", lambda right, suspect, images: "right", "call every suspect right"),
+    ("registers", RegistersDropped, "let the encoder's dropout come after the registers"),
+]
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 

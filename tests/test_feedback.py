@@ -1,6 +1,7 @@
 """What checks say of wrong answers is true: each sentence has an answer of which it would be false,
 and is not said of it. What to do instead comes with the second failure."""
 
+import copy
 import math
 import os
 import subprocess
@@ -403,7 +404,7 @@ def test_a_count_that_is_ours_in_other_cases_is_not_told() -> None:
 
     told = said("patch_size", two_heads)
     assert "Your count" not in told
-    assert "It is wrong in 5 of 12 cases, and too large in all of them." in told
+    assert "It is wrong in 5 of 13 cases, and too large in all of them." in told
 
 
 def test_nothing_is_blamed_where_numbers_are_drawn() -> None:
@@ -847,6 +848,8 @@ def test_pictures_wrong_at_the_edge_are_said_to_be() -> None:
     assert "top row" in told
     assert "bottom row" not in told
     assert not looking.edges(x, x + 1, None)
+    # the class token is no top row
+    assert not looking.edges(x[:, 0], other[:, 0], None)
 
 
 def test_two_numbers_are_no_function_of_ours() -> None:
@@ -863,3 +866,285 @@ def test_one_norm_under_two_names_is_told_as_that() -> None:
     told = said("encoder_block", Block)
     assert "ln_1.weight and ln_2.weight" in told
     assert "`self." not in told
+
+
+# --- what answers nobody had seen brought to light ------------------------------------------------
+
+
+def halved(x: Tensor) -> Tensor:
+    return 0.5 * (1 + torch.erf(x / 2))
+
+
+def test_two_slips_at_once_are_both_named() -> None:
+    told = said("gelu", halved)
+    assert "when you return Φ(x) alone, and also divide x by 2 inside erf." in told
+    assert "Multiply it by x. It must be the square root of 2." in told
+
+
+def test_two_slips_that_contradict_each_other_are_not_named() -> None:
+    """Whoever changes nothing neither "moves the columns of out_proj alone" nor anything else."""
+
+    def only_names(layer: nn.Module, order: list[int]) -> tuple[Tensor, Tensor]:
+        weight = layer.in_proj_weight[torch.arange(len(layer.in_proj_weight))]
+        return weight, layer.out_proj.weight
+
+    def nothing(layer: nn.Module, order: list[int]) -> None:
+        pass
+
+    for answer in (only_names, nothing):
+        told = said("swap_heads", answer)
+        assert "and also" not in told
+    assert "when you leave all numbers of the layer as they are" in said("swap_heads", only_names)
+
+
+def test_an_experiment_with_a_loop_that_never_ends_is_stopped() -> None:
+    """The answer ends for every budget that the notebook allows, and for no smaller one."""
+
+    def next_one(image_size: int, budget: int) -> int:
+        size = 1
+        while image_size % size != 0 or ((image_size // size) ** 2 + 1) ** 2 > budget:
+            size += 1
+        return size + 1
+
+    assert "is not divisible by" in said("patch_size", next_one)
+    our, their = called(lambda n: 3 * n, 5), called(lambda n: [None for _ in iter(int, n)], 0)
+    assert not isinstance(their, int)
+    with pytest.raises(RuntimeError):
+        their[0].made_with([1])
+    assert our[0].made_with([2]) == [6]
+
+
+def minus(a: Tensor, b: Tensor) -> Tensor:
+    return a.exp() - b.sin()
+
+
+def test_exchanged_inputs_are_told_and_others_are_not() -> None:
+    a, b = X, X.flip(0) + 1
+    assert "what ours gives where a and b are exchanged" in words(
+        observed(minus, lambda a, b: minus(b, a), a, b)
+    )
+    assert "what ours gives" not in words(observed(minus, lambda a, b: minus(b, a) + 1e-2, a, b))
+
+
+def test_a_number_that_is_one_off_is_told_if_it_is_so_in_all_calls() -> None:
+    def wave(x: Tensor, n: int) -> Tensor:
+        return torch.sin(n * x)
+
+    def evidence(theirs: Callable) -> Evidence:
+        ours, others = [], []
+        for n in (2, 3):
+            ours += called(wave, X, n)
+            others += called(theirs, X, n)
+        return Evidence(ours, others, "wave", others[0].output[0], ours[0].output[0])
+
+    told = words(observe(evidence(lambda x, n: wave(x, n + 1))))
+    assert "what ours gives where n is larger by 1" in told
+    told = words(observe(evidence(lambda x, n: wave(x, 3 if n == 2 else 7))))
+    assert "larger by 1" not in told
+
+
+def weighed(scores: Tensor) -> tuple[Tensor, Tensor]:
+    weights = scores.softmax(dim=-1)
+    return weights @ scores.T, weights
+
+
+def test_weights_of_other_scores_are_told_by_the_factor() -> None:
+    def of(factor: Any) -> Callable:
+        def answer(scores: Tensor) -> tuple[Tensor, Tensor]:
+            weights = (scores * factor).softmax(dim=-1)
+            return weights @ scores.T, weights
+
+        return answer
+
+    assert "scores that are ours times 0.3." in words(observed(weighed, of(0.3), X))
+    rows = torch.linspace(0.1, 0.9, 4, dtype=X.dtype)[:, None]
+    told = words(observed(weighed, of(rows), X))
+    assert "In each row your weights are those of our scores times a number, 0.1 to 0.9." in told
+    for factor in (-2, torch.linspace(-1, 2, 4, dtype=X.dtype)[:, None]):
+        told = words(observed(weighed, of(factor), X))
+        assert "scores" not in told
+
+
+def test_a_number_that_stands_elsewhere_is_told_with_its_origin() -> None:
+    def turned(x: Tensor) -> Tensor:
+        return x[[2, 0, 1, 3]][:, [1, 0, 2, 4, 3, 5]]
+
+    told = words(observed(lambda x: x + 0, turned, X))
+    assert "At [0, 0] yours has the number x[2, 1], and the number x[0, 0] belongs there." in told
+    assert "yours has the number" not in words(
+        observed(lambda x: x + 0, lambda x: turned(x) * 2, X)
+    )
+
+
+def test_an_order_along_an_axis_is_told_and_so_is_what_comes_twice() -> None:
+    def rows(*order: int) -> Callable:
+        return lambda x: x.exp()[list(order)]
+
+    assert "along axis 0 yours stand in the order 2, 0, 1, 3" in words(
+        observed(torch.exp, rows(2, 0, 1, 3), X)
+    )
+    told = words(observed(torch.exp, rows(0, 0, 2, 3), X))
+    assert "Along axis 0 there are ours of the places 0, 0, 2, 3" in told
+
+
+def test_a_short_formula_of_the_inputs_is_told() -> None:
+    def merged(of: Callable) -> Callable:
+        def answer(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+            return W_2 @ W_1, of(W_1, b_1, W_2, b_2)
+
+        return answer
+
+    told = said("merge", merged(lambda W_1, b_1, W_2, b_2: W_2 @ b_1 - b_2))
+    assert "Number 2 of what comes back is W_2 @ b_1 - b_2." in told
+    told = said("merge", merged(lambda W_1, b_1, W_2, b_2: W_2 @ b_1 + b_2.exp()))
+    assert "what comes back is" not in told
+
+
+def test_a_share_of_an_input_is_told_if_it_is_the_same_everywhere() -> None:
+    def decayed(share: Any) -> Callable:
+        return lambda x: x.exp() + share * x
+
+    assert "The result is ours plus 0.2 times x." in words(
+        observed(lambda x: x.exp(), decayed(0.2), X)
+    )
+    shares = torch.linspace(0.5, 1, 4, dtype=X.dtype)[:, None]
+    assert "times x." not in words(observed(lambda x: x.exp(), decayed(shares), X))
+
+
+def test_the_sign_of_an_input_is_blamed_only_if_all_its_large_numbers_are_wrong() -> None:
+    """It said that layer norm without eps is wrong where x is positive; eps was what was wrong."""
+
+    def no_eps(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        mean = x.mean(-1, keepdim=True)
+        spread = x.std(-1, keepdim=True, correction=0).clamp(min=eps)
+        return (x - mean) / spread * weight + bias
+
+    told = said("layer_norm", no_eps)
+    assert "positive" not in told
+    assert "those whose numbers vary little are wrong" in told
+    x = X.flatten()
+    assert "wrong where x is negative" in words(
+        observed(lambda x: x.abs() + x.exp(), lambda x: x.relu() + x.exp(), x)
+    )
+
+
+def test_what_is_different_in_a_module_that_was_given_is_told() -> None:
+    def wrong_bias(layer: nn.Module, order: list[int]) -> None:
+        check.EXERCISES["swap_heads"].answer(layer, order)
+        with torch.no_grad():
+            layer.in_proj_bias.mul_(2)
+
+    def on_a_copy(layer: nn.Module) -> nn.Module:
+        layer = copy.deepcopy(layer)
+        with torch.no_grad():
+            layer.self_attention.out_proj.weight.zero_()
+            layer.mlp[3].weight.zero_()
+            layer.mlp[3].bias.zero_()
+        return layer
+
+    assert "leaves other numbers" not in said("silence", on_a_copy)
+    told = said("swap_heads", wrong_bias)
+    assert "leaves other numbers in layer than yours: in_proj_bias. The same are" in told
+
+
+def test_axes_that_a_line_takes_apart_are_no_values_that_come_back() -> None:
+    """It said that a pair must stay a pair."""
+
+    def of_three_axes(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        n, queries, d = q.shape
+        weights = (q @ k.mT / math.sqrt(d)).softmax(dim=-1).reshape(n, queries, -1)
+        return weights @ v, weights
+
+    told = said("attention", of_three_axes)
+    assert "another number of axes than this line takes apart" in told
+    assert "pair" not in told
+
+
+def test_a_patch_size_is_told_by_what_it_costs() -> None:
+    def tell(size: int) -> str:
+        return said("patch_size", lambda image_size, budget: size)
+
+    assert "28 is not divisible by 8." in tell(8)
+    assert "197 tokens and 38,809 scores, more than 38,700." in tell(2)
+    assert "A smaller size that divides 28 fits the budget, too." in tell(28)
+
+
+def test_contents_that_a_token_gets_are_told_in_shares() -> None:
+    right = check.EXERCISES["left_minus_above"].answer
+
+    def softer(layer: nn.Module, grid: int) -> None:
+        right(layer, grid)
+        with torch.no_grad():
+            layer.out_proj.weight.mul_(0.7)
+
+    told = said("left_minus_above", softer)
+    assert "token 1 gets is +0.7 times token 0, -0.7 times token 1" in told
+    assert "token 0, its left one, minus token 1, its upper one" in told
+
+    def not_zero(layer: nn.Module, grid: int) -> None:
+        right(layer, grid)
+        with torch.no_grad():
+            layer.out_proj.bias.fill_(0.1)
+
+    assert "no sum of contents" in said("left_minus_above", not_zero)
+
+
+def test_an_axis_of_length_1_is_not_said_to_sum_to_1() -> None:
+    """It said that the numbers along axis 0 sum to 1: there was one picture, and all were 1."""
+
+    def ones_for_nan(scores: Tensor) -> Tensor:
+        e = torch.exp(scores)
+        return (e / e.sum(dim=-1, keepdim=True)).nan_to_num(1.0)
+
+    told = said("softmax_rows", ones_for_nan)
+    assert "along axis" not in told
+    assert "yours sum to 3" in told
+
+
+def test_a_search_that_finds_nothing_is_told_as_that() -> None:
+    """It said that a generator raised StopIteration: the one that compares."""
+
+    def first_of(*_: Any) -> int:
+        return next(size for size in (3, 5) if size == 4)
+
+    told = said("patch_size", first_of)
+    assert "your code raised StopIteration in the line `return next(" in told
+    assert "next(…) found nothing" in told
+
+
+def test_what_is_ours_after_a_mean_is_told_with_its_axis() -> None:
+    x = TOKENS.double()
+    told = looking.axes(x, x.mean(dim=1), None)
+    assert told == "An axis is missing: yours is the mean of ours along axis 1."
+    assert looking.axes(x, x.sum(), None) == "Yours is the sum of all numbers of ours."
+    assert not looking.axes(x, x.var(dim=1), None)
+
+
+def test_rows_of_a_designed_matrix_are_no_weights() -> None:
+    """It said that rows of W_K should sum to 1: those of our W_K do."""
+
+    def to_the_right(side: int) -> tuple[Tensor, Tensor]:
+        w_k = torch.zeros(16, 16)
+        for j in range(1, 16):
+            w_k[j, j - 1] = 1
+        return 100 * torch.eye(16), w_k
+
+    assert "sum to" not in said("look_left", to_the_right)
+
+    def sigmoid(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).sigmoid()
+        return weights @ v, weights
+
+    assert "Rows of the weights should sum to 1, and yours sum to" in said("attention", sigmoid)
+
+
+def test_learned_numbers_are_told_in_blocks() -> None:
+    class Half(check.EXERCISES["shared_block"].answer):  # type: ignore[misc]
+        """The last layer has an attention of its own."""
+
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.layers[-1] = copy.deepcopy(self.layers[-1])
+            self.layers[-1].mlp = self.layers[0].mlp
+
+    assert "these are the numbers of 1." in said("shared_block", Half)

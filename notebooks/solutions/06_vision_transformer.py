@@ -99,11 +99,10 @@ class MyRegisters(MyVisionTransformer):
         x = self.conv_proj(x).flatten(2).transpose(1, 2)
         token = self.class_token.expand(len(x), -1, -1)
         x = torch.cat([token, x], dim=1)
-        x = x + self.encoder.pos_embedding
+        x = self.encoder.dropout(x + self.encoder.pos_embedding)
         # the registers come after the addition, so they need no position
         registers = self.register_tokens.expand(len(x), -1, -1)
         x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
-        x = self.encoder.dropout(x)
         x = self.encoder.layers(x)
         x = self.encoder.ln(x)
         return self.heads(x[:, 0])

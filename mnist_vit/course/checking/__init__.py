@@ -1,5 +1,6 @@
 """The engine of the checks: exercises, what a ``compare`` is made of, and verdicts on answers."""
 
+from ..observing.observers import Evidence
 from .exercise import Exercise, Mistake, Slip
 from .tools import (
     copy_weights,
@@ -15,6 +16,7 @@ from .tools import (
 from .verdict import Judgement, judge, nearest_exercise, verdict
 
 __all__ = [
+    "Evidence",
     "Exercise",
     "Judgement",
     "Mistake",

@@ -46,13 +46,24 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " .shape.",
     ),
     (
-        r"must match the size of tensor|shapes cannot be multiplied|Expected size for"
+        r"must be Tensor, not (?:int|float)|only be called with a Tensor",
+        "A function of torch is given a plain number.",
+        "math.sqrt, math.exp and ** take numbers; torch's functions take tensors.",
+    ),
+    (
+        r"must be real number, not Tensor|only one element tensors can be conv",
+        "A function for one number is given a whole tensor.",
+        "torch has functions of the same names, torch.exp, torch.log, for tensors.",
+    ),
+    (
+        r"must match the size of tensor|didn't match|shapes cannot be multiplied|Expected size for"
         r"|does not match|Sizes of tensors must match|inconsistent tensor size|mat1 and mat2",
         "The shapes do not fit together.",
         "Print both shapes, and see which axis is not the one that you think of.",
     ),
     (
-        r"found element of type float|'float' object cannot be interpreted|float.* as an ind",
+        r"found element of type float|got float|'float' object cannot be interpreted"
+        r"|float.* as an ind",
         "A size or a place is a float.",
         "/ gives a float even where nothing is left over: use //, int(…) or math.isqrt.",
     ),
@@ -151,6 +162,14 @@ def writes_into_leaf(error: BaseException) -> bool:
 
 
 def _meaning(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, StopIteration):
+        return "next(…) found nothing.", "Of all that it could give, nothing fits: test each."
+    if "values to unpack" in str(error) and re.search(r"\.(shape|size\(\))\s*$", _line(error)):
+        return (
+            "The tensor has another number of axes than this line takes apart.",
+            "Read the axes that you need by themselves, such as .shape[-1]: others may stand in"
+            " front.",
+        )
     for words, meaning, instead in MEANINGS:
         if re.search(words, str(error)):
             return meaning, instead

@@ -19,17 +19,19 @@ from torch import Tensor
 
 from ..observing.blaming import blame
 from ..observing.calls import Call, calls_of
-from ..observing.observers import Evidence, Finding, observe
+from ..observing.observers import Evidence, Finding, observe, unused
 from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
+from .pairs import hold_many_numbers, two_slips
 from .raised import advice, told, writes_into_leaf
 from .tools import describe
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
+FAST = 0.2  # seconds; two slips are looked for in the place of an answer whose calls take less
 RETURN = describe(None)
 CASES = 4  # numbers of an answer that are counted, if there are so many
 SURELY = "You get exactly this when you"
@@ -61,6 +63,11 @@ class Outcome:
             if problem is not None:
                 return place
         return None
+
+    @property
+    def seconds(self) -> float:
+        """How long all calls of the answer computed."""
+        return sum(call.seconds for call in self.calls)
 
     @property
     def end(self) -> tuple[type, str]:
@@ -156,7 +163,9 @@ def run(
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a learner's exit() must not end the notebook
-            outcome.error = error
+            # a generator, such as compare, turns this exception into another one
+            stopped = isinstance(error.__cause__, StopIteration)
+            outcome.error = error.__cause__ if stopped else error
     return outcome
 
 
@@ -268,9 +277,15 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     if slip is not None:
         certainty = SURELY if _has_wrong_numbers(got) else PERHAPS
         return Finding(f"{certainty} {slip.did}.", f"{slip.instead}." if slip.instead else "")
+    first = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
+    if first is not None:
+        return first
     observation = _observation(exercise, got)
+    own = _told_by_the_exercise(exercise, got)
     if observation is not None and observation.says_why:
-        return _with_place(exercise, answer, got, observation)
+        return _with_place(exercise, answer, got, _both(observation, own))
+    if own is not None:
+        return Finding(f"{own.said} {_cases(exercise, got)}".strip(), own.instead)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
         return Finding(
@@ -280,9 +295,17 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     return _with_place(exercise, answer, got, observation)
 
 
+def _both(observation: Finding, own: Finding | None) -> Finding:
+    """What was observed, and what the exercise itself says of the value."""
+    if own is None:
+        return observation
+    said = f"{observation.said} {own.said}".rstrip()
+    return Finding(said, observation.instead or own.instead)
+
+
 def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:
     """What was observed; where nothing says what to do, the place in the learner's code."""
-    if finding.instead or sum(call.seconds for call in got.calls) > SLOW:
+    if finding.instead or got.seconds > SLOW:
         return finding
     return Finding(finding.said, _place(exercise, answer, got))
 
@@ -293,6 +316,29 @@ def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
         if _same_values(exercise, outcome, got) and outcome.end == got.end:
             return slip
     return None
+
+
+def _two_slips(exercise: Exercise, got: Outcome) -> Finding | None:
+    """Two known slips that together give all the same values."""
+    wrong = [value for (_, value), bad in zip(got.values, got.problems, strict=True) if bad]
+    if not exercise.source or not hold_many_numbers(wrong) or got.seconds > FAST:
+        return None
+    two = two_slips(exercise, got.values, got.end)
+    if two is None:
+        return None
+    first, second = two
+    instead = [f"{slip.instead}." for slip in two if slip.instead]
+    return Finding(f"{SURELY} {first.did}, and also {second.did}.", " ".join(instead))
+
+
+def _told_by_the_exercise(exercise: Exercise, got: Outcome) -> Finding | None:
+    """What the exercise itself says of the first wrong value."""
+    if exercise.tell is None or got.first is None:
+        return None
+    said = instead = ""
+    with contextlib.suppress(Exception):  # the value may be of any kind
+        said, instead = exercise.tell(_evidence(exercise, got))
+    return Finding(said, instead) if said or instead else None
 
 
 def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:

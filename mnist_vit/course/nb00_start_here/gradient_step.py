@@ -34,13 +34,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if not isinstance(new, tuple | list):
             yield f"weight after a step of rate {rate}", new
             return
-        yield f"weight after a step of rate {rate}", new[0]
-        yield f"bias after a step of rate {rate}", new[1]
+        # The way, since what is wrong with a gradient shows there.
+        yield f"old weight minus new weight, at rate {rate},", _way(before[0], new[0])
+        yield f"old bias minus new bias, at rate {rate},", _way(before[1], new[1])
         if not (torch.equal(weight, before[0]) and torch.equal(bias, before[1])):
             raise Mistake(
                 "the tensors that came in are changed.",
                 "Make new ones: weight - …, and not weight -= ….",
             )
+
+
+def _way(old: Tensor, new: Any) -> Any:
+    """How far a step went; what is no tensor of this shape is left to the comparison."""
+    if isinstance(new, Tensor) and new.shape == old.shape and new.dtype == old.dtype:
+        return old - new
+    return new
 
 
 LOGITS, LOSS = "F.linear(x, weight, bias)", "F.cross_entropy(logits, labels)"
@@ -114,6 +122,24 @@ SLIPS = (
         "leave the bias out altogether",
         "It is added to the logits, and has a gradient of its own",
     ),
+    Slip(
+        {LOSS: "F.nll_loss(logits, labels)"},
+        "leave the softmax out of the loss",
+        "F.nll_loss wants logarithms of shares; F.cross_entropy takes logits",
+    ),
+    Slip(
+        {WEIGHT: "weight - 0.1 * weight_gradient", BIAS: "bias - 0.1 * bias_gradient"},
+        "write the rate 0.1 into the step",
+        "Use the rate that is given",
+    ),
+    Slip(
+        {LOGITS: "F.linear(x[:1], weight, bias)", LOSS: "F.cross_entropy(logits, labels[:1])"},
+        "use the first digit of the batch alone",
+        "The loss is the mean over all of them",
+    ),
+    Slip({BIAS: "bias + rate * bias_gradient"}, "move the bias up", "It goes down, too"),
+    Slip({WEIGHT: "weight + rate * weight_gradient"}, "move the weight up", "It goes down, too"),
+    Slip({BIAS: "bias - bias_gradient"}, "forget the rate for the bias", "It is for both"),
     Slip({END: "return bias, weight"}, "return the bias first", "The weight comes first"),
     Slip(
         {

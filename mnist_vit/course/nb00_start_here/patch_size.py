@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip
+from ..checking import Evidence, Exercise, Slip
 
 
 def my_patch_size(image_size: int, budget: int) -> int:
@@ -21,6 +21,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         (28, 40_000),
         (28, 38_809),
         (28, 38_700),
+        (28, 38_416),
         (28, 38_500),
         (28, 1_000),
         (28, 200),
@@ -40,11 +41,42 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 DIVIDES, TOKENS, FITS = "image_size % size == 0", "side * side + 1", "tokens * tokens <= budget"
 ORDER, END = "range(1, image_size + 1)", "return size\n    return image_size"
 
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What patches of this size cost, or that they do not cut the picture evenly."""
+    size, right = evidence.value, evidence.expected
+    if evidence.pair is None or type(size) is not int or size < 1:
+        return "", ""
+    image_size, budget = evidence.pair[0].before
+    if image_size % size:
+        return f"{image_size} is not divisible by {size}.", "The patches must cut it evenly."
+    if size < right:
+        return f"{_cost(image_size, size)}, more than {budget:,}.", "Take larger patches."
+    return (
+        f"A smaller size that divides {image_size} fits the budget, too.",
+        f"{_cost(image_size, right)}.",
+    )
+
+
+def _cost(image_size: int, size: int) -> str:
+    patches = (image_size // size) ** 2
+    tokens = patches + 1
+    return (
+        f"Patches of {size} pixels are {patches:,} in all, so there are {tokens:,} tokens and"
+        f" {tokens**2:,} scores"
+    )
+
+
 SLIPS = (
     Slip(
         {TOKENS: "side * side"},
         "forget the class token",
         "It looks at all patches, and they look at it",
+    ),
+    Slip(
+        {TOKENS: "side * side", FITS: "tokens * tokens + 1 <= budget"},
+        "count one more score in place of one more token",
+        "The class token has a score for each token, and each has one for it",
     ),
     Slip(
         {FITS: "tokens <= budget"},
@@ -144,6 +176,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Try the sizes one after the other, the smallest first: 1 pixel, 2 pixels … Which ones"

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe
+from ..checking import Evidence, Exercise, Mistake, Slip, describe
 
 
 def my_absolute() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -58,6 +58,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             where,
             right.where((y - right).abs() <= 0.01, y),
         )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """For which x the result is wrong."""
+    widest = 5 if "5" in evidence.what else 0.25
+    x = torch.linspace(-widest, widest, len(evidence.value))
+    far = (evidence.value - evidence.expected)[:, 0].abs()
+    wrong = x[far > 0.01]
+    said = f"It is off by more than 0.01 for {len(wrong)} of {len(x)} numbers x,"
+    said += f" between {wrong.min():.3g} and {wrong.max():.3g}."
+    places = [0, len(x) // 2, len(x) - 1]
+    given = ", ".join(f"{y:.3g}" for y in evidence.value[places, 0].tolist())
+    said += f" For x = {-widest:g}, 0 and {widest:g} it gives {given}."
+    return said, "Follow one of them through the hidden numbers by hand."
 
 
 FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([0.0, 0.0])"
@@ -127,6 +141,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Think of ReLU first: relu(x) is |x| on the right and 0 on the left. What does relu(-x)"

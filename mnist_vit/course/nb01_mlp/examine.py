@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 
 
 def my_examine(block: nn.Module, x: Tensor) -> str:
@@ -44,6 +44,25 @@ TELLS = {
     "drops in eval mode": "In eval mode such a block gives other numbers each time",
     "right": "A right block passes every experiment",
 }
+
+
+LOOKS = {  # what a right block does, too
+    "no GELU": "Of a right block f(a) + f(b) is far from f(a + b) + f(0), in eval mode",
+    "tokens mix": (
+        "Of a right block the changed token's own row changes, in train mode every row; and"
+        " rounding differs by the number of tokens"
+    ),
+    "no second dropout": "A right block gives exact zeros in train mode, and only there",
+    "drops in eval mode": "A right block gives other numbers each time in train mode",
+}
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """How a block of the right name is told, or what of a right block looks like a mistake."""
+    name, right = evidence.value, evidence.expected
+    if name not in KINDS or right not in KINDS:
+        return "", ""
+    return "", f"{LOOKS[name] if right == 'right' else TELLS[right]}."
 
 
 class Block(nn.Module):
@@ -137,6 +156,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Five names, four experiments. Begin with the one that would disturb the others: in"

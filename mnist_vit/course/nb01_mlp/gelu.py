@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, gradients, random
+from ..checking import Evidence, Exercise, Mistake, Slip, gradients, random
 from ..watching import Watch
 
 
@@ -37,12 +37,29 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(output, x=x)
     right = torch.allclose(output, my_gelu(x), atol=1e-6)
     with Watch("gelu") as watch:
-        answer(random(3, dtype=torch.float64))
+        three = answer(random(2, 3, 4, dtype=torch.float64))
+    yield "output for a tensor of 3 axes", three
     if right and watch.seen:  # another mistake is told first
         raise Mistake(
             "right, but F.gelu is what you are to write yourself.",
             "torch.erf does the counting.",
         )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """By what x is multiplied, beside the share."""
+    value = evidence.value
+    if not evidence.what.startswith("output") or value.shape != (5, 5):
+        return "", ""
+    x = evidence.pair[0].before[0].detach() if evidence.pair is not None else None
+    if x is None or not evidence.is_finite:
+        return "", ""
+    shares = value[4, [0, 1, 4]] / x[4, [0, 1, 4]]
+    told = ", ".join(f"{share:.3g}" for share in shares.tolist())
+    return (
+        f"For x = -6, -1 and 6 your result is x times {told}.",
+        "Φ(x), the share of numbers below x, is 0, 0.159 and 1 there.",
+    )
 
 
 PHI, END = "phi = 0.5 * (1 + torch.erf(inside))", "return x * phi"
@@ -135,6 +152,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Draw the bell curve. erf counts from -z to z, Φ everything left of x. Which part is"

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -146,6 +147,22 @@ def rounded(value: Tensor, digits: int) -> float:
     return float(f"{number:.0e}") if abs(number) >= 5 else round(number, digits)
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What is dropped in train mode."""
+    if "in train mode" not in evidence.what:
+        return "", ""
+    zeros = float(evidence.value[2])
+    if zeros == 0:
+        return "In train mode no output is 0: nothing is dropped at the very end.", ""
+    if zeros != float(evidence.expected[2]):
+        return f"In train mode {zeros:g} of the outputs are 0, and the block has dropout 0.3.", ""
+    return (
+        "In train mode the right share of the outputs is 0, so look at what is dropped before the"
+        " end.",
+        "The hidden numbers are dropped once, after GELU, with the block's own probability.",
+    )
+
+
 FIRST, GELU, DROP = 'x = self["0"](x)', "x = F.gelu(x)", "x = self.dropout(x)"
 XAVIER, NORMAL = "nn.init.xavier_uniform_(linear.weight)", "nn.init.normal_(linear.bias, std=1e-6)"
 SECOND, END = 'x = self["3"](x)', "return self.dropout(x)"
@@ -160,6 +177,19 @@ SLIPS = (
         {GELU: "x = F.relu(x)"},
         "use ReLU",
         "The paper's first Transformer did, a Vision Transformer uses GELU",
+    ),
+    *(
+        Slip({GELU: f"x = {function}(x)"}, f"use {name}", "A Vision Transformer uses GELU")
+        for function, name in (
+            ("F.silu", "SiLU"),
+            ("torch.tanh", "tanh"),
+            ("torch.sigmoid", "the sigmoid"),
+        )
+    ),
+    Slip(
+        {DROP: "x = self.dropout(self.dropout(x))", END: "return x"},
+        "drop the hidden numbers twice and the output never",
+        "The second dropout comes after the second linear layer",
     ),
     Slip(
         {GELU: ""},
@@ -269,6 +299,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Five steps in a row: linear, GELU, dropout, linear, dropout. Each takes what the one"

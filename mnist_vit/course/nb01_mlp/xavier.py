@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Evidence, Exercise, Mistake, Slip
 from .mlp_block import as_one, rounded
 
 
@@ -86,6 +86,28 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         )
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """How widely the weights spread, and whether they are uniform."""
+    if not evidence.what.startswith("of the start values"):
+        return "", ""
+    beyond, outer, wide, mean = map(float, evidence.value)
+    asked = f"√(2 / (20 + 20,000)) = {math.sqrt(2 / 20_020):.2g}"
+    if wide != 1:
+        own = wide * math.sqrt(2 / 20_020)
+        return (
+            f"From 20 to 20,000 numbers the standard deviation of your weights is {own:.2g}, and it"
+            f" should be {asked}.",
+            "A number drawn evenly from -bound to bound has the variance bound² / 3.",
+        )
+    if mean != 0:
+        return f"The mean of your weights is {mean:g} times the bound, and not 0.", ""
+    return (
+        "The spread is right, but the weights are not drawn evenly within the bound:"
+        f" {100 * beyond:g} % lie beyond it, {100 * outer:g} % beyond 0.6 of it.",
+        "nn.init.uniform_ draws evenly.",
+    )
+
+
 SUM, ROOT = "(fan_in + fan_out)", "math.sqrt(6 / (fan_in + fan_out))"
 WEIGHT, BIAS = (
     "nn.init.uniform_(linear.weight, -bound, bound)",
@@ -110,6 +132,11 @@ SLIPS = (
         "Numbers drawn evenly within ± bound have the variance bound² / 3",
     ),
     Slip({SUM: "(fan_in * fan_out)"}, "multiply fan_in and fan_out", "They are added"),
+    Slip(
+        {"6 / (fan_in + fan_out)": "3 / fan_in"},
+        "take the variance 1 / fan_in",
+        "It keeps the size of the outputs alone; the value in between is 2 / (fan_in + fan_out)",
+    ),
     Slip({SUM: "fan_in"}, "divide by fan_in alone", "The bound is √(6 / (fan_in + fan_out))"),
     Slip({SUM: "fan_out"}, "divide by fan_out alone", "The bound is √(6 / (fan_in + fan_out))"),
     Slip(
@@ -186,6 +213,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Numbers drawn evenly from -bound to bound have a mean of 0. Their variance is the mean"

@@ -1,12 +1,13 @@
 """Exercise: the entropy of each row of weights."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Evidence, Exercise, Mistake, Slip, random
 from .softmax_rows import near
 
 
@@ -34,6 +35,28 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 "the weights that came in are changed.",
                 "Make a new tensor, and leave them as they are: they are still needed.",
             )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Whether it can be an entropy at all, and one row to compute by hand."""
+    if not evidence.is_finite or evidence.value.shape != evidence.expected.shape:
+        return "", ""
+    if evidence.pair is None:
+        return "", ""
+    weights = evidence.pair[0].before[0]
+    keys = weights.shape[-1]
+    place = (evidence.value - evidence.expected).abs().flatten().argmax()
+    row = ", ".join(f"{weight:.3g}" for weight in weights.flatten(0, -2)[place].tolist())
+    told = f"By hand, for the row {row}: minus the sum of a ln a."
+    if evidence.value.min() < -1e-3:
+        return "Some of your numbers are below 0, and no entropy is.", told
+    if evidence.value.max() > math.log(keys) + 1e-3:
+        return (
+            f"Some of your numbers are above ln {keys}, the largest entropy of {keys} keys.",
+            told,
+        )
+    given = evidence.value.flatten()[place]
+    return f"For the row {row} you give {given:.4g}.", told
 
 
 CLAMPED, TERMS, END = (
@@ -119,6 +142,7 @@ EXERCISE = Exercise(
     stars=2,
     tolerance=1e-5,  # whoever adds 1e-6 inside the logarithm is right, too
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "The formula is for one row: minus the sum of a ln a. What is the result for the row 0,"

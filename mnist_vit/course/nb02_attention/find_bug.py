@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 from ..ladder.models import BrokenHead
 
 
@@ -27,6 +27,24 @@ def my_find_bug(head: nn.Module, x: Tensor) -> str:
     if torch.allclose(output, weights @ k, atol=1e-5):
         return "keys gathered"
     return "no bug"
+
+
+TELLS = {
+    "no bug": (
+        "The weights of a head without a bug are softmax(q kᵀ / √d), d = q.shape[-1], and its"
+        " output is weights @ v: compare with atol=1e-5"
+    ),
+    "no root": "The weights of such a head are softmax(q kᵀ), with nothing to divide by",
+    "softmax over queries": "In such a head columns of weights sum to 1, and rows do not",
+    "w_q twice": "The weights of such a head are softmax(q qᵀ / √d)",
+    "keys gathered": "The weights of such a head are right, and its output is weights @ k",
+}
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """How a head with the right name is told."""
+    is_name = evidence.value in BrokenHead.BUGS and evidence.expected in TELLS
+    return "", f"{TELLS[evidence.expected]}." if is_name else ""
 
 
 def three_heads() -> dict[str, nn.Module]:
@@ -126,6 +144,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "You know what a head should give: head.w_q(x), head.w_k(x) and head.w_v(x) are yours"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe
+from ..checking import Evidence, Exercise, Mistake, Slip, describe
 from .attention import my_attention
 
 
@@ -49,6 +49,23 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the patch looked at most in {side} x {side} patches", weights[asked].argmax(dim=-1)
         above = int((weights[asked, asked - 1] > 0.9).sum())
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Where one of the patches looks that should look left."""
+    if not evidence.has_tensors:
+        return "", ""
+    side = 4 if "4 x 4" in evidence.what else 3
+    asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
+    wrong = (evidence.value != evidence.expected).nonzero()[:, 0]
+    first = int(wrong[0])
+    return (
+        f"{len(wrong)} of {len(asked)} patches look elsewhere: patch {int(asked[first])} gives most"
+        f" to patch {int(evidence.value[first])}, and its left neighbour is"
+        f" {int(evidence.expected[first])}.",
+        f"Row {int(asked[first])} of W_Q is its query: with which row of W_K, a key, is the product"
+        " largest?",
+    )
 
 
 ROLL = "roll(1, dims=1)"
@@ -118,6 +135,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Row i of W_Q is the query of patch i, and row j of W_K the key of patch j. Which"

@@ -44,6 +44,16 @@ LAYER = "out_proj((weights @ values).transpose(1, 2).flatten(2))"
 
 SLIPS = (
     Slip(
+        {
+            HEAD: "head_output = torch.zeros_like(values)\n"
+            "    head_output[:, head] = weights[:, head] @ values[:, head]",
+            END: "return head_output.reshape(len(values), -1, out_proj.in_features)"
+            " @ out_proj.weight.T",
+        },
+        "put the heads side by side with a reshape alone",
+        "Heads and tokens change places first, as in transpose(1, 2)",
+    ),
+    Slip(
         {END: f"return {LAYER}[..., start : start + head_dim]"},
         "cut a slice out of the layer output",
         "After the output projection every number is a mixture of all heads. Project this head's"

@@ -1,6 +1,7 @@
 """Exercise: write the numbers of a layer of two heads by hand, so that each token gets its left
 minus its upper one."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from mnist_vit.model import MultiHeadAttention
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 
 
 def my_left_minus_above(layer: nn.Module, grid: int) -> None:
@@ -59,6 +60,43 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"content of the output{of}", output[..., :places]
         yield f"place in the output{of}", output[..., places:]
 
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Of whose contents a token's output is made, where it is made of few."""
+    if not evidence.is_finite:
+        return "", ""
+    if evidence.what.startswith("place"):
+        return (
+            f"The second half of the output holds numbers up to {evidence.value.abs().max():.2g},"
+            " and must be zero.",
+            "It is made by the lower half of the rows of out_proj.weight, and its bias.",
+        )
+    places = evidence.value.shape[1]
+    content = random(2, places, places, seed=math.isqrt(places)).double()
+    far = (evidence.value - evidence.expected).abs().amax(dim=(0, 2)) > 0.01
+    token = int(far.nonzero()[0, 0])
+    known = content.transpose(1, 2).flatten(0, 1)
+    got = evidence.value[:, token].double().flatten()
+    shares = torch.linalg.lstsq(known, got[:, None]).solution[:, 0]
+    if (known @ shares - got).abs().max() > 0.01:
+        return (
+            f"The content that token {token} gets is no sum of contents in shares that are the same"
+            " for every picture.",
+            "Do the scores hang on places alone, do the values hold contents alone, and are all old"
+            " numbers gone, those of the biases, too?",
+        )
+    grid = math.isqrt(places)
+    left = token - 1 if token % grid else token
+    above = token - grid if token >= grid else token
+    asked = f"Asked is token {left}, its left one, minus token {above}, its upper one."
+    parts = [f"{share:+.3g} times token {i}" for i, share in enumerate(shares) if abs(share) > 0.01]
+    if len(parts) > MOST:
+        return f"Token {token} gets a mixture of the contents of {len(parts)} tokens.", asked
+    made = ", ".join(parts) or "nothing"
+    return f"The content that token {token} gets is {made}.", asked
+
+
+MOST = 4  # tokens whose shares are told
 
 LEFT, ABOVE = (
     "torch.where(place % grid > 0, place - 1, place)",
@@ -168,6 +206,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Begin with one head that copies the left one. Its score must be large for one key and"

@@ -61,6 +61,11 @@ SLIPS = (
         " not (head_dim, num_heads)",
     ),
     Slip(
+        {CUT: "x.reshape(n, seq_length, head_dim, num_heads)"},
+        "make head_dim heads of num_heads numbers",
+        "There are num_heads heads, and each has head_dim numbers of a token",
+    ),
+    Slip(
         {CUT: "x.transpose(1, 2).reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
         "swap tokens and numbers before the cut",
         "Cut the last dimension first, then swap dimensions 1 and 2",

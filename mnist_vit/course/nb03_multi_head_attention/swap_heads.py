@@ -50,6 +50,12 @@ OUT = "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows])"
 
 SLIPS = (
     Slip(
+        {WEIGHT: "pass", BIAS: "pass", OUT: "pass"},
+        "leave all numbers of the layer as they are",
+        "A line such as w = … gives a name to another tensor: write into the layer's own, with"
+        " copy_ under torch.no_grad()",
+    ),
+    Slip(
         {OUT: "pass"},
         "leave out_proj as it is",
         "It still takes the old head 0 from where the new one stands now",
@@ -145,7 +151,11 @@ SLIPS = (
         "A head owns head_dim rows in each third of in_proj_weight",
     ),
     Slip(
-        {THIRDS: "torch.arange(3 * layer.embed_dim).reshape(layer.num_heads, -1)[order]"},
+        {
+            THIRDS: (
+                "[torch.arange(3 * layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()]"
+            )
+        },
         "cut in_proj_weight into num_heads blocks",
         "It holds W_Q of all heads, then W_K, then W_V, and a head owns rows in each of the three",
     ),

@@ -79,6 +79,12 @@ SLIPS = (
         "return the two the other way round",
         "First the block without norms, then the one without residual connections",
     ),
+    Slip(
+        {END: "return super().forward(input) - input"},
+        "subtract the input from what the whole block gives",
+        "Its second addition is still there, and the MLP still sees the sum of the first: write"
+        " forward without the two additions",
+    ),
     Slip({NORM: "block"}, "leave the norms in the first block as they are", "Both must be gone"),
     *(
         Slip(

@@ -216,6 +216,22 @@ SLIPS = (
         "Call self.dropout, which knows the mode, not F.dropout without training=",
     ),
     Slip(
+        {
+            ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads, dropout=dropout)",
+            "self.dropout = nn.Dropout(dropout)": "self.dropout = nn.Dropout(attention_dropout)",
+            "MyMLPBlock(hidden_dim, mlp_dim, dropout)": (
+                "MyMLPBlock(hidden_dim, mlp_dim, attention_dropout)"
+            ),
+        },
+        "exchange dropout and attention_dropout",
+        "The attention gets attention_dropout; self.dropout and the MLP get dropout",
+    ),
+    Slip(
+        {"x = self.ln_1(input)": "x = self.ln_2(input)", "y = self.ln_2(x)": "y = self.ln_1(x)"},
+        "exchange ln_1 and ln_2",
+        "ln_1 stands before the attention, ln_2 before the MLP",
+    ),
+    Slip(
         {ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)"},
         "do not hand attention_dropout on",
         "The attention drops weights, too: dropout=attention_dropout",

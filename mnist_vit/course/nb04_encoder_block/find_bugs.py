@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Evidence, Exercise, Mistake, Slip
 
 
 def my_find_bugs():
@@ -56,6 +56,30 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the four blocks.')
     yield from ((f"the sentence about block {letter}", found[letter]) for letter in BLOCKS)
+
+
+_BUILD = "write a block with that mistake yourself, give both the same moved weights, and compare"
+TESTS = {  # of each sentence; what comes out where it is false is true of all four blocks
+    1: "change the parameters of ln_2 alone, and see whether the output changes",
+    2: _BUILD,
+    3: "keep a clone of the tokens, and compare them with it after the call",
+    4: "give it two pictures, change one, and see whether the other's output changes",
+    5: "in train mode with dropout=1.0, see whether the tokens still come through",
+    6: "in eval mode, call it twice with the same tokens, a fresh copy each time",
+    7: _BUILD,
+    8: _BUILD,
+}
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """How the sentence that was chosen is tested."""
+    letter, number = evidence.what[-1], evidence.value
+    if type(number) is not int or number not in TESTS or letter not in BLOCKS:
+        return "", ""
+    return (
+        f"Sentence {number} is false of block {letter}.",
+        f"Test that sentence alone: {TESTS[number]}.",
+    )
 
 
 A, B, C, D = '"a": 5', '"b": 3', '"c": 1', '"d": 4'
@@ -117,6 +141,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "The first test used fresh blocks, one picture, eval mode, and looked at the output"

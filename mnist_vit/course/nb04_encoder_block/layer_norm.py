@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, Slip, gradients, random
+from ..checking import Evidence, Exercise, Mistake, Slip, gradients, random
 
 
 def my_layer_norm(x, weight, bias, eps):
@@ -57,6 +57,31 @@ def _gradients(output: Any, *given: Any) -> Iterator[tuple[str, Any]]:
         yield from gradients(output, **names)
     except Mistake:
         yield from gradients(my_layer_norm(*given), **names)
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Which tokens are wrong, and their mean and mean square before weight and bias."""
+    if not evidence.what.startswith("output") or not evidence.is_finite or evidence.pair is None:
+        return "", ""
+    _, weight, bias, eps = evidence.pair[0].before
+    far = (evidence.value - evidence.expected).abs().amax(dim=-1)
+    wrong = (far > 1e-3).any(dim=0)  # the tokens vary less and less
+    if eps < 0.1 and not wrong[0] and wrong[-1]:
+        return (
+            "Tokens whose numbers vary much are right, and those whose numbers vary little are"
+            " wrong: for them eps counts.",
+            "It is added to the variance, before the root is taken.",
+        )
+    own = (evidence.value - bias) / weight
+    ours = (evidence.expected - bias) / weight
+    row = own.mean(dim=-1).flatten().abs().argmax()
+    mean, square = own.mean(dim=-1).flatten()[row], own.square().mean(dim=-1).flatten()[row]
+    right = ours.square().mean(dim=-1).flatten()[row]
+    return (
+        "Take your bias away again and divide by weight: one of your tokens has the mean"
+        f" {mean:.2g} and the mean square {square:.2g}, and should have 0 and {right:.2g}.",
+        "Each token is centred by its own mean, and divided by the root of its own variance + eps.",
+    )
 
 
 MEAN, CENTRE, VARIANCE = (
@@ -140,6 +165,11 @@ SLIPS = (
         "The values are right, and the gradients are not: both depend on x, so leave them in the"
         " graph",
     ),
+    Slip(
+        {END: "normalised * bias + weight"},
+        "multiply by bias and add weight",
+        "Multiply by weight, then add bias",
+    ),
     Slip({END: "normalised"}, "stop before weight and bias", "Multiply by weight, then add bias"),
     Slip({END: "normalised + bias"}, "forget weight", "Multiply by it before adding bias"),
     Slip({END: "normalised * weight"}, "forget bias", "Add it at the end"),
@@ -161,6 +191,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Each token is normalised over its own numbers, the last axis: mean, variance, divide,"

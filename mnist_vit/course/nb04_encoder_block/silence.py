@@ -75,6 +75,17 @@ IN_PROJ = (
 
 SLIPS = (
     Slip(
+        {
+            LAYERS: '(part.mlp.get_submodule("0"), part.mlp.get_submodule("3"))',
+            BIAS: (
+                "pass\n        part.self_attention.in_proj_weight.zero_()\n"
+                "        part.self_attention.out_proj.weight.zero_()"
+            ),
+        },
+        "set the four weight matrices to zero, and no bias",
+        "The biases of the last layers are still added to every token",
+    ),
+    Slip(
         {BIAS: ""},
         "leave the biases of the last layers as they are",
         "They are still added to every token, whatever stands before them. In each branch the last"

@@ -104,6 +104,17 @@ SLIPS = (
         'interpolate with mode="bilinear" and align_corners=False',
         'Use mode="bicubic" and align_corners=True',
     ),
+    Slip({KIND: 'mode="area"'}, 'interpolate with mode="area"', 'Use mode="bicubic"'),
+    Slip(
+        {KIND: 'mode="bicubic", align_corners=True, antialias=True'},
+        "interpolate with antialias=True",
+        "Leave it out: torchvision does without",
+    ),
+    Slip(
+        {PARTS: "[patches.mean(dim=1, keepdim=True), patches]"},
+        "give the class token the mean of the patches' positions",
+        "It belongs to no place, and stays what it is",
+    ),
     Slip(
         {KIND: 'mode="nearest"'},
         'interpolate with mode="nearest", the default',

@@ -9,7 +9,7 @@ from torch import nn
 
 from mnist_vit.model import Encoder
 
-from ..checking import Exercise, Slip, copy_weights, gradients, make, random, randomise
+from ..checking import Evidence, Exercise, Slip, copy_weights, gradients, make, random, randomise
 from .encoder import MyEncoder
 
 
@@ -54,6 +54,20 @@ def _equal_blocks(encoder: nn.Module) -> nn.Module:
     return encoder
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """How many blocks of their own the learned numbers would make."""
+    if not evidence.what.startswith("number of learned") or type(evidence.value) is not int:
+        return "", ""
+    numbers = [p.numel() for p in Encoder(*SIZES, 0.0, 0.0).layers[0].parameters()]
+    block = sum(numbers)
+    rest = evidence.expected - block
+    blocks = (evidence.value - rest) / block
+    return (
+        f"Beside the positions and the last norm these are the numbers of {blocks:.3g} blocks.",
+        "All layers learn the numbers of one block, whatever num_layers is.",
+    )
+
+
 SHARE = "self.layers[i] = self.layers[0]"
 COUNT = "range(1, len(self.layers))"
 
@@ -73,6 +87,16 @@ SLIPS = (
         {SHARE: "self.layers[i].self_attention = self.layers[0].self_attention"},
         "share the attention alone",
         "The MLP and the norms of all layers are to be the same, too",
+    ),
+    Slip(
+        {
+            SHARE: (
+                "self.layers[i].ln_1, self.layers[i].ln_2 = self.layers[0].ln_1,"
+                " self.layers[0].ln_2"
+            )
+        },
+        "share the norms alone",
+        "The attention and the MLP of all layers are to be the same, too",
     ),
     Slip(
         {COUNT: "range(1, 2)"},
@@ -96,6 +120,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "After super().__init__(…) your encoder has num_layers blocks. Which line puts the"

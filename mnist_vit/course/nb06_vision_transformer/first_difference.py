@@ -8,7 +8,7 @@ import torch
 from mnist_vit import VisionTransformer
 from mnist_vit.course.nb06_vision_transformer.bugs import broken, outputs
 
-from ..checking import Exercise, Mistake, Slip, describe, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_first_difference(right, suspect, images):
@@ -85,6 +85,31 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the first part that differs in suspect {number + 1}", str(found)
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Whether the part that was named is too early, too late, or does not differ at all."""
+    name, right = evidence.value, evidence.expected
+    if evidence.pair is None:
+        return "", ""
+    parts = list(outputs(evidence.pair[0].before[0], evidence.pair[0].before[2]))
+    if name != "None" and name not in parts:
+        return f"There is no part {name!r:.60} in what `outputs` gives.", ""
+    if right == "None":
+        return "All parts of this suspect agree within rounding, with the same weights.", ""
+    if name == "None":
+        return (
+            "A part of this suspect differs.",
+            "Compare every number of every part's output, and say None only behind the loop.",
+        )
+    is_early = parts.index(name) < parts.index(right)
+    if is_early:
+        return (
+            "That part gives the same in both, where they hold the same weights and are in eval"
+            " mode.",
+            "Do they, is rounding forgiven, and is it the part that differs whose name you return?",
+        )
+    return "That part differs, and one before it differs, too.", "Return the first."
+
+
 LOAD, SEARCH = "suspect.load_state_dict(right.state_dict())", "for name in a:"
 TEST, EVAL = (
     "if not torch.allclose(a[name], b[name], atol=1e-4):",
@@ -136,6 +161,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Two models can only be compared if they hold the same weights and nothing in them is"

@@ -7,7 +7,7 @@ import torch
 
 from mnist_vit.course.nb06_vision_transformer.first_difference import first_difference
 
-from ..checking import Exercise, Mistake, Slip, describe
+from ..checking import Evidence, Exercise, Mistake, Slip, describe
 from .bugs import BUGS
 from .first_difference import larger_models, models
 
@@ -67,6 +67,28 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
         if name != bug:
             return
+
+
+TELLS = {
+    "right": "A right model has the same logits, within rounding, when it holds the same weights",
+    "gelu_on_the_logits": "All parts of such a model agree, and its logits do not",
+    "positions_forgotten": "In such a model the tokens differ before any attention sees them",
+    "softmax_over_queries": "Rows of its attention weights do not sum to 1",
+    "heads_merged_by_reshape": "Its attention weights are right, and the layer's output is not",
+    "heads_split_by_reshape": (
+        "Its attention weights sum to 1 along rows, and their logarithms are no multiple of the"
+        " right ones'"
+    ),
+    "not_divided": "The logarithms of its weights are those of scores that are too large",
+    "divided_by_d_model": "The logarithms of its weights are those of scores that are too small",
+}
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """How a model with this bug is told."""
+    right = "right" if "right model" in evidence.what else evidence.expected
+    is_name = evidence.value in TELLS and right in TELLS
+    return "", f"{TELLS[right]}, on the same tokens." if is_name else ""
 
 
 SAME = "same = torch.allclose(right(images), suspect(images), atol=1e-4)"
@@ -145,6 +167,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "First find out where. Two of the bugs are not inside the attention layer. For the"

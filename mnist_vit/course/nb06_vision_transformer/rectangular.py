@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mnist_vit.model import VisionTransformer as MyVisionTransformer
 
 from ..checking import (
     Exercise,
+    Mistake,
     Slip,
     copy_weights,
     gradients,
@@ -47,6 +48,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for size in ((8, 20), (16, 8), (12, 12)):
         weights = randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6)
         module = make(answer, size, *SIZES, **OPTIONS)
+        _positions(module, size)
         copy_weights(weights, module)
         images = random(3, 2, *size, seed=7).requires_grad_()
         logits = module.eval()(images)
@@ -56,6 +58,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     large = ((64, 128), 8, 1, 2, 64, 64)
     reference = MyRectangular(*large, **OPTIONS)
     yield start_values(make(answer, *large, **OPTIONS), reference)
+
+
+def _positions(module: Any, size: tuple[int, int]) -> None:
+    """Raise Mistake where there is not one position for each patch and the class token."""
+    found = getattr(getattr(module, "encoder", None), "pos_embedding", None)
+    rows, columns = size[0] // SIZES[0], size[1] // SIZES[0]
+    needed = 1 + rows * columns
+    if isinstance(found, Tensor) and found.dim() == 3 and found.shape[1] != needed:
+        raise Mistake(
+            f"your model has {found.shape[1]} positions for pictures of {size[0]} × {size[1]}"
+            f" pixels in patches of {SIZES[0]}.",
+            f"There are {rows} rows of {columns} patches, and the class token: {needed}.",
+        )
 
 
 CUT = "self.conv_proj(x).flatten(2)"

@@ -33,11 +33,10 @@ class MyRegisters(MyVisionTransformer):
         x = self.conv_proj(x).flatten(2).transpose(1, 2)
         token = self.class_token.expand(len(x), -1, -1)
         x = torch.cat([token, x], dim=1)
-        x = x + self.encoder.pos_embedding
+        x = self.encoder.dropout(x + self.encoder.pos_embedding)
         # the registers come after the addition, so they need no position
         registers = self.register_tokens.expand(len(x), -1, -1)
         x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
-        x = self.encoder.dropout(x)
         x = self.encoder.layers(x)
         x = self.encoder.ln(x)
         return self.heads(x[:, 0])
@@ -63,6 +62,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(logits, images=images, **parts)
     yield "tokens that the first block is given", _given_to_blocks(module, images.detach())
     yield "output in train mode", module.train()(images.detach())
+    given = _given_to_blocks(module, images.detach())
+    yield "tokens that the first block is given, in train mode with dropout 1", given
     none = make(answer, *SIZES, registers=0, **OPTIONS)
     _load(none, weights)
     yield "output without registers", none.eval()(images.detach())
@@ -108,10 +109,10 @@ def _given_to_blocks(module: Any, images: Tensor) -> Tensor:
     return seen[0]
 
 
-PLACES = "x = x + self.encoder.pos_embedding"
+PLACES = "x = self.encoder.dropout(x + self.encoder.pos_embedding)"
 REGISTERS = "registers = self.register_tokens.expand(len(x), -1, -1)"
 JOIN = "x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)"
-DROP, NORM = "x = self.encoder.dropout(x)", "x = self.encoder.ln(x)"
+NORM = "x = self.encoder.ln(x)"
 END = "self.heads(x[:, 0])"
 
 SLIPS = (
@@ -132,11 +133,24 @@ SLIPS = (
         "The logits are the same. But others take token 0 for the class token: it stays there",
     ),
     Slip(
-        {PLACES: ""},
+        {
+            PLACES: "x = x + self.encoder.pos_embedding",
+            JOIN: ("x = self.encoder.dropout(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))"),
+        },
+        "let the encoder's dropout come after the registers have joined, and so drop their"
+        " numbers, too",
+        "They join the sequence after it",
+    ),
+    Slip(
+        {PLACES: "x = self.encoder.dropout(x)"},
         "leave out the positions",
         "self.encoder(x) would add them; who calls its parts must do that, too",
     ),
-    Slip({DROP: ""}, "leave out the encoder's dropout", "It follows the positions"),
+    Slip(
+        {PLACES: "x = x + self.encoder.pos_embedding"},
+        "leave out the encoder's dropout",
+        "It follows the positions",
+    ),
     Slip({NORM: ""}, "leave out the encoder's last norm", "It follows the blocks"),
     Slip(
         {REGISTERS: "registers = self.register_tokens.detach().expand(len(x), -1, -1)"},
@@ -171,9 +185,10 @@ EXERCISE = Exercise(
             " must come in between. Which four steps does your encoder's forward have?"
         ),
         (
-            "Make the sequence as before and add self.encoder.pos_embedding. Then torch.cat of"
-            " token 0, the registers (expanded to the n pictures), and the other tokens. Then"
-            " self.encoder.dropout, self.encoder.layers, self.encoder.ln, and the heads on token 0."
+            "Make the sequence as before, add self.encoder.pos_embedding, and apply"
+            " self.encoder.dropout. Then torch.cat of token 0, the registers (expanded to the n"
+            " pictures), and the other tokens. Then self.encoder.layers, self.encoder.ln, and the"
+            " heads on token 0."
         ),
     ),
     same=(

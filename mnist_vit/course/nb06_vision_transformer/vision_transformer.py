@@ -16,6 +16,7 @@ from mnist_vit.model import Encoder as MyEncoder
 from mnist_vit.model import VisionTransformer
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -129,6 +130,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         }
         weights = randomise(VisionTransformer(12, 4, 2, 2, 8, 16, **options), seed=6)
         module = _built(answer, options)
+        _positions(module)
         copy_weights(weights, module)
         for mode in ("eval", "train"):
             module.train(mode == "train")
@@ -175,6 +177,12 @@ def _printed(answer: Any, options: dict[str, Any]) -> str:
         module(random(3, 2, 12, 12, seed=7))
     lines = out.getvalue().splitlines()
     told = [line.partition(":")[0] for line in lines]
+    for number, (own, label) in enumerate(zip(told, LABELS, strict=False), start=1):
+        if own != label and len(told) == len(LABELS):
+            raise Mistake(
+                f"with print_shapes=True line {number} has the label {own!r:.60}.",
+                f"It must be {label!r}.",
+            )
     if told != list(LABELS):
         raise Mistake(
             f"with print_shapes=True {len(lines)} lines are printed, which are not the ten needed.",
@@ -227,6 +235,28 @@ def _part_gradient(logits: Tensor, module: nn.Module, part: str) -> tuple[str, T
     return joined(part, *gradients(logits, **named))
 
 
+def _positions(module: nn.Module) -> None:
+    """Raise Mistake where there is not one position for each patch and the class token."""
+    found = getattr(getattr(module, "encoder", None), "pos_embedding", None)
+    if isinstance(found, Tensor) and found.dim() == 3 and found.shape[1] != 10:
+        raise Mistake(
+            f"for pictures of 12 × 12 pixels in patches of 4 your encoder has {found.shape[1]}"
+            " positions.",
+            "There are 3 × 3 patches, and the class token: 10.",
+        )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """The first line of print_shapes that is another one."""
+    if not evidence.what.startswith("lines"):
+        return "", ""
+    pairs = zip(evidence.value.splitlines(), evidence.expected.splitlines(), strict=True)
+    for own, right in pairs:
+        if own != right:
+            return f"One line is {own!r:.80}.", f"It must be {right!r:.80} here."
+    return "", ""
+
+
 FLAT, SWAP = "x = x.flatten(2)", "x = x.transpose(1, 2)"
 TOKEN, JOIN = (
     "token = self.class_token.expand(x.shape[0], -1, -1)",
@@ -236,6 +266,26 @@ ENCODE, READ, END = "x = self.encoder(x)", "x = x[:, 0]", "x = self.heads(x)"
 LAST = {JOIN: "x = torch.cat([x, token], dim=1)"}
 
 SLIPS = (
+    Slip(
+        {'            heads["act"] = nn.Tanh()\n': ""},
+        "leave out the tanh between pre_logits and head",
+        "Two linear layers with nothing between them are one",
+    ),
+    Slip(
+        {"dropout, attention_dropout, norm_layer)": "dropout, attention_dropout)"},
+        "do not hand norm_layer on to the encoder",
+        "It makes the norms of the blocks and the last one",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.GELU()"},
+        "put a GELU between pre_logits and head",
+        "It is tanh",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.ReLU()"},
+        "put a ReLU between pre_logits and head",
+        "It is tanh",
+    ),
     Slip(
         {**LAST, READ: "x = x[:, -1]"},
         "put the class token last and take it from there",
@@ -346,6 +396,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Five steps: conv_proj, make a sequence of it, the class token in front, encoder, heads"

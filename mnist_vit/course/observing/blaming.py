@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from torch import Tensor, nn
 
 from .calls import Call, alike
+from .looking import simply
 from .tracing import Step, Swap, Trace, fingerprint, quoted, same
 
+ENOUGH = 4  # numbers of a result, from which a factor is read
 TRIES = 60  # values of ours that are put into an answer, at most
 SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
 
@@ -54,6 +56,10 @@ def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
             f"With our numbers in the place of what {expression} gives, your result is right: the"
             f" mistake is there{made}."
         )
+    came_in = [step for step in steps if step.place is None]
+    related = _related(steps[_same_expression(steps, first)[-1]], known + came_in)
+    if related:
+        return f"What {expression} gives is {related}."
     given = _inputs(steps, _same_expression(steps, first))
     if all(_is_ours(steps[parent], known) for parent in given):
         return (
@@ -61,6 +67,24 @@ def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
             " it, or a step is missing before it."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _related(step: Step, known: list[Step]) -> str:
+    """How a result is made of one of ours, such as "a number of ours times 0.1"; "" if unknown."""
+    if step.value is None or not step.value.is_floating_point():
+        return ""
+    value = step.value.detach().double()
+    if value.numel() < ENOUGH or not value.isfinite().all() or not value.any():
+        return ""
+    for other in known:
+        if other.value is None or other.value.shape != value.shape:
+            continue
+        if not other.value.is_floating_point() or not other.value.isfinite().all():
+            continue
+        said = simply(other.value.detach().double(), value)
+        if said:
+            return said
+    return ""
 
 
 def _calls_module(step: Step) -> bool:

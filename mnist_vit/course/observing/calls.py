@@ -11,11 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from .stopping import stopped_after
 from .undisturbed import usual
 
 TOLERANCE = 1e-5  # relative to the largest value: rounding is far below, a mistake far above
 SMALL = 0.1  # values below it are compared as if they were so large: they may be rounded zeros
 
+
+LIMIT = 2.0  # seconds of an experiment: with other inputs a learner's loop may never end
 
 # what an answer's module may call its sizes
 SIZES = ("num_heads", "head_dim", "embed_dim", "hidden_dim")
@@ -37,6 +40,7 @@ class Call:
         written: places of the inputs that were written into, even if that was put back.
         changed: places of those that are another afterwards.
         idle: given a module, the call changed nothing and returned nothing.
+        touched: whether a module that was given is another afterwards.
     """
 
     function: Callable[..., Any]
@@ -50,6 +54,7 @@ class Call:
     written: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
     idle: bool = False
+    touched: bool = False
 
     @property
     def module(self) -> nn.Module | None:
@@ -100,7 +105,7 @@ class Call:
             RuntimeError: whatever the learner's code raised.
         """
         try:
-            with torch.enable_grad():  # it may ask for gradients itself
+            with torch.enable_grad(), stopped_after(LIMIT):  # it may ask for gradients itself
                 return results(self.function(*given))
         except KeyboardInterrupt:
             raise
@@ -160,8 +165,9 @@ class _Recorder:
                 call.changed.add(place)
             if place in call.changed or _version(now) != self.versions[place]:
                 call.written.add(place)
-        if output is None and self.states and not call.written:
-            call.idle = _equal(self.states, _states(call))
+        if self.states:
+            call.touched = not _equal(self.states, _states(call))
+            call.idle = output is None and not call.written and not call.touched
 
 
 @contextmanager

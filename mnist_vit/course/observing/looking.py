@@ -13,6 +13,11 @@ from torch import Tensor, nn
 
 from .calls import SMALL, TOLERANCE, Call, alike
 
+NEAR = 0.2  # share of the largest number, below which a number is near 0
+FEW = 3  # numbers, of which fewer may be equal by chance
+LEAST = 4  # numbers from which a factor is read
+LONGEST = 12  # parts along an axis that are compared one by one
+
 # the first calls of the solution and of the answer whose results differ
 Pair = tuple[Call, Call] | None
 
@@ -55,12 +60,25 @@ def rows(expected: Tensor, got: Tensor, pair: Pair) -> str:
     if _ones(sums) or not got.isfinite().all():
         return ""
     for axis in range(got.dim() - 1):
-        if _ones(got.sum(dim=axis)):
+        if got.shape[axis] > 1 and _ones(got.sum(dim=axis)):
             return f"Rows should sum to 1, and here the numbers along axis {axis} do."
     least = f"{float(sums.min()):.5g}"
     most = f"{float(sums.max()):.5g}"
     between = least if least == most else f"{least} … {most}"
     return f"Rows should sum to 1, and yours sum to {between}."
+
+
+def row_sums(our: Call, their: Call) -> str:
+    """The same for any result of a call."""
+    for expected, got in zip(our.output, their.output, strict=False):
+        if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
+            continue
+        if expected.dim() < 2 or expected.numel() == 0 or expected.min() <= 0:
+            continue  # no weights of a softmax: rows of an identity sum to 1, too
+        said = rows(expected.double(), got.double(), None)
+        if said:
+            return said.replace("Rows", "Rows of the weights")
+    return ""
 
 
 def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
@@ -74,7 +92,24 @@ def transformed(expected: Tensor, got: Tensor, pair: Pair) -> str:
     return ""
 
 
+def simply(expected: Tensor, got: Tensor) -> str:
+    """A value of ours that was changed in a simple way, in words; "" if it was not."""
+    if alike(expected, got):
+        return ""
+    for look in (_times, _plus_number):
+        said = look(expected, got, None)
+        if said:
+            return "a value of ours " + said.removeprefix("The result is ours ").rstrip(".")
+    for first, second in itertools.combinations(range(expected.dim()), 2):
+        turned = expected.transpose(first, second)
+        if turned.shape == got.shape and alike(turned, got):
+            return f"a value of ours with axes {first} and {second} exchanged"
+    return ""
+
+
 def _constant(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    if got.numel() < FEW:
+        return ""
     for value, said in ((0.0, "zero everywhere"), (1.0, "one everywhere")):
         if torch.equal(got, torch.full_like(got, value)):
             return f"The result is {said}."
@@ -120,7 +155,27 @@ def _with_known(expected: Tensor, got: Tensor, pair: Pair) -> str:
                     combined = function(expected, other)
                     if combined.shape == got.shape and alike(combined, got):
                         return f"The result is ours {word} {said}."
+            share = _share(expected, got, other)
+            if share:
+                return f"The result is ours {share} times {said}."
     return ""
+
+
+def _share(expected: Tensor, got: Tensor, known: Tensor) -> str:
+    """ "plus 0.01" where theirs is ours plus 0.01 times something known; else ""."""
+    if expected.shape != got.shape or expected.numel() < LEAST or not known.any():
+        return ""
+    try:
+        other = known.expand_as(got)
+    except RuntimeError:
+        return ""
+    difference = got - expected
+    if not difference.isfinite().all():
+        return ""
+    by = (difference * other).sum() / other.square().sum()
+    if by == 0 or (difference - by * other).abs().max() > 1e-4 * difference.abs().max():
+        return ""
+    return signed(float(by))
 
 
 def _plus_vector(expected: Tensor, got: Tensor, pair: Pair) -> str:
@@ -152,7 +207,7 @@ def moved(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """The right numbers in other places, in an order that has a name."""
     if not scattered(expected, got, pair):
         return ""
-    return _exchanged(expected, got) or _shifted(expected, got)
+    return _exchanged(expected, got) or _shifted(expected, got) or _dealt(expected, got)
 
 
 def _exchanged(expected: Tensor, got: Tensor) -> str:
@@ -180,6 +235,95 @@ def _shifted(expected: Tensor, got: Tensor) -> str:
     return ""
 
 
+def _dealt(expected: Tensor, got: Tensor) -> str:
+    """Each part along an axis is one of ours, and they stand in another order."""
+    if expected.shape != got.shape:
+        return ""
+    for axis in range(expected.dim()):
+        order = _order(expected, got, axis)
+        if order:
+            listed = ", ".join(map(str, order))
+            return (
+                f"The numbers are right, but along axis {axis} yours stand in the order {listed}."
+            )
+    return ""
+
+
+def repeated(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """Each part along an axis is one of ours, and some come twice."""
+    if expected.shape != got.shape or expected.numel() < 4 or alike(expected, got):
+        return ""
+    for axis in range(expected.dim()):
+        order = _order(expected, got, axis)
+        if order and len(set(order)) < len(order):
+            listed = ", ".join(map(str, order))
+            return (
+                f"Along axis {axis} there are ours of the places {listed}, where each place should"
+                " have its own."
+            )
+    return ""
+
+
+def _order(expected: Tensor, got: Tensor, axis: int) -> list[int]:
+    """Which part of ours each part of theirs along an axis is; [] if one of them is none."""
+    if not 1 < expected.shape[axis] <= LONGEST or expected.select(axis, 0).numel() < 2:
+        return []
+    ours = [expected.select(axis, place) for place in range(expected.shape[axis])]
+    if any(alike(one, other) for one, other in itertools.combinations(ours, 2)):
+        return []
+    order = []
+    for place in range(got.shape[axis]):
+        found = [number for number, own in enumerate(ours) if alike(own, got.select(axis, place))]
+        if not found:
+            return []
+        order.append(found[0])
+    return order
+
+
+def sharpness(our: Call, their: Call) -> str:
+    """Weights whose rows sum to 1, as of scores that are ours times a number."""
+    for expected, got in zip(our.output, their.output, strict=False):
+        if not _are_weights(expected) or not _are_weights(got):
+            continue
+        if expected.shape != got.shape or alike(expected, got):
+            continue
+        said = _scaled_scores(_differences(expected), _differences(got), (our, their))
+        if said:
+            return said
+    return ""
+
+
+def _scaled_scores(ours: Tensor, theirs: Tensor, pair: Pair) -> str:
+    """By which number differences of scores are multiplied, everywhere or in each row."""
+    large = ours.abs() > NEAR * ours.abs().max()
+    if large.sum() < LEAST:
+        return ""
+    by = (theirs / ours)[large]
+    if by.min() <= 0:
+        return ""
+    if alike(by, by.mean().expand_as(by)):
+        number = factor(float(by.mean()), pair)
+        return f"Your weights are those of scores that are ours times {number}."
+    in_rows = (theirs * ours).sum(dim=-1, keepdim=True) / ours.square().sum(dim=-1, keepdim=True)
+    if ours.shape[-1] > 1 and alike(in_rows * ours, theirs):
+        between = f"{float(in_rows.min()):.3g} to {float(in_rows.max()):.3g}"
+        return f"In each row your weights are those of our scores times a number, {between}."
+    return ""
+
+
+def _are_weights(value: object) -> bool:
+    """Whether it is a tensor of positive numbers whose rows sum to 1."""
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.dim() < 2:
+        return False
+    is_positive = value.numel() > 0 and value.shape[-1] > 1 and bool((value > 1e-12).all())
+    return is_positive and _ones(value.double().sum(dim=-1))
+
+
+def _differences(weights: Tensor) -> Tensor:
+    """The differences of neighbouring scores, which the logarithms of weights tell."""
+    return weights.double().log().diff(dim=-1)
+
+
 def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """The right numbers in another shape, or with an axis too many."""
     if got.shape == expected.shape:
@@ -189,6 +333,8 @@ def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
         if more > 0 and got.squeeze().shape == expected.squeeze().shape:
             return f"The numbers are right. Axes of length 1 that are too many: {more}."
         return "The numbers are right, and in the right order: only their shape is not."
+    if got.dim() < expected.dim():
+        return _reduced(expected, got)
     if got.dim() != expected.dim() + 1:
         return ""
     for axis in range(got.dim()):
@@ -201,6 +347,68 @@ def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
             if alike(less, expected):
                 return f"There is an axis too many: ours is the {name} of yours along axis {axis}."
     return ""
+
+
+def _reduced(expected: Tensor, got: Tensor) -> str:
+    """Ours after a mean, a sum or a choice along one axis, or over everything."""
+    if got.dim() == 0:
+        for name, whole in (("mean", expected.mean()), ("sum", expected.sum())):
+            if alike(whole, got):
+                return f"Yours is the {name} of all numbers of ours."
+        return ""
+    if got.dim() != expected.dim() - 1:
+        return ""
+    for axis in range(expected.dim()):
+        less = {
+            "the mean of ours": expected.mean(dim=axis),
+            "the sum of ours": expected.sum(dim=axis),
+            "the largest of ours": expected.amax(dim=axis),
+            "the first of ours": expected.select(axis, 0),
+            "the last of ours": expected.select(axis, -1),
+        }
+        for name, value in less.items():
+            if value.shape == got.shape and alike(value, got):
+                return f"An axis is missing: yours is {name} along axis {axis}."
+    return ""
+
+
+def origin(expected: Tensor, got: Tensor, pair: Pair) -> str:
+    """Numbers of an input in other places: which one stands at the first place that is wrong."""
+    if expected.shape != got.shape or expected.numel() < LEAST:
+        return ""
+    place = _first_wrong(expected, got)
+    for name, value in _inputs(pair):
+        if value.unique().numel() < value.numel():
+            continue
+        own, right = _found(value, got[place]), _found(value, expected[place])
+        if own and right and torch.isin(got, value).all() and torch.isin(expected, value).all():
+            return (
+                f"At {list(place)} yours has the number {name}{own}, and the number {name}{right}"
+                " belongs there."
+            )
+    return ""
+
+
+def _first_wrong(expected: Tensor, got: Tensor) -> tuple[int, ...]:
+    wrong = (expected != got).flatten().to(torch.uint8).argmax()
+    return tuple(map(int, torch.unravel_index(wrong, expected.shape)))
+
+
+def _inputs(pair: Pair) -> list[tuple[str, Tensor]]:
+    """The inputs of the solution's call that hold numbers, by name."""
+    if pair is None:
+        return []
+    found = []
+    for name, value in zip(pair[0].names, pair[0].before, strict=False):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            found.append((name, value.detach().double()))
+    return found
+
+
+def _found(value: Tensor, number: Tensor) -> str:
+    """The place of a number in a tensor, as an index; "" if it is not there."""
+    places = (value == number).nonzero()
+    return str(places[0].tolist()) if len(places) else ""
 
 
 def scattered(expected: Tensor, got: Tensor, pair: Pair) -> str:
@@ -232,7 +440,8 @@ def partly(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
 def edges(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """Pictures that are right inside, and wrong in the outermost rows and columns."""
-    if expected.shape != got.shape or expected.dim() < 3 or min(expected.shape[-2:]) < 4:
+    # of three axes the last two may be tokens and their numbers
+    if expected.shape != got.shape or expected.dim() < 4 or min(expected.shape[-2:]) < 4:
         return ""
     wrong = _wrong(expected, got)
     if not wrong.any() or wrong[..., 1:-1, 1:-1].any():
@@ -268,7 +477,8 @@ def _by_sign(wrong: Tensor, pair: Pair) -> str:
         for word, places in (("negative", value < 0), ("positive", value > 0)):
             if wrong[~places].any() or not wrong.any() or places.all():
                 continue
-            if wrong[places].double().mean() > 0.5:  # near 0 both may be the same
+            large = value.abs() > NEAR * value.abs().max()
+            if wrong[places & large].all() and (places & large).any():  # near 0 both may be equal
                 return f"It is wrong where {name} is {word}, and right elsewhere."
     return ""
 

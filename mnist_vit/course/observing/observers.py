@@ -11,23 +11,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .calls import Call, alike
 from .counting import count
+from .formulas import formula
+from .instead_of import instead_of
 from .looking import (
     axes,
     edges,
     few,
     moved,
     nearly,
+    origin,
     partly,
+    repeated,
+    row_sums,
     rows,
     scattered,
+    sharpness,
     transformed,
     where,
 )
-from .reacting import depends, mixes, returns_input, scales, slices, varies
+from .reacting import depends, listed, mixes, returns_input, scales, slices, varies
 
 SLOW = 0.2  # seconds; a call that takes longer is not made again
 PAIRS = 8  # calls that are looked at for what they depend on
@@ -110,6 +116,9 @@ Observer = Callable[[Evidence], str]
 
 # what is said after the first words of some observations, when the answer fails again
 INSTEAD = {
+    "Rows of the weights should sum to 1, and here": (
+        "A row runs along the last axis: look at what you sum over, and for a transpose."
+    ),
     "Rows should sum to 1, and here": (
         "A row runs along the last axis: look at what you sum over, and for a transpose."
     ),
@@ -120,12 +129,20 @@ INSTEAD = {
 }
 
 
-def observe(evidence: Evidence) -> Finding | None:
-    """What can be said of the first wrong value, or of the first call whose output differs."""
+def unused(evidence: Evidence) -> Finding | None:
+    """What is said before anything else: an input was changed, or nothing was done at all."""
     for look in (_changed_input, _did_nothing):
         said = look(evidence)
         if said:
             return Finding(said, _instead(said))
+    return None
+
+
+def observe(evidence: Evidence) -> Finding | None:
+    """What can be said of the first wrong value, or of the first call whose output differs."""
+    finding = unused(evidence)
+    if finding is not None:
+        return finding
     if _has_wrong_gradient(evidence):
         return Finding("All values are right, and this gradient is not.")
     with torch.no_grad():
@@ -147,20 +164,29 @@ def _instead(said: str) -> str:
 def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
     """The observers that have something to look at, in order, and whether each says why."""
     if evidence.has_tensors:
-        for look in (rows, moved, axes):
+        for look in (rows, moved, repeated, axes, origin):
             yield True, _looking(look)
     if evidence.pair is not None:
+        yield True, _calling(row_sums)
         yield True, _calling(_random_or_input)
+        yield True, _calling(formula)
         yield True, _dependence
         for again in (mixes, count, scales):
             yield True, _calling_often(again)
     if evidence.is_finite:
         if evidence.value.dtype == evidence.expected.dtype:
             yield True, _looking(nearly)
-        for look in (transformed, scattered, edges, where):
+        yield True, _looking(transformed)
+    if evidence.pair is not None:
+        yield True, _other_input
+        yield True, _calling(sharpness)
+    if evidence.is_finite:
+        for look in (scattered, edges, where):
             yield True, _looking(look)
         if evidence.pair is not None:
             yield True, _calling_often(slices)
+    yield True, _held
+    if evidence.is_finite:
         yield False, _looking(partly if _has_places(evidence) else few)
 
 
@@ -218,6 +244,35 @@ def _did_nothing(evidence: Evidence) -> str:
     return "Nothing came back, and nothing was changed in what was given."
 
 
+def _held(evidence: Evidence) -> str:
+    """Which parameters of a module that was given hold other numbers than after our solution."""
+    our_count, their_count = evidence.before
+    for our, their in zip(evidence.ours[:our_count], evidence.theirs[:their_count], strict=False):
+        if not their.touched:  # what was changed is a copy
+            continue
+        for name, own, other in zip(our.names, our.given, their.given, strict=False):
+            if not isinstance(own, nn.Module) or not isinstance(other, nn.Module):
+                continue
+            said = _differing(name, own.state_dict(), other.state_dict())
+            if said:
+                return said
+    return ""
+
+
+def _differing(name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
+    same: list[str] = []
+    other: list[str] = []
+    for key, value in ours.items():
+        if key in theirs:
+            (same if alike(value, theirs[key]) else other).append(key)
+    if not same or not other or len(same) + len(other) < len(ours):
+        return ""
+    return (
+        f"Our solution leaves other numbers in {name} than yours: {listed(other)}."
+        f" The same are {listed(same)}."
+    )
+
+
 def _has_wrong_gradient(evidence: Evidence) -> bool:
     """Whether all calls gave what ours gave, and a gradient is another."""
     ours, theirs = evidence.before
@@ -227,8 +282,20 @@ def _has_wrong_gradient(evidence: Evidence) -> bool:
 
 def _dependence(evidence: Evidence) -> str:
     """What the results of all calls of the same kind depend on, among those fast enough."""
+    fast = _fast_pairs(evidence)
+    return depends(fast) if fast else ""
+
+
+def _other_input(evidence: Evidence) -> str:
+    """Ours for another input gives the same as theirs, in all calls of the same kind."""
+    fast = _fast_pairs(evidence)
+    return instead_of(fast) if fast else ""
+
+
+def _fast_pairs(evidence: Evidence) -> list[tuple[Call, Call]]:
+    """The calls of the same kind as the first wrong one that can be made again quickly."""
     if evidence.pair is None:
-        return ""
+        return []
     names = evidence.pair[0].names
     similar = []
     for our, their in zip(evidence.ours, evidence.theirs, strict=False):
@@ -238,7 +305,7 @@ def _dependence(evidence: Evidence) -> str:
     for our, their in similar[:PAIRS]:
         if _can_be_tried(their) and our.repeats():
             fast.append((our, their))
-    return depends(fast) if fast else ""
+    return fast
 
 
 def _has_places(evidence: Evidence) -> bool:

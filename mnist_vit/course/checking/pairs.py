@@ -1,0 +1,79 @@
+"""Two known slips in one answer, as whoever makes one often does."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .comparing import compare
+from .exercise import Exercise, Slip
+
+SECONDS = 1.0  # of computing, for the whole search
+LONELY = (" alone", "only ")  # what is done beside nothing else does not fit a second slip
+FEW = 4  # numbers; fewer may be equal by chance
+
+
+def two_slips(
+    exercise: Exercise, values: list[tuple[str, Any]], end: tuple[type, str]
+) -> tuple[Slip, Slip] | None:
+    """Two slips that together give all the same values; None if no two do, or if none is found.
+
+    Args:
+        exercise: whose slips are tried.
+        values: what the answer gave.
+        end: how its run ended, as ``Outcome.end`` says it.
+    """
+    end_of_search = time.thread_time() + SECONDS
+    for mutant, slips in _pairs(exercise):
+        if _gives(exercise, mutant, values, end):
+            return slips
+        if time.thread_time() > end_of_search:
+            return None
+    return None
+
+
+def hold_many_numbers(values: list[Any]) -> bool:
+    """Whether one of these values is a tensor of numbers that are hardly equal by chance."""
+    for value in values:
+        if isinstance(value, Tensor) and value.is_floating_point() and value.numel() >= FEW:
+            return True
+    return False
+
+
+def _pairs(exercise: Exercise) -> Iterator[tuple[Any, tuple[Slip, Slip]]]:
+    """The solution with both edits, for each two slips that edit different places."""
+    edits = []
+    for slip in exercise.slips:
+        is_lonely = any(word in slip.did for word in LONELY) and not slip.did.startswith("return")
+        if isinstance(slip.edit, dict) and not is_lonely:
+            edits.append(slip)
+    for first, second in itertools.combinations(edits, 2):
+        if first.edit.keys() & second.edit.keys():
+            continue
+        try:
+            mutant = exercise.edited({**first.edit, **second.edit})
+        except (ValueError, SyntaxError):  # one edit removes what the other one changes
+            continue
+        yield mutant, (first, second)
+
+
+def _gives(
+    exercise: Exercise, mutant: Any, values: list[tuple[str, Any]], end: tuple[type, str]
+) -> bool:
+    """Whether a wrong answer gives these values, and no more. It ends at the first other one."""
+    torch.default_generator.manual_seed(0)
+    number = 0
+    try:
+        for what, value in exercise.compare(mutant):
+            if number == len(values):
+                return False
+            if compare(what, values[number][1], value, exercise.tolerance) is not None:
+                return False
+            number += 1
+    except Exception as error:
+        is_end = (type(error), "" if number else str(error)) == end
+        return number == len(values) and is_end
+    return number == len(values) and end[0] is type(None)
