@@ -170,8 +170,9 @@ def _find_matrices(part: nn.Module, found: dict[nn.Module, set[int]]) -> set[int
     if part not in found:
         own: set[int] = set()
         for parameter in part._parameters.values():
-            is_known = parameter is not None and not nn.parameter.is_lazy(parameter)
-            if is_known and parameter.dim() == 2:
+            if parameter is None or nn.parameter.is_lazy(parameter):  # its shape is not known yet
+                continue
+            if parameter.dim() == 2:
                 own.add(id(parameter))
         for child in part.children():
             own |= _find_matrices(child, found)
