@@ -230,8 +230,13 @@ class Evaluate(Trained):
     weights: Weights = None
     split: WhichSplit = None
     batch_size: Annotated[
-        int, Option("images in a forward pass; does not change the result", low=1)
-    ] = 250
+        int | None,
+        Option(
+            "images in a forward pass; does not change the result; default: those of about 10,000"
+            " tokens, 250 at most",
+            low=1,
+        ),
+    ] = None
     record: Annotated[bool, Option("write the accuracy to the .json beside the weights")] = False
     root: Root = None
     device: Device = None

@@ -4,9 +4,9 @@
    without a copy.
 2. The class head uses only the class token: the last block computes no other token
    (``_attend_once``).
-3. In training, ``keep_patches`` skips most blank patches. A bias on the scores makes each kept
-   blank patch count as much as all the blank patches that it stands for. Evaluation uses all
-   patches.
+3. In training, ``keep_patches`` skips most blank patches, before they are projected. A bias on the
+   scores makes each kept blank patch count as much as all the blank patches that it stands for.
+   Evaluation uses all patches.
 """
 
 import math
@@ -53,13 +53,11 @@ class FastVisionTransformer(nn.Module):
             setattr(self, name, child)
 
     def forward(self, images: Tensor) -> Tensor:
-        first, patches = self._embed(images)
-        bias = None
         if self.training and self.keep_patches is not None:
-            patches, bias = self._choose_patches(images, patches)
-            bias = F.pad(bias, (first.shape[1], 0))
-
-        x = self.encoder.dropout(torch.cat([first, patches], dim=1))
+            x, bias = self._embed_some(images)
+        else:
+            x, bias = self._to_tokens(images) + self.encoder.pos_embedding, None
+        x = self.encoder.dropout(x)
         *blocks, last = self.encoder.layers
         for block in blocks:
             x = _apply_block(block, x, bias)
@@ -70,17 +68,26 @@ class FastVisionTransformer(nn.Module):
             x = self._mean_over_patches(x, bias)
         return self.heads(x)
 
-    def _embed(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens before the patches, and the patches, with positions.
+    def _embed_some(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens with positions, ``keep_patches`` of them patches; the others are not projected.
 
-        Shape: (n, c, h, w) -> (n, 1, hidden_dim) and (n, patches, hidden_dim); more than 1 if more
-        tokens than the class token stand before the patches.
+        The tokens before the patches are the same for every image, so that one image tells them.
+        Returns (n, tokens, hidden_dim), and a bias for the score of each token, (n, 1, 1, tokens).
         """
-        tokens = self._to_tokens(images)
-        sizes = [tokens.shape[1] - self.num_patches, self.num_patches]
-        first, patches = tokens.split(sizes, dim=1)
-        first_positions, positions = self.encoder.pos_embedding.split(sizes, dim=1)
-        return first + first_positions, patches + positions
+        p = self.patch_size
+        # (n, c, h, w) -> (n, c, n_h, p, n_w, p) -> (n, patches, c * p * p)
+        pixels = images.unflatten(3, (-1, p)).unflatten(2, (-1, p))
+        pixels = pixels.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        chosen, bias = self._choose_patches(pixels)
+        pixels = pixels.gather(1, chosen.unsqueeze(-1).expand(-1, -1, pixels.shape[2]))
+        patches = F.linear(pixels, self.conv_proj.weight.flatten(1), self.conv_proj.bias)
+
+        first = self._to_tokens(images[:1])[:, : -self.num_patches]
+        before = first.shape[1]
+        first_positions, positions = self.encoder.pos_embedding.tensor_split([before], dim=1)
+        first = (first + first_positions).expand(len(images), -1, -1)
+        patches = patches + F.embedding(chosen, positions.squeeze(0))
+        return torch.cat([first, patches], dim=1), F.pad(bias, (before, 0))[:, None, None]
 
     def _mean_over_patches(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """(n, s, hidden_dim) -> (n, hidden_dim); a kept patch counts as often as its bias says."""
@@ -90,29 +97,27 @@ class FastVisionTransformer(nn.Module):
         share = bias[:, 0, 0, -self.keep_patches :, None].softmax(dim=1)
         return (share * x).sum(dim=1)
 
-    def _choose_patches(self, images: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose patches with ink first, then random blank ones.
+    def _choose_patches(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose patches with ink first, then random blank ones: (n, patches, c * p * p).
 
-        The random order is one for the whole batch. Returns the patches, (n, keep_patches,
-        hidden_dim), and a bias for the score of each, (n, 1, 1, keep_patches): the logarithm of how
-        many patches of its kind, ink or blank, it stands for.
+        The random order is one for the whole batch. Returns their indices and a bias for the score
+        of each, both (n, keep_patches): the logarithm of how many patches of its kind, ink or
+        blank, it stands for.
         """
-        has_ink = self._find_ink(images)
-        noise = torch.rand(self.num_patches, device=images.device)
+        has_ink = self._find_ink(pixels)
+        noise = torch.rand(self.num_patches, device=pixels.device)
         chosen = (has_ink + noise).topk(self.keep_patches, dim=1).indices  # type: ignore[arg-type]
         inked = has_ink.gather(1, chosen)
 
         ink_bias = (has_ink.sum(1) / inked.sum(1)).log()
         blank_bias = ((1 - has_ink).sum(1) / (1 - inked).sum(1)).log()
-        bias = torch.where(inked > 0, ink_bias[:, None], blank_bias[:, None])
-        kept = patches.gather(1, chosen.unsqueeze(-1).expand(-1, -1, patches.shape[2]))
-        return kept, bias[:, None, None]
+        return chosen, torch.where(inked > 0, ink_bias[:, None], blank_bias[:, None])
 
-    def _find_ink(self, images: Tensor) -> Tensor:
-        """1 for each patch whose pixels differ, else 0: (n, c, h, w) -> (n, patches)."""
-        p = self.patch_size
-        spread = F.max_pool2d(images, p) + F.max_pool2d(-images, p)
-        return (spread.amax(dim=1).flatten(1) > INK).float()
+    def _find_ink(self, pixels: Tensor) -> Tensor:
+        """1 for each patch whose pixels differ, else 0: (n, patches, c * p * p) -> (n, patches)."""
+        colours = pixels.unflatten(2, (-1, self.patch_size**2))
+        spread = colours.amax(dim=3) - colours.amin(dim=3)
+        return (spread.amax(dim=2) > INK).float()
 
 
 def speed_up(model: nn.Module, keep_patches: int | None = None) -> nn.Module:
@@ -144,7 +149,18 @@ def _is_unchanged(model: nn.Module) -> bool:
         return False
     if not all(_is_known(module) for module in model.modules()):
         return False
+    if not _cuts_patches(model.conv_proj, model.patch_size):
+        return False
     return all(type(block).__name__ == "EncoderBlock" for block in model.encoder.layers)
+
+
+def _cuts_patches(projection: nn.Conv2d, patch_size: int) -> bool:
+    """Whether a convolution applies one linear layer to every patch."""
+    sides = (patch_size, patch_size)
+    weight = projection.weight
+    is_linear = weight.shape[1] == projection.in_channels and projection.bias is not None
+    takes_each = projection.stride == sides and weight.shape[2:] == sides
+    return is_linear and takes_each and projection.padding in ((0, 0), "valid")
 
 
 def _is_known(module: nn.Module) -> bool:

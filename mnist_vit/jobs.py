@@ -31,7 +31,7 @@ from .evaluation import Evaluation, History, evaluate_model
 from .explorer import Page, check_place, evenly, write_page
 from .fast import speed_up
 from .files import copy_notebooks, make_folder, out_dir, user_path
-from .forward import has_class_head, try_once
+from .forward import has_class_head, images_at_once, try_once
 from .gallery import folder_name, replacing, save_attention_images
 from .options import taking
 from .pictures import digit_to_tensor, open_picture, picture_form, transformed
@@ -91,7 +91,7 @@ def train(given: Train) -> History:
         world_size=processes,
         **place(model),
     )
-    validation_loader = Loader(start.validation_data, 250, **place(model))
+    validation_loader = Loader(start.validation_data, images_at_once(model), **place(model))
     folder = _run_folder(given.run_dir, start.name)
     if rank == 0:
         if save is not None:
@@ -187,7 +187,7 @@ def evaluate(given: Evaluate) -> Evaluation:
     warn_of(about, images)
     first = images.normalise(images.images[:1]).to(**place(model))
     try_once(model, first, len(images.classes))
-    loader = Loader(images, given.batch_size, **place(model))
+    loader = Loader(images, given.batch_size or images_at_once(model), **place(model))
     result = evaluate_model(speed_up(model), loader, images.classes, images.name)
     print(result)
     if given.record:

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -239,7 +241,7 @@ NEEDED, AVERAGED = "need_weights", "average_attn_weights"
 
 def _by_name(layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """The arguments of a call, with ``need_weights`` and all behind it by name."""
-    names = list(inspect.signature(layer.forward).parameters)
+    names = list(_parameters_of(layer))
     if NEEDED not in names[: len(args)]:
         return args, kwargs
     place = names.index(NEEDED)
@@ -248,7 +250,7 @@ def _by_name(layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tup
 
 def _wanted(layer: nn.Module, kwargs: dict[str, Any]) -> dict[str, bool]:
     """What a call asks a layer for; empty if its signature does not tell."""
-    parameters = inspect.signature(layer.forward).parameters
+    parameters = _parameters_of(layer)
     if NEEDED not in parameters:
         return {}
     found = {NEEDED: False, AVERAGED: False}
@@ -256,6 +258,19 @@ def _wanted(layer: nn.Module, kwargs: dict[str, Any]) -> dict[str, bool]:
         if name in parameters:
             found[name] = bool(kwargs.get(name, parameters[name].default))
     return found
+
+
+_SIGNATURES: WeakKeyDictionary[FunctionType, Mapping[str, inspect.Parameter]] = WeakKeyDictionary()
+
+
+def _parameters_of(layer: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a layer's forward; of a class's method they are found once."""
+    function = getattr(layer.forward, "__func__", None)
+    if not isinstance(function, FunctionType):
+        return inspect.signature(layer.forward).parameters
+    if function not in _SIGNATURES:
+        _SIGNATURES[function] = inspect.signature(layer.forward).parameters
+    return _SIGNATURES[function]
 
 
 def _is_pair(output: Any) -> bool:
@@ -325,21 +340,28 @@ class _Forward(TorchDispatchMode):
         self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        if not _BUSY.get():
-            known = [given for given in _tensors((args, kwargs)) if self._origin(given)]
-            if known:
-                owner, _, name = function.name().rpartition("::")
-                if owner not in TORCHS and len(known) > 1:
-                    self.fail(f"calls {owner}::{name}, which is not torch's and cannot be followed")
-                self._follow(name.partition(".")[0].strip("_"), known, result)
-                self.may_mix |= _may_mix(name, args)
+        if _BUSY.get():
+            return result
+        known: list[Tensor] = []
+        origins: list[_Origin] = []
+        for given in _tensors((args, kwargs)):
+            origin = self._origin(given)
+            if origin is not None:
+                known.append(given)
+                origins.append(origin)
+        if known:
+            owner, _, name = function.name().rpartition("::")
+            if owner not in TORCHS and len(known) > 1:
+                self.fail(f"calls {owner}::{name}, which is not torch's and cannot be followed")
+            self._follow(name.partition(".")[0].strip("_"), known, origins, result)
+            self.may_mix |= _may_mix(name, args)
         return result
 
-    def _follow(self, name: str, known: list[Tensor], result: Any) -> None:
+    def _follow(self, name: str, known: list[Tensor], origins: list[_Origin], result: Any) -> None:
         """An operation on tensors that come of the images: its result does, too."""
-        projected = [self.origins[_address(tensor)].tokens for tensor in known]
+        projected = [origin.tokens for origin in origins]
         tokens = next((one for one in projected if one is not None), None)
-        if any(part in name for part in _FUSED):
+        if _is_fused(name):
             self.fail(f"makes weights by {name}, which cannot be recorded")
         elif name in _SOFTMAX and _is_square(result):
             self.fail(f"makes weights by a {name} of its own, which cannot be recorded")
@@ -352,7 +374,7 @@ class _Forward(TorchDispatchMode):
                 tokens = known[0]
         elif name in _PACKED and not _are_same(projected):
             tokens = MIXED
-        self._mark(result, self._depth(known), tokens)
+        self._mark(result, max(origin.passed for origin in origins), tokens)
 
     def _origin(self, tensor: Any) -> _Origin | None:
         if not torch._C._has_storage(tensor):
@@ -609,6 +631,12 @@ def _batch_size(given: list[Tensor]) -> int:
     return 0
 
 
+@cache
+def _is_fused(name: str) -> bool:
+    """Whether an operation computes attention as a whole."""
+    return any(part in name for part in _FUSED)
+
+
 def _count_tokens(tokens: Tensor) -> int:
     """Tokens of all images: (..., channels), or (n, channels, h, w) before a convolution."""
     if tokens.dim() == 4:
@@ -664,7 +692,10 @@ def _tensors(given: Any) -> list[Tensor]:
         parts = given
     found: list[Tensor] = []
     for part in parts:
-        found += _tensors(part)
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, list | tuple | dict):
+            found += _tensors(part)
     return found
 
 
@@ -712,6 +743,6 @@ def _can_be_asked(part: nn.Module) -> bool:
     """Whether this is attention with a packed projection whose forward takes ``need_weights``."""
     if getattr(part, "in_proj_weight", None) is None or not hasattr(part, "num_heads"):
         return False
-    parameters = inspect.signature(part.forward).parameters
+    parameters = _parameters_of(part)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     return "need_weights" in parameters or takes_any

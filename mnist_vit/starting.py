@@ -85,6 +85,9 @@ class Start:
         settings: dict[str, Any] = {}
         if self.given.recipe == "shipped":
             settings = _only_settings(read_json(str(self.sizes))["recipe"])
+            if settings.get("full_epochs"):  # the same share of another number of epochs
+                epochs = self.given.settings().get("epochs", settings["epochs"])
+                settings["full_epochs"] = settings["full_epochs"] * epochs // settings["epochs"]
         if self.given.resume and self.given.run_dir is not None:
             settings = _settings_of_run(Path(self.given.run_dir))
         return settings | self.given.settings()

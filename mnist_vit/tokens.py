@@ -136,15 +136,23 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     A row is a list of modules, or attributes of one class. Rows within a block, such as its
     experts, do not count.
     """
+    matrices: dict[nn.Module, set[int]] = {}
+    _find_matrices(model, matrices)
+    return _longest_row(model, {part: len(found) for part, found in matrices.items()})
+
+
+def _longest_row(model: nn.Module, matrices: dict[nn.Module, int]) -> list[nn.Module]:
+    """See ``find_blocks``; ``matrices`` is how many each part has."""
     children = list(model.children())
-    blocks = [part for part in children if _matrices(part) > 2]
+    blocks = [part for part in children if matrices[part] > 2]
     kinds = Counter(map(type, blocks))
     is_list = isinstance(model, nn.ModuleList | nn.Sequential | nn.ModuleDict)
     is_row = is_list and 0 < len(blocks) == len(children)
     if is_row and len(kinds) == 1:
         return blocks
-    within = max(map(find_blocks, children), key=len, default=[])
-    is_whole = sum(map(_matrices, within)) == sum(map(_matrices, blocks))
+    rows = [_longest_row(part, matrices) for part in children]
+    within = max(rows, key=len, default=[])
+    is_whole = _total(within, matrices) == _total(blocks, matrices)
     if len(within) > 1 or is_whole:
         return within
     if is_row:
@@ -153,9 +161,20 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return [part for part in blocks if type(part) is most]
 
 
-def _matrices(part: nn.Module) -> int:
-    matrices = 0
-    for parameter in part.parameters():
-        is_there = not nn.parameter.is_lazy(parameter)  # its shape is not known yet
-        matrices += is_there and parameter.dim() == 2
-    return matrices
+def _total(parts: list[nn.Module], matrices: dict[nn.Module, int]) -> int:
+    return sum(matrices[part] for part in parts)
+
+
+def _find_matrices(part: nn.Module, found: dict[nn.Module, set[int]]) -> set[int]:
+    """Fill in which matrices each part has, by their ids: a shared one counts once."""
+    if part not in found:
+        own: set[int] = set()
+        for parameter in part._parameters.values():
+            if parameter is None or nn.parameter.is_lazy(parameter):  # its shape is not known yet
+                continue
+            if parameter.dim() == 2:
+                own.add(id(parameter))
+        for child in part.children():
+            own |= _find_matrices(child, found)
+        found[part] = own
+    return found[part]

@@ -117,6 +117,16 @@ def test_the_shipped_recipe_and_its_data() -> None:
         Train(vit_mnist(7), recipe="shipped")
 
 
+def test_a_shorter_run_of_a_shipped_recipe_has_fewer_last_epochs_with_all_patches() -> None:
+    stored = read_json("vit_mnist")["recipe"]
+    shorter = Start(Train("vit_mnist", few(), recipe="shipped", epochs=2, device="cpu")).recipe
+    assert (shorter.epochs, shorter.full_epochs) == (2, 0)
+    same = Start(Train("vit_mnist", few(), recipe="shipped", device="cpu")).recipe
+    assert same.full_epochs == stored["full_epochs"] > 0
+    given = Train("vit_mnist", few(), recipe="shipped", epochs=2, full_epochs=1, device="cpu")
+    assert Start(given).recipe.full_epochs == 1
+
+
 def test_a_file_gets_the_sizes_of_its_images(tmp_path: Path) -> None:
     (tmp_path / "my_vit.py").write_text(
         "from mnist_vit.model import VisionTransformer as MyVisionTransformer\n"

@@ -105,6 +105,20 @@ def test_batch_size_and_order_do_not_matter() -> None:
         assert torch.equal(result.matrix, results[0].matrix)
 
 
+@pytest.mark.parametrize(("patch_size", "most"), [(7, 250), (4, 200)])
+def test_a_batch_holds_at_most_10000_tokens(patch_size: int, most: int) -> None:
+    """Activations of more do not stay in the memory that malloc keeps; given sizes are used."""
+    model = vit_mnist(patch_size)
+    sizes: list[int] = []
+    model.register_forward_hook(lambda module, args, output: sizes.append(len(args[0])))
+    digits = load_embedded().select(torch.arange(260), "260 digits")
+    mnist_vit.evaluate(model, digits)
+    assert max(sizes) == most
+    sizes.clear()
+    mnist_vit.evaluate(model, digits, batch_size=260)
+    assert max(sizes) == 260
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_evaluate_leaves_weights_and_mode_alone(training: bool) -> None:
     model = vit_mnist(7).train(training)

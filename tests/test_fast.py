@@ -56,6 +56,18 @@ def test_same_logits_and_gradients(name: str) -> None:
     assert (got - expected).abs().max() <= 1e-5 * max(1, expected.abs().max())
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_choice_of_all_patches_changes_nothing(name: str) -> None:
+    """Patches are cut and projected in another way, in another order."""
+    model = MODELS[name]()
+    randomise(model)
+    everything = (model.image_size // model.patch_size) ** 2
+    fast = FastVisionTransformer(copy.deepcopy(model), keep_patches=everything).train()
+    images = torch.randn(3, model.conv_proj.in_channels, model.image_size, model.image_size)
+    images[:, :, : model.patch_size] = 0.5
+    check_equal(model, fast, model.train()(images), fast(images))
+
+
 @pytest.mark.parametrize("pool", ["token", "mean"])
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_stands_where_it_stands_in_the_plain_model(
@@ -147,10 +159,11 @@ def test_patches_left_out_while_training_are_blank_ones_first() -> None:
     images = torch.full((2, 1, 28, 28), -0.4242)
     images[0, 0, 0:7, 7:14] = torch.rand(7, 7)  # patch 1
     images[1, 0, 21:28, 21:28] = torch.rand(7, 7)  # patch 15
-    patches = torch.arange(16.0).expand(2, 16).unsqueeze(-1)
+    # (n, c, h, w) -> (n, patches, pixels)
+    pixels = F.unfold(images, 7, stride=7).mT
     orders = set()
     for _ in range(20):
-        chosen = fast._choose_patches(images, patches)[0][..., 0]
+        chosen = fast._choose_patches(pixels)[0]
         assert chosen.shape == (2, 5)
         assert 1 in chosen[0]
         assert 15 in chosen[1]
@@ -197,6 +210,8 @@ def changed(how: str) -> nn.Module:
         )
     elif how == "dropped mlp":
         block.mlp = nn.Identity()
+    elif how == "overlapping patches":
+        model.conv_proj = nn.Conv2d(1, 64, kernel_size=9, stride=7, padding=1)
     elif how in ("batch_first", "bias", "add_bias_kv", "add_zero_attn"):
         options = {"batch_first": True, how: how.startswith("add")}
         block.self_attention = nn.MultiheadAttention(64, 2, **options)
@@ -212,6 +227,7 @@ def changed(how: str) -> nn.Module:
         "pre-hook",
         "block",
         "dropped mlp",
+        "overlapping patches",
         "batch_first",
         "bias",
         "add_bias_kv",
@@ -235,8 +251,9 @@ def test_known_models_are_sped_up_and_others_are_not() -> None:
     assert isinstance(speed_up(MODELS["torchvision's"]()), FastVisionTransformer)
     cnn = resnet18()
     assert speed_up(cnn) is cnn
-    with pytest.raises(ValueError, match="keep_patches works with the unchanged VisionTransformer"):
-        speed_up(changed("subclass"), keep_patches=4)
+    for how in ("subclass", "overlapping patches"):
+        with pytest.raises(ValueError, match="keep_patches works with the unchanged"):
+            speed_up(changed(how), keep_patches=4)
 
 
 @pytest.mark.parametrize(("full_epochs", "last"), [(None, 2), (0, 0), (1, 1)])
