@@ -70,6 +70,8 @@ class Exercise:
         many: whether many answers are right, because what is compared is what they do; a small
             change is right, too.
         tolerance: largest difference, relative to the largest expected value (at least 1).
+        notice: what is special to this exercise: calls a wrong answer, which no slip explains, and
+            says what it sees; None if it sees nothing. Each sentence follows a test.
     """
 
     answer: Any
@@ -80,6 +82,7 @@ class Exercise:
     same: tuple[dict[str, str], ...] = ()
     many: bool = False
     tolerance: float = 1e-6
+    notice: Callable[[Any], Mistake | None] | None = None
 
     @property
     def name(self) -> str:
@@ -107,7 +110,7 @@ class Exercise:
         """(wrong answer, slip) for every slip; none without the text that they edit."""
         if not self.source:
             return []
-        return [(self._edited(slip.edit), slip) for slip in self.slips]
+        return [(self.edited(slip.edit), slip) for slip in self.slips]
 
     def mutant(self, name: str) -> Any:
         """The wrong answer that the slip of this name makes."""
@@ -119,9 +122,9 @@ class Exercise:
         """Right answers: the solution, and the solution after each edit that leaves it right."""
         if not self.source:
             return [self.answer]
-        return [self.answer, *(self._edited(edit) for edit in self.same)]
+        return [self.answer, *(self.edited(edit) for edit in self.same)]
 
-    def _edited(self, edit: Any) -> Any:
+    def edited(self, edit: Any) -> Any:
         """The solution after an edit, as an object of its own; what is no edit stays as it is."""
         if not isinstance(edit, dict):
             return edit

@@ -217,3 +217,24 @@ def shortened(text: str, most: int = LONG) -> str:
         return text
     begin = text[:most]
     return f"{begin.rpartition(' ')[0] or begin} …"
+
+
+def fits(candidates: dict[str, list[float]], got: list[float]) -> str:
+    """The name of the candidate that is equal to what came back in every case, if one alone is."""
+    found = []
+    for name, values in candidates.items():
+        pairs = zip(values, got, strict=True)
+        if all(abs(value - own) <= 1e-5 * max(1.0, abs(value)) for value, own in pairs):
+            found.append(name)
+    return found[0] if len(found) == 1 else ""
+
+
+def hooks_left(model: nn.Module) -> str:
+    """How many hooks of which kind are on a model and its parts, in words; "" if there are none."""
+    before = sum(len(part._forward_pre_hooks) for part in model.modules())
+    after = sum(len(part._forward_hooks) for part in model.modules())
+    said = []
+    for count, kind in ((before, "forward pre-hook"), (after, "forward hook")):
+        if count:
+            said.append(f"{count} {kind}{'s' if count > 1 else ''}")
+    return " and ".join(said)

@@ -26,6 +26,7 @@ from .comparing import compare, compared
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
+from .pairs import two_slips
 from .raised import advice, told, writes_into_leaf
 from .tools import describe
 
@@ -135,8 +136,12 @@ def run(
     answer: Any,
     expected: list[tuple[str, Any]] | None = None,
     trace: Trace | None = None,
+    stop: bool = False,
 ) -> Outcome:
-    """Run an answer to its end, or to an exception, and compare each value as it comes."""
+    """Run an answer to its end, or to an exception, and compare each value as it comes.
+
+    With ``stop`` it ends at the first value that is another one.
+    """
     outcome = Outcome()
     torch.default_generator.manual_seed(0)  # the same values each time, whatever ran before
     with calls_of(answer) as (answer, outcome.calls):
@@ -153,6 +158,8 @@ def run(
                     outcome.problems.append(problem and problem.replace(RETURN, "None"))
                 outcome.values.append((what, _snapshot(value)))
                 outcome.called.append(len(outcome.calls))
+                if stop and outcome.first is not None:
+                    break
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a learner's exit() must not end the notebook
@@ -263,11 +270,23 @@ def _is_stub(error: BaseException | None) -> bool:
 
 
 def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
-    """The order of what is told: a slip, an observation that says why, a slip so far, the rest."""
-    slip = _named_slip(exercise, got)
-    if slip is not None:
-        certainty = SURELY if _has_wrong_numbers(got) else PERHAPS
-        return Finding(f"{certainty} {slip.did}.", f"{slip.instead}." if slip.instead else "")
+    """The order of what is told: a slip with these numbers, two of them, a slip with these words,
+    what the exercise notices, an observation that says why, a slip so far, the rest."""
+    is_sure = _has_wrong_numbers(got)
+    if is_sure:
+        slips = _slips(exercise, got)
+        if slips:
+            return _named(SURELY, slips[0][1])
+    special = _two_slips(exercise, got) if is_sure and _is_varied(got) else None
+    if special is not None:
+        return special
+    noticed = _noticed(exercise, answer, got)
+    if not is_sure:
+        for mutant, slip in _slips(exercise, got):
+            if _noticed(exercise, mutant, got) == noticed:  # else it is another mistake
+                return _named(PERHAPS, slip)
+    if noticed is not None:
+        return noticed
     observation = _observation(exercise, got)
     if observation is not None and observation.says_why:
         return _with_place(exercise, answer, got, observation)
@@ -280,6 +299,36 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     return _with_place(exercise, answer, got, observation)
 
 
+def _named(certainty: str, *slips: Slip) -> Finding:
+    """What one slip, or several together, did, and what to do instead."""
+    did = " and, besides, ".join(slip.did for slip in slips)
+    instead = " ".join(f"{slip.instead}." for slip in slips if slip.instead)
+    return Finding(f"{certainty} {did}.", instead)
+
+
+def _two_slips(exercise: Exercise, got: Outcome) -> Finding | None:
+    """Two slips that give all the same values together."""
+
+    def is_same(mutant: Any) -> bool:
+        outcome = run(exercise, mutant, got.values, stop=True)
+        return _same_values(exercise, outcome, got) and outcome.end == got.end
+
+    seconds = sum(call.seconds for call in solution(exercise).calls)
+    found = two_slips(exercise, is_same, seconds)
+    return None if found is None else _named(SURELY, *found)
+
+
+def _noticed(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
+    """What the exercise itself sees in a wrong answer that gave a value."""
+    if exercise.notice is None or got.first is None:
+        return None
+    torch.default_generator.manual_seed(0)
+    with contextlib.suppress(Exception):  # an answer that raises here has shown nothing
+        seen = exercise.notice(answer)
+        return None if seen is None else Finding(seen.said, seen.instead)
+    return None
+
+
 def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:
     """What was observed; where nothing says what to do, the place in the learner's code."""
     if finding.instead or sum(call.seconds for call in got.calls) > SLOW:
@@ -287,12 +336,13 @@ def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding)
     return Finding(finding.said, _place(exercise, answer, got))
 
 
-def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
-    """The first known slip that gives all the same values, and ends alike."""
-    for outcome, slip in outcomes(exercise):
+def _slips(exercise: Exercise, got: Outcome) -> list[tuple[Any, Slip]]:
+    """The known slips that give all the same values, and end alike, with their wrong answers."""
+    found = []
+    for (outcome, slip), (mutant, _) in zip(outcomes(exercise), exercise.mutants, strict=True):
         if _same_values(exercise, outcome, got) and outcome.end == got.end:
-            return slip
-    return None
+            found.append((mutant, slip))
+    return found
 
 
 def _slip_so_far(exercise: Exercise, got: Outcome) -> Slip | None:
@@ -424,6 +474,19 @@ def _has_wrong_numbers(got: Outcome) -> bool:
         if problem is not None and _holds_numbers(value):
             return True
     return False
+
+
+def _is_varied(got: Outcome) -> bool:
+    """Whether the values hold several different numbers: what is zero everywhere has many
+    causes."""
+    numbers: set[float] = set()
+    for _, value in got.values:
+        if isinstance(value, Tensor):
+            value = value.flatten()[:100].tolist()
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, int | float):
+                numbers.add(float(one))
+    return len(numbers) > CASES
 
 
 def _holds_numbers(value: Any) -> bool:
