@@ -10,7 +10,7 @@ from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Exercise, Mistake, Slip, hooks_left, random, randomise
 
 
 def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
@@ -86,6 +86,42 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             handle.remove()
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What stays on the model, and which tokens the blocks and the heads get."""
+    model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    images, hidden = random(2, 3, 16, 16, seed=113), torch.zeros(2, 16, dtype=torch.bool)
+    hidden[0, [0, 5, 15]] = hidden[1, [1, 2, 8]] = True
+    with torch.no_grad():
+        answer(model, images.clone(), hidden.clone())
+    if left := hooks_left(model):
+        return hooks_stay(left)
+    seen: list[Tensor] = []
+
+    def look(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        seen.append(args[0] if args else kwargs["query"])
+
+    for block in model.encoder.layers:
+        block.self_attention.register_forward_pre_hook(look, with_kwargs=True)
+    with torch.no_grad():
+        answer(model, images.clone(), hidden.clone())
+    for number, one in enumerate(seen[:2]):
+        if one.shape[1] != 14:
+            return Mistake(
+                f"With 3 of 16 patches hidden, block {number} works on {one.shape[1]} tokens.",
+                "It is 14: the class token and the 13 patches that stay. Take the others out before"
+                " the first block, and only there.",
+            )
+    return None
+
+
+def hooks_stay(left: str) -> Mistake:
+    """What is said where hooks stay on a model."""
+    return Mistake(
+        f"After one call, {left} are on the model; before it there was none.",
+        "Every register_… returns a handle: keep each, and remove it in `finally`.",
+    )
 
 
 STAYS, TAKEN = "torch.cat([class_token, ~hidden], dim=1)", "(z[stays].unflatten(0, (len(z), -1)),)"
@@ -209,6 +245,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Where in the model is a patch a token of its own, that already knows its place and has"
