@@ -164,7 +164,7 @@ def nothing_learned(
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
-    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias + scale), ""),
+    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "They are 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),
     (
         "convert_block",

@@ -55,6 +55,33 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
 
 
+def notice(answer: Any) -> Mistake | None:
+    """How far the first step goes in each part: by AdamW, about its learning rate."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
+    nn.init.normal_(given.heads.head.weight)
+    before = {name: tensor.clone() for name, tensor in given.named_parameters()}
+    still = answer(given, images.clone(), labels.clone(), 0, 0.05, 0.004)
+    for name, tensor in still.named_parameters():
+        if not torch.equal(tensor, before[name]):
+            return Mistake(
+                f"After 0 steps {name} is another one.",
+                "The model that comes back begins with all numbers of the given one, its head too.",
+            )
+    made = answer(given, images.clone(), labels.clone(), 1, 0.05, 0.004)
+    for name, tensor in made.named_parameters():
+        rate = 0.05 if name.startswith("heads.") else 0.004
+        far = float((tensor - before[name]).abs().max())
+        if not 0.8 * rate < far < 1.3 * rate:
+            return Mistake(
+                f"In the first step, with rates 0.05 for the head and 0.004 for the body, {name}"
+                f" moves by {far:.2g} at most.",
+                f"AdamW's first step moves each number by about its rate, here {rate:g}. Every"
+                " parameter is in one of the two groups: model.heads, or everything else.",
+            )
+    return None
+
+
 COPY, THAW = "model = copy.deepcopy(model)", "model.requires_grad_(True)"
 GROUPS = 'groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": body_rate}]'
 HEAD = "head = list(model.heads.parameters())"
@@ -91,6 +118,15 @@ SLIPS = (
         "That is the linear probe. The body is a second group, with body_rate",
     ),
     Slip(
+        {
+            'body = [p for name, p in model.named_parameters() if not name.startswith("heads.")]': (
+                "body = list(model.encoder.parameters())"
+            )
+        },
+        "take the encoder for the whole body, so that conv_proj and the class token never learn",
+        "The body is everything but model.heads",
+    ),
+    Slip(
         {HEAD: f"nn.init.zeros_(model.heads.head.weight)\n    {HEAD}"},
         "set the head's weights back to zero",
         "The head that the model comes with goes on learning",
@@ -113,6 +149,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Only the optimizer is new. Which parameters belong to the head, and which to the rest?"
