@@ -138,6 +138,14 @@ SLIPS = (
         "leave out the dropout",
         "It follows the positions, as in your encoder",
     ),
+    Slip(
+        {
+            ADD: "x = x + self.pos_embedding",
+            BLOCKS: "x = self.ln(self.layers(self.dropout(x)))",
+        },
+        "apply the dropout to the registers, too",
+        "They come in behind it",
+    ),
     Slip({BLOCKS: "x = self.layers(x)"}, "leave out the last norm", "It follows the blocks"),
     Slip(
         {EXPAND: "registers = self.register_tokens.detach().expand(len(x), -1, -1)"},
