@@ -2,6 +2,7 @@
 
 from .exercise import Exercise, Mistake, Slip
 from .tools import (
+    changed_in,
     copy_weights,
     describe,
     fits,
@@ -13,6 +14,7 @@ from .tools import (
     random,
     randomise,
     start_values,
+    state_of,
 )
 from .verdict import Judgement, judge, nearest_exercise, verdict
 
@@ -21,6 +23,7 @@ __all__ = [
     "Judgement",
     "Mistake",
     "Slip",
+    "changed_in",
     "copy_weights",
     "describe",
     "fits",
@@ -34,5 +37,6 @@ __all__ = [
     "random",
     "randomise",
     "start_values",
+    "state_of",
     "verdict",
 ]

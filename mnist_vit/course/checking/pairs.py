@@ -39,7 +39,10 @@ def _pairs(exercise: Exercise) -> Iterator[tuple[Any, Slip, Slip]]:
             continue
         if first.edit.keys() & second.edit.keys():
             continue
-        try:
-            yield exercise.edited(first.edit | second.edit), first, second
-        except (ValueError, SyntaxError):
-            continue
+        for edit in (first.edit | second.edit, second.edit | first.edit):
+            try:
+                mutant = exercise.edited(edit)
+            except (ValueError, SyntaxError):
+                continue  # one edit takes away the text of the other
+            yield mutant, first, second
+            break

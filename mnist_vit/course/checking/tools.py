@@ -238,3 +238,27 @@ def hooks_left(model: nn.Module) -> str:
         if count:
             said.append(f"{count} {kind}{'s' if count > 1 else ''}")
     return " and ".join(said)
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """What somebody who borrows a model has to leave alone, by name; for ``changed_in``."""
+    parameters = dict(model.named_parameters())
+    return {
+        "the mode, train or eval": [part.training for part in model.modules()],
+        "which parameters ask for gradients": [p.requires_grad for p in parameters.values()],
+        "the numbers of a parameter": [p.detach().clone() for p in parameters.values()],
+    }
+
+
+def changed_in(model: nn.Module, before: dict[str, Any]) -> str:
+    """What is another one than it was, in words; "nothing" if all is the same."""
+    changed = []
+    for name, now in state_of(model).items():
+        if name.startswith("the numbers") and len(now) == len(before[name]):
+            pairs = zip(now, before[name], strict=True)
+            same = all(torch.equal(own, ours) for own, ours in pairs)
+        else:
+            same = not name.startswith("the numbers") and now == before[name]
+        if not same:
+            changed.append(name)
+    return ", ".join(changed) or "nothing"

@@ -302,7 +302,7 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
 def _named(certainty: str, *slips: Slip) -> Finding:
     """What one slip, or several together, did, and what to do instead."""
     did = " and, besides, ".join(slip.did for slip in slips)
-    instead = " ".join(f"{slip.instead}." for slip in slips if slip.instead)
+    instead = " ".join(dict.fromkeys(f"{slip.instead}." for slip in slips if slip.instead))
     return Finding(f"{certainty} {did}.", instead)
 
 

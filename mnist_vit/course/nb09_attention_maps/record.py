@@ -213,8 +213,7 @@ def notice(answer: Any) -> Mistake | None:
         inside = hooks_left(model)
     if left := hooks_left(model):
         return Mistake(
-            f"In the block, {inside} are on a model with three attention layers; behind it,"
-            f" {left}.",
+            f"In the block a model with three attention layers has {inside}; behind it, {left}.",
             "Every register_… returns a handle: keep all of them in a list, and remove each.",
         )
     return None

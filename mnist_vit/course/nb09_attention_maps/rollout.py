@@ -49,8 +49,8 @@ def notice(answer: Any) -> Mistake | None:
     if not right[2, 1]:
         return Mistake(
             "With a single layer it is right. With two layers of one head each it is wrong.",
-            "What layer 1 mixes was mixed by layer 0: layer 1 @ layer 0, the later one at the"
-            " left.",
+            "Each layer by itself becomes half itself and half the identity, first of all. Then"
+            " they are multiplied, layer 1 @ layer 0: what layer 1 mixes was mixed by layer 0.",
         )
     if not right[2, 2]:
         return Mistake(

@@ -10,7 +10,16 @@ from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, hooks_left, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    changed_in,
+    hooks_left,
+    random,
+    randomise,
+    state_of,
+)
 
 
 def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
@@ -49,6 +58,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("give the function itself: check.hide(my_hide).")
     # Torchvision's, as it is.
     model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    borrowed = state_of(model)
     images = random(3, 3, 16, 16, seed=111)
     hidden = torch.zeros(3, 16, dtype=torch.bool)
     for row, places in enumerate(((0, 5, 15), (1, 2, 8), (6, 7, 14))):
@@ -63,6 +73,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "logits with nothing hidden", answer(model, images, torch.zeros_like(hidden))
         yield "logits afterwards, as the model gives them", model(images)
         yield "what is left behind on the model", traces(model)
+        yield "what has changed in the model", changed_in(model, borrowed)
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -86,6 +97,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             handle.remove()
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
+        yield "what has changed in the model after an exception", changed_in(model, borrowed)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -119,7 +131,7 @@ def notice(answer: Any) -> Mistake | None:
 def hooks_stay(left: str) -> Mistake:
     """What is said where hooks stay on a model."""
     return Mistake(
-        f"After one call, {left} are on the model; before it there was none.",
+        f"After one call of it the model has {left}; before there was none.",
         "Every register_… returns a handle: keep each, and remove it in `finally`.",
     )
 
@@ -178,6 +190,11 @@ SLIPS = (
         "From then on it hides these patches from everybody. Keep the handle, and remove it",
     ),
     Slip(
+        {"return model(images)": "return model.train()(images)"},
+        "switch the model to train mode and leave it there",
+        "Whoever hides patches leaves the mode alone",
+    ),
+    Slip(
         {END: "logits = model(images)\n    handle.remove()\n    return logits"},
         "remove the hook without `finally`",
         "An exception in the model jumps over that line. Write try: … finally: …",
@@ -204,8 +221,9 @@ SLIPS = (
     ),
     Slip(
         {WHERE: "model.encoder.ln.register_forward_pre_hook(take_out)"},
-        "take the patches out behind the blocks",
-        "The blocks have seen them by then. Take them out before the first one",
+        "hide nothing from the blocks: these are the logits of the whole pictures",
+        "Take the tokens out before the first block: what its pre-hook returns, a tuple, takes the"
+        " place of what it is given",
     ),
     Slip(
         {

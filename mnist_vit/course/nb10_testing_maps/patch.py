@@ -9,7 +9,16 @@ from torchvision import models
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, hooks_left, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    changed_in,
+    hooks_left,
+    random,
+    randomise,
+    state_of,
+)
 from .hide import hooks_stay, traces
 
 
@@ -45,6 +54,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("give the function itself: check.patch(my_patch).")
     # Torchvision's, as it is.
     model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    borrowed = state_of(model)
     clean, corrupted = random(3, 3, 16, 16, seed=151), random(3, 3, 16, 16, seed=152)
     first, last = model.encoder.layers
     with torch.no_grad():
@@ -62,6 +72,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
         yield "logits afterwards, as the model gives them", model(clean)
         yield "what is left behind on the model", traces(model)
+        yield "what has changed in the model", changed_in(model, borrowed)
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -86,6 +97,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             handle.remove()
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
+        yield "what has changed in the model after an exception", changed_in(model, borrowed)
 
 
 def notice(answer: Any) -> Mistake | None:

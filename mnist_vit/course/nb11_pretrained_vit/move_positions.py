@@ -25,21 +25,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def notice(answer: Any) -> Mistake | None:
     """Where seven numbers go."""
-    made = answer(torch.arange(7.0)[None, :, None], 2, 3, 0, 1)
-    numbers = [f"{value:g}" for value in made.flatten().tolist()]
+    made = answer(torch.arange(7.0)[None, :, None], 2, 3, 1, 1)
     if made.shape != (1, 7, 1):
         return Mistake(
             f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
             "As many positions come out as go in: the class token's, and one for each patch.",
         )
-    if numbers == ["0", "3", "1", "2", "6", "4", "5"]:
+    numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
+    if numbers == "0, 6, 4, 5, 3, 1, 2":
         return None
     return Mistake(
-        "Of the class token's 0 and the rows 1, 2, 3 and 4, 5, 6, for a shift by 1 to the "
-        "right, you make"
-        f" {', '.join(numbers)}.",
-        "It is 0, 3, 1, 2, 6, 4, 5: each position goes where its patch goes, and what leaves a "
-        "row comes in at its other end. The class token has no place.",
+        "For a shift by 1 down and 1 to the right, the class token's 0 and the rows 1, 2, 3 and 4,"
+        f" 5, 6 become {numbers}.",
+        "They become 0, 6, 4, 5, 3, 1, 2: each position goes where its patch goes, and what leaves"
+        " at one side comes in at the other. The class token has no place and stays.",
     )
 
 

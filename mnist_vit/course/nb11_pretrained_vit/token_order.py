@@ -23,18 +23,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def notice(answer: Any) -> Mistake | None:
     """Where seven numbers go."""
     made = answer(torch.arange(7.0)[None, :, None], 2, 3)
-    numbers = [f"{value:g}" for value in made.flatten().tolist()]
     if made.shape != (1, 7, 1):
         return Mistake(
             f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
             "As many positions come out as go in: the class token's, and one for each patch.",
         )
-    if numbers == ["6", "0", "2", "4", "1", "3", "5"]:
+    numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
+    if numbers == "6, 0, 2, 4, 1, 3, 5":
         return None
     return Mistake(
-        f"With 2 rows and 3 columns, you make of 0, 1, 2, 3, 4, 5, 6 {', '.join(numbers)}.",
-        "It is 6, 0, 2, 4, 1, 3, 5: the class token, 6, comes first; then row 0, whose columns "
-        "begin with 0, 2 and 4; then row 1.",
+        f"With 2 rows and 3 columns, 0, 1, 2, 3, 4, 5, 6 become {numbers}.",
+        "They become 6, 0, 2, 4, 1, 3, 5: the class token, 6, comes first; then row 0, since the"
+        " columns begin with 0, 2 and 4; then row 1.",
     )
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
 
 
 def my_transfer(model, images, labels, freeze, steps, learning_rate):
@@ -43,6 +43,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             ).eval()
             nn.init.normal_(given.heads.head.weight)
         before = copy.deepcopy(given.state_dict())
+        borrowed = state_of(given)
         made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
         if made is None:
             yield "the new model", None
@@ -61,6 +62,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             if name not in after or not torch.equal(before[name], after[name])
         ]
         yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+        yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -138,6 +140,11 @@ WIDTH, PUT = "nn.Linear(model.class_token.shape[-1], 10)", "model.heads = head"
 LOSS = "F.cross_entropy(logits, labels)"
 
 SLIPS = (
+    Slip(
+        {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
+        "freeze the very model that you are given, before you copy it",
+        "It must stay as it was, and that it learns is part of it. Freeze the copy",
+    ),
     Slip(
         {COPY: "model = model"},
         "train the very model that you are given",

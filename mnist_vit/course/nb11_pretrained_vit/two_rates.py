@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -39,6 +39,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         given.requires_grad_(not frozen)  # frozen as a linear probe leaves it
         given.heads.requires_grad_(True)
         before = copy.deepcopy(given.state_dict())
+        borrowed = state_of(given)
         made = answer(given, images.clone(), labels.clone(), steps, *rates)
         if made is None:
             yield "the new model", None
@@ -53,6 +54,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         after = given.state_dict()
         changed = [name for name in before if not torch.equal(before[name], after[name])]
         yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+        yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -87,6 +89,11 @@ GROUPS = 'groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": bo
 HEAD = "head = list(model.heads.parameters())"
 
 SLIPS = (
+    Slip(
+        {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
+        "freeze the very model that you are given, before you copy it",
+        "It must stay as it was, and that it learns is part of it. Freeze the copy",
+    ),
     Slip(
         {COPY: "model = model"},
         "train the very model that you are given",

@@ -48,7 +48,7 @@ def notice(answer: Any) -> Mistake | None:
             second = [str(place - 4) for place in places if place >= 4]
             return Mistake(
                 "With keep=2 and the order 2, 0, 3, 1 of picture 0 and 1, 3, 0, 2 of picture 1, you"
-                f" take of {name} patches {', '.join(first) or 'none'} and"
+                f" take from `{name}` numbers {', '.join(first) or 'none'} and"
                 f" {', '.join(second) or 'none'}.",
                 "Hidden are 3 and 1 in picture 0, and 0 and 2 in picture 1: order[:, keep:], of"
                 " predicted and of patches.",
