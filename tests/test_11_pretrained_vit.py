@@ -201,6 +201,6 @@ def head_too_late(
 
 NAMED: list[tuple[str, Any, str]] = [
     ("transfer", frozen_before, "freeze the very model that you are given"),
-    ("transfer", head_too_late, "make the optimizer before the new head is in the model"),
+    ("transfer", head_too_late, "never change the new head, so that it stays zero"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)

@@ -59,7 +59,12 @@ def notice(answer: Any) -> Mistake | None:
             "The middles of four equal parts are 0.125, 0.375, 0.625, 0.875, where 0 is the"
             " reference and 1 the image.",
         )
-    if found.numel() == 4 and not torch.allclose(found, torch.full_like(found, 4.0)):
+    if found.shape != images.shape:
+        return Mistake(
+            f"Of a picture of the shape (1, 1, 2, 2) you make the shape {tuple(found.shape)}.",
+            "Each pixel gets a number of its own.",
+        )
+    if not torch.allclose(found, torch.full_like(found, 4.0)):
         return Mistake(
             "The gradient is taken in the right places. If it is 1 everywhere, and a pixel goes"
             f" from 1 in the reference to 5, you give it {float(found.flatten()[0]):.4g}.",

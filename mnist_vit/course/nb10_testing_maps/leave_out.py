@@ -59,9 +59,9 @@ def notice(answer: Any) -> Mistake | None:
     def logits_without(hidden: Tensor) -> Tensor:
         asked.update(tuple(row.nonzero()[:, 0].tolist()) for row in hidden)
         gone = hidden.double() @ torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
-        return torch.stack([3 - gone / 2, gone * 0, gone * 0], dim=1).float()
+        return torch.stack([3 - gone / 2, gone * 0 + 0.5, gone / 4], dim=1).float()
 
-    labels = torch.tensor([0, 0])
+    labels = torch.tensor([0, 2])
     found = answer(logits_without, labels.clone(), 3)
     if asked != {(), (0,), (1,), (2,)}:
         kinds = [" and ".join(map(str, places)) or "none" for places in sorted(asked)]
@@ -70,15 +70,21 @@ def notice(answer: Any) -> Mistake | None:
             "Once with none hidden, and once for each patch with that one alone hidden.",
         )
     right = my_leave_out(logits_without, labels, 3)
-    if found.shape == right.shape and not torch.allclose(found, right, atol=1e-5):
-        told = ", ".join(f"{value:.4g}" for value in found[0].tolist())
-        wanted = ", ".join(f"{value:.4g}" for value in right[0].tolist())
+    if found.shape != right.shape:
         return Mistake(
-            "The right patches are hidden, but where the right digit's probability falls by"
-            f" {wanted} without patch 0, 1 and 2, you give {told}.",
-            "The softmax over the classes gives probabilities: take the right digit's with nothing"
-            " hidden, less the one without the patch.",
+            f"For 2 pictures and 3 patches you give the shape {tuple(found.shape)}.",
+            "It is (2, 3): a number for each picture and patch.",
         )
+    for own, wanted, label in zip(found, right, ("highest", "lowest"), strict=True):
+        if not torch.allclose(own, wanted, atol=1e-5):
+            told = ", ".join(f"{value:.4g}" for value in own.tolist())
+            falls = ", ".join(f"{value:.4g}" for value in wanted.tolist())
+            return Mistake(
+                f"In a picture whose right digit has the {label} of three logits, its probability"
+                f" falls by {falls} without patch 0, 1 and 2. You give {told}.",
+                "The softmax over the classes gives probabilities. Take that of the label, whether"
+                " the model would name it or not: with nothing hidden, less without the patch.",
+            )
     return None
 
 

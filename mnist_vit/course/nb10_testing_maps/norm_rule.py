@@ -95,6 +95,11 @@ SLIPS = (
         "Divide by its root",
     ),
     Slip(
+        {END: "return (centred / deviation.detach() + bias) * weight"},
+        "add the bias before you multiply by the weight",
+        "Multiply by weight, then add bias",
+    ),
+    Slip(
         {END: "return centred / deviation.detach()"},
         "stop before weight and bias",
         "Multiply by weight, then add bias",

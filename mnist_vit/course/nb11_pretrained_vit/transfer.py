@@ -196,8 +196,9 @@ SLIPS = (
             PUT: "old = list(model.parameters())\n    model.heads = head",
             "[p for p in model.parameters() if p.requires_grad]": "old",
         },
-        "make the optimizer before the new head is in the model, so that the head never learns",
-        "It changes the parameters that it was given: put the head in first",
+        "never change the new head, so that it stays zero",
+        "The optimizer changes the parameters that it was given, by the gradients that they have:"
+        " put the head in before it is made, and call zero_grad before backward, never behind it",
     ),
     Slip(
         {LOSS: "F.nll_loss(logits, labels)"},
@@ -230,6 +231,14 @@ SLIPS = (
         },
         "leave out the last image",
         "All images make one batch",
+    ),
+    Slip(
+        {
+            PUT: "model.heads = head\n    model.requires_grad_(not freeze)",
+            "[p for p in model.parameters() if p.requires_grad]": "model.parameters()",
+        },
+        "freeze the whole model when the new head is in it already",
+        "Then nothing is left that could learn. Freeze first, put the new head in, and it learns",
     ),
     Slip(
         {PUT: "model.heads = head.requires_grad_(not freeze)"},
