@@ -1,5 +1,6 @@
 """Exercise: how often a rule finds a difference that is there, by simulation."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,6 +102,15 @@ def notice(answer: Any) -> Mistake | None:
                 f'With a rule that says "{word}" in all of 40 experiments you return {share:g}.',
                 f'It is {right:g}: the number of experiments with "better", divided by the number'
                 " of experiments.",
+            )
+    for other in ("worse", "unclear"):
+        words = itertools.cycle(("better", other))
+        share = _share(answer(lambda base, variant, words=words: next(words), 1.0, 3, 40))
+        if share is None or abs(share - 0.5) > 1e-6:
+            return Mistake(
+                f'With a rule that says "better" and "{other}" in turn, in 40 experiments, you'
+                f" return {share:g}.",
+                "It is 0.5: 20 of 40, whatever the others are.",
             )
     seen: list[tuple[list[float], list[float]]] = []
 

@@ -25,6 +25,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(f"two tensors of booleans are needed, and this is {describe(made)}.")
         for what, found in zip(("training", "held out"), made, strict=True):
             flags = torch.as_tensor(found)
+            if flags.shape == left.shape and flags.dtype != torch.bool:
+                raise Mistake(
+                    f"{what} must be booleans, but is {flags.dtype}.",
+                    "A comparison gives them, True or False for each crop.",
+                )
             yield f"which crops are {what}, size {size}, line at {cut}", flags.tolist()
 
 
