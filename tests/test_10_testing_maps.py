@@ -168,7 +168,7 @@ WRONG: list[tuple[str, Any, str]] = [
 NAMED: list[tuple[str, Any, str]] = [
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing from the blocks"),
     ("hide", hide_in_train_mode, "switch the model to train mode"),
-    ("integrate", integrate_between_both_ends, "and, besides, multiply by (reference - image)"),
+    ("integrate", integrate_between_both_ends, "and, besides, multiply by (reference - image), or"),
     (
         "norm_rule",
         lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),

@@ -50,6 +50,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         there = images.clone()
         there[..., rows_there, columns_there] = board[rows_there, columns_there].float()
         checkered[f"a checked pattern in {name}, else as sharp"] = (there, images)
+    blurred = moved(images, 0.5)
+    faded = images[..., 4:-4, 4:-4].std() / blurred[..., 4:-4, 4:-4].std() * blurred
     flat = torch.zeros(40, 1, 20, 22)
     few = flat.clone()
     few[..., 11:] = 1  # one large step in each row
@@ -71,6 +73,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
         "half as much contrast again": (1.5 * images, images),
         "a tenth more contrast": (1.1 * images, images),
+        "blurred, and with the contrast put back": (faded, images),
         "few large steps in place of many small ones, the same mean square": (few, many),
         "many small steps in place of few large ones, the same mean square": (many, few),
     }

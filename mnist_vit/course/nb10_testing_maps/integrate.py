@@ -94,8 +94,8 @@ SLIPS = (
     ),
     Slip(
         {END: "return -way * total / steps"},
-        "multiply by (reference - image)",
-        "What raises the logit gets a number above zero: (image - reference)",
+        "multiply by (reference - image), or walk from the picture to the reference",
+        "Every sign is reversed: what the picture adds gets a number below zero",
     ),
     Slip(
         {END: "return total / steps"},
@@ -126,14 +126,6 @@ SLIPS = (
         {AT: "gradient_at((step + 0.5) / steps * way)"},
         "forget to begin at the reference",
         "The points are reference + … × (image - reference)",
-    ),
-    Slip(
-        {
-            "way = images - reference": "way = reference - images",
-            AT: AT.replace("reference", "images"),
-        },
-        "walk from the picture to the reference",
-        "Every sign is reversed: what the picture adds gets a number below zero",
     ),
     Slip(
         {END: "return (way * total / steps).abs()"},
