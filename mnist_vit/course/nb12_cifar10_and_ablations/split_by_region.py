@@ -22,7 +22,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "the two", None
             return
         if not isinstance(made, tuple | list) or len(made) != 2:
-            raise Mistake(f"two tensors of booleans are needed, and this is {describe(made)}.")
+            raise Mistake(f"two lists of booleans are needed, and this is {describe(made)}.")
         for what, found in zip(("training", "held out"), made, strict=True):
             flags = torch.as_tensor(found)
             if flags.shape == left.shape and flags.dtype != torch.bool:
