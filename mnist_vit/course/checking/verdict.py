@@ -282,9 +282,9 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return special
     noticed = _noticed(exercise, answer, got)
     if not is_sure:
-        for mutant, slip in _slips(exercise, got):
+        for mutant, alike in _slips(exercise, got):
             if _noticed(exercise, mutant, got) == noticed:  # else it is another mistake
-                return _named(PERHAPS, slip)
+                return _named(PERHAPS, alike)
     if noticed is not None:
         return noticed
     observation = _observation(exercise, got)

@@ -77,7 +77,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "few large steps in place of many small ones, the same mean square": (few, many),
         "many small steps in place of few large ones, the same mean square": (many, few),
     }
-    found = []
+    found: list[str] = []
     for what, (changed, others) in cases.items():
         verdict = _plain(answer(changed.clone(), others.clone()))
         if verdict is None and not found:

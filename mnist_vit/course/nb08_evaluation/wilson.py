@@ -41,7 +41,8 @@ def notice(answer: Any) -> Mistake | None:
     for case in cases:
         low, high = answer(*case)
         pairs.append((float(low), float(high)))
-    middles, reaches = {}, {}
+    middles: dict[str, list[float]] = {}
+    reaches: dict[str, list[float]] = {}
     for case in cases:
         for name, value in _other_middles(*case).items():
             middles.setdefault(name, []).append(value)

@@ -53,10 +53,10 @@ def notice(answer: Any) -> Mistake | None:
         ),
     }
     for what, (rows, right) in cases.items():
-        found = float(torch.as_tensor(answer(rows.expand(2, 1, 1, 10, 10), 10)).flatten()[0])
-        if abs(found - right) > 0.01:
+        pixels = float(torch.as_tensor(answer(rows.expand(2, 1, 1, 10, 10), 10)).flatten()[0])
+        if abs(pixels - right) > 0.01:
             return Mistake(
-                f"With 3 × 3 patches of 10 pixels, where {what}, you give {found:.2f} pixels.",
+                f"With 3 × 3 patches of 10 pixels, where {what}, you give {pixels:.2f} pixels.",
                 "It is 0 there."
                 if right == 0
                 else "It is 16.35: the mean of 0, two times 10, 14.14, two times 20, two times"

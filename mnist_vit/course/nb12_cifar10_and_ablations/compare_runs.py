@@ -70,11 +70,11 @@ def _listed(runs: tuple[float, ...]) -> str:
 def notice(answer: Any) -> Mistake | None:
     """Which words are exchanged, whether the order matters, and where the border lies."""
     low, high = [89.0, 90.0, 91.0], [94.0, 95.0, 96.0]
-    for base, variant, right in ((low, high, "better"), (high, low, "worse")):
-        found = answer(list(base), list(variant))
+    for first, second, right in ((low, high, "better"), (high, low, "worse")):
+        found = answer(list(first), list(second))
         if found != right:
             return Mistake(
-                f"For the base {_listed(tuple(base))} and the variant {_listed(tuple(variant))} you"
+                f"For the base {_listed(tuple(first))} and the variant {_listed(tuple(second))} you"
                 f' say "{found}".',
                 "Each run of the variant is 5 points away from its like, and the spreads are 2: it"
                 f' is "{right}" than the base.',
