@@ -99,6 +99,52 @@ def sharp_by_loops(changed: Tensor, images: Tensor) -> Tensor:
     return (found[0] / found[1] - 1).abs() < 0.25
 
 
+def sharp(border: int, detail: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], bool]:
+    """An answer that leaves out a border and makes one number of the differences."""
+
+    def answer(changed: Tensor, images: Tensor) -> bool:
+        found = []
+        for batch in (changed, images):
+            x = batch[..., border:-border, border:-border]
+            found.append(detail(x.diff(dim=-1)) + detail(x.diff(dim=-2)))
+        return bool(0.75 < found[0] / found[1] < 1.25)
+
+    return answer
+
+
+def pixel_by_pixel(changed: Tensor, images: Tensor) -> bool:
+    inside = (changed - images)[..., 4:-4, 4:-4], images[..., 4:-4, 4:-4]
+    lost, all_of_it = (
+        x.diff(dim=-1).square().mean() + x.diff(dim=-2).square().mean() for x in inside
+    )
+    return bool(lost < all_of_it / 4)
+
+
+def differing(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    """Counts images on which both are wrong with different names."""
+    differ = first != second
+    b, c = int((differ & (second != labels)).sum()), int((differ & (first != labels)).sum())
+    if exact_chance(b, c) >= 0.05:
+        return "cannot tell"
+    return "first" if b > c else "second"
+
+
+def only_sometimes(labels: Tensor, first: Tensor, second: Tensor) -> str | None:
+    verdict = better(exact_coin)(labels, first, second)
+    return None if verdict == "cannot tell" else verdict
+
+
+def middle_and_reach(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    low, high = my_wilson(correct, total, z)
+    return (low + high) / 2, 1.1 * (high - low) / 2
+
+
+def around_the_share(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    low, high = my_wilson(correct, total, z)
+    share, reach = correct / total, (high - low) / 2
+    return max(0.0, share - reach), min(1.0, share + reach)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("controls", controls_by_slices),
     ("as_sharp", sharp_by_loops),
@@ -136,11 +182,24 @@ WRONG: list[tuple[str, Any, str]] = [
     ("enlarge", enlarged_by_torchvision, "pictures enlarged to 20"),
     ("enlarge", lambda images, size: my_enlarge(images, size) / 255, "MNIST's pixels are uint8"),
     ("better_model", better(lambda b, c: b > 25), ""),
-    ("better_model", lambda *given: 1.5, "better_model: the answer must be one of the texts"),
+    ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 3), "you say True from 0.8"),
+    ("as_sharp", pixel_by_pixel, "shifted by whole pixels, and are as sharp as before"),
+    ("better_model", differing, "take for two different wrong digits"),
+    ("better_model", only_sometimes, "None comes back"),
+    ("wilson", middle_and_reach, "is the middle of the interval"),
+    (
+        "wilson",
+        around_the_share,
+        "the middle is the seen share, and the reach",
+    ),
+    ("better_model", lambda *given: 1.5, "The answer must be one of the texts"),
 ]
 
 
 NAMED: list[tuple[str, Any, str]] = [
+    ("as_sharp", sharp(3, lambda x: x.square().mean()), "leave out three pixels on each side"),
+    ("as_sharp", sharp(5, lambda x: x.square().mean()), "leave out five pixels on each side"),
+    ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 2), "square the mean of the absolute"),
     (
         "better_model",
         better(lambda b, c: b + c > 0 and (b - c) ** 2 / (b + c) >= 3.841),

@@ -114,7 +114,41 @@ RIGHT: list[tuple[str, Any]] = [
     ("patch", patch_in_one_run),
     ("integrate", integrate_all_at_once),
 ]
+
+
+def hide_in_train_mode(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    return my_hide(model.train(), images, hidden)
+
+
+def patch_frozen(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    return my_patch(model.requires_grad_(False), clean, corrupted, site, tokens)
+
+
+def integrate_between_both_ends(f: Any, images: Tensor, black: Tensor, steps: int) -> Tensor:
+    way = torch.linspace(0, 1, steps).tolist()
+    return (black - images) * sum(f(black + a * (images - black)) for a in way) / steps
+
+
+def keep_a_handle(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    site.register_forward_hook(lambda module, args, output: None)
+    return my_patch(model, clean, corrupted, site, tokens)
+
+
+def hide_in_a_hook_that_returns_nothing(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    handle = model.encoder.layers[0].register_forward_pre_hook(lambda module, args: None)
+    try:
+        return model(images)
+    finally:
+        handle.remove()
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
+    ("patch", keep_a_handle, "After one call of it the model has 1 forward hook"),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
     ("hide", 42, "give the function itself"),
@@ -132,6 +166,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing from the blocks"),
+    ("hide", hide_in_train_mode, "switch the model to train mode"),
+    ("integrate", integrate_between_both_ends, "and also multiply by (reference - image), or"),
     (
         "norm_rule",
         lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),

@@ -1,10 +1,12 @@
 """Notebook 11's checks, the conversion against the libraries themselves, and what the text says of
 stored numbers."""
 
+import copy
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import judged
 from torch import Tensor, nn
 
@@ -164,7 +166,7 @@ def nothing_learned(
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
-    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias + scale), ""),
+    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "They are 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),
     (
         "convert_block",
@@ -172,7 +174,33 @@ WRONG: list[tuple[str, Any, str]] = [
         "the names must be those of your block: ln_1.bias",
     ),
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
-    ("transfer", nothing_learned, ""),
     ("transfer", lambda model, *rest: 1, "must return the new model"),
 ]
-test_answers = judged(RIGHT, WRONG)
+
+
+def frozen_before(model: nn.Module, *rest: Any) -> nn.Module:
+    return EXERCISES["transfer"].answer(model.requires_grad_(False), *rest)
+
+
+def head_too_late(
+    model: nn.Module, x: Tensor, y: Tensor, freeze: bool, steps: int, rate: float
+) -> nn.Module:
+    """The optimizer does not know of the new head."""
+    made = copy.deepcopy(model).requires_grad_(not freeze)
+    optimizer = torch.optim.AdamW(made.parameters(), lr=rate)
+    made.heads = nn.Linear(made.class_token.shape[-1], 10)
+    for parameter in made.heads.parameters():
+        nn.init.zeros_(parameter)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(x), y).backward()
+        optimizer.step()
+    return made
+
+
+NAMED: list[tuple[str, Any, str]] = [
+    ("transfer", frozen_before, "freeze the very model that you are given"),
+    ("transfer", nothing_learned, "never change the new head, so that it stays zero"),
+    ("transfer", head_too_late, "never change the new head, so that it stays zero"),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)

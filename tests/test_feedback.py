@@ -1148,3 +1148,52 @@ def test_learned_numbers_are_told_in_blocks() -> None:
             self.layers[-1].mlp = self.layers[0].mlp
 
     assert "these are the numbers of 1." in said("shared_block", Half)
+
+
+# --- two mistakes at once, and what an exercise itself notices ------------------------------------
+
+
+def by_columns_and_numbered_by_columns(weights: Tensor, row: int, column: int) -> Tensor:
+    grid = math.isqrt(weights.shape[-1] - 1)
+    return weights[:, :, 1:, 1 + column * grid + row].unflatten(-1, (grid, grid))
+
+
+def test_two_slips_that_give_these_numbers_together_are_both_named() -> None:
+    told = said("query_map", by_columns_and_numbered_by_columns)
+    assert "when you take a column in place of a row, and also number the patches by" in told
+
+
+def test_a_second_slip_is_not_named_of_an_answer_with_one() -> None:
+    def answer(weights: Tensor, row: int, column: int) -> Tensor:
+        return check.EXERCISES["query_map"].answer(weights, column, row)
+
+    assert "and also" not in said("query_map", answer)
+
+
+def test_zeros_are_not_said_to_be_two_mistakes() -> None:
+    told = said("controls", lambda images: dict.fromkeys(("blur", "shift", "border"), 0 * images))
+    assert "and also" not in told
+
+
+def test_a_slip_with_the_same_words_is_not_named_where_something_else_is_noticed() -> None:
+    """Verdicts are few: with these pairs of models it is right as often as another mistake."""
+
+    def answer(labels: Tensor, first: Tensor, second: Tensor) -> str:
+        differ = first != second
+        b = int((differ & (second != labels)).sum())
+        c = int((differ & (first != labels)).sum())
+        chance = check.EXERCISES["coin"].answer(b, c)
+        return "cannot tell" if chance >= 0.05 else ("first" if b > c else "second")
+
+    told = said("better_model", answer)
+    assert "as if each model had had images of its own" not in told
+    assert "that the two models take for two different wrong digits" in told
+
+
+def test_what_an_exercise_notices_does_not_end_the_check_if_it_raises() -> None:
+    def answer(b: int, c: int) -> float:
+        if (b, c) == (2, 8):  # only what is noticed asks for this
+            raise RuntimeError
+        return 0.5
+
+    assert "should not be" in said("coin", answer)

@@ -3,15 +3,19 @@
 from ..observing.observers import Evidence
 from .exercise import Exercise, Mistake, Slip
 from .tools import (
+    changed_in,
     copy_weights,
     describe,
+    fits,
     gradients,
+    hooks_left,
     joined,
     make,
     parameter_gradients,
     random,
     randomise,
     start_values,
+    state_of,
 )
 from .verdict import Judgement, judge, nearest_exercise, verdict
 
@@ -21,9 +25,12 @@ __all__ = [
     "Judgement",
     "Mistake",
     "Slip",
+    "changed_in",
     "copy_weights",
     "describe",
+    "fits",
     "gradients",
+    "hooks_left",
     "joined",
     "judge",
     "make",
@@ -32,5 +39,6 @@ __all__ = [
     "random",
     "randomise",
     "start_values",
+    "state_of",
     "verdict",
 ]

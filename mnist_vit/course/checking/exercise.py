@@ -74,6 +74,8 @@ class Exercise:
         tell: what can be said of the first wrong value of an answer that no slip explains: what it
             does, and what to do instead; ("", "") if nothing can be said. Both are true of every
             answer with this value.
+        notice: what is special to this exercise: calls a wrong answer, which no slip explains, and
+            says what it sees; None if it sees nothing. Each sentence follows a test.
     """
 
     answer: Any
@@ -85,6 +87,7 @@ class Exercise:
     many: bool = False
     tolerance: float = 1e-6
     tell: Callable[[Evidence], tuple[str, str]] | None = None
+    notice: Callable[[Any], Mistake | None] | None = None
 
     @property
     def name(self) -> str:

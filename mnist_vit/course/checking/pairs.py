@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .comparing import compare
 from .exercise import Exercise, Slip
 
 SECONDS = 1.0  # of computing, for the whole search
 LONELY = (" alone", "only ")  # what is done beside nothing else does not fit a second slip
-FEW = 4  # numbers; fewer may be equal by chance
 
 
 def two_slips(
@@ -33,14 +31,6 @@ def two_slips(
         if time.thread_time() > end_of_search:
             return None
     return None
-
-
-def hold_many_numbers(values: list[Any]) -> bool:
-    """Whether one of these values is a tensor of numbers that are hardly equal by chance."""
-    for value in values:
-        if isinstance(value, Tensor) and value.is_floating_point() and value.numel() >= FEW:
-            return True
-    return False
 
 
 def _pairs(exercise: Exercise) -> Iterator[tuple[Any, tuple[Slip, Slip]]]:

@@ -217,3 +217,48 @@ def shortened(text: str, most: int = LONG) -> str:
         return text
     begin = text[:most]
     return f"{begin.rpartition(' ')[0] or begin} …"
+
+
+def fits(candidates: dict[str, list[float]], got: list[float]) -> str:
+    """The name of the candidate that is equal to what came back in every case, if one alone is."""
+    found = []
+    for name, values in candidates.items():
+        pairs = zip(values, got, strict=True)
+        if all(abs(value - own) <= 1e-5 * max(1.0, abs(value)) for value, own in pairs):
+            found.append(name)
+    return found[0] if len(found) == 1 else ""
+
+
+def hooks_left(model: nn.Module) -> str:
+    """How many hooks of which kind are on a model and its parts, in words; "" if there are none."""
+    before = sum(len(part._forward_pre_hooks) for part in model.modules())
+    after = sum(len(part._forward_hooks) for part in model.modules())
+    said = []
+    for count, kind in ((before, "forward pre-hook"), (after, "forward hook")):
+        if count:
+            said.append(f"{count} {kind}{'s' if count > 1 else ''}")
+    return " and ".join(said)
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """What somebody who borrows a model has to leave alone, by name; for ``changed_in``."""
+    parameters = dict(model.named_parameters())
+    return {
+        "the mode, train or eval": [part.training for part in model.modules()],
+        "which parameters ask for gradients": [p.requires_grad for p in parameters.values()],
+        "the numbers of a parameter": [p.detach().clone() for p in parameters.values()],
+    }
+
+
+def changed_in(model: nn.Module, before: dict[str, Any]) -> str:
+    """What is another one than it was, in words; "nothing" if all is the same."""
+    changed = []
+    for name, now in state_of(model).items():
+        if name.startswith("the numbers") and len(now) == len(before[name]):
+            pairs = zip(now, before[name], strict=True)
+            same = all(torch.equal(own, ours) for own, ours in pairs)
+        else:
+            same = not name.startswith("the numbers") and now == before[name]
+        if not same:
+            changed.append(name)
+    return ", ".join(changed) or "nothing"

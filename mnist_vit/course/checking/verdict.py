@@ -26,7 +26,7 @@ from .comparing import compare, compared
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
-from .pairs import hold_many_numbers, two_slips
+from .pairs import two_slips
 from .raised import advice, told, writes_into_leaf
 from .tools import describe
 
@@ -272,14 +272,27 @@ def _is_stub(error: BaseException | None) -> bool:
 
 
 def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
-    """The order of what is told: a slip, an observation that says why, a slip so far, the rest."""
-    slip = _named_slip(exercise, got)
-    if slip is not None:
-        certainty = SURELY if _has_wrong_numbers(got) else PERHAPS
-        return Finding(f"{certainty} {slip.did}.", f"{slip.instead}." if slip.instead else "")
-    first = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
-    if first is not None:
-        return first
+    """What is told, the first that is known.
+
+    A slip with these numbers; an input that is not used; two slips; a slip with these words; what
+    the exercise notices; an observation that says why; what the exercise tells of the value; a slip
+    so far; the rest.
+    """
+    is_sure = _has_wrong_numbers(got)
+    if is_sure:
+        slips = _slips(exercise, got)
+        if slips:
+            return _named(SURELY, slips[0][1])
+        first = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
+        if first is not None:
+            return first
+    noticed = _noticed(exercise, answer, got)
+    if not is_sure:
+        for mutant, alike in _slips(exercise, got):
+            if _noticed(exercise, mutant, got) == noticed:  # else it is another mistake
+                return _named(PERHAPS, alike)
+    if noticed is not None:
+        return noticed
     observation = _observation(exercise, got)
     own = _told_by_the_exercise(exercise, got)
     if observation is not None and observation.says_why:
@@ -303,6 +316,24 @@ def _both(observation: Finding, own: Finding | None) -> Finding:
     return Finding(said, observation.instead or own.instead)
 
 
+def _named(certainty: str, *slips: Slip) -> Finding:
+    """What one slip, or two together, did, and what to do instead."""
+    did = ", and also ".join(slip.did for slip in slips)
+    instead = " ".join(dict.fromkeys(f"{slip.instead}." for slip in slips if slip.instead))
+    return Finding(f"{certainty} {did}.", instead)
+
+
+def _noticed(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
+    """What the exercise itself sees in a wrong answer that gave a value."""
+    if exercise.notice is None or got.first is None:
+        return None
+    torch.default_generator.manual_seed(0)
+    with contextlib.suppress(Exception):  # an answer that raises here has shown nothing
+        seen = exercise.notice(answer)
+        return None if seen is None else Finding(seen.said, seen.instead)
+    return None
+
+
 def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:
     """What was observed; where nothing says what to do, the place in the learner's code."""
     if finding.instead or got.seconds > SLOW:
@@ -310,25 +341,21 @@ def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding)
     return Finding(finding.said, _place(exercise, answer, got))
 
 
-def _named_slip(exercise: Exercise, got: Outcome) -> Slip | None:
-    """The first known slip that gives all the same values, and ends alike."""
-    for outcome, slip in outcomes(exercise):
+def _slips(exercise: Exercise, got: Outcome) -> list[tuple[Any, Slip]]:
+    """The known slips that give all the same values, and end alike, with their wrong answers."""
+    found = []
+    for (outcome, slip), (mutant, _) in zip(outcomes(exercise), exercise.mutants, strict=True):
         if _same_values(exercise, outcome, got) and outcome.end == got.end:
-            return slip
-    return None
+            found.append((mutant, slip))
+    return found
 
 
 def _two_slips(exercise: Exercise, got: Outcome) -> Finding | None:
     """Two known slips that together give all the same values."""
-    wrong = [value for (_, value), bad in zip(got.values, got.problems, strict=True) if bad]
-    if not exercise.source or not hold_many_numbers(wrong) or got.seconds > FAST:
+    if not exercise.source or not _is_varied(got) or got.seconds > FAST:
         return None
     two = two_slips(exercise, got.values, got.end)
-    if two is None:
-        return None
-    first, second = two
-    instead = [f"{slip.instead}." for slip in two if slip.instead]
-    return Finding(f"{SURELY} {first.did}, and also {second.did}.", " ".join(instead))
+    return None if two is None else _named(SURELY, *two)
 
 
 def _told_by_the_exercise(exercise: Exercise, got: Outcome) -> Finding | None:
@@ -470,6 +497,19 @@ def _has_wrong_numbers(got: Outcome) -> bool:
         if problem is not None and _holds_numbers(value):
             return True
     return False
+
+
+def _is_varied(got: Outcome) -> bool:
+    """Whether the values hold several different numbers: what is zero everywhere has many
+    causes."""
+    numbers: set[float] = set()
+    for _, value in got.values:
+        if isinstance(value, Tensor):
+            value = value.flatten()[:100].tolist()
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, int | float):
+                numbers.add(float(one))
+    return len(numbers) > CASES
 
 
 def _holds_numbers(value: Any) -> bool:

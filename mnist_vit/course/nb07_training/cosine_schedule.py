@@ -41,6 +41,23 @@ def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def notice(answer: Any) -> Mistake | None:
+    """The shares at five steps of twelve."""
+    places = (0, 3, 4, 8, 12)
+    right = [my_cosine_schedule(step, 12, 4) for step in places]
+    found = [float(answer(step, 12, 4)) for step in places]
+    wrong = [n for n in range(5) if abs(found[n] - right[n]) > 1e-6]
+    if not wrong:
+        return None
+    told = "; ".join(f"{found[n]:.4g} at step {places[n]}" for n in wrong)
+    wanted = "; ".join(f"{right[n]:.4g} at step {places[n]}" for n in wrong)
+    return Mistake(
+        f"With 12 steps, 4 of them warm-up, your share is {told}.",
+        f"It is {wanted}. (The line goes up to 1 at step 3; the fall begins with 1 at step 4, is at"
+        " one half at step 8, and would end with 0 at step 12.)",
+    )
+
+
 CASE, RISE, BEHIND = "step < warmup", "(step + 1) / warmup", "(step - warmup) / (steps - warmup)"
 ANGLE = f"math.pi * {BEHIND}"
 FALL = f"0.5 * (1 + math.cos({ANGLE}))"
@@ -137,6 +154,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Two cases: step < warmup is a straight line, the rest half a cosine. What are the"

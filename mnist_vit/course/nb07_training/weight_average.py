@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checking import Exercise, Slip, randomise
+from ..checking import Exercise, Mistake, Slip, randomise
 
 
 def my_weight_average(averaged, model, average):
@@ -41,6 +41,28 @@ def _weights(model: nn.Module) -> Tensor:
     return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
 
 
+def notice(answer: Any) -> Mistake | None:
+    """What becomes of a 10 that follows a 20."""
+    averaged, model = nn.Linear(1, 1).double(), nn.Linear(1, 1).double()
+    for part, value in ((averaged, 10.0), (model, 20.0)):
+        for parameter in part.parameters():
+            nn.init.constant_(parameter, value)
+    answer(averaged, model, 0.9)
+    olds, news = _weights(averaged).tolist(), _weights(model).tolist()
+    if news != [20, 20]:
+        return Mistake(
+            f"The weights of the model that is trained were 20, and are {news[0]:.4g} afterwards.",
+            "Only averaged changes: work with new tensors, or write into averaged alone.",
+        )
+    for old, kind in zip(olds, ("weight", "bias"), strict=True):
+        if abs(old - 11) > 1e-6:
+            return Mistake(
+                f"With average 0.9, a {kind} of 10 that follows one of 20 becomes {old:.4g}.",
+                "It is 0.9 · 10 + 0.1 · 20 = 11.",
+            )
+    return None
+
+
 LINE, PAIRS = (
     "old.lerp_(new, 1 - average)",
     "zip(averaged.parameters(), model.parameters(), strict=True)",
@@ -62,6 +84,16 @@ SLIPS = (
         {LINE: "new.lerp_(old, average)"},
         "change the model that is trained",
         "It is averaged that changes; the model stays as it is",
+    ),
+    Slip(
+        {LINE: "old.mul_(average).add_(new.mul_(1 - average))"},
+        "multiply the weights of the model that is trained in place",
+        "Only averaged changes: new * (1 - average) makes a tensor of its own",
+    ),
+    Slip(
+        {LINE: "old.add_(new, alpha=1 - average).mul_(average)"},
+        "add the new weights before you multiply, so that their share is multiplied, too",
+        "Multiply the old ones first, then add 1 - average of the new ones",
     ),
     Slip({LINE: "old.copy_(new)"}, "copy the new weights", "The older ones keep the share average"),
     Slip(
@@ -116,6 +148,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Both models have the same parameters in the same order: zip(averaged.parameters(),"

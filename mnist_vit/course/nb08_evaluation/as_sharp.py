@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...augmentation import resample, sampling_grid
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, describe, random
 
 
 def my_as_sharp(changed, images):
@@ -33,24 +33,34 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
     ramp = torch.linspace(-20, 20, 22)
     framed = images.clone()
-    framed[..., :3, :] = framed[..., -3:, :] = framed[..., :3] = framed[..., -3:] = 0
+    framed[..., :4, :] = framed[..., -4:, :] = framed[..., :4] = framed[..., -4:] = 0
     board = (torch.arange(20)[:, None] + torch.arange(22)) % 2
     edges = {
-        "rows at the top": (slice(0, 3), slice(None)),
-        "rows at the bottom": (slice(-3, None), slice(None)),
-        "columns at the left": (slice(None), slice(0, 3)),
-        "columns at the right": (slice(None), slice(-3, None)),
+        "four rows at the top": (slice(0, 4), slice(None)),
+        "four rows at the bottom": (slice(-4, None), slice(None)),
+        "four columns at the left": (slice(None), slice(0, 4)),
+        "four columns at the right": (slice(None), slice(-4, None)),
+        "the fifth row from the top": (slice(4, 5), slice(None)),
+        "the fifth row from the bottom": (slice(-5, -4), slice(None)),
+        "the fifth column from the left": (slice(None), slice(4, 5)),
+        "the fifth column from the right": (slice(None), slice(-5, -4)),
     }
     checkered = {}
     for name, (rows_there, columns_there) in edges.items():
         there = images.clone()
         there[..., rows_there, columns_there] = board[rows_there, columns_there].float()
-        checkered[f"a checked pattern in three {name}, else as sharp"] = (there, images)
+        checkered[f"a checked pattern in {name}, else as sharp"] = (there, images)
+    blurred = moved(images, 0.5)
+    faded = images[..., 4:-4, 4:-4].std() / blurred[..., 4:-4, 4:-4].std() * blurred
+    flat = torch.zeros(40, 1, 20, 22)
+    few = flat.clone()
+    few[..., 11:] = 1  # one large step in each row
+    many = flat + 13**-0.5 * (torch.arange(22) % 2)  # as much detail in many small ones
     cases = checkered | {
         "the images themselves": (images, images),
         "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
         "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
-        "a black frame of three pixels, else as sharp": (framed, images),
+        "a black frame of four pixels, else as sharp": (framed, images),
         "a tenth of the detail along the columns": (columns + 0.1 * rows, columns + rows),
         "a tenth of the detail along the rows": (0.1 * columns + rows, columns + rows),
         "a bright side and a dark side, and a third of the noise": (
@@ -63,19 +73,85 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
         "half as much contrast again": (1.5 * images, images),
         "a tenth more contrast": (1.1 * images, images),
+        "blurred, and with the contrast put back": (faded, images),
+        "few large steps in place of many small ones, the same mean square": (few, many),
+        "many small steps in place of few large ones, the same mean square": (many, few),
     }
-    found = []
+    found: list[str] = []
     for what, (changed, others) in cases.items():
-        verdict = answer(changed.clone(), others.clone())
-        if verdict is None:
+        verdict = _plain(answer(changed.clone(), others.clone()))
+        if verdict is None and not found:
             yield "the verdict", None
             return
-        if isinstance(verdict, Tensor) and verdict.numel() == 1:
-            verdict = bool(verdict)
         if not isinstance(verdict, bool):
-            raise Mistake(f"True or False is needed, and this is {type(verdict).__name__}.")
+            raise Mistake(
+                f"True or False is needed, and for {what} this is {describe(verdict)}.".replace(
+                    "?.", "?"
+                )
+            )
         found.append(f"{what}: {verdict}")
     yield "the verdicts", found
+
+
+def _plain(verdict: Any) -> Any:
+    """A verdict as True or False, where torch or numpy keeps it."""
+    if isinstance(verdict, Tensor) and verdict.numel() == 1:
+        return bool(verdict)
+    return verdict.item() if type(verdict).__module__ == "numpy" else verdict
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What the verdict depends on: places, the limits, and how differences are weighed."""
+    images = random(40, 1, 20, 22).sigmoid()
+    if not _plain(answer(images.clone(), images.clone())):
+        return Mistake(
+            "Of a batch and itself you say False.",
+            "Both hold the same detail: the share is 1, between 3/4 and 5/4.",
+        )
+    if not _plain(answer(images.roll((1, 2), dims=(2, 3)), images.clone())):
+        return Mistake(
+            "Of pictures that were shifted by whole pixels, and are as sharp as before, you say"
+            " False.",
+            "Where a picture lies is no detail. Make one number of each batch, a mean of squared"
+            " differences of its own neighbours, and divide the two.",
+        )
+    shares = [share / 100 for share in range(20, 300, 2)]
+    held = [share for share in shares if _plain(answer(share**0.5 * images, images.clone()))]
+    if held and (held[0] < 0.73 or held[0] > 0.77 or held[-1] < 1.23 or held[-1] > 1.27):
+        upper = f"{held[-1]:g}" if held[-1] < shares[-1] else "any amount"
+        lower = f"{held[0]:g}" if held[0] > shares[0] else "hardly any"
+        return Mistake(
+            f"Where all contrast is changed alike, you say True from {lower} to {upper} of the"
+            " detail.",
+            "True is asked for from 0.75 to 1.25, where detail is a mean of squares: twice the"
+            " contrast is four times the detail.",
+        )
+    return _noticed_weights(answer)
+
+
+def _noticed_weights(answer: Any) -> Mistake | None:
+    """Whether detail in one direction, or in few large steps, counts as much as it should."""
+    for name, axis in (("rows", 2), ("columns", 3)):
+        shape = [40, 1, 20, 22]
+        shape[5 - axis] = 1
+        stripes = random(*shape, seed=3).expand(40, 1, 20, 22)
+        plain = random(*shape, seed=4).mul(0.3).expand(40, 1, 20, 22)
+        if _plain(answer(plain.clone(), stripes.clone())):
+            along = "a column" if axis == 2 else "a row"
+            return Mistake(
+                f"Of pictures whose {name} differ much less from each other you say True.",
+                f"The differences of neighbours in {along} count, too.",
+            )
+    few = torch.zeros(40, 1, 20, 22)
+    few[..., 11:] = 1
+    many = 13**-0.5 * (torch.arange(22) % 2).expand(40, 1, 20, 22)
+    if not _plain(answer(few, many.clone())) or not _plain(answer(many.clone(), few)):
+        return Mistake(
+            "Of two batches with the same mean squared difference, one with few large steps and one"
+            " with many small ones, you say False.",
+            "Square each difference first, and take the mean then.",
+        )
+    return None
 
 
 INSIDE = "inside = batch[..., 4:-4, 4:-4]"
@@ -107,9 +183,27 @@ SLIPS = (
         "Differences of neighbours in a row count, too",
     ),
     Slip(
+        {SUM: "(inside[..., 1:, 1:] - inside[..., :-1, :-1]).square().mean()"},
+        "take differences along a diagonal",
+        "Neighbours lie in one row, or in one column",
+    ),
+    Slip(
         {SUM: "across.abs().mean() + down.abs().mean()"},
         "take absolute differences",
         "Square them: the limits are meant for squares",
+    ),
+    Slip(
+        {SUM: "across.abs().mean() ** 2 + down.abs().mean() ** 2"},
+        "square the mean of the absolute differences",
+        "Square each difference first, and take the mean then",
+    ),
+    *(
+        Slip(
+            {INSIDE: f"inside = batch[..., {cut}:-{cut}, {cut}:-{cut}]"},
+            f"leave out {word} pixels on each side",
+            "It is four",
+        )
+        for cut, word in ((3, "three"), (5, "five"))
     ),
     Slip(
         {SUM: "inside.var()"},
@@ -133,6 +227,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         "tensor.diff(dim=-1) gives the differences of neighbours in a row.",
         (

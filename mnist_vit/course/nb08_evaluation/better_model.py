@@ -10,7 +10,7 @@ from torch import Tensor
 from mnist_vit.course.nb08_evaluation.coin import my_coin as coin
 from mnist_vit.evaluation import wilson_interval  # noqa: F401, one slip takes it
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Exercise, Mistake, Slip, describe
 
 VERDICTS = ("cannot tell", "first", "second")
 
@@ -25,21 +25,75 @@ def my_better_model(labels, first, second):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    told = []
+    told, given = [], []
     for labels, first, second in _models():
-        verdict = answer(labels, first, second)
-        if verdict is None or verdict is ...:
-            yield "verdict", verdict
-            return
-        if not isinstance(verdict, str) or verdict not in VERDICTS:
+        given.append(answer(labels.clone(), first.clone(), second.clone()))
+        b = int(((first == labels) & (second != labels)).sum())
+        c = int(((first != labels) & (second == labels)).sum())
+        told.append(
+            f"{given[-1]} (of {len(labels)} images only the first model classifies {b} correctly,"
+            f" only the second {c})"
+        )
+    if given[0] is None and all(one is given[0] for one in given):
+        yield "verdict", None
+        return
+    for one in given:
+        if not isinstance(one, str) or one not in VERDICTS:
             raise Mistake(
-                'the answer must be one of the texts "first", "second" and "cannot tell".'
+                f"for one of {len(given)} pairs of models, {describe(one)}".removesuffix(
+                    ": is the return line missing?"
+                )
+                + " comes back.",
+                'The answer must be one of the texts "first", "second" and "cannot tell", whichever'
+                " way your function takes to its end.",
             )
-        told.append(VERDICTS.index(verdict))
-    yield (
-        f"verdicts on {len(told)} pairs of models (0 cannot tell, 1 first, 2 second)",
-        torch.tensor(told),
-    )
+    yield "the verdict", told
+
+
+def _pair(
+    b: int, c: int, right: int = 0, same: int = 0, other: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Truth and two predictions: only the first right, only the second, both right, both wrong with
+    the same name, both wrong with two names."""
+    labels = torch.zeros(b + c + right + same + other, dtype=torch.int64)
+    first, second = labels.clone(), labels.clone()
+    second[:b] = 1
+    first[b : b + c] = 1
+    wrong = slice(b + c + right, None)
+    first[wrong] = second[wrong] = 1
+    second[b + c + right + same :] = 2
+    return labels, first, second
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What the verdict depends on beside b and c, and from which chance on it is given."""
+    for b, c in ((9, 2), (40, 20), (16, 5), (12, 4)):
+        plain = answer(*_pair(b, c))
+        more = {
+            "that both models classify correctly": _pair(b, c, right=400),
+            "that both models take for the same wrong digit": _pair(b, c, same=400),
+            "that the two models take for two different wrong digits": _pair(b, c, other=400),
+        }
+        for name, models in more.items():
+            if answer(*models) != plain:
+                return Mistake(
+                    f"Your verdict changes when there are more images {name}.",
+                    "Such images say nothing about which model is better: b and c count those on"
+                    " which exactly one is right.",
+                )
+    for n in (8, 20, 60):
+        for b in range(n, -1, -1):
+            found, chance = answer(*_pair(b, n - b)), coin(b, n - b)
+            right = "cannot tell" if chance >= 0.05 else "first" if 2 * b > n else "second"
+            if found != right:
+                return Mistake(
+                    f"Where only the first is right on {b} images and only the second on {n - b},"
+                    f' you answer "{found}". A fair coin falls so, or more unevenly, in'
+                    f" {chance:.2%} of cases.",
+                    "Below 5 % the better one is named, the one with more of these images; else"
+                    ' "cannot tell".',
+                )
+    return None
 
 
 def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -186,6 +240,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Where both are right, or both are wrong, the image says nothing about which is better."

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip
+from ..checking import Exercise, Mistake, Slip, fits
 
 
 def my_coin(b, c):
@@ -37,6 +37,73 @@ CASES = (
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for b, c in CASES:
         yield f"chance of {b} to {c}, or more uneven", answer(b, c)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What the chance is where b and c differ, and whether it is the same with the two
+    exchanged."""
+    cases = [(3, 1), (4, 0), (0, 5), (9, 2), (30, 17), (7, 9), (2, 8), (21, 26)]
+    got = [float(answer(b, c)) for b, c in cases]
+    candidates: dict[str, list[float]] = {}
+    for b, c in cases:
+        for name, value in _other_chances(b, c).items():
+            candidates.setdefault(name, []).append(value)
+    name = fits(candidates, got)
+    if name:
+        return Mistake(
+            f"Where b and c differ, this is {name}.",
+            "Count every outcome at least as uneven as b to c, to whichever side, with the number"
+            " of ways that lead to it.",
+        )
+    for b, c in cases:
+        if abs(float(answer(b, c)) - float(answer(c, b))) > 1e-9:
+            return Mistake(
+                f"For {b} to {c} you give {float(answer(b, c)):.4g}, and for {c} to {b}"
+                f" {float(answer(c, b)):.4g}.",
+                "Heads and tails may be exchanged: how uneven an outcome is does not depend on the"
+                " side.",
+            )
+    for (b, c), ways, told in (((4, 0), 2, "4 or 0"), ((3, 1), 10, "4, 3, 1 or 0")):
+        if abs(got[cases.index((b, c))] - ways / 16) > 1e-9:
+            return Mistake(
+                f"For {b} to {c} you give {got[cases.index((b, c))]:.4g}.",
+                f"Of the 16 ways in which four coins fall, {ways} are at least as uneven: those"
+                f" with {told} heads.",
+            )
+    for b in (1, 2, 0):
+        if abs(float(answer(b, b)) - 1) > 1e-9:
+            return Mistake(
+                f"For {b} to {b} you give {float(answer(b, b)):.4g}.",
+                "Every outcome is at least as uneven as that: the chance is 1.",
+            )
+    return None
+
+
+def _other_chances(b: int, c: int) -> dict[str, float]:
+    """Chances that are not asked for, by name."""
+    n, more = b + c, max(b, c)
+    exact = math.comb(n, b) / 2**n
+    tail = sum(math.comb(n, k) for k in range(more, n + 1)) / 2**n
+    far = abs(b - c) / math.sqrt(n)
+    near = max(abs(b - c) - 1, 0) / math.sqrt(n)
+    return {
+        "the chance of exactly b heads": exact,
+        "twice the chance of exactly b heads": 2 * exact,
+        "the chance of one side only": tail,
+        "half of the chance of one side": tail / 2,
+        "the chance of what is more uneven, without b to c itself": 2 * (tail - exact),
+        "one side's chance of what is more uneven, without b to c itself": tail - exact,
+        "the chance of what is less uneven": 1 - 2 * tail,
+        "the chance of what is at most as uneven": 1 - 2 * (tail - exact),
+        "the chance of at most as many on one side": 1 - (tail - exact),
+        "the chance of fewer on one side": 1 - tail,
+        "the bell curve's chance": math.erfc(far / math.sqrt(2)),
+        "the bell curve's chance of one side": math.erfc(far / math.sqrt(2)) / 2,
+        "the bell curve's chance, corrected by one": math.erfc(near / math.sqrt(2)),
+        "four times the chance of one side": 4 * tail,
+        "the share of outcomes, as if 0 to n heads were equally likely": (2 * (n - more) + 2)
+        / (n + 1),
+    }
 
 
 IF, ADD, END = (
@@ -138,6 +205,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "With n tosses there are 2**n ways to fall, all equally likely. How many of them have a"

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Slip
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_confusion(labels, predictions, num_classes):
@@ -31,6 +31,46 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "matrix of 300 images, 6 classes", answer(labels, predictions, 6)
     labels = 2 * (torch.arange(900) % 3 % 2)  # more in a cell than 8 bits can count, and no class 1
     yield "matrix of 900 images, 3 classes", answer(labels, 2 - labels, 3)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """How many rows, columns and counts there are."""
+    labels = torch.tensor([0, 0, 0, 2, 2, 4])
+    predictions = torch.tensor([0, 0, 2, 2, 4, 0])
+    made = torch.as_tensor(answer(labels, predictions, 6))
+    if made.shape != (6, 6):
+        return Mistake(
+            f"For six classes, of which three occur, what you make has the shape"
+            f" {tuple(made.shape)}.",
+            "Each of the num_classes classes has a row and a column, also where no image belongs to"
+            " it.",
+        )
+    if float(made.sum()) != len(labels):
+        return Mistake(
+            f"Of six images your counts make {float(made.sum()):g} in all.",
+            "Each image adds 1 to one place, whatever was counted there before.",
+        )
+    if torch.equal(made.double().T, my_confusion(labels, predictions, 6).double()):
+        return Mistake(
+            "Rows and columns are exchanged: your rows are the predictions.",
+            "The row is the truth, the column the prediction.",
+        )
+    if torch.equal(made.double(), my_confusion(labels, predictions, 6).double()):
+        return None
+    return Mistake(
+        f"Of an image with truth 2 and prediction 4, and no other, you make the counts"
+        f" {_places(answer(labels[4:5], predictions[4:5], 6))}.",
+        "It adds 1 at [2, 4], and nowhere else.",
+    )
+
+
+def _places(matrix: Any) -> str:
+    """The places of a matrix that are not zero, and what stands there."""
+    matrix = torch.as_tensor(matrix)
+    places = matrix.nonzero().tolist()
+    if not places:
+        return "0 everywhere"
+    return ", ".join(f"{float(matrix[tuple(place)]):g} at {place}" for place in places[:4])
 
 
 START = "matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)"
@@ -135,6 +175,17 @@ SLIPS = (
     ),
     Slip(
         {
+            START: (
+                "there = torch.cat([labels, predictions]).unique().tolist()\n"
+                "    matrix = torch.zeros(len(there), len(there), dtype=torch.int64)"
+            ),
+            PLACE: "[there.index(truth), there.index(named)]",
+        },
+        "make rows and columns for the classes that occur alone",
+        "A class without images has a row, too: num_classes rows and columns",
+    ),
+    Slip(
+        {
             START: "pairs = labels * num_classes + predictions",
             LOOP: "matrix = torch.bincount(pairs)",
             END: "return matrix.reshape(num_classes, num_classes)",
@@ -178,6 +229,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Begin with zeros, num_classes rows and as many columns, whole numbers. What does one"

@@ -41,6 +41,90 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "whether images are as they were", bool(torch.equal(images, before))
 
 
+def notice(answer: Any) -> Mistake | None:
+    """What each control makes of an even picture, and of a single bright pixel."""
+    even, point = torch.full((1, 1, 7, 9), 0.5), torch.zeros(1, 1, 7, 9)
+    point[..., 3, 4] = 1
+    flat, made = answer(even.clone()), answer(point.clone())
+    green = torch.zeros(1, 3, 7, 9)
+    green[:, 1] = 0.5
+    for name, one in answer(green.clone()).items():
+        if one.shape == green.shape and bool(one[:, 0].any()):
+            return Mistake(
+                f'Your "{name}" of a picture that is green and nothing else has red in it.',
+                "Each channel is changed by itself: groups=images.shape[1], if it is a"
+                " convolution.",
+            )
+    for look in (_noticed_blur, _noticed_shift):
+        seen = look(flat, made)
+        if seen is not None:
+            return seen
+    inside = flat["border"][..., 1:-1, 1:-1]
+    if not torch.allclose(inside, even[..., 1:-1, 1:-1]):
+        return Mistake(
+            "The border control changes pixels that are not in the outermost rows and columns.",
+            "All else stays as it was.",
+        )
+    if float(flat["border"].sum() - inside.sum()) != 0:
+        return Mistake(
+            "The border control leaves some of the outermost pixels other than 0.",
+            "The first and the last row and the first and the last column become 0.",
+        )
+    return None
+
+
+def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
+    for name in NAMES:
+        if flat[name].shape != (1, 1, 7, 9):
+            return Mistake(
+                f'Of pictures (1, 1, 7, 9) your "{name}" makes {tuple(flat[name].shape)}.',
+                "Each is as large as images. What is put around a picture must go again, at all"
+                " four sides.",
+            )
+    inside, spot = flat["blur"][0, 0, 1:-1, 1:-1], made["blur"][0, 0, 2:5, 3:6]
+    if not torch.allclose(inside, torch.full_like(inside, 0.5), atol=1e-5):
+        return Mistake(
+            f"Your blur makes {float(inside[2, 3]):.4g} of a picture that is 0.5 everywhere: its"
+            f" weights sum to {2 * float(inside[2, 3]):.4g}.",
+            "Blur along one axis, 0.79 + 0.105 + 0.105, and blur the result along the other: the"
+            " weights sum to 1.",
+        )
+    if not torch.allclose(flat["blur"], torch.full_like(flat["blur"], 0.5), atol=1e-5):
+        edge = float(flat["blur"][0, 0, 0, 4])
+        return Mistake(
+            f"Your blur changes a picture that is 0.5 everywhere at its border, where 0.5 becomes"
+            f" {edge:.4g}.",
+            'The outermost pixels are repeated, as F.pad(…, mode="replicate") does.',
+        )
+    row = torch.tensor([0.105, 0.79, 0.105])
+    if not torch.allclose(spot, torch.outer(row, row).to(spot), atol=1e-5):
+        numbers = "; ".join(", ".join(f"{value:.4g}" for value in line) for line in spot.tolist())
+        return Mistake(
+            f"Around a single bright pixel your blur gives {numbers}.",
+            "Along one axis it becomes 0.105, 0.79, 0.105, and each of these is blurred along the"
+            " other axis: 0.79 · 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in the"
+            " corners.",
+        )
+    return None
+
+
+def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
+    if torch.count_nonzero(made["shift"]) == 1:
+        row, column = made["shift"][0, 0].nonzero()[0].tolist()
+        if (row, column) != (4, 5):
+            return Mistake(
+                f"Your shift moves a pixel from row 3, column 4 to row {row}, column {column}.",
+                "One to the right is column 5, one down is row 4.",
+            )
+    if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
+        return Mistake(
+            "Your shift changes a picture that is the same everywhere: something else comes in at"
+            " a side.",
+            "The outermost row and column come in once more.",
+        )
+    return None
+
+
 PAD, ROW = (
     'F.pad(images, (1, 1, 1, 1), mode="replicate")',
     "torch.tensor([0.105, 0.79, 0.105], dtype=images.dtype)",
@@ -53,6 +137,16 @@ SLIPS = (
         "put black around the image before you blur and shift it",
         "That brings in a border, and each control changes one thing. Repeat the outermost pixels:"
         ' mode="replicate"',
+    ),
+    Slip(
+        {"F.conv2d(wide,": "F.conv2d(F.pad(images, (1, 1, 1, 1)),"},
+        "put black around the image before you blur it",
+        'That brings in a border. Repeat the outermost pixels: mode="replicate"',
+    ),
+    Slip(
+        {"wide[..., :-2, :-2]": "F.pad(images, (1, 0, 1, 0))[..., :-1, :-1]"},
+        "let black come in when you shift",
+        "That brings in a border. The outermost row and column come in once more",
     ),
     Slip(
         {PAD: 'F.pad(images, (1, 1, 1, 1), mode="reflect")'},
@@ -101,6 +195,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Begin with the image made larger by one pixel on each side, with its outermost pixels"

@@ -46,6 +46,49 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "the grey of an even picture of 15 of 16", int(found.max())
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Where the digit lies, and what becomes of black and white."""
+    white, half = answer(torch.full((1, 8, 8), 16.0), 20), answer(torch.full((1, 8, 8), 8.0), 20)
+    if isinstance(white, Tensor) and white.shape == (1, 28, 28):
+        return Mistake(
+            "The axis of the one channel is missing.",
+            "MNIST's pictures are (n, 1, 28, 28): unsqueeze(1), or [:, None].",
+        )
+    bright = white.flatten(0, -3).amax(dim=0).nonzero()
+    if white.shape[-2:] == (28, 28) and len(bright):
+        (top, left), (bottom, right) = bright.amin(dim=0).tolist(), bright.amax(dim=0).tolist()
+        if (top, left, bottom, right) != (4, 4, 23, 23):
+            return Mistake(
+                f"With size 20, a digit that is white everywhere fills rows {top} to {bottom} and"
+                f" columns {left} to {right}.",
+                "In the middle of 28 it is rows and columns 4 to 23.",
+            )
+    for given, made, right in ((16, white, 255), (8, half, 127.5)):
+        found = float(made.flatten(0, -3)[0, 14, 14])
+        if abs(found - right) > 1:
+            return Mistake(
+                f"In the middle of a digit that is {given} everywhere you get {found:g}.",
+                f"{given} of 16 is {right:g} of 255.",
+            )
+    return _noticed_swing(answer)
+
+
+def _noticed_swing(answer: Any) -> Mistake | None:
+    """What becomes of a curve that swings too far beside an edge."""
+    digit = torch.zeros(1, 8, 8)
+    digit[:, 2:6, 2:6] = 16
+    made = answer(digit.clone(), 28).float().flatten(0, -3)[0]
+    right = my_enlarge(digit, 28).float()[0, 0]
+    if made.shape == right.shape and bool(((made - right).abs() > 128).any()):
+        return Mistake(
+            "Beside an edge between black and white some pixels are black that should be white, or"
+            " the other way round.",
+            "There the curve goes below 0 and above 255, and uint8 begins anew at the other end:"
+            " clamp first.",
+        )
+    return None
+
+
 GREY, LARGE = (
     "grey = images[:, None] / 16",
     'large = F.interpolate(grey, size=(size, size), mode="bicubic")',
@@ -153,6 +196,7 @@ EXERCISE = Exercise(
     many=True,
     tolerance=0.005,  # of 255: rounded otherwise, a pixel differs by 1
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Three things differ: how many pixels, where white lies (16 or 255), and what is around"

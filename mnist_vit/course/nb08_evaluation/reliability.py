@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe, random
+from ..checking import Exercise, Mistake, Slip, describe, fits, random
 
 
 def my_reliability(probabilities, labels, low, high):
@@ -46,6 +46,85 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
             yield f"{name}, {low} to {high}", "nan" if plain else value
 
+
+def notice(answer: Any) -> Mistake | None:
+    """Which of the three numbers is another one, where there are answers."""
+    sharp = 3 * random(300, 5, seed=85)
+    probabilities = sharp.softmax(dim=1)
+    labels = torch.multinomial(
+        (0.6 * sharp).softmax(dim=1), 1, generator=torch.Generator().manual_seed(2)
+    )[:, 0]
+    bins = ((0.9, 1.0), (0.5, 0.7), (0.3, 0.5), (0.0, 1.0))
+    found = [list(map(float, answer(probabilities, labels, *one))) for one in bins]
+    rights = [my_reliability(probabilities, labels, *one) for one in bins]
+    others = [_other_numbers(probabilities, labels, *one) for one in bins]
+    for place, name in enumerate(NAMES):
+        got = [one[place] for one in found]
+        if fits({"right": [one[place] for one in rights]}, got):
+            continue
+        candidates = {other: [one[other] for one in others] for other in others[0]}
+        other = fits(candidates, got)
+        if other:
+            return Mistake(f"For the {name} you give {other}.", ASKED[place])
+        return Mistake(
+            f"The {name} is not right. (What comes before it in the three is.)"
+            if place
+            else "How many answers there are is not right.",
+            ASKED[place],
+        )
+    none = list(map(float, answer(probabilities, labels, 0.0, 0.1)))
+    if none[0] == 0 and not (math.isnan(none[1]) and math.isnan(none[2])):
+        return Mistake(
+            "Where there are answers all is right; where there are none you give numbers.",
+            "0 would say that all were wrong. Where there is none, both are float('nan').",
+        )
+    return None
+
+
+def _other_numbers(
+    probabilities: Tensor, labels: Tensor, low: float, high: float
+) -> dict[str, float]:
+    """Numbers that are not asked for, by name."""
+    confidence, predictions = probabilities.max(dim=1)
+    chosen = (confidence > low) & (confidence <= high)
+    entries = (probabilities > low) & (probabilities <= high)
+    truth = probabilities.gather(1, labels[:, None])[:, 0]
+    of_truth = (truth > low) & (truth <= high)
+    right, count = predictions == labels, len(labels)
+    return {
+        "the number of probabilities in these limits, of all classes": float(entries.sum()),
+        "the number of images with any probability in these limits": float(entries.any(1).sum()),
+        "how often the truth's probability lies in these limits": float(of_truth.sum()),
+        "the number of all answers": float(count),
+        "how many of the chosen answers are right": float((right & chosen).sum()),
+        "the share of all images that are chosen": float(chosen.float().mean()),
+        "the mean confidence of all answers": float(confidence.mean()),
+        "the mean of all chosen probabilities": float(probabilities[entries].mean()),
+        "the mean over all classes": float(probabilities[chosen].mean()),
+        "the sum of the confidences": float(confidence[chosen].sum()),
+        "the sum of the confidences divided by the number of all images": float(
+            confidence[chosen].sum() / count
+        ),
+        "the truth's mean probability": float(truth[chosen].mean()),
+        "the truth's mean probability of all images": float(truth.mean()),
+        "the middle between low and high": (low + high) / 2,
+        "the median confidence": float(confidence[chosen].median()),
+        "the share of all answers that is right": float(right.float().mean()),
+        "the right ones divided by the number of all images": float((right & chosen).sum() / count),
+        "the right ones divided by all right answers": float((right & chosen).sum() / right.sum()),
+        "the share that is wrong": float(1 - right[chosen].float().mean()),
+        "the share that is right": float(right[chosen].float().mean()),
+        "the mean confidence": float(confidence[chosen].mean()),
+        "the number of answers": float(chosen.sum()),
+    }
+
+
+ASKED = (
+    "Each image has one answer, the class with the largest probability. Count those with low <"
+    " confidence <= high.",
+    "It is the mean of the largest probabilities of the chosen answers.",
+    "Of the chosen answers, and of no others: right ones divided by how many they are.",
+)
 
 MAX, CHOSEN = (
     "confidence, predictions = probabilities.max(dim=1)",
@@ -162,6 +241,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "The model's confidence is the probability of its own answer. Which images have one"

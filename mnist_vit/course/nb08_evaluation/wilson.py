@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip
+from ..checking import Exercise, Mistake, Slip, fits
 
 
 def my_wilson(correct, total, z=1.96):
@@ -32,6 +32,98 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             got = got.tolist()
         what = f"{correct} of {total}" + (f" and z = {z}" if z != 1.96 else "")
         yield f"interval for {what}", got
+
+
+def notice(answer: Any) -> Mistake | None:
+    """The middle and the reach of the interval, where nothing is cut off at 0 or 1."""
+    cases = [(8, 10, 1.0), (90, 200, 2.0), (40, 50, 1.5), (300, 1000, 3.0)]
+    pairs = []
+    for case in cases:
+        low, high = answer(*case)
+        pairs.append((float(low), float(high)))
+    middles: dict[str, list[float]] = {}
+    reaches: dict[str, list[float]] = {}
+    for case in cases:
+        for name, value in _other_middles(*case).items():
+            middles.setdefault(name, []).append(value)
+        for name, value in _other_reaches(*case).items():
+            reaches.setdefault(name, []).append(value)
+    first = [low for low, _ in pairs]
+    if fits({RIGHT: middles[RIGHT]}, first):
+        return Mistake(
+            "The first of your numbers is the middle of the interval.",
+            "Its two ends are asked for: middle - reach and middle + reach.",
+        )
+    near = [
+        abs(own - right)
+        for case, pair in zip(cases, pairs, strict=True)
+        for own, right in zip(pair, my_wilson(*case), strict=True)
+    ]
+    if 1e-5 < max(near) < 0.006:
+        return Mistake(
+            f"In four cases your ends are off by {max(near):.1g} at most.",
+            "To 0.00001 is asked for: search in finer steps, or solve for p.",
+        )
+    middle = fits(middles, [(low + high) / 2 for low, high in pairs])
+    reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
+    if middle == RIGHT and reach == RIGHT:
+        return None
+    said = [_side("middle", middle), _side("reach, half of its length,", reach)]
+    return Mistake(f"Of your interval {said[0]}, and {said[1]}.", _instead(middle, reach))
+
+
+def _side(what: str, name: str) -> str:
+    """What is known of the middle or of the reach."""
+    if name == RIGHT:
+        return f"the {what} is right"
+    return f"the {what} is {name}" if name else f"the {what} is not right"
+
+
+def _instead(middle: str, reach: str) -> str:
+    told = "With n images and the seen share s"
+    if middle != RIGHT:
+        told += " the middle is (s + z² / 2n) / (1 + z² / n)"
+    if reach != RIGHT:
+        told += "," if middle != RIGHT else ""
+        told += " the reach is z √(s (1 − s) / n + z² / 4n²) / (1 + z² / n)"
+    return f"{told}. Or let the computer search, as the exercise says."
+
+
+RIGHT = "right"
+
+
+def _other_middles(correct: int, total: int, z: float) -> dict[str, float]:
+    share, more, below = correct / total, z * z / total, 1 + z * z / total
+    return {
+        RIGHT: (share + more / 2) / below,
+        "the seen share": share,
+        "not divided by 1 + z² / n": share + more / 2,
+        "made with z² / n in the place of z² / 2n": (share + more) / below,
+        "made without z² / 2n": share / below,
+        "made with the share of mistakes": (1 - share + more / 2) / below,
+        "zero": 0.0,
+    }
+
+
+def _other_reaches(correct: int, total: int, z: float) -> dict[str, float]:
+    share, below = correct / total, 1 + z * z / total
+    plain, more = share * (1 - share) / total, z * z / (4 * total * total)
+    return {
+        RIGHT: z * math.sqrt(plain + more) / below,
+        "that of the plain interval": z * math.sqrt(plain),
+        "not divided by 1 + z² / n": z * math.sqrt(plain + more),
+        "made without z² / 4n² under the root": z * math.sqrt(plain) / below,
+        "made with z² / 4n under the root": z * math.sqrt(plain + total * more) / below,
+        "made without z in front of the root": math.sqrt(plain + more) / below,
+        "made without the root": z * (plain + more) / below,
+        "made with n in the place of n² under the root, and not divided": z
+        * math.sqrt(plain + total * more),
+        "half as long as it should be": z * math.sqrt(plain + more) / below / 2,
+        "twice as long as it should be": 2 * z * math.sqrt(plain + more) / below,
+        "made with z = 1.96 whatever z is": 1.96
+        * math.sqrt(plain + 1.96**2 / (4 * total * total))
+        / (1 + 1.96**2 / total),
+    }
 
 
 SHARE, BELOW, SHIFT = (
@@ -163,6 +255,7 @@ EXERCISE = Exercise(
     stars=3,
     tolerance=1e-5,  # a search in steps of a millionth is right, too
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "The ends are the two shares p for which the distance is exactly z standard deviations."

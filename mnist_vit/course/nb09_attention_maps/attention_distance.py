@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn  # noqa: F401, one slip takes nn
+from torch import Tensor, nn
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_attention_distance(weights: Tensor, patch_size: int) -> Tensor:
@@ -28,6 +28,42 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "distance with 3 × 3 patches of 7 pixels", answer(weights, 7)
     weights = (2 * random(2, 3, 2, 17, 17, seed=98)).softmax(dim=-1)
     yield "distance with 4 × 4 patches of 2 pixels", answer(weights, 2)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What comes of rows that put all their weight on one place: 9 patches of 10 pixels."""
+    found = torch.as_tensor(answer(torch.full((2, 3, 4, 10, 10), 0.1), 10))
+    if found.shape != (3, 4):
+        return Mistake(
+            f"Of 2 pictures, 3 layers and 4 heads you make the shape {tuple(found.shape)}.",
+            "It is (3, 4): the mean over pictures and over the patches that ask, for each layer and"
+            " each head by itself.",
+        )
+    itself, corner = torch.eye(10), torch.zeros(10, 10)
+    corner[:, 1] = 1
+    aside = itself / 2
+    aside[:, 0] += 0.5
+    cases = {
+        "every patch looks at itself alone": (itself, 0.0),
+        "every patch looks at itself, and as much at the class token,": (aside, 0.0),
+        "every patch looks at the patch in the upper left corner alone": (corner, 16.3498),
+        "every patch looks at that corner and, with nine tenths, at the class token": (
+            0.1 * corner + 0.9 * nn.functional.pad(torch.ones(10, 1), (0, 9)),
+            16.3498,
+        ),
+    }
+    for what, (rows, right) in cases.items():
+        pixels = float(torch.as_tensor(answer(rows.expand(2, 1, 1, 10, 10), 10)).flatten()[0])
+        if abs(pixels - right) > 0.01:
+            return Mistake(
+                f"With 3 × 3 patches of 10 pixels, where {what}, you give {pixels:.2f} pixels.",
+                "It is 0 there."
+                if right == 0
+                else "It is 16.35: the mean of 0, two times 10, 14.14, two times 20, two times"
+                " 22.36, and 28.28. Rows are the patches that ask; without the class token each row"
+                " is made to sum to 1 again.",
+            )
+    return None
 
 
 PIXELS, PATCHES = "torch.cdist(place, place) * patch_size", "weights[..., 1:, 1:]"
@@ -104,6 +140,12 @@ SLIPS = (
         "It has no place to measure from. The rows of the patches are weights[..., 1:, 1:]",
     ),
     Slip(
+        {NORM: "", END: "return looked.sum(dim=(0, -1)) / patches.sum(dim=(0, -2, -1))"},
+        "divide once, by the sum of all weights",
+        "Then a patch that looks much at the class token counts less. Make each row sum to 1 by"
+        " itself, and take the mean of the rows",
+    ),
+    Slip(
         {LOOKED: "(patches * pixels).mean(dim=-1)"},
         "average over the keys",
         "The weights are the average already, so sum over the last dimension",
@@ -146,6 +188,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "First a table of distances: how many pixels lie between patch i and patch j? Each"

@@ -92,6 +92,34 @@ def _numbered(sentence: Any) -> Any:
     return f"number {sentence}" if isinstance(sentence, int) else sentence
 
 
+# what would be true of a function if a sentence were true of it
+CONSEQUENCES = {
+    1: "its numbers would be those of row 0 of your own recording of layer 0",
+    2: "two blank patches in different places would have the very same weight",
+    3: "the maps of both heads would be the same",
+    4: "some numbers would be below zero",
+    5: "its numbers would be a column of your own recording of layer 0",
+    6: "its numbers would be row 0 of the other layer in your own recording",
+    7: "its numbers would be row 0 of your recording, with rows and columns exchanged",
+    8: "its numbers would be those of a softmax over the queries of scores that you compute again",
+}
+
+
+def notice(answer: Any) -> Mistake | None:
+    """How many are right, and what the first wrong sentence would mean."""
+    found, right = (answer() if callable(answer) else answer), my_name_the_maps()
+    wrong = [letter for letter in MAPS if found[letter] != right[letter]]
+    letter = wrong[0]
+    said = f"{len(MAPS) - len(wrong)} of your 5 sentences are right."
+    if found[letter] not in CONSEQUENCES:
+        return Mistake(f"{said} There is no sentence {found[letter]!r}.", "They are 1 to 8.")
+    return Mistake(
+        f'{said} If sentence {found[letter]} were true of function "{letter}",'
+        f" {CONSEQUENCES[found[letter]]}.",
+        "Test that, in a cell of your own.",
+    )
+
+
 A, B, C, D, E = '"a": 5', '"b": 2', '"c": 1', '"d": 8', '"e": 4'
 
 SLIPS = (
@@ -144,6 +172,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "You have your own recording of layer 0, and it is right. Which of the five gives the"

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_query_map(weights: Tensor, row: int, column: int) -> Tensor:
@@ -24,6 +25,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield (
         "3 × 3 patches, query in row 0, column 0",
         answer((3 * random(1, 1, 10, 10, seed=94)).softmax(dim=-1), 0, 0),
+    )
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which query and which keys the map is made of: each weight tells its own."""
+    weights = (100.0 * torch.arange(10)[:, None] + torch.arange(10)).expand(1, 2, 10, 10)
+    found = answer(weights.clone(), 1, 2)
+    if found.shape != (1, 2, 3, 3):
+        return Mistake(
+            "Of one picture, 2 heads and 3 × 3 patches you make a map of shape"
+            f" {tuple(found.shape)}.",
+            "It is (1, 2, 3, 3): a square for each head.",
+        )
+    told = "; ".join(", ".join(f"{value:g}" for value in row) for row in found[0, 0].tolist())
+    return Mistake(
+        "Where each weight is 100 · query + key, you make of 3 × 3 patches, row 1 and column 2, the"
+        f" map {told}.",
+        "It is 601, 602, 603; 604, 605, 606; 607, 608, 609: token 6 asks, and keys 1 to 9 are the"
+        " patches, row by row.",
     )
 
 
@@ -117,6 +137,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "weights[n, head, query, key]: which token is the patch in that row and column, if"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Exercise, Mistake, Slip, hooks_left, random, randomise
 
 
 @contextmanager
@@ -207,6 +207,21 @@ def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "number of tensors kept before the exception", len(kept)
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Which hooks stay on a model with three attention layers."""
+    from torchvision import models  # slow to import; few checks need it
+
+    model = models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3).eval()
+    with answer(model):
+        inside = hooks_left(model)
+    if left := hooks_left(model):
+        return Mistake(
+            f"In the block a model with three attention layers has {inside}; behind it, {left}.",
+            "Every register_… returns a handle: keep all of them in a list, and remove each.",
+        )
+    return None
+
+
 PRE_HOOK = "handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))"
 HOOK = "handles.append(module.register_forward_hook(keep))"
 LAYERS, ALL_HEADS, WEIGHTS = (
@@ -352,6 +367,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Three steps: register the hooks, `yield` the list, remove the hooks. What stands"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_rollout(weights: Tensor) -> Tensor:
@@ -23,6 +23,41 @@ def my_rollout(weights: Tensor) -> Tensor:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "rollout of 3 layers", answer((2 * random(2, 3, 2, 5, 5, seed=95)).softmax(dim=-1))
     yield "rollout of 2 layers", answer((2 * random(1, 2, 4, 5, 5, seed=96)).softmax(dim=-1))
+
+
+def notice(answer: Any) -> Mistake | None:
+    """With how many layers and heads the result is right, and what it is for one layer."""
+    right = {}
+    for layers, heads in ((1, 1), (1, 2), (2, 1), (2, 2)):
+        weights = (2 * random(2, layers, heads, 5, 5, seed=99)).softmax(dim=-1)
+        found = answer(weights.clone())
+        right[layers, heads] = torch.allclose(found, my_rollout(weights), atol=1e-5)
+    if not right[1, 1]:
+        even = answer(torch.full((1, 1, 1, 4, 4), 0.25))[0]
+        on, off = float(even[0, 0]), float(even[0, 1])
+        return Mistake(
+            "With a single layer that has a single head it is wrong. Where each of four tokens"
+            f" looks evenly at all four, you give {on:.4g} on the diagonal and {off:.4g} beside"
+            " it.",
+            "It is 0.625 and 0.125: half of the token itself, and half of where it looks.",
+        )
+    if not right[1, 2]:
+        return Mistake(
+            "With a single layer it is right if that has one head, and wrong if it has two.",
+            "All heads count the same: take their mean.",
+        )
+    if not right[2, 1]:
+        return Mistake(
+            "With a single layer it is right. With two layers of one head each it is wrong.",
+            "Each layer by itself becomes half itself and half the identity, first of all. Then"
+            " they are multiplied, layer 1 @ layer 0: what layer 1 mixes was mixed by layer 0.",
+        )
+    if not right[2, 2]:
+        return Mistake(
+            "With two layers it is right if each has one head, and wrong if each has two.",
+            "Take the mean of the heads in each layer, before the layers are multiplied.",
+        )
+    return None
 
 
 START, HEADS, LAYERS = (
@@ -136,6 +171,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "One layer first: average its heads. What does the residual connection add to that"

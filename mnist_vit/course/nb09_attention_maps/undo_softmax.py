@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_undo_softmax(twice: Tensor) -> Tensor:
@@ -19,6 +19,27 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     weights = (2 * random(2, 3, 4, 6)).softmax(dim=-1)
     yield "weights (2, 3, 4, 6)", answer(weights.softmax(dim=-1))
     yield "weights (5, 3)", answer(random(5, 3, seed=1).softmax(dim=-1).softmax(dim=-1))
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What is added to the logarithm, in one row and in all of them."""
+    twice = (2 * random(3, 4, seed=7)).softmax(dim=-1).softmax(dim=-1)
+    found = answer(twice.clone())
+    added = found - twice.log()
+    spread = (added - added.mean(dim=-1, keepdim=True)).abs().max()
+    if spread < 1e-5:
+        sums = found.sum(dim=-1)
+        return Mistake(
+            "Each of your rows is the logarithm plus one number, and that is a wrong one: the rows"
+            f" sum to {float(sums.min()):.4g} … {float(sums.max()):.4g}.",
+            "They are weights, so each row sums to 1: the number is (1 − the sum of the row's"
+            " logarithms) / how many keys there are.",
+        )
+    return Mistake(
+        "Within a row, yours is not the logarithm plus one number for the whole row.",
+        "A softmax divides a row by one number. For the logarithms that is a number subtracted, so"
+        " nothing is multiplied or divided.",
+    )
 
 
 MISSING = "1 / twice.shape[-1] - logs.mean(dim=-1, keepdim=True)"
@@ -50,6 +71,21 @@ SLIPS = (
         "A logarithm turns a factor into a summand, so a number is missing, and no factor",
     ),
     Slip(
+        {
+            "return logs + missing": (
+                "logs = logs - logs.amin(dim=-1, keepdim=True)\n"
+                "    return logs / logs.sum(dim=-1, keepdim=True)"
+            )
+        },
+        "subtract each row's smallest logarithm and divide by the sum",
+        "A division stretches the differences between the keys, which were right. Add a number",
+    ),
+    Slip(
+        {MISSING: "1 / 50 - logs.mean(dim=-1, keepdim=True)"},
+        "count on 50 keys",
+        "How many there are is twice.shape[-1]",
+    ),
+    Slip(
         {"return logs + missing": "return twice.softmax(dim=-1)"},
         "take a third softmax",
         "The softmax is an exponential and a division: take the logarithm to undo it",
@@ -73,6 +109,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Write one number of the softmax of a row w: exp(w[j]) / S, with S the same for the"

@@ -9,7 +9,16 @@ from torch import Tensor, nn
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    changed_in,
+    hooks_left,
+    random,
+    randomise,
+    state_of,
+)
 
 
 def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
@@ -50,6 +59,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("give the function itself: check.hide(my_hide).")
     # Torchvision's, as it is.
     model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    borrowed = state_of(model)
     images = random(3, 3, 16, 16, seed=111)
     hidden = torch.zeros(3, 16, dtype=torch.bool)
     for row, places in enumerate(((0, 5, 15), (1, 2, 8), (6, 7, 14))):
@@ -64,6 +74,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "logits with nothing hidden", answer(model, images, torch.zeros_like(hidden))
         yield "logits afterwards, as the model gives them", model(images)
         yield "what is left behind on the model", traces(model)
+        yield "what has changed in the model", changed_in(model, borrowed)
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -87,6 +98,45 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             handle.remove()
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
+        yield "what has changed in the model after an exception", changed_in(model, borrowed)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What stays on the model, and which tokens the blocks and the heads get."""
+    from torchvision import models  # slow to import; few checks need it
+
+    model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    images, hidden = random(2, 3, 16, 16, seed=113), torch.zeros(2, 16, dtype=torch.bool)
+    hidden[0, [0, 5, 15]] = hidden[1, [1, 2, 8]] = True
+    with torch.no_grad():
+        answer(model, images.clone(), hidden.clone())
+    if left := hooks_left(model):
+        return hooks_stay(left)
+    seen: list[Tensor] = []
+
+    def look(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        seen.append(args[0] if args else kwargs["query"])
+
+    for block in model.encoder.layers:
+        block.self_attention.register_forward_pre_hook(look, with_kwargs=True)
+    with torch.no_grad():
+        answer(model, images.clone(), hidden.clone())
+    for number, one in enumerate(seen[:2]):
+        if one.shape[1] != 14:
+            return Mistake(
+                f"With 3 of 16 patches hidden, block {number} works on {one.shape[1]} tokens.",
+                "It is 14: the class token and the 13 patches that stay. Take the others out before"
+                " the first block, and only there.",
+            )
+    return None
+
+
+def hooks_stay(left: str) -> Mistake:
+    """What is said where hooks stay on a model."""
+    return Mistake(
+        f"After one call of it the model has {left}; before there was none.",
+        "Every register_… returns a handle: keep each, and remove it in `finally`.",
+    )
 
 
 STAYS, TAKEN = "torch.cat([class_token, ~hidden], dim=1)", "(z[stays].unflatten(0, (len(z), -1)),)"
@@ -143,6 +193,11 @@ SLIPS = (
         "From then on it hides these patches from everybody. Keep the handle, and remove it",
     ),
     Slip(
+        {"return model(images)": "return model.train()(images)"},
+        "switch the model to train mode and leave it there",
+        "Whoever hides patches leaves the mode alone",
+    ),
+    Slip(
         {END: "logits = model(images)\n    handle.remove()\n    return logits"},
         "remove the hook without `finally`",
         "An exception in the model jumps over that line. Write try: … finally: …",
@@ -169,8 +224,9 @@ SLIPS = (
     ),
     Slip(
         {WHERE: "model.encoder.ln.register_forward_pre_hook(take_out)"},
-        "take the patches out behind the blocks",
-        "The blocks have seen them by then. Take them out before the first one",
+        "hide nothing from the blocks: these are the logits of the whole pictures",
+        "Take the tokens out before the first block: what its pre-hook returns, a tuple, takes the"
+        " place of what it is given",
     ),
     Slip(
         {
@@ -210,6 +266,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Where in the model is a patch a token of its own, that already knows its place and has"

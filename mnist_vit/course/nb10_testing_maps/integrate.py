@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_integrate(gradient_at, images: Tensor, reference: Tensor, steps: int) -> Tensor:
@@ -41,6 +41,38 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "the same in 8 steps", answer(_gradient(164), images, other, 8)
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Where the gradient is taken, and what is made of it."""
+    images, reference = torch.full((1, 1, 2, 2), 5.0), torch.ones(1, 1, 2, 2)
+    at: list[float] = []
+
+    def ones(pictures: Tensor) -> Tensor:
+        at.extend((pictures.mean(dim=(1, 2, 3)) / 4 - 0.25).tolist())
+        return torch.ones_like(pictures)
+
+    found = torch.as_tensor(answer(ones, images.clone(), reference.clone(), 4))
+    middles = [0.125, 0.375, 0.625, 0.875]
+    if len(at) != 4 or max(abs(a - b) for a, b in zip(sorted(at), middles, strict=True)) > 1e-4:
+        told = ", ".join(f"{one:.3g}" for one in at[:9]) or "nowhere"
+        return Mistake(
+            f"In 4 steps you take the gradient at these parts of the way: {told}.",
+            "The middles of four equal parts are 0.125, 0.375, 0.625, 0.875, where 0 is the"
+            " reference and 1 the image.",
+        )
+    if found.shape != images.shape:
+        return Mistake(
+            f"Of a picture of the shape (1, 1, 2, 2) you make the shape {tuple(found.shape)}.",
+            "Each pixel gets a number of its own.",
+        )
+    if not torch.allclose(found, torch.full_like(found, 4.0)):
+        return Mistake(
+            "The gradient is taken in the right places. If it is 1 everywhere, and a pixel goes"
+            f" from 1 in the reference to 5, you give it {float(found.flatten()[0]):.4g}.",
+            "It is 4: the mean gradient, times (image − reference).",
+        )
+    return None
+
+
 AT = "gradient_at(reference + (step + 0.5) / steps * way)"
 END = "return way * total / steps"
 
@@ -54,6 +86,16 @@ SLIPS = (
         {AT: AT.replace("(step + 0.5)", "(step + 1)")},
         "take the gradient at the end of each step",
         "Take it in the middle, (step + 0.5) / steps of the way: the error is far smaller",
+    ),
+    Slip(
+        {AT: "gradient_at(reference + step / max(steps - 1, 1) * way)"},
+        "take the gradient from the reference to the image, both ends included",
+        "Take it in the middles, (step + 0.5) / steps of the way",
+    ),
+    Slip(
+        {END: "return -way * total / steps"},
+        "multiply by (reference - image), or walk from the picture to the reference",
+        "Every sign is reversed: what the picture adds gets a number below zero",
     ),
     Slip(
         {END: "return total / steps"},
@@ -86,14 +128,6 @@ SLIPS = (
         "The points are reference + … × (image - reference)",
     ),
     Slip(
-        {
-            "way = images - reference": "way = reference - images",
-            AT: AT.replace("reference", "images"),
-        },
-        "walk from the picture to the reference",
-        "Every sign is reversed: what the picture adds gets a number below zero",
-    ),
-    Slip(
         {END: "return (way * total / steps).abs()"},
         "take the absolute value",
         "What speaks against a class has a number below zero, and the sum would not hold",
@@ -105,6 +139,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "The integral is the mean of the gradient along a straight line. Which picture lies a"

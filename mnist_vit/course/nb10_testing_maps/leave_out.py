@@ -52,6 +52,42 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "the same of 9 patches", answer(_model(9, 124), torch.tensor([1, 1, 2]), 9)
 
 
+def notice(answer: Any) -> Mistake | None:
+    """How many patches are hidden when logits are asked for, and what is made of them."""
+    asked: set[tuple[int, ...]] = set()
+
+    def logits_without(hidden: Tensor) -> Tensor:
+        asked.update(tuple(row.nonzero()[:, 0].tolist()) for row in hidden)
+        gone = hidden.double() @ torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+        return torch.stack([3 - gone / 2, gone * 0 + 0.5, gone / 4], dim=1).float()
+
+    labels = torch.tensor([0, 2])
+    found = answer(logits_without, labels.clone(), 3)
+    if asked != {(), (0,), (1,), (2,)}:
+        kinds = [" and ".join(map(str, places)) or "none" for places in sorted(asked)]
+        return Mistake(
+            f"Of patches 0, 1 and 2 you ask for logits with these hidden: {'; '.join(kinds)}.",
+            "Once with none hidden, and once for each patch with that one alone hidden.",
+        )
+    right = my_leave_out(logits_without, labels, 3)
+    if found.shape != right.shape:
+        return Mistake(
+            f"For 2 pictures and 3 patches you give the shape {tuple(found.shape)}.",
+            "It is (2, 3): a number for each picture and patch.",
+        )
+    for own, wanted, label in zip(found, right, ("highest", "lowest"), strict=True):
+        if not torch.allclose(own, wanted, atol=1e-5):
+            told = ", ".join(f"{value:.4g}" for value in own.tolist())
+            falls = ", ".join(f"{value:.4g}" for value in wanted.tolist())
+            return Mistake(
+                f"In a picture whose right digit has the {label} of three logits, its probability"
+                f" falls by {falls} without patch 0, 1 and 2. You give {told}.",
+                "The softmax over the classes gives probabilities. Take that of the label, whether"
+                " the model would name it or not: with nothing hidden, less without the patch.",
+            )
+    return None
+
+
 RIGHT, ONE = "return probabilities[torch.arange(len(labels)), labels]", "one = nothing.clone()"
 END, HIDDEN = "return whole.unsqueeze(1) - torch.stack(without, dim=1)", "one[:, patch] = True"
 SOFTMAX = "logits_without(hidden).softmax(dim=-1)"
@@ -139,6 +175,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "How sure is the model of the right digit with nothing hidden? And with only patch 0"

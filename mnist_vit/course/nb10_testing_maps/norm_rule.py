@@ -52,6 +52,16 @@ SLIPS = (
         "No gradient comes back to x then. Only the standard deviation is a constant",
     ),
     Slip(
+        {"return centred /": "return x /"},
+        "divide x itself, without its mean taken away",
+        "A layer norm subtracts the mean first",
+    ),
+    Slip(
+        {CENTRED: "x"},
+        "forget the mean",
+        "A layer norm subtracts the mean, and then the deviation is that of the centred numbers",
+    ),
+    Slip(
         {CENTRED: "x - x.mean(dim=-1, keepdim=True).detach()"},
         "detach the mean, too",
         "What the mean takes away from each number must be taken from its relevance as well. Only"
@@ -83,6 +93,11 @@ SLIPS = (
         {QUOTIENT: "centred / deviation.square().detach()"},
         "divide by the variance",
         "Divide by its root",
+    ),
+    Slip(
+        {END: "return (centred / deviation.detach() + bias) * weight"},
+        "add the bias before you multiply by the weight",
+        "Multiply by weight, then add bias",
     ),
     Slip(
         {END: "return centred / deviation.detach()"},

@@ -8,8 +8,17 @@ from torch import Tensor, nn
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
-from .hide import traces
+from ..checking import (
+    Exercise,
+    Mistake,
+    Slip,
+    changed_in,
+    hooks_left,
+    random,
+    randomise,
+    state_of,
+)
+from .hide import hooks_stay, traces
 
 
 def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice):
@@ -46,6 +55,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("give the function itself: check.patch(my_patch).")
     # Torchvision's, as it is.
     model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    borrowed = state_of(model)
     clean, corrupted = random(3, 3, 16, 16, seed=151), random(3, 3, 16, 16, seed=152)
     first, last = model.encoder.layers
     with torch.no_grad():
@@ -63,6 +73,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
         yield "logits afterwards, as the model gives them", model(clean)
         yield "what is left behind on the model", traces(model)
+        yield "what has changed in the model", changed_in(model, borrowed)
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -87,6 +98,53 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             handle.remove()
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
+        yield "what has changed in the model after an exception", changed_in(model, borrowed)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What stays on the model; on what it runs; which tokens come from where."""
+    from torchvision import models  # slow to import; few checks need it
+
+    model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
+    clean, corrupted = random(2, 3, 16, 16, seed=154), random(2, 3, 16, 16, seed=155)
+    site = model.encoder.layers[0].mlp
+    with torch.no_grad():
+        answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
+        if left := hooks_left(model):
+            return hooks_stay(left)
+        ran: list[str] = []
+
+        def look(module: nn.Module, args: tuple) -> None:
+            names = {"clean": clean, "corrupted": corrupted}
+            fitting = [name for name, one in names.items() if torch.equal(args[0], one)]
+            ran.append(fitting[0] if fitting else "other pictures")
+
+        model.register_forward_pre_hook(look)
+        found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
+        if ran != ["clean", "corrupted"]:
+            return Mistake(
+                f"The model runs {len(ran)} times: on {', '.join(ran) or 'nothing'}.",
+                "It runs twice: on clean, where the output of `site` is kept, and then on"
+                " corrupted, where the tokens are put in.",
+            )
+        cases = {
+            "the clean pictures, with nothing put in": model(clean),
+            "the corrupted pictures, with nothing put in": model(corrupted),
+            "all tokens from the clean run": my_patch(model, clean, corrupted, site, slice(None)),
+            "the tokens before `tokens`": my_patch(model, clean, corrupted, site, slice(0, 1)),
+            "the tokens that follow on `tokens`": my_patch(
+                model, clean, corrupted, site, slice(3, None)
+            ),
+            "the tokens one place further": my_patch(model, clean, corrupted, site, slice(2, 4)),
+        }
+    for name, logits in cases.items():
+        if found.shape == logits.shape and torch.allclose(found, logits, atol=1e-5):
+            return Mistake(
+                f"You get the logits of {name}." if "pictures" in name else f"You exchange {name}.",
+                "Of the output of `site` in the run on corrupted, [:, tokens] are put in from the"
+                " run on clean, and all else stays.",
+            )
+    return None
 
 
 TOKENS = "new[:, tokens] = kept[0][:, tokens]"
@@ -158,6 +216,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Two runs: one whose output at `site` is kept, one in which a hook returns something"

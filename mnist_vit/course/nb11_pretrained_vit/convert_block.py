@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ...model import EncoderBlock
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Exercise, Mistake, Slip, random
 from .others import block_file
 
 
@@ -61,6 +61,37 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     ]
     yield "tensors of the file that changed", ", ".join(changed) or "none"
 
+
+def notice(answer: Any) -> Mistake | None:
+    """Which tensors are right, and what those are that are not."""
+    with torch.random.fork_rng():
+        block = EncoderBlock(2, 6, 8, 0.0, 0.0).state_dict()
+    for number, tensor in enumerate(block.values()):
+        tensor.copy_(random(*tensor.shape, seed=number))
+    scales = 0.5 + torch.rand(2, 6, generator=torch.Generator().manual_seed(1))
+    theirs = block_file(block, *scales)
+    made, right = answer(dict(theirs)), my_convert_block(theirs)
+    wrong = []
+    for name, tensor in right.items():
+        if made[name].shape != tensor.shape or not torch.allclose(made[name], tensor, atol=1e-5):
+            wrong.append(name)
+    if not wrong:
+        return None
+    said = (
+        f"{len(right) - len(wrong)} of {len(right)} tensors are right. Wrong: {', '.join(wrong)}."
+    )
+    for name in wrong:
+        for other, tensor in theirs.items():
+            if tensor.shape == made[name].shape and torch.equal(tensor, made[name]):
+                return Mistake(f"{said} Your {name} is the file's {other}, as it is.", ADVICE)
+    return Mistake(said, ADVICE)
+
+
+ADVICE = (
+    "A scale goes into the last linear layer before it, its weight by rows and its bias:"
+    " layer_scale1 into attention.o_proj, layer_scale2 into mlp.fc2. q, k and v become one tensor"
+    " in this order. All else has another name and no more."
+)
 
 SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'
 WEIGHT, BIAS = 'scale[:, None] * ours[f"{new}.weight"]', 'scale * ours[f"{new}.bias"]'
@@ -151,6 +182,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Three kinds of tensors: those that only get another name; those that become one"

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from ..checking import Exercise, Mistake, Slip, random
 
 
@@ -31,6 +33,27 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"bias ({size[0]},)", bias
 
 
+def notice(answer: Any) -> Mistake | None:
+    """What becomes of two rows of numbers."""
+    weight, bias = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.tensor([7.0, 8.0])
+    made, moved = answer(weight.clone(), bias.clone(), torch.tensor([10.0, 100.0]))
+    rows = "; ".join(", ".join(f"{value:g}" for value in row) for row in made.tolist())
+    biases = ", ".join(f"{value:g}" for value in moved.tolist())
+    if made.shape == weight.shape and torch.equal(made[:, 0], torch.tensor([10.0, 400.0])):
+        if torch.equal(moved, torch.tensor([70.0, 800.0])):
+            return None
+        return Mistake(
+            f"With biases 7 and 8 and scales 10 and 100 your new biases are {biases}.",
+            "They are 70 and 800: scale × (weight × x + bias) multiplies the bias, too.",
+        )
+    return Mistake(
+        "With the rows 1, 2, 3 and 4, 5, 6, and scales 10 and 100, your new weight has the rows"
+        f" {rows}.",
+        "They are 10, 20, 30 and 400, 500, 600: scale[i] multiplies number i of the result, which"
+        " row i makes.",
+    )
+
+
 WEIGHT, BIAS = "scale[:, None] * weight", "scale * bias"
 
 SLIPS = (
@@ -43,6 +66,17 @@ SLIPS = (
         {WEIGHT: "weight"},
         "leave the weight as it is",
         "Row i of the weight makes number i, so it is multiplied by scale i",
+    ),
+    Slip(
+        {WEIGHT: "(1 + scale)[:, None] * weight", BIAS: "(1 + scale) * bias"},
+        "multiply by 1 + scale",
+        "The scale multiplies what the layer gives. The residual connection, which adds the token"
+        " itself, is no part of this layer",
+    ),
+    Slip(
+        {WEIGHT: "scale[:, None] + weight", BIAS: "scale + bias"},
+        "add the scale",
+        "It multiplies",
     ),
     Slip(
         {WEIGHT: "weight * scale"},
@@ -91,6 +125,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Write one number of the result: scale[i] · (Σ_j weight[i, j] · x[j] + bias[i]). Which"

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_move_positions(position, rows, columns, down, right):
@@ -21,6 +21,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "3 rows, 5 columns, 1 down and 2 right", answer(position, 3, 5, 1, 2)
     yield "3 rows, 5 columns, 0 down and 1 left", answer(position, 3, 5, 0, -1)
     yield "4 rows, 3 columns, 1 up and 0 right", answer(random(1, 13, 2, seed=1), 4, 3, -1, 0)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Where seven numbers go."""
+    made = answer(torch.arange(7.0)[None, :, None], 2, 3, 1, 1)
+    if made.shape != (1, 7, 1):
+        return Mistake(
+            f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
+            "As many positions come out as go in: the class token's, and one for each patch.",
+        )
+    numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
+    if numbers == "0, 6, 4, 5, 3, 1, 2":
+        return None
+    return Mistake(
+        "For a shift by 1 down and 1 to the right, the class token's 0 and the rows 1, 2, 3 and 4,"
+        f" 5, 6 become {numbers}.",
+        "They become 0, 6, 4, 5, 3, 1, 2: each position goes where its patch goes, and what leaves"
+        " at one side comes in at the other. The class token has no place and stays.",
+    )
 
 
 GRID = "patches.unflatten(1, (rows, columns))"
@@ -78,6 +97,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Which token holds the pixels of the old patch (r, c) after the shift? That token must"

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_token_order(position, rows, columns):
@@ -18,6 +18,24 @@ def my_token_order(position, rows, columns):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "positions of 2 rows and 3 columns", answer(random(1, 7, 4), 2, 3)
     yield "positions of 4 rows and 3 columns", answer(random(1, 13, 2, seed=1), 4, 3)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Where seven numbers go."""
+    made = answer(torch.arange(7.0)[None, :, None], 2, 3)
+    if made.shape != (1, 7, 1):
+        return Mistake(
+            f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
+            "As many positions come out as go in: the class token's, and one for each patch.",
+        )
+    numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
+    if numbers == "6, 0, 2, 4, 1, 3, 5":
+        return None
+    return Mistake(
+        f"With 2 rows and 3 columns, 0, 1, 2, 3, 4, 5, 6 become {numbers}.",
+        "They become 6, 0, 2, 4, 1, 3, 5: the class token, 6, comes first; then row 0, since the"
+        " columns begin with 0, 2 and 4; then row 1.",
+    )
 
 
 CUT = "patches, class_token = position[:, :-1], position[:, -1:]"
@@ -63,6 +81,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Draw a grid of 2 rows and 3 columns, and write into each place the number that the"

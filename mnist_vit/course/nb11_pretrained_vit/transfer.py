@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
 
 
 def my_transfer(model, images, labels, freeze, steps, learning_rate):
@@ -43,6 +43,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             ).eval()
             nn.init.normal_(given.heads.head.weight)
         before = copy.deepcopy(given.state_dict())
+        borrowed = state_of(given)
         made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
         if made is None:
             yield "the new model", None
@@ -61,6 +62,77 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             if name not in after or not torch.equal(before[name], after[name])
         ]
         yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+        yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What has changed before any step, after one and after three."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    given = VisionTransformer(
+        8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1
+    ).eval()
+    nn.init.normal_(given.heads.head.weight)
+    before = {name: tensor.clone() for name, tensor in given.state_dict().items()}
+
+    def trained(freeze: bool, steps: int) -> tuple[Any, dict]:
+        given.load_state_dict(before)
+        made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
+        state = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+        return made, {name: t for name, t in state.items() if name.startswith("heads")}
+
+    made, heads = trained(True, 0)
+    with torch.no_grad():
+        logits = made.eval()(images)
+    if list(logits.shape) != [20, 10]:
+        return Mistake(
+            f"For 20 images the new model's logits have the shape {tuple(logits.shape)}.",
+            "The new head has ten classes.",
+        )
+    if bool(logits.any()):
+        return Mistake(
+            "After 0 steps the new model's logits are not all 0.",
+            "The new head is one linear layer of zeros, weight and bias, in the place of all of"
+            " model.heads, its hidden layer too.",
+        )
+    start = {name: tensor for name, tensor in before.items() if not name.startswith("heads")}
+    for freeze in (True, False):
+        made, now = trained(freeze, 3)
+        if all(torch.equal(now[name], heads[name]) for name in heads):
+            return Mistake(
+                f"With freeze={freeze}, after 3 steps the new head is still zero: it does not"
+                " learn.",
+                "The optimizer changes the parameters that it was given, if they ask for gradients:"
+                " put the new head in before it is made.",
+            )
+        body = {name: made.state_dict()[name] for name in start}
+        moved = [name for name in body if not torch.equal(body[name], start[name])]
+        if freeze and moved:
+            return Mistake(
+                f"With freeze=True not only the head has changed, but {', '.join(moved[:3])} …"
+                f" ({len(moved)} tensors).",
+                "All but the new head is frozen.",
+            )
+        still = [name for name in body if name not in moved]
+        if not freeze and still:
+            return Mistake(
+                f"With freeze=False, after 3 steps {len(still)} of {len(body)} tensors outside the"
+                f" head are what they were, such as {still[0]}.",
+                "With freeze=False all parameters learn.",
+            )
+    return _noticed_rate(trained(True, 1)[1])
+
+
+def _noticed_rate(heads: dict) -> Mistake | None:
+    """How far the first step goes: with Adam's rule, each number by the learning rate."""
+    far = max(float(tensor.abs().max()) for tensor in heads.values())
+    if abs(far - 0.02) > 0.002:
+        return Mistake(
+            "In the first step with learning_rate=0.02, the numbers of the head move by"
+            f" {far:.2g} at most.",
+            "AdamW's first step moves each number by about the learning rate. Look at the optimizer"
+            " and its rate, and at how many steps are made.",
+        )
+    return None
 
 
 COPY, FREEZE = "model = copy.deepcopy(model)", "model.requires_grad_(not freeze)"
@@ -68,6 +140,11 @@ WIDTH, PUT = "nn.Linear(model.class_token.shape[-1], 10)", "model.heads = head"
 LOSS = "F.cross_entropy(logits, labels)"
 
 SLIPS = (
+    Slip(
+        {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
+        "freeze the very model that you are given, before you copy it",
+        "It must stay as it was, and that it learns is part of it. Freeze the copy",
+    ),
     Slip(
         {COPY: "model = model"},
         "train the very model that you are given",
@@ -115,6 +192,15 @@ SLIPS = (
         "It takes logits, and has a softmax of its own",
     ),
     Slip(
+        {
+            PUT: "old = list(model.parameters())\n    model.heads = head",
+            "[p for p in model.parameters() if p.requires_grad]": "old",
+        },
+        "never change the new head, so that it stays zero",
+        "The optimizer changes the parameters that it was given, by the gradients that they have:"
+        " put the head in before it is made, and call zero_grad before backward, never behind it",
+    ),
+    Slip(
         {LOSS: "F.nll_loss(logits, labels)"},
         "take nll_loss of logits",
         "It wants logarithms of probabilities",
@@ -147,6 +233,14 @@ SLIPS = (
         "All images make one batch",
     ),
     Slip(
+        {
+            PUT: "model.heads = head\n    model.requires_grad_(not freeze)",
+            "[p for p in model.parameters() if p.requires_grad]": "model.parameters()",
+        },
+        "freeze the whole model when the new head is in it already",
+        "Then nothing is left that could learn. Freeze first, put the new head in, and it learns",
+    ),
+    Slip(
         {PUT: "model.heads = head.requires_grad_(not freeze)"},
         "freeze the new head, too",
         "Put it on after the freezing: it always learns",
@@ -158,6 +252,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "In which order? A copy; which of its parameters may learn; the new head, which always"

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -39,6 +39,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         given.requires_grad_(not frozen)  # frozen as a linear probe leaves it
         given.heads.requires_grad_(True)
         before = copy.deepcopy(given.state_dict())
+        borrowed = state_of(given)
         made = answer(given, images.clone(), labels.clone(), steps, *rates)
         if made is None:
             yield "the new model", None
@@ -53,6 +54,34 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         after = given.state_dict()
         changed = [name for name in before if not torch.equal(before[name], after[name])]
         yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+        yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """How far the first step goes in each part: by AdamW, about its learning rate."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
+    nn.init.normal_(given.heads.head.weight)
+    before = {name: tensor.clone() for name, tensor in given.named_parameters()}
+    still = answer(given, images.clone(), labels.clone(), 0, 0.05, 0.004)
+    for name, tensor in still.named_parameters():
+        if not torch.equal(tensor, before[name]):
+            return Mistake(
+                f"After 0 steps {name} is another one.",
+                "The model that comes back begins with all numbers of the given one, its head too.",
+            )
+    made = answer(given, images.clone(), labels.clone(), 1, 0.05, 0.004)
+    for name, tensor in made.named_parameters():
+        rate = 0.05 if name.startswith("heads.") else 0.004
+        far = float((tensor - before[name]).abs().max())
+        if not 0.8 * rate < far < 1.3 * rate:
+            return Mistake(
+                f"In the first step, with rates 0.05 for the head and 0.004 for the body, {name}"
+                f" moves by {far:.2g} at most.",
+                f"AdamW's first step moves each number by about its rate, here {rate:g}. Every"
+                " parameter is in one of the two groups: model.heads, or everything else.",
+            )
+    return None
 
 
 COPY, THAW = "model = copy.deepcopy(model)", "model.requires_grad_(True)"
@@ -60,6 +89,11 @@ GROUPS = 'groups = [{"params": head, "lr": head_rate}, {"params": body, "lr": bo
 HEAD = "head = list(model.heads.parameters())"
 
 SLIPS = (
+    Slip(
+        {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
+        "freeze the very model that you are given, before you copy it",
+        "It must stay as it was, and that it learns is part of it. Freeze the copy",
+    ),
     Slip(
         {COPY: "model = model"},
         "train the very model that you are given",
@@ -91,6 +125,15 @@ SLIPS = (
         "That is the linear probe. The body is a second group, with body_rate",
     ),
     Slip(
+        {
+            'body = [p for name, p in model.named_parameters() if not name.startswith("heads.")]': (
+                "body = list(model.encoder.parameters())"
+            )
+        },
+        "take the encoder for the whole body, so that conv_proj and the class token never learn",
+        "The body is everything but model.heads",
+    ),
+    Slip(
         {HEAD: f"nn.init.zeros_(model.heads.head.weight)\n    {HEAD}"},
         "set the head's weights back to zero",
         "The head that the model comes with goes on learning",
@@ -113,6 +156,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Only the optimizer is new. Which parameters belong to the head, and which to the rest?"

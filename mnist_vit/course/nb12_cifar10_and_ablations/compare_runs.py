@@ -4,7 +4,7 @@ import statistics  # noqa: F401, some slips take it
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Exercise, Mistake, Slip, describe
 
 
 def my_compare_runs(base: list[float], variant: list[float]) -> str:
@@ -48,18 +48,88 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         answer([float(run) for run in base], [float(run) for run in variant])
         for base, variant in PAIRS
     ]
-    if any(one is None for one in given):
+    if all(one is None for one in given):
         yield "verdict", None
         return
-    for one in given:
-        if one not in ("better", "worse", "unclear"):
-            raise Mistake('the answer must be one of the words "better", "worse" and "unclear".')
-    shown = (
-        f"base {', '.join(f'{run:g}' for run in base)} and variant"
-        f" {', '.join(f'{run:g}' for run in variant)}"
-        for base, variant in PAIRS
-    )
+    for one, (base, variant) in zip(given, PAIRS, strict=True):
+        if not isinstance(one, str) or one not in ("better", "worse", "unclear"):
+            raise Mistake(
+                f"for base {_listed(base)} and variant {_listed(variant)} what comes back is"
+                f" {'None' if one is None else describe(one)}.",
+                'It must be one of the words "better", "worse" and "unclear", whichever way your'
+                " function takes to its end.",
+            )
+    shown = (f"base {_listed(base)} and variant {_listed(variant)}" for base, variant in PAIRS)
     yield "a right verdict", [f"{one} for {pair}" for pair, one in zip(shown, given, strict=True)]
+
+
+def _listed(runs: tuple[float, ...]) -> str:
+    return ", ".join(f"{run:g}" for run in runs)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which words are exchanged, whether the order matters, and where the border lies."""
+    low, high = [89.0, 90.0, 91.0], [94.0, 95.0, 96.0]
+    for first, second, right in ((low, high, "better"), (high, low, "worse")):
+        found = answer(list(first), list(second))
+        if found != right:
+            return Mistake(
+                f"For the base {_listed(tuple(first))} and the variant {_listed(tuple(second))} you"
+                f' say "{found}".',
+                "Each run of the variant is 5 points away from its like, and the spreads are 2: it"
+                f' is "{right}" than the base.',
+            )
+    for base, variant in PAIRS:
+        plain = answer(list(base), list(variant))
+        turned = answer(sorted(base), sorted(variant, reverse=True))
+        if turned != plain:
+            return Mistake(
+                "Your verdict depends on the order of the runs: for the base"
+                f" {_listed(base)} and the variant {_listed(variant)} it is another one when they"
+                " are sorted.",
+                "The spread is the largest minus the smallest, max(…) - min(…), and the mean does"
+                " not depend on the order.",
+            )
+    return _noticed_border(answer) or _noticed_means(answer)
+
+
+def _noticed_border(answer: Any) -> Mistake | None:
+    """How far apart the means must be, for spreads of 4 and 1, of 1 and 4, and of 4 and 4."""
+    for ours, theirs in ((4, 1), (1, 4), (4, 4)):
+        for sign, word in ((1, "better"), (-1, "worse")):
+            border = None
+            for quarter in range(41):
+                far = sign * quarter / 4
+                base = [50 - ours / 2, 50.0, 50 + ours / 2]
+                variant = [50 + far - theirs / 2, 50 + far, 50 + far + theirs / 2]
+                if answer(base, variant) == word:
+                    border = quarter / 4
+                    break
+            if border != 4.25:
+                from_there = "never" if border is None else f"from {border:g} points on"
+                return Mistake(
+                    f"With spreads of {ours} (base) and {theirs} (variant), tried in quarters of a"
+                    f' point, you say "{word}" {from_there}.',
+                    "The means must differ by more than the larger spread, 4, so it is from 4.25"
+                    " points on.",
+                )
+    return None
+
+
+def _noticed_means(answer: Any) -> Mistake | None:
+    """Whether the means are compared: three runs of the variant, two of them alike."""
+    for base, variant in PAIRS:
+        right, found = my_compare_runs(list(base), list(variant)), answer(list(base), list(variant))
+        if found != right:
+            means = sum(base) / len(base), sum(variant) / len(variant)
+            spreads = max(base) - min(base), max(variant) - min(variant)
+            return Mistake(
+                f"With evenly spaced runs all is right. For the base {_listed(base)} and the"
+                f' variant {_listed(variant)} you say "{found}".',
+                f"The means are {means[0]:.4g} and {means[1]:.4g}, the spreads {spreads[0]:.3g} and"
+                f" {spreads[1]:.3g}.",
+            )
+    return None
 
 
 DIFFERENCE = "sum(variant) / len(variant) - sum(base) / len(base)"
@@ -179,6 +249,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Two numbers decide: how far the means are apart, and how far runs that differ only in"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip
+from ..checking import Exercise, Mistake, Slip
 
 
 def my_count_numbers(
@@ -26,6 +26,47 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     sizes = ((32, 4, 4, 48, 192, 10, 3), (28, 7, 2, 64, 250, 11, 1), (224, 16, 12, 768, 3072, 5, 3))
     for case in sizes:
         yield f"the numbers of a model of {case}", answer(*case)
+
+
+NAMES = (
+    "image_size",
+    "patch_size",
+    "num_layers",
+    "hidden_dim",
+    "mlp_dim",
+    "num_classes",
+    "in_channels",
+)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """On which sizes the count depends, and how much is missing in each block and outside."""
+    start, other = (24, 4, 2, 12, 40, 5, 3), (36, 6, 3, 16, 56, 7, 1)
+    for place, name in enumerate(NAMES):
+        changed = (*start[:place], other[place], *start[place + 1 :])
+        if answer(*changed) == answer(*start):
+            return Mistake(
+                f"The number stays the same when {name} changes.",
+                "Each of the seven sizes stands in the shape of some tensor.",
+            )
+
+    def off(layers: int) -> float:
+        sizes = (*start[:2], layers, *start[3:])
+        return float(answer(*sizes)) - my_count_numbers(*sizes)
+
+    outside, each = off(0), off(2) - off(1)
+    if off(1) - outside != each:
+        return None
+    told = "hidden_dim 12, mlp_dim 40, 36 patches, 5 classes and 3 channels"
+    for what, many in (("in each block", each), ("outside the blocks", outside)):
+        if many:
+            more = "too many" if many > 0 else "too few"
+            return Mistake(
+                f"With {told}, you count {abs(many):g} numbers {more} {what}"
+                f"{', and outside all is right' if many == each and not outside else ''}.",
+                "Which part has so many? Print the names and shapes of such a model.",
+            )
+    return None
 
 
 SLIPS = (
@@ -86,6 +127,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Print the shapes of a small model of yours, name by name; a tensor has the product of"

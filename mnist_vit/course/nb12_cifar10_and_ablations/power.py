@@ -1,5 +1,6 @@
 """Exercise: how often a rule finds a difference that is there, by simulation."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,9 +85,89 @@ def _share(given: Any) -> float | None:
     """What came back, as a number; None where nothing did."""
     if isinstance(given, torch.Tensor) and given.numel() == 1:
         given = given.item()
+    if type(given).__module__ == "numpy" and getattr(given, "size", 0) == 1:
+        given = given.item()
     if given is None or isinstance(given, int | float):
         return given
     raise Mistake(f"the share must be a number from 0 to 1, but is {type(given).__name__}.")
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What is made of verdicts that are known, and which runs the rule is given."""
+    known = (("better", 1.0), ("worse", 0.0), ("unclear", 0.0))
+    for word, right in known:
+        share = _share(answer(lambda base, variant, word=word: word, 1.0, 3, 40))
+        if share is None or abs(share - right) > 1e-6:
+            return Mistake(
+                f'With a rule that says "{word}" in all of 40 experiments you return {share:g}.',
+                f'It is {right:g}: the number of experiments with "better", divided by the number'
+                " of experiments.",
+            )
+    for other in ("worse", "unclear"):
+        words = itertools.cycle(("better", other))
+        share = _share(answer(lambda base, variant, words=words: next(words), 1.0, 3, 40))
+        if share is None or abs(share - 0.5) > 1e-6:
+            return Mistake(
+                f'With a rule that says "better" and "{other}" in turn, in 40 experiments, you'
+                f" return {share:g}.",
+                "It is 0.5: 20 of 40, whatever the others are.",
+            )
+    seen: list[tuple[list[float], list[float]]] = []
+
+    def remember(base: list[float], variant: list[float]) -> str:
+        seen.append((list(map(float, base)), list(map(float, variant))))
+        return "better"
+
+    answer(remember, 5.0, 4, 2000)
+    return _noticed_sets(seen) or _noticed_runs(
+        torch.tensor([base for base, _ in seen]), torch.tensor([variant for _, variant in seen])
+    )
+
+
+def _noticed_sets(seen: list[tuple[list[float], list[float]]]) -> Mistake | None:
+    """How many experiments there are, and how many runs in each."""
+    if len(seen) != 2000:
+        return Mistake(
+            f"With trials=2000 the rule is asked {len(seen)} times.", "Once in each experiment."
+        )
+    base, variant = map(len, seen[0])
+    if (base, variant) != (4, 4):
+        return Mistake(
+            f"With seeds=4 the rule is given {base} runs of the base and {variant} of the variant.",
+            "There are seeds of each.",
+        )
+    return None
+
+
+def _noticed_runs(base: torch.Tensor, variant: torch.Tensor) -> Mistake | None:
+    """How the runs are distributed; with an effect of 5, four runs of each, 2000 times."""
+    for name, runs in (("base", base), ("variant", variant)):
+        if bool((runs.std(dim=1) < 1e-6).all()):
+            return Mistake(
+                f"All runs of the {name} in one experiment are the same number.",
+                "Each seed has luck of its own: torch.randn(seeds).",
+            )
+    if bool(((variant - base).std(dim=1) < 1e-4).all()):
+        return Mistake(
+            "Each run of the variant is a run of the base and always the same more.",
+            "The variant's luck is its own: draw anew, and add the effect.",
+        )
+    means = float(base.mean()), float(variant.mean())
+    if abs(means[0]) > 0.2 or abs(means[1] - 5) > 0.2:
+        return Mistake(
+            f"With effect=5 the rule is given, on average, {means[0]:.2g} as runs of the base and"
+            f" {means[1]:.2g} as runs of the variant.",
+            "The base's are standard normal, 0 on average, and come first; the variant's are that"
+            " plus effect.",
+        )
+    spreads = float(base.std()), float(variant.std())
+    if max(abs(spread - 1) for spread in spreads) > 0.1:
+        return Mistake(
+            f"The standard deviation of the base's runs is {spreads[0]:.2f}, that of the variant's"
+            f" {spreads[1]:.2f}.",
+            "Both are 1: torch.randn draws such numbers, and effect is one number for all runs.",
+        )
+    return None
 
 
 BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
@@ -163,6 +244,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Make one experiment up, many times: seeds runs of the base, seeds runs of a variant"

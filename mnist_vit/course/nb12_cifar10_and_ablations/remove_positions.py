@@ -58,6 +58,36 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "logits", model(images)
 
 
+def notice(answer: Any) -> Mistake | None:
+    """What no longer learns, and how large the positions are."""
+    model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1))
+    answer(model)
+    frozen = []
+    for name, parameter in model.named_parameters():
+        if name != "encoder.pos_embedding" and not parameter.requires_grad:
+            frozen.append(name)
+    if frozen:
+        more = f" and {len(frozen) - 2} more" if len(frozen) > 2 else ""
+        return Mistake(
+            f"These do not learn any more: {', '.join(frozen[:2])}{more}.",
+            "Everything but the position embedding learns as before: requires_grad_ is called on"
+            " that alone.",
+        )
+    position = model.encoder.pos_embedding
+    largest = float(position.detach().abs().max())
+    if largest > 0:
+        return Mistake(
+            f"The largest number in model.encoder.pos_embedding is {largest:.3g}, so that something"
+            " is added.",
+            "Set all of it to zero, as nn.init.zeros_ does.",
+        )
+    if position.requires_grad:
+        return Mistake(
+            "The positions are zero, and can learn.", "requires_grad_(False) keeps them at zero."
+        )
+    return None
+
+
 FIND, ZERO, FREEZE = (
     "position = model.encoder",
     "nn.init.zeros_(position)",
@@ -133,6 +163,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Two things are needed: what is added to the tokens must be nothing, and it must stay"

@@ -22,10 +22,38 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "the two", None
             return
         if not isinstance(made, tuple | list) or len(made) != 2:
-            raise Mistake(f"two tensors of booleans are needed, and this is {describe(made)}.")
+            raise Mistake(f"two lists of booleans are needed, and this is {describe(made)}.")
         for what, found in zip(("training", "held out"), made, strict=True):
             flags = torch.as_tensor(found)
+            if flags.shape == left.shape and flags.dtype != torch.bool:
+                raise Mistake(
+                    f"{what} must be booleans, but is {flags.dtype}.",
+                    "A comparison gives them, True or False for each crop.",
+                )
             yield f"which crops are {what}, size {size}, line at {cut}", flags.tolist()
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What is said of single crops, by the columns that they cover."""
+    made = answer(torch.tensor([0, 3, 4, 6, 7, 8]), 4, 7)
+    flags = [torch.as_tensor(one).tolist() for one in made]
+    if any(len(one) != 6 for one in flags):
+        return Mistake(
+            f"For six crops your two have {len(flags[0])} and {len(flags[1])} entries.",
+            "Each has one boolean for each crop.",
+        )
+    right = [one.tolist() for one in my_split_by_region(torch.tensor([0, 3, 4, 6, 7, 8]), 4, 7)]
+    for place, left in enumerate((0, 3, 4, 6, 7, 8)):
+        for what, own, ours in zip(("for training", "held out"), flags, right, strict=True):
+            if bool(own[place]) != ours[place]:
+                said = "is" if own[place] else "is not"
+                return Mistake(
+                    f"With the line at 7, a crop of columns {left} to {left + 3} {said} {what} in"
+                    " yours.",
+                    "Columns up to 6 are the training region, 7 and more the other. A crop belongs"
+                    " to a region if all its columns do.",
+                )
+    return None
 
 
 LINE = "return left + size <= cut, left >= cut"
@@ -63,6 +91,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         "Which columns does a crop cover? The first one is left. And the last one?",
         "A crop covers left to left + size - 1. For training the last one is at most cut - 1.",

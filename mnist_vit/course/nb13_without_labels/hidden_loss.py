@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_hidden_loss(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
@@ -28,6 +28,37 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if loss.requires_grad:
             (found,) = torch.autograd.grad(loss.sum(), predicted, allow_unused=True)
         yield "gradient of predicted", found
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which patches count, of what was predicted and of what is true."""
+    order = torch.tensor([[2, 0, 3, 1], [1, 3, 0, 2]])
+    marks = 2.0 ** torch.arange(8).view(2, 4, 1)  # each patch has a number of its own
+    empty = torch.zeros(2, 4, 1)
+    for name, predicted, patches in (
+        ("predicted", marks.sqrt(), empty),
+        ("patches", empty, marks.sqrt()),
+    ):
+        total = 4 * float(answer(predicted.clone(), patches, order, 2))
+        if abs(total - round(total)) > 1e-3 or not 0 < round(total) < 256:
+            continue
+        places = [place for place in range(8) if round(total) >> place & 1]
+        if len(places) == 4 and places != [1, 3, 4, 6]:
+            first = [str(place) for place in places if place < 4]
+            second = [str(place - 4) for place in places if place >= 4]
+            return Mistake(
+                "With keep=2 and the order 2, 0, 3, 1 of picture 0 and 1, 3, 0, 2 of picture 1, you"
+                f" take from `{name}` numbers {', '.join(first) or 'none'} and"
+                f" {', '.join(second) or 'none'}.",
+                "Hidden are 3 and 1 in picture 0, and 0 and 2 in picture 1: order[:, keep:], of"
+                " predicted and of patches.",
+            )
+    one = float(answer(empty + 3, empty, order, 2))
+    if abs(one - 9) > 1e-4:
+        return Mistake(
+            f"Where every pixel is off by 3 you give {one:.4g}.", "The mean of the squares is 9."
+        )
+    return None
 
 
 ERROR = "(predicted - patches).square().mean(dim=2)"
@@ -92,6 +123,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "First one error for each patch, (n, num_patches): the mean over its pixels. Then keep"

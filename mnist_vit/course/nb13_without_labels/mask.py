@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import torch  # noqa: F401, other ways to write it take it
+import torch
 from torch import Tensor
 
 from ..checking import Exercise, Mistake, Slip, describe, random
@@ -30,6 +30,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         visible, order = made
         yield f"order of {num_patches} patches", order
         yield f"visible, {keep} of {num_patches} patches", visible
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which order and which tokens come of four patches."""
+    tokens = torch.tensor([[[0.0], [1.0], [2.0], [3.0]]])
+    visible, order = answer(tokens, torch.tensor([[0.3, 0.1, 0.4, 0.2]]), 2)
+    told = [", ".join(f"{value:g}" for value in one.flatten().tolist()) for one in (order, visible)]
+    if told == ["1, 3, 0, 2", "1, 3"]:
+        return None
+    return Mistake(
+        "Of the noise 0.3, 0.1, 0.4, 0.2 and keep=2 you make the order"
+        f" {told[0]}, and patches {told[1]} are visible.",
+        "Patch 1 has the smallest number, then come 3, 0 and 2: the order is 1, 3, 0, 2, and"
+        " visible are 1 and 3.",
+    )
 
 
 ORDER = "order = noise.argsort(dim=1)"
@@ -96,6 +111,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "A random order of the patches, another one for each picture, comes from sorting random"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, random
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
@@ -36,6 +36,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "gradient of mask_token", found[1]
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Where two visible tokens and two mask tokens go."""
+    visible, mask_token = torch.tensor([[[10.0], [20.0]]]), torch.full((1, 1, 1), 5.0)
+    found = answer(visible, mask_token, torch.tensor([[3, 0, 1, 2]])).flatten().tolist()
+    if found == [20, 5, 5, 10]:
+        return None
+    return Mistake(
+        "Of the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2 you make"
+        f" {', '.join(f'{one:g}' for one in found)}.",
+        "It is 20, 5, 5, 10: the first visible token, 10, belongs to patch 3, and the second to"
+        " patch 0.",
+    )
+
+
 CAT = "torch.cat([visible, hidden], dim=1)"
 PLACE = "place = order.argsort(dim=1)"
 END = "return shuffled.gather(1, place[:, :, None].expand(-1, -1, width))"
@@ -51,6 +65,15 @@ SLIPS = (
         "take order itself where its inverse is needed",
         "order says which patch a token is; here you need to know which token a patch is:"
         " order.argsort(dim=1)",
+    ),
+    Slip(
+        {
+            PLACE: "among = order[:, :keep].argsort(dim=1)[:, :, None].expand(-1, -1, width)",
+            END: "return torch.cat([visible.gather(1, among), hidden], dim=1)",
+        },
+        "sort the visible tokens among themselves and put the mask tokens behind them",
+        "Between the visible patches are the places of hidden ones, and the mask tokens stand"
+        " there",
     ),
     Slip(
         {CAT: "torch.cat([hidden, visible], dim=1)"},
@@ -89,6 +112,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Put the mask tokens behind the visible ones: then the tokens stand as order says. To"

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip, random
+import torch
+
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_outliers(tokens, num_patches):
@@ -26,6 +28,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         told = f" ({before} before {count} patches)"
         yield "ratio" + told, ratio
         yield "number of the patch" + told, where
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What is found of three patches, of lengths 2, 10 and 4, behind a class token."""
+    tokens = torch.tensor([[100.0, 0], [0, 2], [6, 8], [4, 0]])[None]
+    ratio, where = answer(tokens, 3)
+    told = float(ratio), float(where)
+    if abs(told[0] - 2.5) < 1e-4 and told[1] == 1:
+        return None
+    return Mistake(
+        "Of a class token of length 100 and patches (0, 2), (6, 8), (4, 0) you give"
+        f" {told[0]:.4g} and {told[1]:g}.",
+        "The patches' lengths are 2, 10 and 4. The largest is 10, the median 4, so it is 2.5, and"
+        " patch 1.",
+    )
 
 
 PATCHES, NORMS = "tokens[:, -num_patches:]", "patches.norm(dim=2)"
@@ -94,6 +111,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Which tokens are patches? One norm for each of them; then one largest and one median"

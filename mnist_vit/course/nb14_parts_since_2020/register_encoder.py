@@ -47,6 +47,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(out, x=x, **parts)
     yield "tokens that the first block is given", _given_to_blocks(module, x.detach())
     yield "output in train mode", module.train()(x.detach())
+    what = "tokens that the first block is given in train mode, with a dropout of 1"
+    yield what, _given_to_blocks(module, x.detach())
     none = make(answer, *SIZES, registers=0)
     _load(none, weights)
     yield "output without registers", none.eval()(x.detach())
@@ -137,6 +139,14 @@ SLIPS = (
         {ADD: "x = x + self.pos_embedding"},
         "leave out the dropout",
         "It follows the positions, as in your encoder",
+    ),
+    Slip(
+        {
+            ADD: "x = x + self.pos_embedding",
+            BLOCKS: "x = self.ln(self.layers(self.dropout(x)))",
+        },
+        "apply the dropout to the registers, too",
+        "They come in behind it",
     ),
     Slip({BLOCKS: "x = self.layers(x)"}, "leave out the last norm", "It follows the blocks"),
     Slip(

@@ -41,6 +41,26 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"output with eps {eps:g}", output
 
 
+def notice(answer: Any) -> Mistake | None:
+    """What becomes of a token of two numbers."""
+    token = torch.tensor([[[3.0, 4.0], [30.0, 40.0]]], dtype=torch.float64)
+    for weight, eps, right in (
+        ([1.0, 1.0], 0.0, "0.8485, 1.131"),
+        ([1.0, 1.0], 100.0, "0.2828, 0.3771"),
+        ([2.0, 5.0], 0.0, "1.697, 5.657"),
+    ):
+        made = answer(token.clone(), torch.tensor(weight, dtype=torch.float64), eps)
+        found = ", ".join(f"{one:.4g}" for one in made[0, 0].tolist())
+        if found != right:
+            return Mistake(
+                f"Of the token 3, 4 with the weight {weight[0]:g}, {weight[1]:g} and eps {eps:g}"
+                f" you make {found}.",
+                f"It is {right}: the mean of the squares is 12.5; eps is added, then the root is"
+                " taken; each number is divided by it, and multiplied by its weight.",
+            )
+    return None
+
+
 SQUARE, END = (
     "x.square().mean(dim=-1, keepdim=True)",
     "x / (mean_square + eps).sqrt() * weight",
@@ -88,6 +108,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         "Read the name from its end: square, mean, root. Over which axis is the mean?",
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_rotate(x, angles):
@@ -24,6 +24,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output", out
     yield from gradients(out, x=x)
     yield "output of a single sequence", answer(random(3, 4, seed=6), random(3, 2, seed=7))
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What becomes of two pairs, the first turned by a quarter."""
+    token = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    made = answer(token, torch.tensor([[torch.pi / 2, 0.0]])).flatten().tolist()
+    found = ", ".join(f"{round(one, 3) + 0.0:g}" for one in made)
+    if found == "-2, 1, 3, 4":
+        return None
+    return Mistake(
+        f"Of the token 1, 2, 3, 4 and the angles of a quarter turn and 0 you make {found}.",
+        "It is -2, 1, 3, 4: the pair (1, 2) becomes (-2, 1), the pair (3, 4) stays, and every"
+        " number is at its place.",
+    )
 
 
 PAIRS, TURN = "a, b = x[..., 0::2], x[..., 1::2]", "[a * cos - b * sin, a * sin + b * cos]"
@@ -82,6 +96,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Begin with one pair (a, b), a point in the plane, and one angle. Where is the point"

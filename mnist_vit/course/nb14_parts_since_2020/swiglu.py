@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 
-from ..checking import Exercise, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_swiglu(x, w_gate, w_value, w_out):
@@ -23,6 +24,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(out, x=x)
     square = [random(4, 4, seed=seed) for seed in (5, 6, 7)]
     yield "output with square matrices", answer(random(2, 4, seed=8), *square)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What becomes of a single number."""
+    gate, value, out = (torch.tensor([[one]]) for one in (2.0, 3.0, 5.0))
+    found = f"{float(answer(torch.ones(1, 1), gate, value, out)):.4g}"
+    if found == "26.42":
+        return None
+    return Mistake(
+        f"Of x = 1 with w_gate = 2, w_value = 3 and w_out = 5 you make {found}.",
+        "It is 26.42: silu(2) = 2 · sigmoid(2) = 1.762 is the gate; times the value, 3; times 5.",
+    )
 
 
 GATE, VALUE = "F.silu(F.linear(x, w_gate))", "value = F.linear(x, w_value)"
@@ -66,6 +79,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         "Two linear layers side by side on the same x, then one behind them. Where is SiLU?",
         "gate = F.silu(F.linear(x, w_gate)); it multiplies F.linear(x, w_value); then w_out.",
