@@ -9,7 +9,7 @@ from helpers import judged
 from torch import Tensor
 from torchvision import models
 
-from experiments import without_labels as experiment
+from experiments import few_labels, without_labels
 from mnist_vit import vit_mnist
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.nb13_without_labels import tables
@@ -75,14 +75,16 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("mask", only_visible, "visible and order are needed"),
-    ("mask", order_of_visible, "must have shape (3, 8), but has (3, 2)"),
     ("mask", lambda tokens, noise, keep: (tokens, noise), ""),
-    ("put_back", with_a_new_mask_token, ""),
     ("put_back", lambda visible, mask_token, order: visible, "must have shape"),
     ("hidden_loss", loss_of_each_picture, "must have shape (), but has (3,)"),
     ("hidden_loss", lambda predicted, patches, order, keep: predicted.mean(), ""),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED: list[tuple[str, Any, str]] = [
+    ("mask", order_of_visible, "return the order of the visible patches only"),
+    ("put_back", with_a_new_mask_token, "fill with ones"),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
 
 
 @pytest.fixture
@@ -177,13 +179,13 @@ def test_intervals_are_those_of_t() -> None:
 
 
 def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice() -> None:
-    fit, choose = experiment.load("fit"), experiment.load("choose")
+    fit, choose = without_labels.load("fit"), without_labels.load("choose")
     assert (len(fit), len(choose)) == (3200, 800)
     pictures = torch.cat([fit.images, choose.images]).flatten(1)
     assert len(torch.unique(pictures, dim=0)) == len(
-        torch.unique(experiment.load("train").images.flatten(1), dim=0)
+        torch.unique(without_labels.load("train").images.flatten(1), dim=0)
     )
-    few, others = experiment.draw(fit, 50, 0), experiment.draw(fit, 50, 1)
+    few, others = few_labels.draw(fit, 50, 0), few_labels.draw(fit, 50, 1)
     assert few.labels.bincount().tolist() == [5] * 10
     assert not torch.equal(few.images, others.images)
 
