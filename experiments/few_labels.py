@@ -92,6 +92,7 @@ class FewLabels:
             "choose_scratch": partial(self.choose, self.by_scratch),
             "pretraining": self.pretraining_time,
             "all_labels": self.all_labels,
+            "all_tuned": self.all_tuned,
         }
         for count in self.counts:
             found |= {
@@ -203,6 +204,10 @@ class FewLabels:
         """The upper row: trained from scratch with all labels."""
         model, seconds = self.labelled(seed)
         return {"accuracy": accuracy(model, self.load("validation")), "cpu_seconds": seconds}
+
+    def all_tuned(self, seed: int) -> dict[str, Any]:
+        """Pretrained, then fine-tuned with all labels."""
+        return self.trained(len(self.load("train")), True, True, seed)
 
     def trained(self, count: int, from_pretrained: bool, fair: bool, seed: int) -> dict[str, Any]:
         """Train with some labels; ``fair``: with augmentation, and equal CPU time in total."""

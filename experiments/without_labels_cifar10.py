@@ -66,7 +66,7 @@ ROWS = FewLabels(
     tuning=300,
     scratch=1750,
     short=150,
-    encoders=3,
+    encoders=1,
 )
 MEASUREMENTS = ROWS.measurements()
 NAMES = list(MEASUREMENTS)

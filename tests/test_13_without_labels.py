@@ -1,6 +1,7 @@
 """Notebook 13's checks, in answers of other styles; the autoencoder sees nothing of what is hidden;
 the stored rows say what the text says of them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from helpers import judged
 from torch import Tensor
 from torchvision import models
 
-from experiments import few_labels, without_labels
+from experiments import few_labels, without_labels, without_labels_cifar10
 from mnist_vit import vit_mnist
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.nb13_without_labels import tables
@@ -178,6 +179,21 @@ def test_intervals_are_those_of_t() -> None:
         tables.draws("tuned_51")
 
 
+def test_a_single_draw_has_the_interval_of_its_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of 400 pictures: 0.5 +- 1.96 * 0.025; the two intervals of a difference add up."""
+    assert tables.of_pictures(50.0, 400) == pytest.approx(4.9)
+    runs = [
+        {"name": "one_10", "seed": 0, "accuracy": 50.0},
+        {"name": "other_10", "seed": 0, "accuracy": 50.0},
+        {"name": "other_10", "seed": 1, "accuracy": 60.0},
+    ]
+    monkeypatch.setattr(tables, "stored", lambda results: {"runs": runs})
+    monkeypatch.setitem(tables.JUDGED, "two", 400)
+    assert tables.row("one", (10,), "two")[10] == (50.0, pytest.approx(4.9))
+    assert tables.row("other", (10,), "two")[10][0] == 55.0
+    assert tables.difference("one_10", "other_10", "two") == "+0.0 ± 6.9 points"
+
+
 def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice() -> None:
     fit, choose = without_labels.load("fit"), without_labels.load("choose")
     assert (len(fit), len(choose)) == (3200, 800)
@@ -205,7 +221,36 @@ def test_what_the_text_says_of_the_stored_rows() -> None:
     assert gain + half < 0
 
 
-def difference(name: str, other: str) -> tuple[float, float]:
+CIFAR10 = "without_labels_cifar10"
+
+
+def test_what_the_text_says_of_the_photographs() -> None:
+    """Under equal conditions pretraining is ahead with 100 labels, and behind with 10,000."""
+    for count, unfair in ((100, 2), (1000, 4), (10000, 5)):
+        gain, half = difference(f"short_tuned_{count}", f"short_scratch_{count}", CIFAR10)
+        assert round(gain) == unfair
+        assert gain > half
+        gain, half = difference(f"probe_{count}", f"neighbour_{count}", CIFAR10)
+        assert gain > 9 + half / 2
+    gain, half = difference("tuned_100", "scratch_100", CIFAR10)
+    assert (gain, half) == (3.8, 1.7)
+    gain, half = difference("tuned_1000", "scratch_1000", CIFAR10)
+    assert abs(gain) < half
+    gain, half = difference("tuned_10000", "scratch_10000", CIFAR10)
+    assert (gain, half) == (-15.0, 1.9)
+    gain, half = difference("probe_100", "tuned_100", CIFAR10)
+    assert gain > 0
+
+
+def test_three_rates_were_tried_for_each_and_the_one_in_the_middle_was_chosen() -> None:
+    rows = without_labels_cifar10.ROWS
+    for what in ("pretraining", "tuning", "scratch"):
+        assert rows.chosen(what) == sorted(rows.rates)[1]
+    stored = json.loads(rows.file.read_text(encoding="utf-8"))
+    assert rows.about() == {key: stored[key] for key in rows.about()}
+
+
+def difference(name: str, other: str, results: str = tables.DIGITS) -> tuple[float, float]:
     """What a difference says: the gain and half of its interval, in points."""
-    gain, _, half, _ = tables.difference(name, other).split()
+    gain, _, half, _ = tables.difference(name, other, results).split()
     return float(gain), float(half)
