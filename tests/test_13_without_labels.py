@@ -191,6 +191,7 @@ def test_a_single_draw_has_the_interval_of_its_pictures(monkeypatch: pytest.Monk
     monkeypatch.setitem(tables.JUDGED, "two", 400)
     assert tables.row("one", (10,), "two")[10] == (50.0, pytest.approx(4.9))
     assert tables.row("other", (10,), "two")[10][0] == 55.0
+    assert tables.row("other", (10,), "two", only=1)[10] == (60.0, pytest.approx(4.8, abs=0.01))
     assert tables.difference("one_10", "other_10", "two") == "+0.0 ± 6.9 points"
 
 
@@ -227,19 +228,31 @@ CIFAR10 = "without_labels_cifar10"
 def test_what_the_text_says_of_the_photographs() -> None:
     """Under equal conditions pretraining is ahead with 100 labels, and behind with 10,000."""
     for count, unfair in ((100, 2), (1000, 4), (10000, 5)):
-        gain, half = difference(f"short_tuned_{count}", f"short_scratch_{count}", CIFAR10)
+        gain, half = difference(f"short_tuned_{count}", f"short_scratch_{count}", CIFAR10, only=0)
         assert round(gain) == unfair
         assert gain > half
-        gain, half = difference(f"probe_{count}", f"neighbour_{count}", CIFAR10)
+        gain, half = difference(f"probe_{count}", f"neighbour_{count}", CIFAR10, only=0)
         assert gain > 9 + half / 2
-    gain, half = difference("tuned_100", "scratch_100", CIFAR10)
+    gain, half = difference("tuned_100", "scratch_100", CIFAR10, only=0)
     assert (gain, half) == (3.8, 1.7)
-    gain, half = difference("tuned_1000", "scratch_1000", CIFAR10)
+    gain, half = difference("tuned_100", "scratch_100", CIFAR10)
+    assert (gain, half) == (3.6, 2.5)
+    for name in ("tuned_100", "scratch_100"):
+        found = tables.draws(name, CIFAR10)
+        assert sorted(found) == [0, 1]
+        assert round(found[1] - found[0]) == 4
+    gain, half = difference("tuned_1000", "scratch_1000", CIFAR10, only=0)
     assert abs(gain) < half
-    gain, half = difference("tuned_10000", "scratch_10000", CIFAR10)
+    gain, half = difference("tuned_10000", "scratch_10000", CIFAR10, only=0)
     assert (gain, half) == (-15.0, 1.9)
-    gain, half = difference("probe_100", "tuned_100", CIFAR10)
+    gain, half = difference("probe_100", "tuned_100", CIFAR10, only=0)
     assert gain > 0
+
+
+def test_the_two_ways_took_about_as_long() -> None:
+    spent = tables.seconds("pretraining", CIFAR10) + tables.seconds("tuned_100", CIFAR10)
+    assert round(spent, -1) == 240
+    assert round(tables.seconds("scratch_100", CIFAR10), -1) == 200
 
 
 def test_three_rates_were_tried_for_each_and_the_one_in_the_middle_was_chosen() -> None:
@@ -250,7 +263,9 @@ def test_three_rates_were_tried_for_each_and_the_one_in_the_middle_was_chosen() 
     assert rows.about() == {key: stored[key] for key in rows.about()}
 
 
-def difference(name: str, other: str, results: str = tables.DIGITS) -> tuple[float, float]:
+def difference(
+    name: str, other: str, results: str = tables.DIGITS, only: int | None = None
+) -> tuple[float, float]:
     """What a difference says: the gain and half of its interval, in points."""
-    gain, _, half, _ = tables.difference(name, other, results).split()
+    gain, _, half, _ = tables.difference(name, other, results, only).split()
     return float(gain), float(half)

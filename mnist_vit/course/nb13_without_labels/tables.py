@@ -28,9 +28,10 @@ def runs_of(name: str, results: str) -> list[dict[str, Any]]:
     return found
 
 
-def draws(name: str, results: str = DIGITS) -> dict[int, float]:
-    """The accuracies of a row by draw, in percent."""
-    return {run["seed"]: run["accuracy"] for run in runs_of(name, results)}
+def draws(name: str, results: str = DIGITS, only: int | None = None) -> dict[int, float]:
+    """The accuracies of a row by draw, in percent; of all draws, or of ``only`` one."""
+    found = {run["seed"]: run["accuracy"] for run in runs_of(name, results)}
+    return found if only is None else {only: found[only]}
 
 
 def seconds(name: str, results: str = DIGITS) -> float:
@@ -51,46 +52,52 @@ def of_pictures(accuracy: float, judged: int) -> float:
     return 196 * (share * (1 - share) / judged) ** 0.5
 
 
-def summary(name: str, results: str = DIGITS) -> tuple[float, float]:
+def summary(name: str, results: str = DIGITS, only: int | None = None) -> tuple[float, float]:
     """Mean and half of the interval: over the draws; over the pictures where there is one draw."""
-    values = list(draws(name, results).values())
+    values = list(draws(name, results, only).values())
     if len(values) > 1:
         return interval(values)
     return values[0], of_pictures(values[0], JUDGED[results])
 
 
 def row(
-    name: str, counts: tuple[int, ...], results: str = DIGITS
+    name: str, counts: tuple[int, ...], results: str = DIGITS, only: int | None = None
 ) -> dict[int, tuple[float, float]]:
     """Mean and half of the interval for each number of labels."""
-    return {count: summary(f"{name}_{count}", results) for count in counts}
+    return {count: summary(f"{name}_{count}", results, only) for count in counts}
 
 
-def table(rows: dict[str, str], counts: tuple[int, ...], results: str = DIGITS) -> str:
+def table(
+    rows: dict[str, str],
+    counts: tuple[int, ...],
+    results: str = DIGITS,
+    only: int | None = None,
+) -> str:
     """Rows below each other, ``mean ± half`` for each number of labels.
 
     Args:
         rows: by the name of a stored row, what it is called.
         counts: numbers of labels.
         results: the name of the file.
+        only: a single draw; otherwise all that are stored.
     """
     heads = "".join(f"{f'{count:,} labels':>15}" for count in counts)
     lines = [f"{'accuracy in %':34}{heads}"]
     for name, title in rows.items():
-        found = row(name, counts, results).values()
+        found = row(name, counts, results, only).values()
         cells = [f"{mean:.1f} ± {half:.1f}" for mean, half in found]
         lines.append(f"{title:34}" + "".join(f"{cell:>15}" for cell in cells))
     return "\n".join(lines)
 
 
-def difference(name: str, other: str, results: str = DIGITS) -> str:
+def difference(name: str, other: str, results: str = DIGITS, only: int | None = None) -> str:
     """A row minus another, draw by draw, ``+1.2 ± 0.8 points``.
 
     With one draw the interval is that over the pictures, as if each row had been judged on its own:
     it is wider than need be, since both are judged on the same ones.
     """
-    ours = draws(name, results)
-    theirs = draws(other, results)
+    ours = draws(name, results, only)
+    theirs = draws(other, results, only)
     common = [seed for seed in ours if seed in theirs]
     gains = [ours[seed] - theirs[seed] for seed in common]
     if len(gains) > 1:
