@@ -92,7 +92,6 @@ class FewLabels:
             "choose_scratch": partial(self.choose, self.by_scratch),
             "pretraining": self.pretraining_time,
             "all_labels": self.all_labels,
-            "all_tuned": self.all_tuned,
         }
         for count in self.counts:
             found |= {
@@ -101,7 +100,7 @@ class FewLabels:
                 f"short_tuned_{count}": partial(self.trained, count, True, False),
                 f"short_scratch_{count}": partial(self.trained, count, False, False),
             }
-            for kind in ("probe", "random_probe", "labelled_probe", "pixels", "neighbour"):
+            for kind in ("probe", "random_probe", "pixels", "neighbour"):
                 found[f"{kind}_{count}"] = partial(self.probed, count, kind)
         return found
 
@@ -205,10 +204,6 @@ class FewLabels:
         model, seconds = self.labelled(seed)
         return {"accuracy": accuracy(model, self.load("validation")), "cpu_seconds": seconds}
 
-    def all_tuned(self, seed: int) -> dict[str, Any]:
-        """Pretrained, then fine-tuned with all labels."""
-        return self.trained(len(self.load("train")), True, True, seed)
-
     def trained(self, count: int, from_pretrained: bool, fair: bool, seed: int) -> dict[str, Any]:
         """Train with some labels; ``fair``: with augmentation, and equal CPU time in total."""
         steps = self.short
@@ -229,8 +224,6 @@ class FewLabels:
             return {"accuracy": probe(self.pretrained(seed)[0], few, judge)}
         if kind == "random_probe":
             return {"accuracy": probe(self.start(seed), few, judge)}
-        if kind == "labelled_probe":
-            return {"accuracy": probe(self.labelled(0)[0], few, judge)}
         x = few.normalise(few.images).flatten(1)
         others = judge.normalise(judge.images).flatten(1)
         if kind == "pixels":
