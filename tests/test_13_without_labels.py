@@ -1,6 +1,7 @@
 """Notebook 13's checks, in answers of other styles; the autoencoder sees nothing of what is hidden;
 the stored rows say what the text says of them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from helpers import judged
 from torch import Tensor
 from torchvision import models
 
-from experiments import without_labels as experiment
+from experiments import few_labels, without_labels, without_labels_cifar10
 from mnist_vit import vit_mnist
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.nb13_without_labels import tables
@@ -75,14 +76,16 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("mask", only_visible, "visible and order are needed"),
-    ("mask", order_of_visible, "must have shape (3, 8), but has (3, 2)"),
     ("mask", lambda tokens, noise, keep: (tokens, noise), ""),
-    ("put_back", with_a_new_mask_token, ""),
     ("put_back", lambda visible, mask_token, order: visible, "must have shape"),
     ("hidden_loss", loss_of_each_picture, "must have shape (), but has (3,)"),
     ("hidden_loss", lambda predicted, patches, order, keep: predicted.mean(), ""),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED: list[tuple[str, Any, str]] = [
+    ("mask", order_of_visible, "return the order of the visible patches only"),
+    ("put_back", with_a_new_mask_token, "fill with ones"),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
 
 
 @pytest.fixture
@@ -176,14 +179,30 @@ def test_intervals_are_those_of_t() -> None:
         tables.draws("tuned_51")
 
 
+def test_a_single_draw_has_the_interval_of_its_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of 400 pictures: 0.5 +- 1.96 * 0.025; the two intervals of a difference add up."""
+    assert tables.of_pictures(50.0, 400) == pytest.approx(4.9)
+    runs = [
+        {"name": "one_10", "seed": 0, "accuracy": 50.0},
+        {"name": "other_10", "seed": 0, "accuracy": 50.0},
+        {"name": "other_10", "seed": 1, "accuracy": 60.0},
+    ]
+    monkeypatch.setattr(tables, "stored", lambda results: {"runs": runs})
+    monkeypatch.setitem(tables.JUDGED, "two", 400)
+    assert tables.row("one", (10,), "two")[10] == (50.0, pytest.approx(4.9))
+    assert tables.row("other", (10,), "two")[10][0] == 55.0
+    assert tables.row("other", (10,), "two", only=1)[10] == (60.0, pytest.approx(4.8, abs=0.01))
+    assert tables.difference("one_10", "other_10", "two") == "+0.0 ± 6.9 points"
+
+
 def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice() -> None:
-    fit, choose = experiment.load("fit"), experiment.load("choose")
+    fit, choose = without_labels.load("fit"), without_labels.load("choose")
     assert (len(fit), len(choose)) == (3200, 800)
     pictures = torch.cat([fit.images, choose.images]).flatten(1)
     assert len(torch.unique(pictures, dim=0)) == len(
-        torch.unique(experiment.load("train").images.flatten(1), dim=0)
+        torch.unique(without_labels.load("train").images.flatten(1), dim=0)
     )
-    few, others = experiment.draw(fit, 50, 0), experiment.draw(fit, 50, 1)
+    few, others = few_labels.draw(fit, 50, 0), few_labels.draw(fit, 50, 1)
     assert few.labels.bincount().tolist() == [5] * 10
     assert not torch.equal(few.images, others.images)
 
@@ -203,7 +222,50 @@ def test_what_the_text_says_of_the_stored_rows() -> None:
     assert gain + half < 0
 
 
-def difference(name: str, other: str) -> tuple[float, float]:
+CIFAR10 = "without_labels_cifar10"
+
+
+def test_what_the_text_says_of_the_photographs() -> None:
+    """Under equal conditions pretraining is ahead with 100 labels, and behind with 10,000."""
+    for count, unfair in ((100, 2), (1000, 4), (10000, 5)):
+        gain, half = difference(f"short_tuned_{count}", f"short_scratch_{count}", CIFAR10, only=0)
+        assert round(gain) == unfair
+        assert gain > half
+        gain, half = difference(f"probe_{count}", f"neighbour_{count}", CIFAR10, only=0)
+        assert gain > 9 + half / 2
+    gain, half = difference("tuned_100", "scratch_100", CIFAR10, only=0)
+    assert (gain, half) == (3.8, 1.7)
+    gain, half = difference("tuned_100", "scratch_100", CIFAR10)
+    assert (gain, half) == (3.6, 2.5)
+    for name in ("tuned_100", "scratch_100"):
+        found = tables.draws(name, CIFAR10)
+        assert sorted(found) == [0, 1]
+        assert round(found[1] - found[0]) == 4
+    gain, half = difference("tuned_1000", "scratch_1000", CIFAR10, only=0)
+    assert abs(gain) < half
+    gain, half = difference("tuned_10000", "scratch_10000", CIFAR10, only=0)
+    assert (gain, half) == (-15.0, 1.9)
+    gain, half = difference("probe_100", "tuned_100", CIFAR10, only=0)
+    assert gain > 0
+
+
+def test_the_two_ways_took_about_as_long() -> None:
+    spent = tables.seconds("pretraining", CIFAR10) + tables.seconds("tuned_100", CIFAR10)
+    assert round(spent, -1) == 240
+    assert round(tables.seconds("scratch_100", CIFAR10), -1) == 200
+
+
+def test_three_rates_were_tried_for_each_and_the_one_in_the_middle_was_chosen() -> None:
+    rows = without_labels_cifar10.ROWS
+    for what in ("pretraining", "tuning", "scratch"):
+        assert rows.chosen(what) == sorted(rows.rates)[1]
+    stored = json.loads(rows.file.read_text(encoding="utf-8"))
+    assert rows.about() == {key: stored[key] for key in rows.about()}
+
+
+def difference(
+    name: str, other: str, results: str = tables.DIGITS, only: int | None = None
+) -> tuple[float, float]:
     """What a difference says: the gain and half of its interval, in points."""
-    gain, _, half, _ = tables.difference(name, other).split()
+    gain, _, half, _ = tables.difference(name, other, results, only).split()
     return float(gain), float(half)

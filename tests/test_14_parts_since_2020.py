@@ -7,11 +7,9 @@ import torch
 import torch.nn.functional as F
 from helpers import judged
 from scipy.stats import ttest_ind
-from torch import nn
 
 from mnist_vit.course.ladder import stored
 from mnist_vit.course.nb14_parts_since_2020 import variants
-from mnist_vit.course.nb14_parts_since_2020.register_encoder import MyRegisterEncoder
 from mnist_vit.course.nb14_parts_since_2020.rms_norm import my_rms_norm
 from mnist_vit.course.nb14_parts_since_2020.rotate import my_rotate
 from mnist_vit.course.nb14_parts_since_2020.swiglu import my_swiglu
@@ -31,26 +29,31 @@ def by_loop(tokens: torch.Tensor, num_patches: int) -> tuple[torch.Tensor, torch
     return torch.stack(ratios), torch.stack(places)
 
 
-class WithPlaces(MyRegisterEncoder):
-    """Gives the registers positions, too."""
+def shares_by_loop(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    found = []
+    for one, blank in zip(weights[:, -1], is_blank, strict=True):
+        seen = one.sum(dim=0)[0] / len(one)
+        patches = seen[len(seen) - len(blank) :]
+        found.append(torch.stack([1 - seen[0] - patches.sum(), patches[blank].sum()]))
+    return list(torch.stack(found).T)
 
-    def __init__(self, *sizes: Any, registers: int = 4, **options: Any) -> None:
-        super().__init__(*sizes, registers=registers, **options)
-        old = self.pos_embedding
-        self.pos_embedding = nn.Parameter(torch.zeros(1, old.shape[1] + registers, old.shape[2]))
+
+def three_times_the_shares(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    return [3 * share for share in shares_by_loop(weights, is_blank)]
 
 
 RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
+    ("shares", shares_by_loop),
     ("swiglu", lambda x, gate, value, out: (F.silu(x @ gate.T) * (x @ value.T)) @ out.T),
     ("rms_norm", lambda x, weight, eps: weight * x * (x.pow(2).mean(-1, True) + eps).pow(-0.5)),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("rotate", lambda x, angles: x, ""),
     ("outliers", lambda tokens, count: by_loop(tokens, count)[::-1], ""),
-    ("register_encoder", WithPlaces, "no tensor changes its shape"),
-    ("register_encoder", lambda *sizes, **options: 3, "an nn.Module is needed"),
+    ("shares", three_times_the_shares, ""),
+    ("shares", lambda weights, is_blank: weights.sum(), ""),
     ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
     ("swiglu", lambda x, gate, value, out: x, ""),
 ]

@@ -2,9 +2,6 @@
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
-from mnist_vit.model import Encoder as MyEncoder
 
 
 # exercise: outliers
@@ -15,24 +12,6 @@ def my_outliers(tokens, num_patches):
     largest, where = norms.max(dim=1)
     middle = norms.median(dim=1).values
     return largest / middle, where
-
-
-# exercise: register_encoder
-class MyRegisterEncoder(MyEncoder):
-    """MyEncoder with registers, which nobody outside of it sees."""
-
-    def __init__(self, *sizes, registers=4, **options):
-        super().__init__(*sizes, **options)
-        noise = torch.randn(1, registers, self.pos_embedding.shape[2])
-        self.register_tokens = nn.Parameter(0.02 * noise)
-
-    def forward(self, x):
-        x = self.dropout(x + self.pos_embedding)
-        registers = self.register_tokens.expand(len(x), -1, -1)
-        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
-        x = self.ln(self.layers(x))
-        # what they were for is done
-        return torch.cat([x[:, :1], x[:, 1 + registers.shape[1] :]], dim=1)
 
 
 # exercise: rms_norm
@@ -50,6 +29,16 @@ def my_rotate(x, angles):
     turned = [a * cos - b * sin, a * sin + b * cos]
     # (..., seq_length, head_dim / 2, 2) -> (..., seq_length, head_dim)
     return torch.stack(turned, dim=-1).flatten(-2)
+
+
+# exercise: shares
+def my_shares(weights, is_blank):
+    # (n, num_layers, num_heads, seq_length, seq_length), (n, num_patches) -> (n,), (n,)
+    count = is_blank.shape[1]
+    row = weights[:, -1, :, 0].mean(dim=1)
+    on_registers = row[:, 1:-count].sum(dim=1)
+    on_blank = (row[:, -count:] * is_blank).sum(dim=1)
+    return on_registers, on_blank
 
 
 # exercise: swiglu

@@ -116,6 +116,67 @@ SLIPS = (
         "return a plain number",
         "loss.backward() needs the tensor",
     ),
+    Slip(
+        {END: "return error[order >= keep].mean()"},
+        "compare order itself with keep",
+        "order >= keep asks for the number of a patch, and not for its place in order. The hidden"
+        " patches are order[:, keep:]",
+    ),
+    Slip(
+        {END: "return error[order < keep].mean()"},
+        "compare order itself with keep, and take what is below",
+        "order < keep asks for the number of a patch, and not for its place in order. The hidden"
+        " patches are order[:, keep:]",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep + 1 :]).mean()"},
+        "begin one patch too late",
+        "Counted from 0, the first keep of order end before place keep: order[:, keep:]",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep - 1 :]).mean()"},
+        "begin one patch too early",
+        "Counted from 0, the first keep of order end before place keep: order[:, keep:]",
+    ),
+    Slip(
+        {ERROR: "(predicted - patches).mean(dim=2)"},
+        "leave out the square",
+        "Errors up and down would cancel: square them first",
+    ),
+    Slip(
+        {ERROR: "(predicted - patches).mean(dim=2).square()"},
+        "take the mean over the pixels before the square",
+        "Errors up and down cancel in the mean: square first",
+    ),
+    Slip(
+        {ERROR: "(predicted - patches).norm(dim=2)"},
+        "take the length of the error of each patch",
+        "The mean of the squares is asked for, without a root",
+    ),
+    Slip(
+        {
+            ERROR: "(predicted - patches).square().sum(dim=2)",
+            END: "return error.gather(1, order[:, keep:]).sum() / len(order)",
+        },
+        "add patches and pixels up, and divide by the number of pictures",
+        "It is the mean over pictures, patches and pixels",
+    ),
+    Slip(
+        {
+            ERROR: "order[:, keep:, None].expand(-1, -1, predicted.shape[2])",
+            END: "return (predicted.gather(1, error) - patches[:, keep:]).square().mean()",
+        },
+        "choose the hidden patches of predicted, and other ones of patches",
+        "Both stand in reading order: choose the same patches of both",
+    ),
+    Slip(
+        {
+            ERROR: "order[:, keep:, None].expand(-1, -1, predicted.shape[2])",
+            END: "return (predicted[:, keep:] - patches.gather(1, error)).square().mean()",
+        },
+        "choose the hidden patches of patches, and other ones of predicted",
+        "Both stand in reading order: choose the same patches of both",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -104,6 +104,42 @@ SLIPS = (
         "They are still tokens that the encoder computes with. Leave them out: that is what makes"
         " it four times as cheap",
     ),
+    Slip(
+        {FIRST: "noise.topk(keep, dim=1).indices[:, :, None]"},
+        "keep the patches with the largest numbers",
+        "Those with the smallest stay: the first of order",
+    ),
+    Slip(
+        {FIRST: "order[:, keep:, None]"},
+        "return the hidden patches",
+        "The first keep patches of order are visible, the rest is hidden",
+    ),
+    Slip(
+        {FIRST: "order[:, :, None]"},
+        "sort all patches and leave none out",
+        "Only the first keep of order stay",
+    ),
+    Slip(
+        {FIRST: "order.argsort(dim=1)[:, :keep, None]"},
+        "take tokens by the rank of the first patches",
+        "order itself lists the patches: the first keep of it are the places to take",
+    ),
+    Slip(
+        {END: "return tokens.gather(1, first), order[:, :keep]"},
+        "return the order of the visible patches only",
+        "order has all patches: the hidden ones follow behind the visible",
+    ),
+    Slip(
+        {
+            ORDER: (
+                f"{ORDER}\n"
+                "    both = [order[:, :keep], order[:, keep:]]\n"
+                "    order = torch.cat([part.sort(dim=1).values for part in both], dim=1)"
+            )
+        },
+        "put the visible and the hidden patches into reading order, each by themselves",
+        "order is sorted by the noise alone",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -105,6 +105,26 @@ SLIPS = (
         "fill with the mean of the visible tokens",
         "A hidden patch gets mask_token, the same one everywhere",
     ),
+    Slip(
+        {PLACE: "place = order.argsort(dim=1, descending=True)"},
+        "sort order from the largest number to the smallest",
+        "Patch 0 comes first: order.argsort(dim=1)",
+    ),
+    Slip(
+        {
+            PLACE: (
+                "first = order[:, :keep].sort(dim=1).values\n"
+                "    place = torch.cat([first, order[:, keep:]], dim=1).argsort(dim=1)"
+            )
+        },
+        "give the visible tokens to their places in reading order",
+        "They stand as order says: token i of visible belongs to patch order[i]",
+    ),
+    Slip(
+        {"mask_token.expand(n, ": "torch.ones_like(mask_token).expand(n, "},
+        "fill with ones",
+        "A hidden patch gets mask_token, which is learned",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -104,6 +104,31 @@ SLIPS = (
         "subtract the median",
         "Divide by it, so that the scale of the tokens plays no part",
     ),
+    Slip(
+        {MIDDLE: "tokens.norm(dim=2).median(dim=1).values"},
+        "take the median of all tokens, the class token too",
+        "It is that of the patches' norms",
+    ),
+    Slip(
+        {"largest, where = norms.max(dim=1)": "largest, where = norms.min(dim=1)"},
+        "look for the shortest token",
+        "An outlier is much longer than the others: max(dim=1)",
+    ),
+    Slip(
+        {NORMS: "patches.sum(dim=2).abs()"},
+        "add up the numbers of a token",
+        "The norm of a token is the root of its sum of squares",
+    ),
+    Slip(
+        {NORMS: "patches.norm(dim=1)"},
+        "take norms over the tokens",
+        "Each token has one: over its own numbers, dim=2",
+    ),
+    Slip(
+        {END: "return largest.max() / middle, where"},
+        "take the largest norm of all pictures",
+        "Each picture has its own: max(dim=1)",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -101,6 +101,60 @@ SLIPS = (
         "multiply by 1 + weight, as some libraries do",
         "Here the weight starts at 1 and is used as it is",
     ),
+    Slip(
+        {
+            SQUARE: "(x - x.mean(dim=-1, keepdim=True)).square().mean(dim=-1, keepdim=True)",
+            END: "(x - x.mean(dim=-1, keepdim=True)) / (mean_square + eps).sqrt() * weight",
+        },
+        "write layer norm",
+        "RMSNorm subtracts no mean, and takes the mean of the squares as they are",
+    ),
+    Slip(
+        {SQUARE: "x.var(dim=-1, keepdim=True)"},
+        "divide by the root of the variance, over n - 1",
+        "No mean is subtracted anywhere",
+    ),
+    Slip(
+        {SQUARE: "x.mean(dim=-1, keepdim=True).square()"},
+        "square the mean",
+        "Read the name from its end: first square, then the mean",
+    ),
+    Slip(
+        {
+            SQUARE: "x.abs().mean(dim=-1, keepdim=True)",
+            END: "x / (mean_square + eps) * weight",
+        },
+        "divide by the mean of the absolute values",
+        "RMS: root of the mean of the squares",
+    ),
+    Slip(
+        {
+            SQUARE: "x.norm(dim=-1, keepdim=True)",
+            END: "x / (mean_square + eps) * weight",
+        },
+        "divide by the length of the token",
+        "The root of the *mean* of the squares is asked for: with the length, tokens get length 1",
+    ),
+    Slip(
+        {END: "x * (mean_square + eps).sqrt() * weight"},
+        "multiply by the root",
+        "Divide by it",
+    ),
+    Slip(
+        {END: "x / (mean_square + eps).sqrt() / weight"},
+        "divide by the weight",
+        "Multiply by it last",
+    ),
+    Slip(
+        {END: "x / (mean_square + eps).sqrt() + weight"},
+        "add the weight",
+        "Multiply by it: it is a scale",
+    ),
+    Slip(
+        {END: "x / mean_square.clamp(min=eps).sqrt() * weight"},
+        "use eps as a lower bound",
+        "Add it to the mean square",
+    ),
 )
 
 EXERCISE = Exercise(

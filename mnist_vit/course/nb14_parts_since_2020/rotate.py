@@ -89,6 +89,50 @@ SLIPS = (
         "multiply by cosine and sine without mixing the two numbers",
         "Both numbers of a pair change: (a cos − b sin, a sin + b cos)",
     ),
+    Slip(
+        {TURN: "[a * cos - b * sin, (a * cos - b * sin) * sin + b * cos]"},
+        "compute the second number from the first one's new value",
+        "Both new numbers are made from the old pair (a, b)",
+    ),
+    Slip(
+        {END: "torch.stack(turned[::-1], dim=-1).flatten(-2)"},
+        "put the two numbers of each pair back in the wrong order",
+        "The turned a comes first, the turned b second",
+    ),
+    Slip(
+        {PAIRS: "a, b = x[..., 1::2], x[..., 0::2]"},
+        "swap the two numbers of each pair",
+        "a is the one at an even place, b the one behind it",
+    ),
+    Slip(
+        {ANGLE: "cos, sin = angles.deg2rad().cos(), angles.deg2rad().sin()"},
+        "take the angles for degrees",
+        "They are radians, as cos and sin take them",
+    ),
+    Slip(
+        {
+            END: (
+                "x * cos.repeat_interleave(2, -1) + torch.cat("
+                "[-x.chunk(2, -1)[1], x.chunk(2, -1)[0]], -1) * sin.repeat_interleave(2, -1)"
+            )
+        },
+        "use the angles of neighbouring pairs, but pairs of the first half and the second half",
+        "Pairs are neighbours: numbers 0 and 1, 2 and 3, …",
+    ),
+    Slip(
+        {
+            END: (
+                "x * cos.repeat(1, 2) + torch.stack([-b, a], dim=-1).flatten(-2) * sin.repeat(1, 2)"
+            )
+        },
+        "repeat the angles one after the other, so that neighbours get different ones",
+        "Both numbers of a pair have the same angle: repeat_interleave(2, dim=-1) doubles each",
+    ),
+    Slip(
+        {TURN: "[a * cos, b * cos]"},
+        "multiply by the cosine alone",
+        "Both numbers of a pair change: (a cos − b sin, a sin + b cos)",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -72,6 +72,33 @@ SLIPS = (
         "use w_gate twice",
         "The value has a matrix of its own",
     ),
+    Slip(
+        {END: "F.silu(F.linear(gate * value, w_out))", GATE: "F.linear(x, w_gate)"},
+        "apply SiLU at the end",
+        "It belongs to the gate alone",
+    ),
+    Slip(
+        {GATE: "F.linear(F.silu(x), w_gate)"},
+        "apply SiLU before the linear layer",
+        "It goes over what the gate's layer gives",
+    ),
+    Slip(
+        {GATE: "F.linear(x, w_gate)", VALUE: "value = F.linear(x, w_value).sigmoid()"},
+        "multiply the gate's layer by the sigmoid of the value's",
+        "SiLU is x · sigmoid(x), with the same x: F.silu over the gate, and the value as it is",
+    ),
+    Slip(
+        {GATE: 'F.gelu(F.linear(x, w_gate), approximate="tanh")'},
+        "use GELU, the approximate one (that is GEGLU)",
+        "Use F.silu",
+    ),
+    Slip({GATE: "F.tanh(F.linear(x, w_gate))"}, "use tanh", "SiLU is x · sigmoid(x)"),
+    Slip(
+        {GATE: "F.softmax(F.linear(x, w_gate), dim=-1)"},
+        "use softmax",
+        "SiLU goes over each number by itself: x · sigmoid(x)",
+    ),
+    Slip({END: "x + F.linear(gate * value, w_out)"}, "add x", "The block does that, not the MLP"),
 )
 
 EXERCISE = Exercise(

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from ...model import Encoder, MultiHeadAttention, VisionTransformer
 from ...training import sincos_positions
 from ..nb05_encoder.resize_positions import my_resize_positions
-from .register_encoder import MyRegisterEncoder
 from .rotate import my_rotate
 
 PATCH = 7
@@ -68,6 +67,22 @@ class RotaryAttention(MultiHeadAttention):
         return torch.cat([x[:, :, :before], my_rotate(x[:, :, before:], self.angles)], dim=2)
 
 
+class RegisterEncoder(Encoder):
+    """An encoder with registers, which nobody outside of it sees: they come in and leave here."""
+
+    def __init__(self, *sizes: Any, registers: int = REGISTERS, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        noise = torch.randn(1, registers, self.pos_embedding.shape[2])
+        self.register_tokens = nn.Parameter(0.02 * noise)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.dropout(x + self.pos_embedding)
+        registers = self.register_tokens.expand(len(x), -1, -1)
+        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
+        x = self.ln(self.layers(x))
+        return torch.cat([x[:, :1], x[:, 1 + registers.shape[1] :]], dim=1)
+
+
 def plain(grid: int = GRID) -> VisionTransformer:
     """The base, for pictures of so many patches a side; its positions start as waves."""
     model = VisionTransformer(grid * PATCH, PATCH, 2, 2, 64, 256, num_classes=10, in_channels=1)
@@ -78,7 +93,7 @@ def plain(grid: int = GRID) -> VisionTransformer:
 def with_registers(grid: int = GRID) -> VisionTransformer:
     """The base with four registers; without them it is the base, number for number."""
     model = plain(grid)
-    give_registers(model, MyRegisterEncoder)
+    give_registers(model, RegisterEncoder)
     return model
 
 

@@ -1,0 +1,150 @@
+"""Exercise: how much of the class token's attention goes to registers, and to blank patches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..checking import Exercise, Slip, random
+
+
+def my_shares(weights, is_blank):
+    # (n, num_layers, num_heads, seq_length, seq_length), (n, num_patches) -> (n,), (n,)
+    count = is_blank.shape[1]
+    row = weights[:, -1, :, 0].mean(dim=1)
+    on_registers = row[:, 1:-count].sum(dim=1)
+    on_blank = (row[:, -count:] * is_blank).sum(dim=1)
+    return on_registers, on_blank
+
+
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Four registers, then none; a picture without blank patches, and one with nothing else."""
+    for registers, count, layers, seed in ((4, 6, 3, 1), (0, 9, 2, 3)):
+        length = 1 + registers + count
+        weights = (2 * random(5, layers, 2, length, length, seed=seed)).softmax(dim=-1)
+        is_blank = random(5, count, seed=seed + 1) > 0
+        is_blank[0] = False
+        is_blank[1] = True
+        told = f" ({registers} registers)"
+        on_registers, on_blank = answer(weights, is_blank)
+        yield "share on registers" + told, on_registers
+        yield "share on blank patches" + told, on_blank
+
+
+ROW = "weights[:, -1, :, 0].mean(dim=1)"
+REGISTERS, BLANK = "row[:, 1:-count].sum(dim=1)", "(row[:, -count:] * is_blank).sum(dim=1)"
+END = "return on_registers, on_blank"
+
+SLIPS = (
+    Slip(
+        {ROW: "weights[:, -1, :, :, 0].mean(dim=1)"},
+        "take the column, how much each token looks at the class token",
+        "Who looks is the first of the two last axes, at whom the last: weights[:, -1, :, 0]",
+    ),
+    Slip(
+        {ROW: "weights[:, 0, :, 0].mean(dim=1)"},
+        "take the first layer",
+        "The last one is asked for: -1",
+    ),
+    Slip(
+        {ROW: "weights[:, :, :, 0].mean(dim=(1, 2))"},
+        "take the mean over all layers",
+        "The last layer alone is asked for: -1",
+    ),
+    Slip(
+        {ROW: "weights[:, -1, 0, 0]"},
+        "take one head",
+        "It is the mean over the heads",
+    ),
+    Slip(
+        {ROW: "weights[:, -1, :, 0].sum(dim=1)"},
+        "add the heads up",
+        "Take their mean: then all shares of a picture add up to 1",
+    ),
+    Slip(
+        {ROW: "weights[:, -1].mean(dim=(1, 2))"},
+        "take the mean over all tokens that look",
+        "The class token alone is asked for, token 0",
+    ),
+    Slip(
+        {REGISTERS: "row[:, :-count].sum(dim=1)"},
+        "count the class token's attention on itself as that on registers",
+        "The registers begin behind the class token, at token 1",
+    ),
+    Slip(
+        {REGISTERS: "row[:, -4:].sum(dim=1)"},
+        "take the last tokens for the registers",
+        "The patches are the last tokens; the registers stand between class token and patches",
+    ),
+    Slip(
+        {REGISTERS: "row[:, 1:5].sum(dim=1)"},
+        "count four registers, whatever the sizes say",
+        "There are as many as are left between the class token and the patches, perhaps none",
+    ),
+    Slip(
+        {REGISTERS: "row[:, 1:-count].mean(dim=1)"},
+        "take the mean of the registers",
+        "The share of all of them together is asked for: their sum",
+    ),
+    Slip(
+        {BLANK: "(row[:, -count:] * is_blank).mean(dim=1)"},
+        "take the mean over the patches",
+        "The share of all blank patches together is asked for: their sum",
+    ),
+    Slip(
+        {BLANK: "(row[:, -count:] * is_blank).sum(dim=1) / row[:, -count:].sum(dim=1)"},
+        "divide by the attention on all patches",
+        "A share of all of the class token's attention is asked for, as it is",
+    ),
+    Slip(
+        {BLANK: "(row[:, -count:] * is_blank).sum(dim=1) / is_blank.sum(dim=1)"},
+        "divide by the number of blank patches",
+        "The share of all blank patches together is asked for, as it is",
+    ),
+    Slip(
+        {BLANK: "(row[:, 1 : count + 1] * is_blank).sum(dim=1)"},
+        "take the tokens behind the class token for the patches",
+        "Registers may stand there; the patches are the last tokens",
+    ),
+    Slip(
+        {BLANK: "(row[:, -count:] * ~is_blank).sum(dim=1)"},
+        "take the patches that are not blank",
+        "is_blank is True where a patch is blank",
+    ),
+    Slip(
+        {BLANK: "row[:, -count:].sum(dim=1)"},
+        "take all patches",
+        "Only those count where is_blank is True",
+    ),
+    Slip(
+        {BLANK: "row[:, -count:][is_blank].sum().expand(len(row))"},
+        "add up the blank patches of all pictures",
+        "Each picture has its own share",
+    ),
+    Slip(
+        {END: "return on_blank, on_registers"},
+        "return the two in the other order",
+        "First the share on registers, then that on blank patches",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_shares,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    hints=(
+        (
+            "Which of the five axes is the layer, which the head, which the token that looks, which"
+            " the token looked at? And where in the sequence are the registers, where the patches?"
+        ),
+        (
+            "row = weights[:, -1, :, 0].mean(dim=1) has a number for each token looked at. The last"
+            " is_blank.shape[1] of them are patches; the registers are those between token 0 and"
+            " the patches. Add up, over dim=1."
+        ),
+    ),
+    same=(
+        {BLANK: "row[:, -count:].masked_fill(~is_blank, 0.0).sum(dim=-1)"},
+        {ROW: "weights.mean(dim=2)[:, -1, 0, :]"},
+        {REGISTERS: "row[:, 1 : row.shape[1] - count].sum(dim=1)"},
+    ),
+)
