@@ -57,23 +57,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
     ("swiglu", lambda x, gate, value, out: x, ""),
 ]
-
-
-class Dropped(MyRegisterEncoder):
-    """The registers come in before the dropout."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.pos_embedding
-        registers = self.register_tokens.expand(len(x), -1, -1)
-        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)
-        x = self.ln(self.layers(self.dropout(x)))
-        return torch.cat([x[:, :1], x[:, 1 + registers.shape[1] :]], dim=1)
-
-
-NAMED: list[tuple[str, Any, str]] = [
-    ("register_encoder", Dropped, "apply the dropout to the registers, too"),
-]
-test_answers = judged(RIGHT, WRONG, NAMED)
+test_answers = judged(RIGHT, WRONG)
 
 
 def test_rotary_attention_is_timms() -> None:

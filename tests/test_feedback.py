@@ -1197,3 +1197,53 @@ def test_what_an_exercise_notices_does_not_end_the_check_if_it_raises() -> None:
         return 0.5
 
     assert "should not be" in said("coin", answer)
+
+
+def test_of_a_design_the_exercise_tells_alone() -> None:
+    """Ours is one of many right layers; what changes its result is no measure of another one."""
+
+    def smaller_values(layer: nn.Module, grid: int) -> None:
+        check.EXERCISES["left_minus_above"].answer(layer, grid)
+        with torch.no_grad():
+            layer.in_proj_weight[4 * grid**2 :].mul_(0.7)
+
+    told = said("left_minus_above", smaller_values)
+    assert "ours" not in told
+    assert "+0.7 times token" in told
+
+
+def test_a_bias_that_was_not_added_is_not_taken_away() -> None:
+    """By itself each token of this answer has the mean 0; only its size is wrong."""
+
+    def without_root(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        centred = x - x.mean(dim=-1, keepdim=True)
+        return centred * weight / (1000 + eps)
+
+    told = said("layer_norm", without_root)
+    assert "has the mean 0.85" not in told
+    assert "the result stays the same when we change bias" in told.lower()
+
+
+def test_an_answer_that_asks_the_coin_is_not_told_to_ask_it() -> None:
+    def turned(labels: Tensor, first: Tensor, second: Tensor) -> str:
+        b = int(((first == labels) & (second != labels)).sum())
+        c = int(((first != labels) & (second == labels)).sum())
+        if check.EXERCISES["coin"].answer(b, c) > 0.95:
+            return "cannot tell"
+        return "first" if b > c else "second"
+
+    told = said("better_model", turned)
+    assert "ask the coin" not in told
+    assert "0.95" in told
+
+
+def test_registers_of_a_wrong_shape_are_told_by_their_shape() -> None:
+    class Two(check.EXERCISES["registers"].answer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if self.register_tokens.shape[1]:
+                self.register_tokens = nn.Parameter(self.register_tokens[:, :2].detach().clone())
+
+    told = said("registers", Two)
+    assert "register_tokens has the shape (1, 2, 8)" in told
+    assert "RuntimeError" not in told

@@ -85,7 +85,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"missing \d+ required positional arg",
         "A function is called without what it needs.",
-        "Hand on what your own function was given, in the same order or by name.",
+        "Compare the call with the signature of what is called, and name its arguments.",
     ),
     (
         r"takes .* positional arguments? but|unexpected keyword|multiple values for",

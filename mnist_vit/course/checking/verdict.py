@@ -295,15 +295,15 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return noticed
     observation = _observation(exercise, got)
     own = _told_by_the_exercise(exercise, got)
-    if observation is not None and observation.says_why:
+    is_free = exercise.many and own is not None  # ours is one of many, so it is no measure
+    if observation is not None and observation.says_why and not is_free:
         return _with_place(exercise, answer, got, _both(observation, own))
     if own is not None:
         return Finding(f"{own.said} {_cases(exercise, got)}".strip(), own.instead)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
-        return Finding(
-            f"So far this is what you get when you {slip.did}; what comes later is something else."
-        )
+        said = f"The first wrong numbers are those you get when you {slip.did}; later ones are not."
+        return Finding(said, f"{slip.instead}." if slip.instead else "")
     observation = observation or Finding(_cases(exercise, got))
     return _with_place(exercise, answer, got, observation)
 

@@ -110,7 +110,12 @@ SLIPS = (
         "leave out the sum",
         "There is one entropy for each row: sum(dim=-1)",
     ),
-    Slip({"dim=-1": ""}, "sum over everything", "There is one entropy for each row: sum(dim=-1)"),
+    Slip(
+        {"dim=-1": ""},
+        "sum over everything",
+        "There is one entropy for each row: what sum(dim=-1) gets must still have the rows. A"
+        " selection by a mask, such as weights[weights > 0], has none",
+    ),
     Slip(
         {END: "return -terms.sum(dim=-1).mean()"},
         "take the mean over all rows",

@@ -207,6 +207,7 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     tell=tell,
+    many=True,
     hints=(
         (
             "Begin with one head that copies the left one. Its score must be large for one key and"

@@ -176,7 +176,8 @@ SLIPS = (
     Slip(
         {NORM: "return self.ln(x)[:, 0]"},
         "return the class token alone",
-        "The paper keeps token 0 alone; here, in equation 4, the encoder returns all tokens",
+        "Equation 4 takes token 0 alone. In the code the encoder returns all tokens, and the model"
+        " around it takes token 0",
     ),
     Slip(
         {NORM: "return self.ln(x)[:, 1:]"}, "drop the class token", "The encoder returns all tokens"

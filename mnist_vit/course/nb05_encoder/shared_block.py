@@ -75,8 +75,8 @@ SLIPS = (
     Slip(
         {SHARE: "self.layers[i] = copy.deepcopy(self.layers[0])"},
         "give each layer a block of its own, such as a copy, or a new one in each round of a loop",
-        "A copy starts with the same numbers and then learns others. Make one block, and put that"
-        " same object into all places",
+        "Equal numbers are not enough: parameters of several blocks count several times. Make one"
+        " block, and put that same object into all places",
     ),
     Slip(
         {SHARE: "self.layers[i].mlp = self.layers[0].mlp"},

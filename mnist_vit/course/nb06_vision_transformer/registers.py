@@ -51,6 +51,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     weights = randomise(VisionTransformer(*SIZES, **OPTIONS), seed=6).state_dict()
     module = make(answer, *SIZES, registers=3, **OPTIONS)
     _load(module, weights)
+    shape = tuple(module.register_tokens.shape)
+    if shape != (1, 3, 8):
+        raise Mistake(
+            f"with registers=3 and hidden_dim=8, register_tokens has the shape {shape}.",
+            "There is one row of hidden_dim numbers for each register: (1, registers, hidden_dim).",
+        )
     with torch.no_grad():
         module.register_tokens.copy_(random(1, 3, 8, seed=8))
     module.eval()

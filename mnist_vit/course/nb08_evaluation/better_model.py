@@ -107,6 +107,7 @@ def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             (400, 12, 2, 60),  # they often give different names, both wrong
             (200, 0, 0, 15),  # the same model twice
             (400, 30, 20, 10),
+            (400, 15, 16, 10),
             (300, 60, 10, 30),
             (400, 50, 10, 5),
             (400, 2, 0, 1),
@@ -220,6 +221,11 @@ SLIPS = (
         {END: 'return "first" if b > c else "cannot tell"'},
         "never name the second",
         "If c is larger than b, and the coin says so, the second is better",
+    ),
+    Slip(
+        {IF: "if coin(b, c) > 0.95:"},
+        "compare the chance with 0.95",
+        "A small chance speaks for a difference: below 5 % the better one is named",
     ),
     Slip(
         {IF: "if coin(b, c) >= 5:"},

@@ -54,7 +54,7 @@ def notice(answer: Any) -> Mistake | None:
             "The axis of the one channel is missing.",
             "MNIST's pictures are (n, 1, 28, 28): unsqueeze(1), or [:, None].",
         )
-    bright = white.flatten(0, -3).amax(dim=0).nonzero()
+    bright = (white.flatten(0, -3).amax(dim=0) > 127).nonzero()
     if white.shape[-2:] == (28, 28) and len(bright):
         (top, left), (bottom, right) = bright.amin(dim=0).tolist(), bright.amax(dim=0).tolist()
         if (top, left, bottom, right) != (4, 4, 23, 23):

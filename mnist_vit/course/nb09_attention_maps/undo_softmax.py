@@ -30,8 +30,9 @@ def notice(answer: Any) -> Mistake | None:
     if spread < 1e-5:
         sums = found.sum(dim=-1)
         return Mistake(
-            "Each of your rows is the logarithm plus one number, and that is a wrong one: the rows"
-            f" sum to {float(sums.min()):.4g} … {float(sums.max()):.4g}.",
+            "Each of your rows is the logarithm plus one number, and that is a wrong one: for"
+            " weights of 3 rows and 4 keys that we tried, your rows sum to"
+            f" {float(sums.min()):.4g} … {float(sums.max()):.4g}.",
             "They are weights, so each row sums to 1: the number is (1 − the sum of the row's"
             " logarithms) / how many keys there are.",
         )

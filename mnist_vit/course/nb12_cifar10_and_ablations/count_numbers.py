@@ -57,14 +57,14 @@ def notice(answer: Any) -> Mistake | None:
     outside, each = off(0), off(2) - off(1)
     if off(1) - outside != each:
         return None
-    told = "hidden_dim 12, mlp_dim 40, 36 patches, 5 classes and 3 channels"
+    told = "hidden_dim 12, mlp_dim 40, 36 patches of 4 × 4, 5 classes and 3 channels"
     for what, many in (("in each block", each), ("outside the blocks", outside)):
         if many:
-            more = "too many" if many > 0 else "too few"
+            more, ask = ("too many", "counted too often") if many > 0 else ("too few", "left out")
             return Mistake(
                 f"With {told}, you count {abs(many):g} numbers {more} {what}"
                 f"{', and outside all is right' if many == each and not outside else ''}.",
-                "Which part has so many? Print the names and shapes of such a model.",
+                f"What is {ask}? Print the names and shapes of such a model.",
             )
     return None
 
