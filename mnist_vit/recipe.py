@@ -214,7 +214,8 @@ def suited_to(task: Task) -> Recipe:
         learning_rate /= 6
         seen = 16_000
         least = 10
-    epochs = min(600, max(least, math.ceil(seen / task.pictures)))
+    most = 60 if task.channels > 1 else 600  # a longer run learns few photographs by heart
+    epochs = min(most, max(least, math.ceil(seen / task.pictures)))
     keep_patches = None
     if task.patches is not None and task.patches >= 64:
         keep_patches = task.patches // 2

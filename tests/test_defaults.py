@@ -60,8 +60,16 @@ def test_the_recipe_suits_the_images() -> None:
 
 @pytest.mark.parametrize("pictures", [270, 1000, 4000, 10_000])
 def test_a_run_has_about_2500_steps_or_more(pictures: int) -> None:
-    recipe = suited_to(Task(pictures=pictures, size=32, channels=3))
+    recipe = suited_to(Task(pictures=pictures, size=28, channels=1))
     assert recipe.epochs * (pictures // recipe.batch_size) >= 2300
+
+
+@pytest.mark.parametrize("pictures", [270, 1000])
+def test_few_photographs_are_not_learned_by_heart(pictures: int) -> None:
+    """What longer runs did is in benchmarks/results/photographs.json's script."""
+    few = suited_to(Task(pictures=pictures, size=32, channels=3))
+    assert few.epochs == 60
+    assert suited_to(Task(pictures=4000, size=32, channels=3)).epochs < 60
 
 
 def test_given_settings_win_also_those_that_turn_something_off() -> None:

@@ -1,6 +1,7 @@
 """README and docs say what the files say: numbers, commands, tree, links, dependencies."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -330,6 +331,17 @@ def test_your_own_folder_of_images_end_to_end(
 
 
 # ---- dependencies and the house ----
+
+
+def test_what_to_expect_of_photographs_is_what_was_measured() -> None:
+    text = (ROOT / "docs" / "using.md").read_text(encoding="utf-8")
+    stored = json.loads((ROOT / "benchmarks" / "results" / "photographs.json").read_text())
+    for name, said in (("scratch", "from start values"), ("weights", "with `--weights")):
+        shares = [1 - run["errors"] / run["of"] for run in stored["runs"] if run["name"] == name]
+        assert f"{min(shares):.0%}\nto {max(shares):.0%} {said}" in text or (
+            f"{min(shares):.0%} to {max(shares):.0%} {said}" in text
+        )
+        assert all(run["cpu_seconds"] <= 20 for run in stored["runs"])
 
 
 def test_environment_yml_names_the_packages_of_pyproject() -> None:

@@ -65,7 +65,8 @@ def scripts(room: str) -> dict[str, str]:
 
 def overview(room: str, known: dict[str, str]) -> str:
     """What ``python -m ROOM`` prints."""
-    lines = [f"{name:<18}{sentence}" for name, sentence in known.items()]
+    width = max(map(len, known)) + 2
+    lines = [f"{name:<{width}}{sentence}" for name, sentence in known.items()]
     return "\n".join([f"usage: python -m {room} NAME [--help]", "", *lines])
 
 
