@@ -293,8 +293,33 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
     assert tab.evaluate("pair()") == [3, 8]
     tab.locator("#other").select_option("3")
     assert tab.evaluate("pair()[0] === 3 && pair()[1] !== 3"), "no class beside itself"
+    assert tab.locator("#other").input_value() == "", "nor is it said to be chosen"
     tab.locator("#other").select_option("8")
+    values = torch.tensor(tab.evaluate("[...drawnValues.effect]"))
+    whole = float((full[3] - full[8]).detach())
+    most = max(float(values.abs().max()), abs(whole) / 10)
+    strength = "[...$('effect').getContext('2d').getImageData(0, 0, 4, 4).data]"
+    strength = torch.tensor(tab.evaluate(strength)).view(16, 4)[:, 3]
+    assert (strength - 255 * values.abs() / most).abs().max() <= 1
+    assert f"+{most:.2f}" in tab.locator("#effect-scale").inner_text(), "the scale stands beside it"
+    tab.mouse.move(*patch_at(tab, 1, 2, "#effect"))
+    told = tab.locator("#causes .reading").first.inner_text()
+    read = float(told.rpartition(" ")[2].replace("−", "-"))
+    assert "row 1, column 2" in told
+    assert read == pytest.approx(float(values[6]), abs=1e-4)
+    tab.locator("#effect").focus()
+    tab.keyboard.press("ArrowDown")
+    assert "row 2, column 2" in tab.locator("#causes .reading").first.inner_text()
     shot(tab, "explorer_why")
+
+
+def test_an_effect_that_is_small_beside_the_difference_is_pale(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    paint = "drawSigned('effect', new Float32Array(16).fill(0.02), 5.25)"
+    tab.evaluate(paint)
+    alpha = tab.evaluate("$('effect').getContext('2d').getImageData(0, 0, 1, 1).data[3]")
+    assert 5 < alpha < 15, "0.02 of 0.525, a tenth of the difference"
+    assert "+0.53" in tab.locator("#effect-scale").inner_text()
 
 
 def test_stored_relevance_is_drawn_for_examples_as_they_are(opened: Callable[..., Any]) -> None:
@@ -321,6 +346,42 @@ def test_stored_relevance_is_drawn_for_examples_as_they_are(opened: Callable[...
         assert tab.locator("#effect").is_visible()
         after(tab, lambda: tab.locator("#undo").click())
         assert tab.locator("#relevance-map").is_visible()
+    third = next(str(one) for one in range(10) if one not in (answer, other))
+    tab.locator("#other").select_option(third)
+    assert tab.locator("#relevance-map").is_hidden(), "the answer to another question"
+    assert f"{answer} rather than {other}" in tab.locator("#relevance-text").inner_text()
+    tab.locator("#reset").click()
+    tab.wait_for_function("() => $('other').value === ''")
+    assert tab.locator("#relevance-map").is_visible()
+
+
+def test_what_is_told_of_the_query_and_the_truth_follows_the_changes(
+    opened: Callable[..., Any],
+) -> None:
+    tab, model = opened(), load_model("vit_mnist_p7")
+    first = model(shown_image(tab, model))[0].detach()
+    tab.evaluate("pin(READ)")
+    assert "layer 0 head 0 maximum" in tab.locator("#status").inner_text()
+    after(tab, lambda: tab.get_by_label("layer 0", exact=True).uncheck())
+    told = tab.locator("#status").inner_text()
+    assert "layer 0 head 0 off" in told
+    maximum = tab.evaluate("heads[1][0].extent.high")
+    assert f"layer 1 head 0 maximum {maximum:.3f}" in told
+    tab.evaluate("pin(9)")
+    after(tab, lambda: tab.locator("#reset").click())
+    assert tab.evaluate("[query, pinned]") == [0, 0]
+    assert "truth 7" in tab.locator("#verdict").inner_text()
+
+    tab.mouse.move(*patch_at(tab, 0, 0))
+    tab.mouse.down()
+    after(tab, lambda: tab.mouse.move(*patch_at(tab, 3, 3), steps=4))
+    tab.mouse.up()
+    tab.wait_for_timeout(300)
+    told = tab.locator("#verdict").inner_text()
+    assert "truth" not in told, "what is drawn on may be another digit"
+    assert "Without the changes" in told
+    assert near(torch.tensor(tab.evaluate("[...untouched]")), first)
+    assert tab.locator("#change").is_visible()
 
 
 def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
@@ -348,10 +409,17 @@ def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
     count, told = int(cell.inner_text()), cell.get_attribute("title")
     cell.click()
     assert tab.locator("#examples button").count() == count
+    in_window = "one => one.getBoundingClientRect().top >= 0"
+    assert tab.locator("#picture").evaluate(in_window), "the picture comes into view"
+    chip = tab.locator("#chip")
     truth, answer = re.match(r"truth (\d), classified as (\d)", told).groups()
     for title in tab.locator("#examples button").evaluate_all("all => all.map(one => one.title)"):
         assert re.search(rf"classified as {answer}, .*truth {truth}", title)
     shot(tab, "explorer_500")
+    assert chip.inner_text() == f"{truth} taken for {answer} ×"
+    chip.click()
+    assert tab.locator("#examples button").count() == 500
+    assert chip.is_hidden()
 
 
 def test_a_dropped_picture_is_prepared_as_predict_does(
@@ -543,7 +611,7 @@ def test_themes_a_phone_and_the_keyboard_alone(
         *stops,
         "undo",
     }
-    assert len(stops) < 45, "each term is a stop, examples and maps are one"
+    assert len(stops) < 48, "each term is a stop, and each of the four maps below the heads'"
     names = tab.evaluate(
         "[...document.querySelectorAll('button, select, input, canvas[tabindex]')].filter(one =>"
         " one.checkVisibility()).filter(one => !(one.ariaLabel || one.textContent.trim() ||"
@@ -636,16 +704,19 @@ def test_a_link_brings_everything_back(opened: Callable[..., Any], tmp_path: Pat
     tab.mouse.up()
     tab.evaluate(
         "edit(({order, removed, off}) => { order[0] = 15; order[15] = 0;"
-        " removed.add(7); off.add('0.1'); }); pin(5)"
+        " removed.add(7); off.add('0.1'); }); pin(5); choosePair('4', '9')"
     )
     tab.wait_for_timeout(300)
-    what = "() => ({logits: [...now.logits], tokens: now.tokens, query, order: state.order})"
+    what = "() => ({logits: [...now.logits], tokens: now.tokens, query, pair: pair(),"
+    what += " order: state.order})"
     expected = tab.evaluate(what)
     tab.locator("#share").click()
     tab.locator("#link").wait_for()  # it opens when the link is made
     link = tab.locator("#link-here").input_value()
     assert link.startswith("#")
     assert tab.evaluate("openAddress('#example=none&removed=<b>')") is False
+    assert "example none" in tab.locator("#notice").inner_text()
+    assert tab.evaluate("openAddress('#example=none&why=4&than=99')") is False
     again = opened(Path(path))
     again.locator("#share").click()
     again.locator("#link-given").fill("https://elsewhere.example/page.html" + link)
@@ -656,6 +727,7 @@ def test_a_link_brings_everything_back(opened: Callable[..., Any], tmp_path: Pat
     saved.value.save_as(tmp_path / "saved.png")
     picture = Image.open(tmp_path / "saved.png")
     assert picture.size == (896, 448), "the picture and the answer"
+    assert again.locator("#notice").is_visible(), "it says that it is saved"
 
 
 def test_a_logit_that_is_not_finite_is_a_sentence(opened: Callable[..., Any]) -> None:
@@ -681,7 +753,17 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     tab, model = opened(), load_model("vit_mnist_p7")
     image = shown_image(tab, model)
     weights = attention_weights(model, image)[0]
+    tab.mouse.click(*patch_at(tab, 2, 1, ".map"))
+    shown_row = "one => getComputedStyle(one).getPropertyValue('--spot-row')"
+    assert tab.locator("#numbers").evaluate(shown_row) == "2", "the square that was clicked"
+    pressed = tab.locator("#numbers-spot").inner_text()
+    assert pressed == f"patch in row 2, column 1: {weights[0, 0, 0, 10]:.4f}"
+    colours = "one => one.toDataURL()"
+    small = tab.locator(".map canvas")
+    assert tab.locator("#large").evaluate(colours) == small.nth(0).evaluate(colours)
+    tab.keyboard.press("Escape")
     tab.locator(".map").nth(1).click()
+    assert tab.locator("#large").evaluate(colours) == small.nth(1).evaluate(colours), "one scale"
     tab.locator("#numbers-table button").nth(0).focus()
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("Enter")
@@ -705,6 +787,14 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     tab.get_by_role("button", name="16 patches and a class token").click()
     assert "the same for every picture" in tab.locator("#origin-text").inner_text()
     tab.keyboard.press("Escape")
+    for name, word in (("picture", "784 numbers"), ("layer 0", "64"), ("class token at", "given")):
+        tab.locator("#model-drawing button", has_text=name).first.click()
+        assert word in tab.locator("#origin-text").inner_text()
+        for width in (1366, 390):
+            tab.set_viewport_size({"width": width, "height": 800})
+            assert tab.locator("#origin").bounding_box()["width"] <= width
+        tab.set_viewport_size({"width": 1366, "height": 768})
+        tab.keyboard.press("Escape")
     tab.locator("#model-drawing button", has_text="layer 1").hover()
     lit = tab.locator(".layer.lit")
     assert "scale" in lit.inner_text()

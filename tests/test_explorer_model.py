@@ -4,6 +4,7 @@ switched off.
 It runs in V8 alone, which has nothing of a browser.
 """
 
+import copy
 import json
 from collections.abc import Iterator
 from itertools import product
@@ -243,6 +244,20 @@ def test_what_a_weight_a_logit_and_a_token_are_made_of(js: Engine, name: str) ->
     assert logit["logit"] == pytest.approx(float(logits[2]), abs=1e-5)
     assert sum(logit["products"]) + logit["bias"] == pytest.approx(logit["logit"], abs=1e-5)
     assert near(torch.tensor(logit["row"]), model.heads.head.weight[2])
+
+    js.racer.eval(f"globalThis.off = new Set(['{layer}.0']); 0")  # a head off in the layer itself
+    found = origin(js, f"originOfLayer(model, result, {layer}, {query}, off)")
+    silent = copy.deepcopy(block)
+    silent.self_attention.out_proj.weight[:, :d] = 0
+    seen: dict[str, Tensor] = {}
+    silent.ln_2.register_forward_pre_hook(lambda _, given: seen.update(between=given[0]))
+    silent.mlp[1].register_forward_hook(lambda *call: seen.update(hidden=call[2]))
+    silent.mlp.register_forward_hook(lambda *call: seen.update(mlp=call[2]))
+    seen["output"] = silent(x)
+    seen |= {"given": x, "attention": seen["between"] - x}
+    assert set(seen) == set(found)
+    for part, values in seen.items():
+        assert near(torch.tensor(found[part]), values[0, query]), part
 
     for token in (0, 4):
         found = origin(js, f"originOfToken(model, image, {token})")

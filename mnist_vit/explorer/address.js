@@ -2,6 +2,7 @@
 // written. What is read was written by anybody: each part is checked, and one that does not fit is left out.
 //   example=NAME  pixels=BASE64 of the deflated pixels, if they were changed  removed=5,6 (tokens)
 //   order=0,2,1 (the patch at each place)  off=0.1,1 (heads, layers)  query=7  tool=draw  step=3 (of the tour)
+//   why=7 and than=1 (the classes that were chosen)
 
 async function packed(bytes, Stream) {
   const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate-raw"));
@@ -32,6 +33,8 @@ async function addressOf({example, pixels, order, removed, off}) {
     if (off.size > 0) parts.set("off", [...off].join());
     if (tool !== "draw") parts.set("tool", tool);
   }
+  if ($("one").value !== "") parts.set("why", $("one").value);
+  if ($("other").value !== "") parts.set("than", $("other").value);
   if (step !== null) parts.set("step", step + 1);
   if (pinned !== READ) parts.set("query", pinned);
   return parts.toString();
@@ -75,13 +78,28 @@ const isPatchPlace = patch => Number.isInteger(patch) && patch >= 0 && patch < p
 
 const isPartKey = key => [...heads, ...heads.flat()].some(part => part.key === key);
 
-// Shows what an address says; false if it says nothing.
+// A class of a part of an address, "" if it is none
+const classIn = text => /^\d+$/.test(text) && page.classes[Number(text)] !== undefined ? `${Number(text)}` : "";
+
+// Why an address shows nothing
+function whyNothing(text) {
+  const name = new URLSearchParams(partOf(text)).get("example");
+  if (!name) return "That names no picture of this page: paste the whole link, or all of it after #.";
+  return `The link names the example ${name.slice(0, 60)}, which this page does not have: nothing has changed. Open the link`
+    + " in the page that it was made in; drawings open in the page of any model for such pictures.";
+}
+
+// Shows what an address says; if it says nothing that can be shown, tells why and returns false.
 async function openAddress(text) {
   const found = await stateIn(text);
-  if (!found) return false;
+  if (!found) {
+    notice(whyNothing(text));
+    return false;
+  }
   edit(state => Object.assign(state, found));
   const parts = new URLSearchParams(partOf(text));
   if (live && TOOLS[parts.get("tool")]) choose(parts.get("tool"));
+  choosePair(classIn(parts.get("why") ?? ""), classIn(parts.get("than") ?? ""));
   const query = Number(parts.get("query") ?? READ);
   keepQuery(isPatch(query) || page.prefix[query] ? query : READ);
   const number = Number(parts.get("step")) - 1;
@@ -110,7 +128,7 @@ async function share() {
 async function openGiven() {
   const isOpened = await openAddress($("link-given").value);
   if (isOpened) $("link").close();
-  else $("link-text").textContent = "That names no picture of this page: paste the whole link, or all of it after #.";
+  else $("link-text").textContent = whyNothing($("link-given").value);
 }
 
 function buildAddress() {

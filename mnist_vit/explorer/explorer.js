@@ -2,9 +2,10 @@
 
 const TOOLS = {
   draw: "Draw in the picture.",
-  erase: "Erase ink.",
+  erase: "Erase ink: the pixels become black, and their patch stays a token.",
   look: "Point at a patch: it is the query. Click to keep it.",
-  remove: "Press on patches to leave them out, or to put them back.",
+  remove: "Press on patches, one or many, to take their tokens away: the model gets nothing of them, not even black."
+    + " Press again to put them back.",
   move: "Drag a patch onto another: they swap.",
 };
 const COUNT = channels * height * width;
@@ -46,6 +47,7 @@ let adding = false;
 let picked = null;
 let cursor = [0, 0];
 let cell = null; // of the confusion matrix
+let isQuerySaid = false;
 
 function readWeights() {
   const numbers = new Float32Array(bytesOf("weights").buffer);
@@ -67,12 +69,15 @@ function edit(change) {
   past = [...past.slice(-199), state];
   state = {...state, pixels: pixels.slice(), order: [...order], removed: new Set(removed), off: new Set(off)};
   change(state);
+  notice("");
   update();
 }
 
 const isMoved = () => state.order.some((patch, place) => patch !== place);
-const isTouched = () => isMoved() || state.removed.size + state.off.size > 0;
 const pixelsOf = example => pixelsOfAll.slice(example * COUNT, (example + 1) * COUNT);
+const isRedrawn = () => state.example !== null && !isSame(state.pixels, pixelsOf(state.example));
+const isTouched = () => isMoved() || isRedrawn() || state.removed.size + state.off.size > 0;
+const truth = () => isRedrawn() ? null : state.label; // what is drawn on may be another digit
 
 function show(example) {
   edit(now => Object.assign(now, page.examples[example], {example, pixels: pixelsOf(example)}));
@@ -102,15 +107,16 @@ function update() {
   }));
 }
 
+const prepare = pixels => normalise(pixels, page.image, page.mean, page.std);
+
+// With everything on
+const logitsOf = pixels => model.forward(prepare(pixels), {record: false}).logits;
+
 function compute() {
-  const prepare = pixels => normalise(pixels, page.image, page.mean, page.std);
   const image = prepare(shown);
   now = model.forward(image, state);
   untouched = now.logits;
-  if (isTouched()) {
-    const before = isMoved() ? prepare(state.pixels) : image;
-    untouched = model.forward(before, {record: false}).logits;
-  }
+  if (isTouched()) untouched = logitsOf(state.example === null ? state.pixels : pixelsOf(state.example));
   planEffects(image);
   render();
 }
@@ -179,7 +185,7 @@ const score = (logits, [one, other] = pair()) => logits[one] - logits[other];
 // The answer, and the truth or the next: what is compared if nothing was chosen, and what stored relevance compares
 function firstPair() {
   const [one, next = one] = ranking(now.logits);
-  return [one, [state.label, next].find(i => i !== null && i !== one) ?? one];
+  return [one, [truth(), next].find(i => i !== null && i !== one) ?? one];
 }
 
 // The two classes that were chosen, if they differ; else the answer, and the truth or the next
@@ -190,7 +196,7 @@ function pair() {
   const one = left === "" ? first : Number(left);
   const isOther = i => Number.isInteger(i) && i !== one;
   const next = one === first ? second : first;
-  const other = [right && Number(right), state.label].find(isOther) ?? next;
+  const other = [right && Number(right), truth()].find(isOther) ?? next;
   return [one, other];
 }
 
@@ -238,10 +244,14 @@ function ask(token, isSpoken = false) {
   if (!now || !has(token)) return;
   query = token;
   renderMaps();
-  if (isSpoken) {
-    const texts = heads.flat().slice(0, 12).map(map => `${map.name} ${map.text}`);
-    say(`${nameOf(token)}: ${texts.join("; ")}`);
-  }
+  if (isSpoken) sayQuery();
+}
+
+// What the maps of the query show; said again after each change
+function sayQuery() {
+  const texts = heads.flat().slice(0, 12).map(map => `${map.name} ${map.text}`);
+  say(`${nameOf(query)}: ${texts.join("; ")}`);
+  isQuerySaid = true;
 }
 
 function pin(token) {
@@ -258,6 +268,13 @@ function keepQuery(token) {
 
 function say(text) {
   $("status").textContent = text;
+  isQuerySaid = false;
+}
+
+// What is told until the next change
+function notice(text) {
+  $("notice").textContent = text;
+  $("notice").hidden = text === "";
 }
 
 const inks = () => tool === "draw" || tool === "erase";
@@ -364,6 +381,12 @@ function moveCursor(step) {
   say((inks() ? penIs : "") + nameOf(token));
 }
 
+// Classes to compare; "": those that the page chooses
+function choosePair(one, other) {
+  $("one").value = one;
+  $("other").value = other;
+}
+
 // A file in the form that the model takes; it does not leave the page.
 async function openFile(file) {
   const bitmap = await createImageBitmap(file).catch(() => null);
@@ -398,6 +421,7 @@ function build() {
   body.classList.toggle("headless", !hasClasses);
   body.classList.toggle("several", page.heads > 2);
   body.classList.toggle("many", page.heads > 4);
+  body.classList.toggle("wordy", page.classes.some(name => name.length > 2));
   body.style.setProperty("--rows", rows);
   body.style.setProperty("--columns", columns);
   body.style.setProperty("--heads", page.heads);
@@ -429,18 +453,15 @@ function build() {
   buildDropping();
   buildTheme();
   buildBoard($("picture"));
+  for (const id of ["effect", "relevance-map", "last", "rolled"]) buildReading(id);
   for (const id of ["tools", "heads", "matrix"]) roving($(id))();
 }
 
 function buildControls() {
   $("one").onchange = renderWhy;
   $("other").onchange = renderWhy;
-  for (const id of ["filter", "wrong"]) {
-    $(id).onchange = () => {
-      cell = null;
-      listExamples();
-    };
-  }
+  for (const id of ["filter", "wrong"]) $(id).onchange = () => chooseCell(null);
+  $("chip").onclick = () => chooseCell(null);
   $("save").onclick = savePicture;
   $("scale").onchange = renderMaps;
   $("over").onchange = () => document.body.classList.toggle("over", $("over").checked);
@@ -449,10 +470,15 @@ function buildControls() {
     state = past.pop();
     update();
   };
-  $("reset").onclick = () => edit(now => {
-    Object.assign(now, fresh());
-    if (now.example !== null) now.pixels = pixelsOf(now.example); // a drawing stays
-  });
+  $("reset").onclick = () => {
+    edit(now => {
+      Object.assign(now, fresh());
+      if (now.example !== null) now.pixels = pixelsOf(now.example); // a drawing stays
+    });
+    keepQuery(READ);
+    choosePair("", "");
+    say(TOOLS[tool]);
+  };
   $("blank").onclick = () => {
     replace("a drawing", new Uint8Array(COUNT));
     choose("draw");
@@ -511,6 +537,46 @@ function buildBoard(board) {
   board.onpointercancel = lift;
 }
 
+// A map whose values are read by pointing at a square, or with the arrow keys
+function buildReading(id) {
+  const canvas = $(id);
+  const told = make("p", {className: "small reading", ariaLive: "polite"});
+  let at = 0;
+  const read = patch => {
+    at = patch;
+    const value = drawnValues[id]?.[at] ?? NaN;
+    const isSigned = id === "effect" || id === "relevance-map";
+    const text = isSigned ? signedBy(value, 4) : value.toFixed(4);
+    told.textContent = `${spot(at)}: ${Number.isNaN(value) ? "not there" : text}`;
+    mark("spot", prefix + at);
+  };
+  const leave = () => {
+    told.textContent = READ_HINT;
+    mark("spot", null);
+  };
+  canvas.parentElement.after(told);
+  canvas.tabIndex = 0;
+  canvas.setAttribute("role", "application");
+  canvas.ariaLabel = "map; arrow keys read its squares";
+  canvas.onpointermove = event => read(tokenAt(pixelAt(canvas, event)) - prefix);
+  canvas.onpointerdown = canvas.onpointermove;
+  canvas.onpointerleave = leave;
+  canvas.onblur = leave;
+  canvas.onfocus = () => {
+    if (canvas.matches(":focus-visible")) read(at);
+  };
+  canvas.onkeydown = event => {
+    const step = ARROWS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const row = limit(Math.floor(at / columns) + step[1], 0, rows - 1);
+    read(columns * row + limit(at % columns + step[0], 0, columns - 1));
+  };
+  leave();
+}
+
+const READ_HINT = "Point at a square for its value.";
+
 // A checkbox that switches a layer or a head off, and its label
 function buildToggle(name, key) {
   const flip = ({off}) => {
@@ -535,7 +601,9 @@ function buildMap(i, j) {
   const canvas = make("canvas");
   const caption = make("figcaption", {className: "small"});
   const map = {...buildToggle(`head ${j}`, `${i}.${j}`), name: `layer ${i} head ${j}`, canvas, caption};
-  map.button = make("button", {className: "map marked", onclick: () => showNumbers(map)}, canvas);
+  map.button = make("button", {className: "map marked", onclick: event => showNumbers(map, pressed(event))}, canvas);
+  // Enter presses no square
+  const pressed = event => event.detail > 0 ? tokenAt(pixelAt(canvas, event)) : null;
   map.button.onpointermove = event => {
     const token = tokenAt(pixelAt(canvas, event));
     const value = map.values[token - prefix];
@@ -624,14 +692,27 @@ function buildMatrix({counts, text}) {
   });
 }
 
+// Only the examples of a cell of the confusion matrix; null: no cell
+function chooseCell(chosen) {
+  cell = chosen;
+  $("chip").hidden = cell === null;
+  if (cell) {
+    const [truth, answer] = cell.map(i => page.classes[i]);
+    $("chip").textContent = truth === answer ? `${truth}, classified correctly ×` : `${truth} taken for ${answer} ×`;
+    $("chip").ariaLabel = `Show all examples, not only: ${$("chip").textContent}`;
+  }
+  return listExamples();
+}
+
 function buildCount(count, truth, answer) {
   const title = `truth ${page.classes[truth]}, classified as ${page.classes[answer]}: ${count}`;
   const onclick = () => {
-    cell = [truth, answer];
     $("filter").value = "";
     $("wrong").checked = false;
-    const [first] = listExamples();
+    const [first] = chooseCell([truth, answer]);
     if (first) show(first.i);
+    $("look").scrollIntoView({block: "start"});
+    $("chip").focus({preventScroll: true});
   };
   return make("button", {textContent: count, className: truth === answer ? "" : "wrong", title, onclick});
 }

@@ -95,8 +95,7 @@ function extent(values) {
 }
 
 // The frames around a patch, in the picture and in every map: "query", and "spot" for what is pointed at.
-function mark(kind, token) {
-  const {style, classList} = document.body;
+function mark(kind, token, {style, classList} = document.body) {
   const isPatch = token !== null && token >= prefix;
   const patch = isPatch ? token - prefix : 0;
   classList.toggle(kind, isPatch);

@@ -134,10 +134,14 @@ class MLPBlock {
     this.bias_2 = weights[name + ".3.bias"];
   }
 
+  // (tokens, hidden_dim) -> (tokens, mlp_dim)
+  _hidden(x) {
+    return linear(x, this.weight_1, this.bias_1, this.bias_2.length).map(gelu);
+  }
+
   // (tokens, hidden_dim) -> (tokens, mlp_dim) -> (tokens, hidden_dim)
   forward(x) {
-    x = linear(x, this.weight_1, this.bias_1, this.bias_2.length).map(gelu);
-    return linear(x, this.weight_2, this.bias_2, this.bias_1.length);
+    return linear(this._hidden(x), this.weight_2, this.bias_2, this.bias_1.length);
   }
 }
 

@@ -53,6 +53,24 @@ function originOfLogit(model, {last}, one) {
   return {given, row, products, sum: sumOf(products), bias, logit: sumOf(products) + bias};
 }
 
+// What a layer that is on makes of a token, which counts among those that are left; off: as in forward
+//   given; attention: what the heads add; between: their sum; hidden: the mlp_dim numbers of the MLP; mlp: what it adds
+//   output: what the next layer is given
+function originOfLayer(model, {inputs}, layer, token, off) {
+  const block = model.encoder.layers[layer];
+  const dim = model.hidden_dim;
+  const x = inputs[layer];
+  const headIsOff = head => off.has(`${layer}.${head}`);
+  const [gathered] = block.self_attention.forward(block.ln_1.forward(x), x.length / dim, headIsOff);
+  const given = rowAt(x, token, dim);
+  const attention = rowAt(gathered, token, dim);
+  const between = add(given, attention);
+  const normed = block.ln_2.forward(between);
+  const hidden = block.mlp._hidden(normed);
+  const mlp = block.mlp.forward(normed);
+  return {given, attention, between, hidden, mlp, output: add(between, mlp)};
+}
+
 // A token as the first layer is given it: a patch's projection, or the learned class token, and the position
 function originOfToken(model, image, token) {
   const dim = model.hidden_dim;

@@ -39,6 +39,7 @@ function savePicture() {
   drawSaved().toBlob(blob => {
     const href = URL.createObjectURL(blob);
     make("a", {href, download: "picture.png"}).click();
+    notice("picture.png, the picture and the answer, is in your downloads.");
     setTimeout(() => URL.revokeObjectURL(href), 10_000);
   });
 }

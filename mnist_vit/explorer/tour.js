@@ -4,10 +4,15 @@
 const SEVEN = 7;
 const best = () => ranking(now.logits)[0];
 const sure = i => percent(probabilities(now.logits)[i]);
+const headSize = () => model.hidden_dim / model.num_heads;
 const inkIn = token => sumOf(pixelsIn8(token));
 const answerNow = () => `The answer is now ${page.classes[best()]}, ${sure(best())}.`;
-const before = () => `With everything on it is ${page.classes[ranking(untouched)[0]]},`
-  + ` ${percent(probabilities(untouched)[ranking(untouched)[0]])}.`;
+
+function before() {
+  const logits = logitsOf(state.pixels);
+  const [first] = ranking(logits);
+  return `With everything on it is ${page.classes[first]}, ${percent(probabilities(logits)[first])}.`;
+}
 
 // The pixels of a patch, 0 to 255
 function pixelsIn8(token) {
@@ -44,8 +49,8 @@ const STEPS = [
     term: "linear layer",
     part: "tokens",
     text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its token.`,
-    task: `Press "${patches} patches and a class token" in the drawing of the model, and look at the pixels and at the row`
-      + " \"projected\". Then close it.",
+    task: `Press "${patches} patches and a class token" in the row of the model's blocks, look at the pixels and at the`
+      + " numbers \"projected\", and close the window.",
     isDone: (what, {at}) => what === "token" && at >= prefix,
     found: ({before: [first]}) => `The first of the ${model.hidden_dim} numbers is ${three(first)}.`,
   },
@@ -73,9 +78,9 @@ const STEPS = [
     title: "Query and key",
     term: "query",
     part: "layer 0",
-    text: () => `In each head every token makes a query and a key, ${model.hidden_dim / model.num_heads} numbers each. They`
+    text: () => `In each head every token makes a query and a key, ${headSize()} numbers each. They`
       + " decide how much one token takes from another.",
-    task: "Click the map of layer 0, head 0.",
+    task: "Click the map of layer 0, head 0, look at its numbers, and close the window.",
     isDone: (what, map) => what === "map" && map === heads[0][0],
     found: () => `Its numbers are the ${prefix + patches} weights of the class token.`,
   },
@@ -83,8 +88,9 @@ const STEPS = [
     title: "Score",
     term: "score",
     part: "layer 0",
-    text: () => "The score of a query and a key is the sum of their products, divided by the root of their length.",
-    task: "Click any number in the enlarged map, and follow the products, their sum and the score.",
+    text: () => `The score of a query and a key is the sum of their products, divided by √${headSize()}: ${headSize()} is how`
+      + " many numbers each of the two has.",
+    task: "Click a map, then one of its numbers; follow the products, their sum and the score, and close both windows.",
     isDone: what => what === "weight",
     found: ({score}) => `Its score is ${three(score)}.`,
   },
@@ -93,7 +99,7 @@ const STEPS = [
     term: "softmax",
     part: "layer 0",
     text: () => "Softmax turns the scores of a query into weights: positive, and together 1.",
-    task: "Click the largest weight of a map.",
+    task: "Click the brightest square of a map, then its number, the largest weight, and close both windows.",
     isDone: (what, {weight, scores, score}) => what === "weight" && weight > 0 && Math.max(...scores) === score,
     found: ({weight}) => `It is ${weight.toFixed(4)}; all others together have ${(1 - weight).toFixed(4)}.`,
   },
@@ -103,7 +109,7 @@ const STEPS = [
     part: "layer 0",
     text: () => "Every token hands over a value, times its weight: their sum is the output of the head. A head that is"
       + " switched off adds nothing.",
-    task: "Switch head 1 of layer 0 off.",
+    task: "Switch head 1 of layer 0 off: untick it, above its map.",
     isDone: what => what === "render" && state.off.has("0.1"),
     found: () => `${answerNow()} ${before()}`,
   },
@@ -112,7 +118,7 @@ const STEPS = [
     term: "output projection",
     part: "layer 0",
     text: () => "The outputs of all heads stand side by side, and the output projection mixes them.",
-    task: "Switch head 1 on again, and head 0 of layer 0 off.",
+    task: "Tick head 1 of layer 0 again, and untick head 0 beside it.",
     isDone: what => what === "render" && state.off.has("0.0") && !state.off.has("0.1"),
     found: () => `${answerNow()} ${before()}`,
   },
@@ -122,7 +128,7 @@ const STEPS = [
     part: "layer 0",
     text: () => "What attention gives is added to the token that it was given, and so is what the MLP makes of each token by"
       + " itself. A layer that is off passes the tokens on as they are.",
-    task: "Switch layer 0 off.",
+    task: "Switch layer 0 off: untick it, left of its maps.",
     isDone: what => what === "render" && state.off.has("0"),
     found: () => `${answerNow()} ${before()}`,
   },
@@ -131,19 +137,19 @@ const STEPS = [
     term: "encoder block",
     part: "layer 1",
     text: () => "Layer 1 does the same again, with tokens that layer 0 has changed.",
-    task: "Switch everything on again.",
+    task: "Tick layer 0 again, and its head 0: everything is on.",
     isDone: what => what === "render" && state.off.size === 0,
-    found: () => now.after.map((logits, layer) => {
+    found: () => `If the model ended behind a layer, its answer would be: ${now.after.map((logits, layer) => {
       const [first] = ranking(logits);
-      return `The class head behind layer ${layer}: ${page.classes[first]}, ${percent(probabilities(logits)[first])}.`;
-    }).join(" "),
+      return `behind layer ${layer} ${page.classes[first]}, ${percent(probabilities(logits)[first])}`;
+    }).join("; ")}.`,
   },
   {
     title: "Class head",
     term: "class head",
     part: "answer",
     text: () => "After the last layer only the class token is read: the class head makes a logit for each class of it.",
-    task: "Click the logit of the 7.",
+    task: "Click the logit of the 7, the last number of its row, and close the window.",
     isDone: (what, {one}) => what === "logit" && one === SEVEN,
     found: ({logit}) => `It is ${three(logit)}.`,
   },
@@ -155,8 +161,9 @@ const STEPS = [
     task: "Erase the bar of the 7, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
-    found: () => `${answerNow()} That is the end of the tour: go on with any picture. "Copy link", opened in the page of`
-      + " another model, shows the same picture there.",
+    found: () => `${answerNow()} That is the end of the tour. "What the answer depends on", below the maps, goes on: it leaves`
+      + " out each patch. \"Copy link\" keeps what you see: a drawing opens in the page of any model of digits, an example"
+      + " only where the page has it.",
   },
 ];
 
@@ -173,7 +180,7 @@ function goTo(number, isPrepared = true) {
   document.body.classList.toggle("touring", step !== null);
   if (step === null) return;
   const {title, term: name, part, text, task, begin} = STEPS[step];
-  if (isPrepared && step > 0 && ranking(untouched)[0] !== SEVEN) show(exampleOfSeven().i);
+  if (isPrepared && step > 0 && ranking(logitsOf(state.pixels))[0] !== SEVEN) show(exampleOfSeven().i);
   if (isPrepared) begin?.();
   $("tour").dataset.part = part;
   light($("tour"));

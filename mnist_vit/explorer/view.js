@@ -7,6 +7,7 @@ function render() {
   if (!has(pinned)) pinned = READ;
   if (!has(query)) query = pinned;
   renderMaps();
+  if (isQuerySaid) sayQuery();
   renderAttention();
   if (!hasClasses) return;
   renderAnswer();
@@ -26,8 +27,8 @@ function verdictOf(is, best) {
     const told = `No class means "nothing": the model still prefers ${page.classes[best]}, ${percent(is[best])}.`;
     return ["nothing drawn yet", "", told];
   }
-  const truth = state.label === null ? "" : `truth ${page.classes[state.label]}`;
-  return [page.classes[best], [percent(is[best]), truth].filter(Boolean).join(", "), state.name];
+  const known = truth() === null ? "" : `truth ${page.classes[truth()]}`;
+  return [page.classes[best], [percent(is[best]), known].filter(Boolean).join(", "), state.name];
 }
 
 function renderAnswer() {
@@ -36,7 +37,7 @@ function renderAnswer() {
   const [best] = ranking(is);
   const [before] = ranking(was);
   let [title, numbers, source] = verdictOf(is, best);
-  if (isTouched()) source = `Without the changes: ${page.classes[before]}, ${percent(was[before])}`;
+  if (isTouched()) source = `Without the changes (${state.name}): ${page.classes[before]}, ${percent(was[before])}`;
   $("verdict").replaceChildren(
     make("strong", {textContent: title}),
     ` ${numbers}`,
@@ -48,7 +49,7 @@ function renderAnswer() {
 
 // Of more than twelve classes those that matter
 function renderClasses(is, was, best) {
-  const {label} = state;
+  const label = truth();
   const mostLikely = [...ranking(is).slice(0, 8), ...ranking(was).slice(0, 3), label ?? best];
   const shownClasses = is.length > 12 ? new Set(mostLikely) : is.keys();
   $("change").hidden = !isTouched();
@@ -103,7 +104,8 @@ function renderLayer(layer, i, perMap) {
   layer.scale.textContent = perMap ? "" : `scale ${range(common)}`;
   if (isOff) layer.scale.textContent = "off";
   layer.forEach((map, j) => {
-    paintMap(map.canvas, map.values, perMap ? map.extent : common);
+    map.drawn = perMap ? map.extent : common;
+    paintMap(map.canvas, map.values, map.drawn);
     map.box.classList.toggle("off", isOff || state.off.has(`${i}.${j}`));
     renderCaption(map, i, j, isOff, perMap);
   });
@@ -116,6 +118,7 @@ function renderCaption(map, i, j, isOff, perMap) {
     lines.push(map.text);
   } else {
     map.text = `maximum ${map.extent.high.toFixed(3)} at ${spot(map.extent.at)}`;
+    if (state.off.has(map.key)) map.text = `off: adds nothing; ${map.text}`;
     lines.push(map.text, ...page.prefix.map((name, token) => `${name} ${map.row[token].toFixed(3)}`));
     if (perMap) lines.push(`scale ${range(map.extent)}`);
   }
@@ -136,11 +139,13 @@ function renderAttention() {
 
 function drawSummary(id, values, title) {
   const found = extent(values);
+  drawnValues[id] = values;
   paintMap($(id), values, found);
   $(`${id}-text`).textContent = `${title}. Maximum at ${spot(found.at)}.`;
 }
 
 function renderWhy() {
+  if ($("other").value === String(pair()[0])) $("other").value = ""; // no class beside itself
   const [one, other] = pair().map(i => page.classes[i]);
   const before = isTouched() ? `; without the changes: ${signed(score(untouched))}.` : ".";
   $("compared").textContent = `Logit of ${one} minus logit of ${other}: ${signed(score(now.logits))}${before}`;
@@ -150,10 +155,8 @@ function renderWhy() {
     return line(`layer ${layer}`, ...cells([page.classes[best], probability, signed(score(logits))]));
   }));
   if (live) renderEffects();
-  renderRelevance(isTouched() || isRedrawn());
+  renderRelevance();
 }
-
-const isRedrawn = () => state.example === null || !isSame(state.pixels, pixelsOf(state.example));
 
 // How much each patch of an example speaks for its first class, rather than for the second
 function relevanceOf(example) {
@@ -162,26 +165,47 @@ function relevanceOf(example) {
   return Float32Array.from(levels, level => level * most / 127);
 }
 
-function renderRelevance(isOther) {
+function renderRelevance() {
   $("relevances").hidden = page.relevance === null;
   if (page.relevance === null) return;
-  const isThere = relevances !== null && !isOther;
-  $("relevance-box").hidden = !isThere;
-  $("relevance-text").textContent = isThere ? drawRelevance() : page.relevance;
-  if (isOther && relevances) {
-    $("relevance-text").textContent = "Stored for the examples as they are, not for a drawing or a change: relevance needs"
-      + " gradients, which this page does not compute. Leaving out it computes for any picture.";
+  const reason = whyNoRelevance();
+  $("relevances").classList.toggle("absent", reason !== "");
+  $("relevance-text").textContent = reason || drawRelevance();
+}
+
+// Why there is no stored relevance for what is shown; "" if there is
+function whyNoRelevance() {
+  if (!relevances) return page.relevance;
+  if (state.example === null || isTouched()) {
+    return "Stored for the examples as they are, not for a drawing or a change: relevance needs gradients, which this"
+      + " page does not compute. What each patch does when it is left out is computed for any picture.";
   }
+  const [one, other] = firstPair();
+  if (isSame(pair(), [one, other])) return "";
+  return `Stored for one question, why ${page.classes[one]} rather than ${page.classes[other]}: not for the one that you`
+    + " have chosen. What each patch does when it is left out is computed for any question.";
 }
 
 function drawRelevance() {
   const values = relevanceOf(state.example);
-  const {low, high, at} = extent(values);
-  paintSigned($("relevance-map"), values, Math.max(high, -low));
+  const {high, at} = extent(values);
+  drawSigned("relevance-map", values, score(now.logits, firstPair()));
   const [one, other] = firstPair().map(i => page.classes[i]);
   const rather = one === other ? "" : ` rather than ${other}`;
-  return `A share of the logit for each patch (AttnLRP), computed in PyTorch: orange patches speak for ${one}${rather}, blue`
-    + ` ones against; maximum ${signed(high)} at ${spot(at)}${shareOf(values)}.`;
+  return `The logit difference, followed back through the layers to the patches, computed in PyTorch: orange patches speak`
+    + ` for ${one}${rather}, blue ones against; maximum ${signed(high)} at ${spot(at)}${shareOf(values, one)}.`;
+}
+
+const drawnValues = {}; // of each map below, by its id
+
+// The darkest colour is a tenth of the whole difference, or the largest value if that is more: so a map of values
+// that decide nothing is pale. The scale stands beneath it.
+function drawSigned(id, values, whole) {
+  const {low, high} = extent(values);
+  const most = Math.max(high, -low, Math.abs(whole) / 10);
+  drawnValues[id] = values;
+  paintSigned($(id), values, most);
+  $(`${id}-scale`).replaceChildren(`−${most.toFixed(2)} `, make("i"), ` +${most.toFixed(2)}; all: ${signed(whole)}`);
 }
 
 // Of each thing left out: by how much the difference of the two logits falls
@@ -200,24 +224,34 @@ function renderEffects() {
 
 function renderPatchEffects(change) {
   const values = Float32Array.from({length: patches}, (_, patch) => change[`patch ${prefix + patch}`] ?? NaN);
-  const {low, high, at} = extent(values);
-  paintSigned($("effect"), values, Math.max(high, -low));
+  const whole = score(now.logits);
+  drawSigned("effect", values, whole);
   const [one, other] = pair().map(i => page.classes[i]);
   const {answers, jobs} = task;
   const isBusy = answers.length < jobs.length;
-  const most = `maximum ${signed(high)} at ${spot(at)}${shareOf(values)}`;
-  const end = isBusy ? `${answers.length} of ${jobs.length} done` : most;
+  const end = isBusy ? `${answers.length} of ${jobs.length} done` : largestEffect(values, whole);
   $("effect-text").textContent =
-    `Effect of leaving out each patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
+    `By how much the difference falls without this one patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
 }
 
-// How few patches have half of all that speaks for the answer
-function shareOf(values) {
+// The largest effect of one patch, beside the whole difference
+function largestEffect(values, whole) {
+  const {high, at} = extent(values);
+  if (!Number.isFinite(high)) return "no patch is left";
+  const share = Math.abs(whole) < 0.005 ? "" : ` of ${signed(whole)} (${percent(high / Math.abs(whole))})`;
+  const isSmall = high < Math.abs(whole) / 4;
+  return `the largest effect is ${signed(high)}${share}, at ${spot(at)}`
+    + (isSmall ? ". Neighbouring patches stand in for each other, so one alone says little: Remove several together" : "");
+}
+
+// How few patches have half of all that speaks for a class
+function shareOf(values, one) {
   const support = [...values].filter(value => value > 0).sort((a, b) => b - a);
   const half = support.reduce((sum, value) => sum + value, 0) / 2;
   let count = 0;
   for (let sum = 0; sum < half; count++) sum += support[count];
-  return count > 0 ? `; ${count} of ${values.length} have half of the support` : "";
+  const patchesHave = count === 1 ? "1 patch has" : `${count} patches have`;
+  return count > 0 ? `; ${patchesHave} half of all that speaks for ${one}` : "";
 }
 
 function effectCell(key, value) {
