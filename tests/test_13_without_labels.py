@@ -209,15 +209,16 @@ def test_a_draw_has_as_many_labels_of_each_digit_and_choices_see_no_digit_twice(
 
 def test_what_the_text_says_of_the_stored_rows() -> None:
     """Under equal conditions scratch is ahead with 400 labels, and nothing is shown with 50."""
-    for count, unfair in ((50, 19), (400, 36)):
+    for count, unfair in ((50, 19), (100, 27), (400, 36)):
         for name in ("tuned", "scratch", "short_tuned", "short_scratch", "probe", "neighbour"):
             assert sorted(tables.draws(f"{name}_{count}")) == [0, 1, 2, 3, 4]
         gain, _ = difference(f"short_tuned_{count}", f"short_scratch_{count}")
-        assert round(gain) == unfair
+        assert abs(gain - unfair) <= 0.5
         gain, half = difference(f"probe_{count}", f"neighbour_{count}")
         assert abs(gain) < half
-    gain, half = difference("tuned_50", "scratch_50")
-    assert abs(gain) < half
+    for count in (50, 100):
+        gain, half = difference(f"tuned_{count}", f"scratch_{count}")
+        assert abs(gain) < half
     gain, half = difference("tuned_400", "scratch_400")
     assert gain + half < 0
 

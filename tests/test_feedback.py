@@ -1183,7 +1183,8 @@ def test_a_slip_with_the_same_words_is_not_named_where_something_else_is_noticed
         b = int((differ & (second != labels)).sum())
         c = int((differ & (first != labels)).sum())
         chance = check.EXERCISES["coin"].answer(b, c)
-        return "cannot tell" if chance >= 0.05 else ("first" if b > c else "second")
+        better = "first" if b > c else "second"
+        return "cannot tell" if chance >= 0.05 else better
 
     told = said("better_model", answer)
     assert "as if each model had had images of its own" not in told
