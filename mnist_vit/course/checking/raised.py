@@ -42,8 +42,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"shape '.*' is invalid for input|don't multiply up to",
         "The sizes asked for do not have as many numbers as the tensor.",
-        "Is one of them written in? The check uses other sizes than the notebook: read them from"
-        " .shape.",
+        "Is one of them written in? The check uses other sizes than the notebook: take them from"
+        " the arguments, or from .shape.",
     ),
     (
         r"must be Tensor, not (?:int|float)|only be called with a Tensor",
