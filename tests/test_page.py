@@ -112,6 +112,12 @@ def test_a_right_page_becomes_the_model(judged, tmp_path: Path) -> None:
     assert type(model).__name__ == "VisionTransformer"
 
 
+def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
+    told = judged(page_of(("assert not torch.allclose(", "assert torch.allclose(")))
+    assert "test_places_matter: does not pass on your model" in told
+    assert "your tests find, all together: 1 of 7" in told
+
+
 @pytest.mark.parametrize(
     ("edits", "words"),
     [
@@ -119,7 +125,16 @@ def test_a_right_page_becomes_the_model(judged, tmp_path: Path) -> None:
             [("        x = self.encoder(x)\n", "        x = self.encoder.layers(x)\n")],
             "vit: the logits",
         ),
-        ([('"After Permute"', '"Permuted"')], "print_shapes: other lines than ours"),
+        ([('"After Permute"', '"Permuted"')], "the first is 'Permuted: torch.Size"),
+        (
+            [
+                (
+                    "self.class_token = nn.Parameter(torch.zeros(1, 1, hidden_dim))",
+                    "self.class_token = nn.Parameter(torch.ones(1, 1, hidden_dim))",
+                )
+            ],
+            "start values: start value of class_token: ours is 0 everywhere",
+        ),
         ([("def test_shape(", "def shape(")], "tests: 2, and 3 are needed"),
         ([("== (2, 10)", "== (2, 11)")], "test_shape: does not pass on your model (it fails)"),
         (

@@ -7,6 +7,7 @@ gives the verdict of ``check.vit``. A right page can become ``my_vit.py``'s mode
 import importlib.util
 import inspect
 import io
+import itertools
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -21,7 +22,7 @@ from torch import nn
 from mnist_vit.model import VisionTransformer
 
 from ...files import user_path
-from ..checking import Mistake
+from ..checking import Mistake, start_values
 from ..checking.raised import told
 from ..keeping import PIECES, keep
 from ..observing.undisturbed import stoppable, undisturbed
@@ -32,6 +33,7 @@ CLASS = "VisionTransformer"
 MODULE = "my_page"
 TESTS = 3
 SHAPES = (32, 8, 2, 2, 12, 20)  # the sizes with which the printed shapes are compared
+LARGE = (32, 8, 1, 2, 64, 64)  # and those for the start values: enough numbers for a spread
 
 
 def page(file: str | Path = "page.py", keep_it: bool = False) -> None:
@@ -67,14 +69,20 @@ def judge_page(module: ModuleType, kind: Any) -> tuple[bool, list[str]]:
     for name, test in tests.items():
         own, ours, caught = _judged(test, kind)
         is_right = is_right and not own and not ours
-        found |= caught
+        if not own and not ours:  # a test that no right model passes finds nothing
+            found |= caught
         lines.append(f"{name}: {_said(own, ours, caught)}")
     lines.append(f"broken models that your tests find, all together: {len(found)} of {_many()}")
     with undisturbed():
-        shapes = _printed(kind) == _printed(VisionTransformer)
-    lines.append(f"print_shapes: {'the ten lines' if shapes else 'other lines than ours'}")
+        other = _other_line(_printed(kind), _printed(VisionTransformer))
+    lines.append(f"print_shapes: {other or 'the ten lines'}")
     passed, verdict = judge_vit(kind)
-    return passed and shapes and is_right, [*lines, *verdict]
+    if passed:
+        with undisturbed():
+            start = _wrong_start(kind)
+        verdict = [*verdict, f"start values: {start or 'those of the table'}"]
+        passed = not start
+    return passed and not other and is_right, [*lines, *verdict]
 
 
 def _many() -> int:
@@ -156,6 +164,29 @@ def _said(own: str, ours: str, caught: set[str]) -> str:
     if ours:
         return f"does not pass on a right model, so it asks more than the specification ({ours})"
     return f"passes on your model, and finds {len(caught)} of {_many()} broken ones"
+
+
+def _other_line(own: str, ours: str) -> str:
+    """The first printed line that is another one; nothing if there is none."""
+    if own == ours:
+        return ""
+    for line, right in itertools.zip_longest(own.splitlines(), ours.splitlines(), fillvalue="none"):
+        if line != right:
+            return f"other lines than ours; the first is {line!r}, and ours {right!r}"
+    return "other lines than ours"
+
+
+def _wrong_start(kind: Callable[..., nn.Module]) -> str:
+    """Which parameter starts with something else than the table says; nothing if none does."""
+    sizes = {"num_classes": 5, "representation_size": 64}
+    own, ours = kind(*LARGE, **sizes), VisionTransformer(*LARGE, **sizes)
+    if dict(own.named_parameters()).keys() != dict(ours.named_parameters()).keys():
+        return "not compared, since the parameters have other names"
+    try:
+        start_values(own, ours)
+    except Mistake as problem:
+        return f"{problem.said} {problem.instead}"
+    return ""
 
 
 def _printed(kind: Callable[..., nn.Module]) -> str:
