@@ -11,6 +11,7 @@ from helpers import NOTEBOOKS, accept, judged
 from torch import Tensor, nn
 
 from mnist_vit import load_model
+from mnist_vit.course.nb10_testing_maps.gradient_map import my_gradient_map
 from mnist_vit.course.nb10_testing_maps.hide import my_hide
 from mnist_vit.course.nb10_testing_maps.integrate import my_integrate
 from mnist_vit.course.nb10_testing_maps.leave_out import my_leave_out
@@ -68,6 +69,20 @@ def leave_out_one_picture_at_a_time(logits_without: Any, labels: Tensor, patches
     )
 
 
+def gradient_map_by_backward(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    tokens.retain_grad()
+    logits[torch.arange(len(logits)), classes].sum().backward()
+    return torch.einsum("nsd,nsd->ns", tokens, tokens.grad)[:, 1:]
+
+
+def gradient_map_picture_by_picture(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    rows = []
+    for n, c in enumerate(classes):
+        (gradient,) = torch.autograd.grad(logits[n, c], tokens, retain_graph=True)
+        rows.append((gradient[n, 1:] * tokens[n, 1:]).sum(dim=1).detach())
+    return torch.stack(rows)
+
+
 def norm_rule_by_a_hook(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """The plain norm, multiplied by a quotient that is 1 and turns its gradient around."""
     normalised = (x - x.mean(dim=-1, keepdim=True)) * torch.rsqrt(
@@ -110,6 +125,8 @@ RIGHT: list[tuple[str, Any]] = [
     ("hide", hide_by_hand),
     ("hide", hide_in_all_blocks),
     ("leave_out", leave_out_one_picture_at_a_time),
+    ("gradient_map", gradient_map_by_backward),
+    ("gradient_map", gradient_map_picture_by_picture),
     ("norm_rule", norm_rule_by_a_hook),
     ("patch", patch_in_one_run),
     ("integrate", integrate_all_at_once),
@@ -129,6 +146,21 @@ def patch_frozen(
 def integrate_between_both_ends(f: Any, images: Tensor, black: Tensor, steps: int) -> Tensor:
     way = torch.linspace(0, 1, steps).tolist()
     return (black - images) * sum(f(black + a * (images - black)) for a in way) / steps
+
+
+def gradient_map_of_no_leaf(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    logits.gather(1, classes[:, None]).sum().backward()
+    return (tokens * tokens.grad).sum(dim=-1)[:, 1:]
+
+
+def gradient_map_of_many(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    (gradient,) = torch.autograd.grad(logits[torch.arange(len(logits)), classes], tokens)
+    return (tokens * gradient).sum(dim=-1)[:, 1:]
+
+
+def gradient_map_of_a_tuple(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    gradient = torch.autograd.grad(logits.gather(1, classes[:, None]).sum(), tokens)
+    return (tokens * gradient).sum(dim=-1)[:, 1:]
 
 
 def keep_a_handle(
@@ -152,6 +184,10 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
     ("hide", 42, "give the function itself"),
+    ("gradient_map", lambda *given: 2 * my_gradient_map(*given), "You give 140 and 0"),
+    ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
+    ("gradient_map", gradient_map_of_many, "several numbers at once"),
+    ("gradient_map", gradient_map_of_a_tuple, "its [0] is taken"),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels, patches).softmax(dim=1), ""),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels.roll(1), patches), ""),
     ("norm_rule", lambda x, weight, bias, eps: my_norm_rule(x, weight.detach(), bias, eps), ""),

@@ -4,6 +4,16 @@ import torch
 from torch import Tensor, nn
 
 
+# exercise: gradient_map
+def my_gradient_map(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    # logits (n, classes) were computed from tokens (n, 1 + patches, hidden_dim); classes (n,)
+    # -> (n, patches): token × gradient of the logit of the picture's class, summed
+    chosen = logits.gather(1, classes[:, None])
+    (gradient,) = torch.autograd.grad(chosen.sum(), tokens)
+    contributions = (tokens * gradient).sum(dim=-1)
+    return contributions[:, 1:]
+
+
 # exercise: hide
 def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
     # hidden: booleans, (n, patches), with the same number of True in each row -> logits

@@ -21,8 +21,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"unsupported operand .*'NoneType'|must be Tensor, not NoneType",
         "One of the two is None.",
-        "A function without return gives None, and .grad is None for what the loss does not"
-        " depend on.",
+        "A function without return gives None; .grad is None for what the loss does not depend on,"
+        " and for a tensor that was itself computed (torch.autograd.grad gives its gradient).",
     ),
     (
         r"'NoneType' object",
@@ -74,8 +74,10 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"only integer tensors of a single element|only one element tensors",
-        "A tensor stands where a plain number is needed.",
-        "int(…) or .item() makes a number of a tensor that holds one.",
+        "A tensor stands where a plain number is needed, as where a tuple or a list is multiplied by"
+        " it.",
+        "int(…) or .item() makes a number of a tensor that holds one; a tuple, such as"
+        " torch.autograd.grad gives, is unpacked, or its [0] is taken.",
     ),
     (
         r"out of bounds|index out of range",
@@ -110,7 +112,13 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"backward through the graph a second time",
         "The graph was used up by an earlier backward().",
-        "Compute the loss anew for each backward(), and keep no tensor of the step before.",
+        "Compute the loss anew for each backward(), and keep no tensor of the step before; several"
+        " gradients of one graph need retain_graph=True, or one call for their sum.",
+    ),
+    (
+        r"grad can be implicitly created only for scalar",
+        "The gradient is asked of several numbers at once.",
+        "Make one number of them first: of the sum, each picture gets the gradient of its own.",
     ),
     (
         r"shape of the mask",

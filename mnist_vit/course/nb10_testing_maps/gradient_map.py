@@ -1,0 +1,186 @@
+"""Exercise: a map of a class, by the plain gradient: token × gradient.
+
+Known as gradient × input, Shrikumar et al. 2016, https://arxiv.org/abs/1605.01713.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checking import Exercise, Mistake, Slip, random
+
+
+def my_gradient_map(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    # logits (n, classes) were computed from tokens (n, 1 + patches, hidden_dim); classes (n,)
+    # -> (n, patches): token × gradient of the logit of the picture's class, summed
+    chosen = logits.gather(1, classes[:, None])
+    (gradient,) = torch.autograd.grad(chosen.sum(), tokens)
+    contributions = (tokens * gradient).sum(dim=-1)
+    return contributions[:, 1:]
+
+
+def _run(pictures: int, patches: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Logits of four classes, and the tokens that they depend on, each picture on its own."""
+    first = random(pictures, 1 + patches, 3, seed=seed).requires_grad_()
+    tokens = first * 1.5  # as in a model: tokens that were computed from something
+    matrix = random(1 + patches, 3, 4, seed=seed + 1)
+    return torch.einsum("nsd,sdc->nc", tokens.tanh(), matrix) ** 2, tokens
+
+
+@torch.enable_grad()
+def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    logits, tokens = _run(3, 4, seed=151)
+    yield (
+        "a map of 4 patches for each of 3 pictures",
+        _without_graph(answer(logits, tokens, torch.tensor([2, 0, 3]))),
+    )
+    logits, tokens = _run(2, 9, seed=154)
+    yield "maps of 9 patches", _without_graph(answer(logits, tokens, torch.tensor([1, 1])))
+
+
+def _without_graph(value: Any) -> Any:
+    """Whether a map still has its graph is free."""
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+@torch.enable_grad()
+def notice(answer: Any) -> Mistake | None:
+    """What is given for logits that are linear in the tokens, where each contribution is known."""
+    tokens = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]]).requires_grad_() * 1
+    logits = torch.stack([tokens.sum(dim=(1, 2)), 10 * tokens[:, 1].sum(dim=1)], dim=1)
+    found = answer(logits, tokens, torch.tensor([1]))
+    wanted = torch.tensor([[70.0, 0.0]])
+    is_tensor = isinstance(found, Tensor) and found.shape == wanted.shape
+    if not is_tensor or torch.allclose(found, wanted):
+        return None
+    told = " and ".join(f"{value:.4g}" for value in found[0].tolist())
+    return Mistake(
+        "A logit that is ten times the sum of the numbers 3 and 4 of the first patch's token gets"
+        f" 30 + 40 = 70 from this patch, and 0 from the second patch. You give {told}.",
+        "The gradient of this logit is 10 at each of the two numbers and 0 elsewhere; multiply it"
+        " by the tokens, and add up over the last axis.",
+    )
+
+
+CHOSEN, SUM = "chosen = logits.gather(1, classes[:, None])", "chosen.sum()"
+PRODUCT, END = "(tokens * gradient).sum(dim=-1)", "return contributions[:, 1:]"
+
+SLIPS = (
+    Slip(
+        {END: "return contributions"},
+        "keep the class token",
+        "A map is of patches: leave out token 0",
+    ),
+    Slip(
+        {END: "return contributions[:, :-1]"},
+        "leave out the last patch and keep the class token",
+        "The class token comes first: leave out token 0",
+    ),
+    Slip(
+        {PRODUCT: "gradient.sum(dim=-1)"},
+        "add up the gradient alone",
+        "The gradient says what a change of each number would do; its product with the number says"
+        " what the number contributes",
+    ),
+    Slip(
+        {PRODUCT: "gradient.norm(dim=-1)"},
+        "take the length of the gradient",
+        "It has no sign. Multiply number by number with the tokens, and add up",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient).abs().sum(dim=-1)"},
+        "take absolute values before the sum",
+        "Contributions have a sign, and in the sum they may cancel",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient).sum(dim=-1).abs()"},
+        "take the absolute value of each contribution",
+        "Keep the sign: it says for or against the class",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient).sum(dim=-1).relu()"},
+        "set negative contributions to zero",
+        "Keep the sign: it says for or against the class",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient).mean(dim=-1)"},
+        "take the mean over the numbers of a token",
+        "Contributions are added up",
+    ),
+    Slip(
+        {PRODUCT: "tokens.sum(dim=-1) * gradient.sum(dim=-1)"},
+        "add up token and gradient first, and multiply the sums",
+        "Multiply number by number, then add up",
+    ),
+    Slip(
+        {CHOSEN: "chosen = logits"},
+        "take the gradient of all logits together",
+        "The logit of one class of each picture is asked for",
+    ),
+    Slip(
+        {CHOSEN: "chosen = logits[:, classes]"},
+        "take every picture's class in every picture (logits[:, classes])",
+        "One logit of each picture: logits[torch.arange(n), classes], or gather",
+    ),
+    Slip(
+        {CHOSEN: "chosen = logits[:, classes[0]]"},
+        "take the first picture's class for all",
+        "Each picture has a class of its own",
+    ),
+    Slip(
+        {CHOSEN: "chosen = logits.amax(dim=1)"},
+        "take the largest logit of each picture",
+        "classes says which logit is asked for; the model may name another one",
+    ),
+    Slip(
+        {CHOSEN: "chosen = logits.softmax(dim=1).gather(1, classes[:, None])"},
+        "take the gradient of the probability",
+        "The logit is asked for, before the softmax",
+    ),
+    Slip(
+        {CHOSEN: "chosen = logits.log_softmax(dim=1).gather(1, classes[:, None])"},
+        "take the gradient of the logarithm of the probability (of a cross-entropy, turned round)",
+        "The logit itself is asked for",
+    ),
+    Slip(
+        {CHOSEN: "chosen = -logits.log_softmax(dim=1).gather(1, classes[:, None])"},
+        "take the gradient of the cross-entropy",
+        "The logit itself is asked for",
+    ),
+    Slip(
+        {SUM: "chosen.mean()"},
+        "take the mean over the pictures",
+        "Each picture's gradient is then divided by their number. With the sum each is its own",
+    ),
+    Slip(
+        {SUM: "chosen[0].sum()"},
+        "take the gradient of the first picture's logit only",
+        "The sum over all pictures gives each its own gradient",
+    ),
+)
+
+EXERCISE = Exercise(
+    answer=my_gradient_map,
+    compare=compare,
+    stars=1,
+    slips=SLIPS,
+    notice=notice,
+    hints=(
+        (
+            "Choose one logit of each picture, that of its class. torch.autograd.grad(score,"
+            " tokens) wants a single number as score; no picture's logit depends on another"
+            " picture's tokens, so what may the score be?"
+        ),
+        (
+            "(gradient,) = torch.autograd.grad(chosen.sum(), tokens) has the tokens' shape. Multiply"
+            " it by the tokens, add up over the last axis, and leave out token 0."
+        ),
+    ),
+    same=(
+        {CHOSEN: "chosen = logits[torch.arange(len(classes)), classes]"},
+        {PRODUCT: "torch.einsum('nsd,nsd->ns', tokens, gradient)"},
+    ),
+    tolerance=1e-5,
+)
