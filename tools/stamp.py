@@ -104,7 +104,7 @@ def stamp_citation(text: str, address: str) -> str:
 
 def stamp_clone(text: str, address: str) -> str:
     """A text whose commands clone from the address; from ADDRESS while there is none."""
-    return re.sub(r"git clone \S+", f"git clone {address or 'ADDRESS'}", text)
+    return re.sub(r"git clone [^\s`]+", f"git clone {address or 'ADDRESS'}", text)
 
 
 # the files that are stamped beside the notebooks
