@@ -196,6 +196,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
+    ("find_bugs", lambda: dict.fromkeys("abcd", 6), "should not be 'number 6'. Sentence 6 is"),
     ("find_bugs", lambda: {"a": 5, "b": 3, "c": 5, "d": 4}, "block c"),
     ("silence", lambda part: None, ""),
     ("silence", zeroing(""), "12" + FEWEST),

@@ -238,7 +238,18 @@ RIGHT: list[tuple[str, Any]] = [
     ("resize_positions", resize_by_torchvision),
     ("resize_positions", resize_by_loop),
 ]
+
+
+def without_no_grad(model, parameter, images, labels):
+    kept = parameter.detach().clone()
+    parameter.zero_()
+    right = (model(images).argmax(dim=1) == labels).sum().item()
+    parameter.copy_(kept)
+    return right
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("right_without", without_no_grad, "under with torch.no_grad()"),
     ("encoder", PositionDetached, "gradient of pos_embedding: none flows"),
     ("encoder", OneBlock, "places of self.layers hold the same block"),
     ("encoder", NoNames, "the module lacks the parameters layers.encoder_layer_0"),

@@ -19,6 +19,11 @@ LONGEST = 240  # characters of an exception's own text
 # words of an exception, what they mean, and what to do
 MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
+        r"return_types\.",
+        "max(dim=…), min, median and sort give a pair, values and indices.",
+        "Take the first of the two: .values, or amax and amin.",
+    ),
+    (
         r"unsupported operand .*'NoneType'|must be Tensor, not NoneType",
         "One of the two is None.",
         "A function without return gives None; .grad is None for what the loss does not depend on,"
@@ -74,10 +79,32 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"only integer tensors of a single element|only one element tensors",
-        "A tensor stands where a plain number is needed, as where a tuple or a list is multiplied by"
-        " it.",
+        "A tensor stands where a plain number is needed, as where a tuple or a list is multiplied"
+        " by it.",
         "int(…) or .item() makes a number of a tensor that holds one; a tuple, such as"
         " torch.autograd.grad gives, is unpacked, or its [0] is taken.",
+    ),
+    (
+        r"'(?:int|float)' object is not iterable",
+        "A number is gone through as if it were a list.",
+        "for k in range(n) counts from 0 to n - 1.",
+    ),
+    (
+        r"Boolean value of Tensor with more than one",
+        "One yes or no is asked of many numbers at once.",
+        "and, or, not and if take a single truth. For a whole tensor: &, | and ~ with each"
+        " comparison in brackets, or .any() and .all().",
+    ),
+    (
+        r"expected input\[.*\] to have \d+ channels",
+        "The kernel of the convolution has another number of channels than what goes in.",
+        "Give each channel a kernel and say groups=channels, or let every channel be a picture of"
+        " its own, reshape(-1, 1, h, w).",
+    ),
+    (
+        r"tuple index out of range",
+        "The tuple has fewer entries.",
+        "Of *sizes, arguments that are given by name are no part: those come in **options.",
     ),
     (
         r"out of bounds|index out of range",
@@ -167,6 +194,30 @@ def writes_into_leaf(error: BaseException) -> bool:
     """Whether a parameter, or another leaf, was written into outside of ``torch.no_grad()``."""
     said = str(error)
     return isinstance(error, RuntimeError) and "leaf" in said and "in-place" in said
+
+
+def writes_into_parameter(error: BaseException) -> bool:
+    """Whether what the learner's line writes into is a parameter, as far as it can be seen."""
+    frame = _their_frame(error)
+    if frame is None:
+        return False
+    try:
+        tree = ast.parse(_whole(_line(error)))
+    except (SyntaxError, ValueError):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign):
+            written: ast.AST = node.target
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            written = node.func.value
+        else:
+            continue
+        while isinstance(written, ast.Subscript):
+            written = written.value
+        is_seen = isinstance(written, ast.expr) and _is_chain(written)
+        if is_seen and isinstance(_value_of(frame, written), nn.Parameter):
+            return True
+    return False
 
 
 def _meaning(error: BaseException) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
 from .pairs import two_slips
-from .raised import advice, told, writes_into_leaf
+from .raised import advice, told, writes_into_leaf, writes_into_parameter
 from .tools import describe
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
@@ -526,6 +526,7 @@ def _instead(exercise: Exercise, error: BaseException) -> str:
     if not writes_into_leaf(error):
         return advice(error)
     first = solution(exercise).calls[0]
-    if not first.output and not first.idle:  # our answer changes what it is given
+    changes_given = not first.output and not first.idle  # as our answer does
+    if changes_given or writes_into_parameter(error):
         return "Write into it under with torch.no_grad()."
     return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."

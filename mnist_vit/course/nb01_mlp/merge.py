@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import Tensor
 
 from ..checking import Exercise, Mistake, Slip, random
@@ -59,6 +60,11 @@ SLIPS = (
         {B: "b = b_2"},
         "forget the first bias",
         "It goes through the second layer, and what comes out is added",
+    ),
+    Slip(
+        {B: "b = W_2 @ F.gelu(b_1) + b_2"},
+        "send the first bias through GELU",
+        "Nothing stands between the two layers here",
     ),
     Slip({B: "b = W_2 @ b_1"}, "forget the second bias", "b_2 is added at the end, as it stands"),
     Slip(

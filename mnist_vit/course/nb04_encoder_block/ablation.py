@@ -100,10 +100,13 @@ SLIPS = (
         )
         for name in ("ln_1", "ln_2")
     ),
-    Slip(
-        {NORM: "partial(block, norm_layer=partial(nn.LayerNorm, elementwise_affine=False))"},
-        "take weight and bias out of the norms",
-        "They still normalise. nn.Identity does nothing",
+    *(
+        Slip(
+            {NORM: f"partial(block, norm_layer=partial(nn.LayerNorm, {options}))"},
+            "take weight and bias out of the norms",
+            "They still normalise. nn.Identity does nothing",
+        )
+        for options in ("elementwise_affine=False", "elementwise_affine=False, eps=1e-6")
     ),
     Slip(
         {NORM: "partial(block, norm_layer=None)"},

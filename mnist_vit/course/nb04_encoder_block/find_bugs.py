@@ -55,7 +55,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for letter in BLOCKS:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the four blocks.')
-    yield from ((f"the sentence about block {letter}", found[letter]) for letter in BLOCKS)
+    for letter in BLOCKS:
+        yield f"the sentence about block {letter}", _numbered(found[letter])
+
+
+def _numbered(sentence: Any) -> Any:
+    """The number of a sentence as a text: one number is no nearer to the right one than another."""
+    return f"number {sentence}" if type(sentence) is int else sentence
 
 
 _BUILD = "write a block with that mistake yourself, give both the same moved weights, and compare"
@@ -73,9 +79,10 @@ TESTS = {  # of each sentence; what comes out where it is false is true of all f
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How the sentence that was chosen is tested."""
-    letter, number = evidence.what[-1], evidence.value
-    if type(number) is not int or number not in TESTS or letter not in BLOCKS:
+    letter, sentence = evidence.what[-1], str(evidence.value).removeprefix("number ")
+    if not sentence.isdecimal() or int(sentence) not in TESTS or letter not in BLOCKS:
         return "", ""
+    number = int(sentence)
     return (
         f"Sentence {number} is false of block {letter}.",
         f"Test that sentence alone: {TESTS[number]}.",

@@ -57,8 +57,8 @@ SLIPS = (
     Slip(
         {ZERO: ""},
         "count with the parameter as it is",
-        "Writing parameter = torch.zeros(…) only gives the name to another tensor, and"
-        " the model keeps its own: write into that, parameter.zero_()",
+        "The model that counts must be the one whose parameter is zero: write into it,"
+        " parameter.zero_(). parameter = torch.zeros(…) only gives the name to another tensor",
     ),
     Slip(
         {BACK: ""},

@@ -134,6 +134,11 @@ SLIPS = (
         "It belongs in the middle",
     ),
     Slip(
+        {PAD: "F.pad(large, (4, 4, 4, 4))"},
+        "put four pixels around it, whatever the size",
+        "That makes 28 of a size of 20 only. In general (28 - size) // 2",
+    ),
+    Slip(
         {PAD: "F.pad(large, (border, border))"},
         "pad the columns alone",
         "F.pad takes left, right, top, bottom",

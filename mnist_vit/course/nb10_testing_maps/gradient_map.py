@@ -174,8 +174,8 @@ EXERCISE = Exercise(
             " picture's tokens, so what may the score be?"
         ),
         (
-            "(gradient,) = torch.autograd.grad(chosen.sum(), tokens) has the tokens' shape. Multiply"
-            " it by the tokens, add up over the last axis, and leave out token 0."
+            "(gradient,) = torch.autograd.grad(chosen.sum(), tokens) has the tokens' shape."
+            " Multiply it by the tokens, add up over the last axis, and leave out token 0."
         ),
     ),
     same=(

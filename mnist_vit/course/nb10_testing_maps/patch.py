@@ -190,6 +190,11 @@ SLIPS = (
         "Each token comes from its own place",
     ),
     Slip(
+        {TOKENS: "new[tokens] = kept[0][tokens]"},
+        "choose pictures by the slice, in place of tokens",
+        "The first axis is that of the pictures; tokens are the second: [:, tokens]",
+    ),
+    Slip(
         {TOKENS: "new[:, tokens] = 0"},
         "set the tokens to zero",
         "They are those of the clean run",

@@ -120,6 +120,18 @@ SLIPS = (
         "The new head gets head_rate, everything else body_rate",
     ),
     Slip(
+        {
+            "optimizer = torch.optim.AdamW(groups)": (
+                "one_each = [torch.optim.AdamW([group]) for group in groups]"
+            ),
+            "for _ in range(steps):": (
+                "for optimizer in steps * one_each[:1] + steps * one_each[1:]:"
+            ),
+        },
+        "train the head for all steps first, and the body for as many afterwards",
+        "Both learn in each step: one optimizer with two groups",
+    ),
+    Slip(
         {GROUPS: 'groups = [{"params": head, "lr": head_rate}]'},
         "train the head alone",
         "That is the linear probe. The body is a second group, with body_rate",

@@ -90,6 +90,12 @@ SLIPS = (
         "Which patches stay is said by order[:, :keep]",
     ),
     Slip(
+        {END: "return tokens[:, order[:, :keep]], order"},
+        "index with the whole table, tokens[:, order[:, :keep]]",
+        "That takes the places of every picture from every picture, (n, n, keep, hidden_dim)."
+        " tokens.gather(1, …) takes a list for each picture",
+    ),
+    Slip(
         {END: "return tokens[:, order[0, :keep]], order"},
         "take from every picture the patches of the first",
         "Indexing with one list takes the same places everywhere; tokens.gather(1, …) takes a list"
