@@ -32,6 +32,7 @@ __all__ = [
     "load_data",
     "load_embedded",
     "load_folder",
+    "load_for",
     "load_mnist",
 ]
 Prepare = Callable[[Any], Tensor] | None  # converts a Pillow image to uint8 (c, h, w)
@@ -311,7 +312,11 @@ def load_folder(
 
 
 def load_for(
-    model: nn.Module, about: dict[str, Any], data: Any, split: str | None, root: str | Path | None
+    model: nn.Module,
+    about: dict[str, Any],
+    data: Any,
+    split: str | None = None,
+    root: str | Path | None = None,
 ) -> ImageData:
     """Images for a trained model; those of a folder are prepared as its training images were."""
     split = split or unseen_split(about, data)
