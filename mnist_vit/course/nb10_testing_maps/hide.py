@@ -75,6 +75,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "logits afterwards, as the model gives them", model(images)
         yield "what is left behind on the model", traces(model)
         yield "what has changed in the model", changed_in(model, borrowed)
+        borrowed = state_of(model.train())
+        answer(model, images, before)
+        yield "what has changed in a model in train mode", changed_in(model, borrowed)
+        borrowed = state_of(model.eval())
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -196,6 +200,11 @@ SLIPS = (
         {"return model(images)": "return model.train()(images)"},
         "switch the model to train mode and leave it there",
         "Whoever hides patches leaves the mode alone",
+    ),
+    Slip(
+        {"return model(images)": "return model.eval()(images)"},
+        "switch the model to eval mode and leave it there",
+        "Whoever hides patches leaves the mode alone, or puts it back: model.train(before)",
     ),
     Slip(
         {END: "logits = model(images)\n    handle.remove()\n    return logits"},

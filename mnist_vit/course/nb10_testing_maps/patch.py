@@ -74,6 +74,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "logits afterwards, as the model gives them", model(clean)
         yield "what is left behind on the model", traces(model)
         yield "what has changed in the model", changed_in(model, borrowed)
+        borrowed = state_of(model.train())
+        answer(model, clean, corrupted, first.mlp, slice(0, 1))
+        yield "what has changed in a model in train mode", changed_in(model, borrowed)
+        borrowed = state_of(model.eval())
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -203,6 +207,11 @@ SLIPS = (
         {TOKENS: ""},
         "change nothing: these are the logits of the corrupted pictures",
         "A hook that returns something changes what the module gives",
+    ),
+    Slip(
+        {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},
+        "switch the model to eval mode and leave it there",
+        "The mode stays as it was, or is put back: model.train(before)",
     ),
     Slip(
         {CLEAN_UP: "logits = model(images)"},
