@@ -109,7 +109,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"out of bounds|index out of range",
         "There is no such place: the axis is shorter.",
-        "Read the length of the axis from .shape; places count from 0.",
+        "Is the number too large, or was the tensor made too small? Print both; places count from"
+        " 0.",
     ),
     (
         r"missing \d+ required positional arg",
@@ -125,6 +126,12 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"size mismatch|loading state_dict",
         "The weights do not fit the module: names or sizes are others.",
         "Build it with the sizes that belong to these weights.",
+    ),
+    (
+        r"cannot assign '.*' as parameter",
+        "A plain tensor cannot take the place of a parameter.",
+        "Fill the one that is there, in place: nn.init, or copy_ under torch.no_grad(). Where a new"
+        " one is meant, nn.Parameter(…).",
     ),
     (
         r"more than one parameter group",
@@ -223,6 +230,11 @@ def writes_into_parameter(error: BaseException) -> bool:
 def _meaning(error: BaseException) -> tuple[str, str]:
     if isinstance(error, StopIteration):
         return "next(…) found nothing.", "Of all that it could give, nothing fits: test each."
+    if isinstance(error, KeyError):
+        return (
+            "Nothing has this name there.",
+            "Print the names that there are: list(x), or dict(module.named_children()).",
+        )
     if "values to unpack" in str(error) and re.search(r"\.(shape|size\(\))\s*$", _line(error)):
         return (
             "The tensor has another number of axes than this line takes apart.",

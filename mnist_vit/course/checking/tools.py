@@ -31,7 +31,10 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
         raise Mistake(f"an nn.Module is needed, but this is a {type(target).__name__}.")
     own = target.state_dict()
     needed = source.state_dict()
-    _refuse_keys("lacks", needed.keys() - own.keys())
+    missing = needed.keys() - own.keys()
+    for key in sorted(missing):
+        _refuse_plain_tensor(target, key)
+    _refuse_keys("lacks", missing)
     _refuse_keys("has, but should not,", own.keys() - needed.keys())
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
@@ -54,6 +57,20 @@ def _refuse_shared(source: nn.Module, target: nn.Module) -> None:
                 f"{other} and {name} are one and the same parameter under two names.",
                 "Each of the two modules needs parameters of its own: make a second one.",
             )
+
+
+def _refuse_plain_tensor(target: nn.Module, key: str) -> None:
+    """Raise Mistake where a parameter is missing because a plain tensor has its name."""
+    owner, _, name = key.rpartition(".")
+    try:
+        found = getattr(target.get_submodule(owner), name, None)
+    except AttributeError:
+        return
+    if isinstance(found, Tensor):
+        raise Mistake(
+            f"{key} is there, but as a plain tensor, which is neither learned nor stored.",
+            "Make a parameter of it: nn.Parameter(…).",
+        )
 
 
 def _refuse_keys(what: str, keys: set[str]) -> None:

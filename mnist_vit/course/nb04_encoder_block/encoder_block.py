@@ -227,6 +227,14 @@ SLIPS = (
         "The attention gets attention_dropout; self.dropout and the MLP get dropout",
     ),
     Slip(
+        {
+            ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads, dropout=dropout)",
+            "self.dropout = nn.Dropout(dropout)": "self.dropout = nn.Dropout(attention_dropout)",
+        },
+        "exchange dropout and attention_dropout in the attention's branch",
+        "The attention gets attention_dropout, and self.dropout after it gets dropout",
+    ),
+    Slip(
         {"x = self.ln_1(input)": "x = self.ln_2(input)", "y = self.ln_2(x)": "y = self.ln_1(x)"},
         "exchange ln_1 and ln_2",
         "ln_1 stands before the attention, ln_2 before the MLP",

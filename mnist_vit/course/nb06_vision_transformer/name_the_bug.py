@@ -129,6 +129,12 @@ SLIPS = (
         "Without the division scores are too large: the factor is above 1",
     ),
     Slip(
+        {'return "heads_merged_by_reshape"': 'return "heads_split_by_reshape"'},
+        "call a wrong merge a wrong split, too",
+        "After a wrong merge the layer's output is wrong and its weights are right: compare the"
+        " weights, not the output",
+    ),
+    Slip(
         {
             f'{EQUAL}\n        return "heads_merged_by_reshape"': (
                 f'{EQUAL}\n        return "heads_split_by_reshape"'

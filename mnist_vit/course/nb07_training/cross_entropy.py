@@ -48,6 +48,12 @@ SOFTMAX, PICK, MEAN = (
 )
 
 SLIPS = (
+    Slip(
+        {SOFTMAX: "(logits - logits.max()) - (logits - logits.max()).exp().sum(-1, True).log()"},
+        "subtract the largest logit of all pictures from every picture's",
+        "In a row far below it every exp is rounded to 0. Subtract each row's own largest:"
+        " logits.amax(dim=1, keepdim=True)",
+    ),
     Slip({MEAN: "-picked.sum()"}, "add up over the pictures", "The loss is their mean"),
     Slip(
         {MEAN: "-picked.sum() / logits.numel()"},
