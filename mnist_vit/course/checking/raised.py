@@ -47,8 +47,9 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"shape '.*' is invalid for input|don't multiply up to",
         "The sizes asked for do not have as many numbers as the tensor.",
-        "Is one of them written in? The check uses other sizes than the notebook: take them from"
-        " the arguments, or from .shape.",
+        "Multiply them and compare. Is a size written in, or another one than the check's (take"
+        " them from the arguments, or from .shape)? Or is a row too many or too few, such as the"
+        " class token's?",
     ),
     (
         r"must be Tensor, not (?:int|float)|only be called with a Tensor",
@@ -115,7 +116,9 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"missing \d+ required positional arg",
         "A function is called without what it needs.",
-        "Compare the call with the signature of what is called, and name its arguments.",
+        "Compare the call with the signature of what is called. If it is a hook, PyTorch calls it:"
+        " (module, args), with the output last after the forward, and kwargs only if it was"
+        " registered with with_kwargs=True.",
     ),
     (
         r"takes .* positional arguments? but|unexpected keyword|multiple values for",
@@ -136,7 +139,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"more than one parameter group",
         "The same parameter is in two groups of the optimizer.",
-        "Each belongs to one: leave what is in the first group out of the second.",
+        "Each belongs to one: take it out of the group whose rate it should not have.",
     ),
     (
         r"does not require grad",

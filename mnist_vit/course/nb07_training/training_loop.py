@@ -109,6 +109,16 @@ LOSS, KEEP, EPOCH = '"loss": sum(losses) / len(losses)', "losses = []", '"epoch"
 
 SLIPS = (
     Slip(
+        {
+            'history.append(row | {"validation_loss": loss, "validation_accuracy": accuracy})': (
+                'history.append(row | {"validation_loss": loss, "validation_accuracy": accuracy})\n'
+                "        model.load_state_dict(averaged.state_dict())"
+            )
+        },
+        "let the model take over the average after each epoch",
+        "It does so once, after the last one: until then it goes on from its own weights",
+    ),
+    Slip(
         {RATE: "pass"},
         "leave the learning rate as it is",
         "Before each step it is set to learning_rate times its share",

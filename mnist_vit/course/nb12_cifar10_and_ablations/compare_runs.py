@@ -38,6 +38,7 @@ PAIRS: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
     ((89, 91), (89.5, 90, 90.5, 91)),  # not as many runs of one as of the other
     ((90, 91), (92, 92, 94, 94, 94, 94)),  # the same, and the first ones are nearer than the means
     ((93, 94, 95, 96), (80, 82)),
+    ((90, 90, 90, 91), (91.2, 91.2, 91.2, 91.2)),  # four of each
     ((90, 92), (93, 93)),  # exactly as much as the spread
     ((93, 93), (92, 90)),
 )
@@ -216,6 +217,24 @@ SLIPS = (
         {"abs(difference) <= spread": "max(base) >= min(variant) and max(variant) >= min(base)"},
         "ask whether the runs overlap",
         "Compare the difference of the means with the larger spread",
+    ),
+    Slip(
+        {
+            "sum(variant) / len(variant) - sum(base) / len(base)": (
+                "(sum(variant) - sum(base)) / len(base)"
+            )
+        },
+        "divide both sums by the number of the base's runs",
+        "The lists may have different lengths: each sum by its own",
+    ),
+    Slip(
+        {
+            "sum(variant) / len(variant) - sum(base) / len(base)": (
+                "(sum(variant) - sum(base)) / len(variant)"
+            )
+        },
+        "divide both sums by the number of the variant's runs",
+        "The lists may have different lengths: each sum by its own",
     ),
     Slip(
         {DIFFERENCE: "sum(variant) / 3 - sum(base) / 3"},

@@ -47,7 +47,8 @@ def notice(answer: Any) -> Mistake | None:
         if answer(*changed) == answer(*start):
             return Mistake(
                 f"The number stays the same when {name} changes.",
-                "Each of the seven sizes stands in the shape of some tensor.",
+                "Each of the seven sizes changes the number of learned numbers: print the names and"
+                " shapes of two small models that differ in this one.",
             )
 
     def off(layers: int) -> float:

@@ -12,7 +12,6 @@ from scipy.special import stdtrit
 from ..ladder.rows import stored
 
 DIGITS = "without_labels"
-JUDGED = {DIGITS: 1000, "without_labels_cifar10": 5000}  # pictures that give the accuracy
 
 
 def runs_of(name: str, results: str) -> list[dict[str, Any]]:
@@ -28,10 +27,9 @@ def runs_of(name: str, results: str) -> list[dict[str, Any]]:
     return found
 
 
-def draws(name: str, results: str = DIGITS, only: int | None = None) -> dict[int, float]:
-    """The accuracies of a row by draw, in percent; of all draws, or of ``only`` one."""
-    found = {run["seed"]: run["accuracy"] for run in runs_of(name, results)}
-    return found if only is None else {only: found[only]}
+def draws(name: str, results: str = DIGITS) -> dict[int, float]:
+    """The accuracies of a row by draw, in percent."""
+    return {run["seed"]: run["accuracy"] for run in runs_of(name, results)}
 
 
 def seconds(name: str, results: str = DIGITS) -> float:
@@ -46,65 +44,33 @@ def interval(values: list[float]) -> tuple[float, float]:
     return statistics.mean(values), float(stdtrit(count - 1, 0.975)) * spread
 
 
-def of_pictures(accuracy: float, judged: int) -> float:
-    """Half the width of the 95 % interval of a single accuracy, over the pictures that gave it."""
-    share = accuracy / 100
-    return 196 * (share * (1 - share) / judged) ** 0.5
-
-
-def summary(name: str, results: str = DIGITS, only: int | None = None) -> tuple[float, float]:
-    """Mean and half of the interval: over the draws; over the pictures where there is one draw."""
-    values = list(draws(name, results, only).values())
-    if len(values) > 1:
-        return interval(values)
-    return values[0], of_pictures(values[0], JUDGED[results])
-
-
 def row(
-    name: str, counts: tuple[int, ...], results: str = DIGITS, only: int | None = None
+    name: str, counts: tuple[int, ...], results: str = DIGITS
 ) -> dict[int, tuple[float, float]]:
-    """Mean and half of the interval for each number of labels."""
-    return {count: summary(f"{name}_{count}", results, only) for count in counts}
+    """Mean and half of the interval over the draws, for each number of labels."""
+    return {count: interval([*draws(f"{name}_{count}", results).values()]) for count in counts}
 
 
-def table(
-    rows: dict[str, str],
-    counts: tuple[int, ...],
-    results: str = DIGITS,
-    only: int | None = None,
-) -> str:
+def table(rows: dict[str, str], counts: tuple[int, ...], results: str = DIGITS) -> str:
     """Rows below each other, ``mean ± half`` for each number of labels.
 
     Args:
         rows: by the name of a stored row, what it is called.
         counts: numbers of labels.
         results: the name of the file.
-        only: a single draw; otherwise all that are stored.
     """
     heads = "".join(f"{f'{count:,} labels':>15}" for count in counts)
     lines = [f"{'accuracy in %':34}{heads}"]
     for name, title in rows.items():
-        found = row(name, counts, results, only).values()
+        found = row(name, counts, results).values()
         cells = [f"{mean:.1f} ± {half:.1f}" for mean, half in found]
         lines.append(f"{title:34}" + "".join(f"{cell:>15}" for cell in cells))
     return "\n".join(lines)
 
 
-def difference(name: str, other: str, results: str = DIGITS, only: int | None = None) -> str:
-    """A row minus another, draw by draw, ``+1.2 ± 0.8 points``.
-
-    With one draw the interval is that over the pictures, as if each row had been judged on its own:
-    it is wider than need be, since both are judged on the same ones.
-    """
-    ours = draws(name, results, only)
-    theirs = draws(other, results, only)
-    common = [seed for seed in ours if seed in theirs]
-    gains = [ours[seed] - theirs[seed] for seed in common]
-    if len(gains) > 1:
-        mean, half = interval(gains)
-    else:
-        (seed,) = common
-        mean = gains[0]
-        halves = [of_pictures(one[seed], JUDGED[results]) for one in (ours, theirs)]
-        half = sum(part**2 for part in halves) ** 0.5
+def difference(name: str, other: str, results: str = DIGITS) -> str:
+    """A row minus another, draw by draw, ``+1.2 ± 0.8 points``."""
+    ours = draws(name, results)
+    theirs = draws(other, results)
+    mean, half = interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
     return f"{mean:+.1f} ± {half:.1f} points"
