@@ -90,7 +90,13 @@ def page(chromium: Any) -> Iterator[Any]:
 
 
 # Files that take longest, from the longest on; CPU seconds on one core, of both tiers together.
-LONG = ("test_solved.py", "test_course.py", "test_survival.py", "test_tasks.py")
+LONG = (
+    "test_solved.py",
+    "test_course.py",
+    "test_survival.py",
+    "test_tasks.py",
+    "test_learners_copy.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
