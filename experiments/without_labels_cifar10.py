@@ -10,7 +10,7 @@ rates are chosen with 100 labels of each class, drawn from 40,000 of the 45,000,
 other 5,000. The steps from scratch take the CPU time of pretraining and fine-tuning together
 (measured before, on one thread). ``few_labels`` has the rows. The test images are not used.
 
-Stored is one draw of each row, and a second one of ``tuned_100`` and ``scratch_100``.
+Stored are three draws of each row, which share one pretrained encoder; ``all_labels`` has one run.
 """
 
 from functools import cache
