@@ -209,8 +209,7 @@ def test_of_several_wrong_names_the_first_is_answered_by_what_it_would_look_like
     reject(
         "diagnose",
         swapped,
-        'when you call curve A "no eval". Without eval dropout goes on',
-        named=True,
+        "curve A should not be 'no eval'. Without eval dropout goes on",
     )
 
 
