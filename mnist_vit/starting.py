@@ -183,7 +183,7 @@ class Start:
     def next_step(self, weights: Path) -> str:
         """What a user can do with the weights."""
         if not isinstance(self.given.model, str):
-            return "mnist_vit.evaluate(model)"
+            return f"mnist_vit.evaluate({', '.join(['model', *self._data_to_name()])})"
         words = ["mnist-vit", "evaluate"]
         if self.given.from_file:
             words += [self.given.model, "--weights"]
@@ -191,6 +191,14 @@ class Start:
         if isinstance(self.data, str | Path) and self.data not in ("mnist", "embedded"):
             words += ["--data", str(self.data)]
         return shlex.join(words)
+
+    def _data_to_name(self) -> list[str]:
+        """The argument of ``evaluate`` that names the data, where its default is another one."""
+        if isinstance(self.data, ImageData):
+            return ["data=…"]  # the user's own name for it is not known
+        if self.data in ("mnist", "embedded"):
+            return []
+        return [f"data={str(self.data)!r}"]
 
 
 class Forecast:

@@ -225,7 +225,7 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("gelu", lambda x: x * 0.5 * (1 + torch.erf(x * 2**0.5)), "multiply x by √2 inside erf"),
     ("gelu", lambda x: x * torch.erf(x / 2**0.5), "take erf(x / √2) for the share"),
     ("gelu", nn.GELU("tanh"), "the tanh approximation"),
-    ("examine", lambda block, x: "right", 'miss "tokens mix"'),
-    ("examine", missing_means_no_zeros, 'call a right block "no second dropout"'),
+    ("examine", lambda block, x: "right", "look at no other token's row"),
+    ("examine", missing_means_no_zeros, "count zeros in eval mode, or find none"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)

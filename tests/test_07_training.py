@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+import mnist_vit
 from experiments import baselines, one_loop
 from mnist_vit import check
 from mnist_vit.check import EXERCISES
@@ -216,8 +217,7 @@ def test_of_several_wrong_names_the_first_is_answered_by_what_it_would_look_like
     reject(
         "diagnose",
         swapped,
-        'when you call curve A "no eval". Without eval dropout goes on',
-        named=True,
+        "curve A should not be 'no eval'. Without eval dropout goes on",
     )
 
 
@@ -317,6 +317,7 @@ def test_weights_of_the_stored_training_stand_in(capsys: Any, out_folder: Path) 
     right, _ = accuracy_and_loss(model, Loader(digits, 250))
     stored = ladder.stored("five", "own_weights")["accuracy"]
     assert min(stored) - 1 < 100 * right < max(stored) + 1
+    assert mnist_vit.evaluate(model).total == 1000, "the others were trained on"
     with_two_heads = VisionTransformer(**SIZES | {"num_heads": 2})
     with_two_heads.load_state_dict(model.state_dict())
     fewer, _ = accuracy_and_loss(with_two_heads, Loader(digits, 250))

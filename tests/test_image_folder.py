@@ -13,6 +13,7 @@ from helpers import assert_says
 from javascript import data_of
 from PIL import Image
 
+import mnist_vit
 from mnist_vit.__main__ import main
 from mnist_vit.data import load_folder
 from mnist_vit.errors import DataError
@@ -280,3 +281,19 @@ def test_from_a_folder_to_a_model_and_its_attention(
     assert "<light>" not in (out / "index.html").read_text()
     assert (out / "Bäume_2" / "layer_0_head_0.png").is_file()
     assert main(["predict", str(folder / "dark" / "1.png"), str(saved)]) == 0
+
+
+def test_the_next_step_after_a_training_names_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it is printed, it runs, and evaluates images that were not trained on."""
+    folder = plain_folder(tmp_path / "my pictures", n=20)
+    model = mnist_vit.VisionTransformer(32, 8, 1, 2, 16, 32, num_classes=2)
+    mnist_vit.train(model, folder, epochs=1, batch_size=9, run_dir=tmp_path / "run")
+    _, _, step = capsys.readouterr().out.partition("; next: ")
+    assert f"data={str(folder)!r}" in step
+    found = eval(step.strip(), {"mnist_vit": mnist_vit, "model": model})
+    assert 0 < found.total < 40
+    images = load_folder(folder, "train", 32, 3)
+    mnist_vit.train(model, images, epochs=1, batch_size=9, run_dir=tmp_path / "again")
+    assert capsys.readouterr().out.strip().endswith("next: mnist_vit.evaluate(model, data=…)")

@@ -122,11 +122,11 @@ SLIPS = (
     ),
     Slip(
         {MIX: "False"},
-        'miss "tokens mix"',
+        "look at no other token's row after changing one",
         f"{TELLS['tokens mix']}: change one alone, and look at the others",
     ),
-    Slip({BEND: "False"}, 'miss "no GELU"', TELLS["no GELU"]),
-    Slip({ZEROS: "False"}, 'miss "no second dropout"', TELLS["no second dropout"]),
+    Slip({BEND: "False"}, "do not ask whether the block is linear", TELLS["no GELU"]),
+    Slip({ZEROS: "False"}, "do not count zeros in train mode", TELLS["no second dropout"]),
     Slip(
         {BEND: "(y < 0).any()"},
         'take negative or large numbers for "no GELU"',
@@ -139,13 +139,13 @@ SLIPS = (
     ),
     Slip(
         {MIX: "(block(other) - y).abs().max() > 1e-4"},
-        'call a right block "tokens mix"',
+        "look at the row of the changed token, too, or compare in train mode",
         "Compare in eval mode, and only the rows of the other tokens: that of the changed token"
         " changes in every block",
     ),
     Slip(
         {"block.train()(x)": "block(x)"},
-        'call a right block "no second dropout"',
+        "count zeros in eval mode, or find none",
         "In train mode, and only there, a right one gives exact zeros: count them after"
         " block.train()",
     ),

@@ -85,12 +85,12 @@ ROWS = (
 SLIPS = (
     Slip(
         {'return "no bug"': 'return "no root"'},
-        'call a head without a bug "no root"',
+        'say "no root" where none of the others fits, or compare too coarsely',
         "Its weights are the softmax of the scores divided by √d. Compare with that of the scores"
         " as they stand, closely, atol=1e-5; and what fits none of the bugs has none",
     ),
     Slip(
-        {"weights @ k,": "weights @ v,"},
+        {"weights @ k,": "weights @ head.w_v(x),"},
         'say "keys gathered" where the values are gathered',
         "Compare the output with weights @ k",
     ),
@@ -101,40 +101,40 @@ SLIPS = (
     Slip({COLUMNS: OVER_QUERIES, NO_ROOT: "if False"}, *ROWS),
     Slip(
         {NO_ROOT: "if False"},
-        'miss "no root"',
+        "never compare with a softmax of the scores as they stand",
         "The weights of such a head are the softmax of the scores as they stand, which you compute"
         " from head.w_q(x) and head.w_k(x)",
     ),
     Slip(
         {COLUMNS: "if False"},
-        'miss "softmax over queries"',
+        "never compare with a softmax over the queries of the divided scores",
         "A head has one bug at a time: its scores are divided by √d, d = q.shape[-1], and then"
         " columns sum to 1, not rows",
     ),
     *(
         Slip(
             {'return "softmax over queries"': f'return "{name}"'},
-            f'call "softmax over queries" "{name}"',
-            "In such a head columns of weights sum to 1, and rows do not",
+            f'say "{name}" of weights whose rows do not sum to 1',
+            "In a head with a softmax over the queries columns of weights sum to 1 instead",
         )
         for name in ("w_q twice", "no root", "keys gathered")
     ),
     Slip(
         {"if torch.allclose(weights, (twice / root)": "if torch.allclose(weights, (twice)"},
-        'miss "w_q twice"',
+        "compare with a softmax of q qᵀ that is not divided by √d",
         "A head has one bug at a time: its weights are the softmax of q qᵀ / √d, d = q.shape[-1]",
     ),
     *(
         Slip(
             {'return "w_q twice"': f'return "{name}"'},
-            f'call "w_q twice" "{name}"',
-            "The weights of such a head are the softmax of q qᵀ / √d",
+            f'say "{name}" of weights in which w_k plays no part',
+            "If w_q stands twice, they are the softmax of q qᵀ / √d",
         )
         for name in ("no root", "keys gathered")
     ),
     Slip(
         {'return "keys gathered"': 'return "no bug"'},
-        'miss "keys gathered"',
+        "look at the weights alone, and not at the output",
         "The weights of such a head are right, and its output is weights @ k",
     ),
 )

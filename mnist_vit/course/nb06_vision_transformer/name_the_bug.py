@@ -163,7 +163,7 @@ SLIPS = (
     ),
     Slip(
         {SAME: "same = False"},
-        'call a right model "gelu_on_the_logits"',
+        "do not compare the logits where all parts agree",
         "Where all parts agree, compare the logits: a right model has the same",
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Evidence, Exercise, Mistake
 
 
 def my_diagnose() -> dict[str, str]:
@@ -70,19 +70,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             return
 
 
-def _called(letter: str, name: str) -> Slip:
-    edit = {f'"{letter}": "{HIDDEN[letter]}"': f'"{letter}": "{name}"'}
-    instead = f"{WOULD[name]}. In curve {letter} {SEEN[HIDDEN[letter]]}"
-    return Slip(edit, f'call curve {letter} "{name}"', instead)
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What a curve of that name looks like; and at the next attempt, what this one looks like."""
+    if evidence.value not in WOULD:
+        return "", ""
+    return f"{WOULD[evidence.value]}.", f"In {evidence.what} {SEEN[evidence.expected]}."
 
 
 EXERCISE = Exercise(
     answer=my_diagnose,
     compare=compare,
     stars=2,
-    slips=tuple(
-        _called(letter, name) for letter in HIDDEN for name in WOULD if name != HIDDEN[letter]
-    ),
+    slips=(),
+    tell=tell,
     hints=(
         "Look at the training lines first: which two runs do not learn their own training digits?",
         (

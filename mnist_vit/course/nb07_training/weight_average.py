@@ -23,9 +23,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
         averaged = copy.deepcopy(randomise(model, seed=7))
         for step in range(3):
+            updates = "1 update" if step == 0 else f"{step + 1} updates"
             answer(averaged, randomise(model, seed=step), average)
             yield (
-                f"averaged weights after {step + 1} updates, average {average}",
+                f"averaged weights after {updates}, average {average}",
                 _weights(averaged),
             )
             yield f"the model's own weights after update {step + 1}", _weights(model)

@@ -103,7 +103,7 @@ def reliability(bins: Sequence[tuple[int, float, float]]) -> Figure:
         [100 * one[2] for one in filled],
         "o",
         color=BLUE,
-        label="your model",
+        label="the course's weights",
     )
     for number, confidence, right in filled:
         axes.annotate(

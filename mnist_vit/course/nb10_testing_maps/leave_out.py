@@ -63,6 +63,11 @@ def notice(answer: Any) -> Mistake | None:
 
     labels = torch.tensor([0, 2])
     found = answer(logits_without, labels.clone(), 3)
+    if asked == {(0,), (1,), (2,)}:
+        return Mistake(
+            "You ask for logits with each single patch hidden, and never with none hidden.",
+            "Ask once with nothing hidden: how far a probability falls is measured from there.",
+        )
     if asked != {(), (0,), (1,), (2,)}:
         kinds = [" and ".join(map(str, places)) or "none" for places in sorted(asked)]
         return Mistake(
