@@ -217,15 +217,14 @@ def writes_into_parameter(error: BaseException) -> bool:
         return False
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):
-            written: ast.AST = node.target
+            written: ast.expr = node.target
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             written = node.func.value
         else:
             continue
         while isinstance(written, ast.Subscript):
             written = written.value
-        is_seen = isinstance(written, ast.expr) and _is_chain(written)
-        if is_seen and isinstance(_value_of(frame, written), nn.Parameter):
+        if _is_chain(written) and isinstance(_value_of(frame, written), nn.Parameter):
             return True
     return False
 
