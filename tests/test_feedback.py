@@ -1,13 +1,14 @@
 """What checks say of wrong answers is true: each sentence has an answer of which it would be false,
 and is not said of it. What to do instead comes with the second failure."""
 
+import contextlib
 import copy
 import math
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -1248,3 +1249,82 @@ def test_registers_of_a_wrong_shape_are_told_by_their_shape() -> None:
     told = said("registers", Two)
     assert "register_tokens has the shape (1, 2, 8)" in told
     assert "RuntimeError" not in told
+
+
+# --- advice that led away from the mistake, in the words of readers ---------------------
+
+
+def look_left_too_small(side: int) -> tuple[Tensor, Tensor]:
+    w_q, w_k = torch.zeros(side, side), torch.eye(side)
+    for i in range(side * side):
+        if i % side:
+            w_q[i, i - 1] = 100
+    return w_q, w_k
+
+
+def query_map_with_class_token(weights: Tensor, row: int, column: int) -> Tensor:
+    n, num_heads, seq_length, _ = weights.shape
+    side = math.isqrt(seq_length - 1)
+    return weights[:, :, row * side + column + 1].view(n, num_heads, side, side)
+
+
+@contextlib.contextmanager
+def record_without_kwargs(model: nn.Module) -> Iterator[list[Tensor]]:
+    def ask(module: nn.Module, args: tuple, kwargs: dict) -> tuple:
+        return args, kwargs | {"need_weights": True, "average_attn_weights": False}
+
+    handles = []
+    for module in model.modules():
+        if hasattr(module, "in_proj_weight"):
+            handles.append(module.register_forward_pre_hook(ask))
+    try:
+        yield []
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def head_in_both_groups(
+    model: nn.Module, images: Tensor, labels: Tensor, steps: int, head_rate: float, body_rate: float
+) -> nn.Module:
+    model = copy.deepcopy(model)
+    groups = [
+        {"params": model.parameters(), "lr": body_rate},
+        {"params": model.heads.parameters(), "lr": head_rate},
+    ]
+    torch.optim.AdamW(groups)
+    return model
+
+
+class PlainPositions(check.EXERCISES["rectangular"].answer):  # type: ignore[misc]
+    """The positions are there, and are no parameter."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        positions = self.encoder.pos_embedding.detach().clone()
+        del self.encoder.pos_embedding
+        self.encoder.pos_embedding = positions
+
+
+def count_by_four_times_the_width(*sizes: int) -> int:
+    *before, hidden_dim, _, num_classes, in_channels = sizes
+    right = check.EXERCISES["count_numbers"].answer
+    return right(*before, hidden_dim, 4 * hidden_dim, num_classes, in_channels)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "true", "not_true"),
+    [
+        ("look_left", look_left_too_small, "made too small", "Read the length"),
+        ("query_map", query_map_with_class_token, "such as the class token's", "notebook: take"),
+        ("record", record_without_kwargs, "with_kwargs=True", "name its arguments"),
+        ("two_rates", head_in_both_groups, "should not have", "in the first group"),
+        ("rectangular", PlainPositions, "as a plain tensor", "Keep the names"),
+        ("name_the_maps", {5: "a", 2: "b", 1: "c", 3: "d", 4: "e"}, "Turn it round", "is missing"),
+        ("count_numbers", count_by_four_times_the_width, "when mlp_dim changes", "in the shape"),
+    ],
+)
+def test_advice_does_not_lead_away(name: str, answer: Any, true: str, not_true: str) -> None:
+    told = said(name, answer)
+    assert true in told
+    assert not_true not in told
