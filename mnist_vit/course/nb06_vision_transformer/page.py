@@ -45,7 +45,7 @@ BACK = (
 RECORDED = "the package can record them"
 NO_WEIGHTS = (
     "the package cannot record them, and the later notebooks need them (rule 9): self_attention"
-    " must have the attribute num_heads and be called as torchvision's layer is, forward(query, key,"
+    " must have the attribute num_heads and be called as that of torchvision, forward(query, key,"
     " value, need_weights=True, average_attn_weights=True), and return its output and the weights:"
     " with average_attn_weights=False those of each head, (n, num_heads, tokens, tokens)"
 )
