@@ -77,7 +77,6 @@ def plain(dim: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
 
 RIGHT: list[tuple[str, Any]] = [
     ("attention", attention_einsum),
-    ("attention", attention_torch),
     ("attention", AttentionModule()),
     ("attention", AttentionModule),
     ("head", HeadTorch),
@@ -93,7 +92,7 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("attention", lambda q, k, v: attention_einsum(q.tanh(), k, v), "right shape, wrong numbers"),
-    ("attention", F.scaled_dot_product_attention, "return output, weights"),
+    ("attention", attention_torch, "F.scaled_dot_product_attention is the exercise in one call"),
     ("attention", lambda q, k, v: (*attention_einsum(q, k, v), None), "two things must come back"),
     ("look_left", lambda side: torch.eye(side**2), "return w_q, w_k"),
     (

@@ -46,6 +46,13 @@ class PrintsNothing(MyVisionTransformer):
         pass
 
 
+class MeanAndPrintsNothing(PrintsNothing):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        return self.heads(self.encoder(x).mean(dim=1))
+
+
 class PrintsTuples(MyVisionTransformer):
     def tell(self, label: str, shape: Any) -> None:
         super().tell(label, tuple(shape) if isinstance(shape, torch.Size) else shape)
@@ -212,6 +219,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("vision_transformer", MeanAndPrintsNothing, "take the mean over all tokens"),
+    (
+        "first_difference",
+        lambda right, suspect, images: "conv_proj",
+        "when you compare two models that hold different weights, or return the first",
+    ),
     ("name_the_bug", lambda right, suspect, images: "right", "call every suspect right"),
     ("registers", RegistersDropped, "let the encoder's dropout come after the registers"),
 ]

@@ -879,7 +879,9 @@ def halved(x: Tensor) -> Tensor:
 def test_two_slips_at_once_are_both_named() -> None:
     told = said("gelu", halved)
     assert "when you return Φ(x) alone, and also divide x by 2 inside erf." in told
-    assert "Multiply it by x. It must be the square root of 2." in told
+    assert told.endswith(
+        "About the first: Multiply it by x. About the second: It must be the square root of 2."
+    )
 
 
 def test_two_slips_that_contradict_each_other_are_not_named() -> None:

@@ -84,6 +84,25 @@ def page_of(*edits: tuple[str, str]) -> str:
     return text
 
 
+HEAD = """        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        need_weights: bool = True,
+        average_attn_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+"""
+TAIL = """        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average_attn_weights else weights
+"""
+OUTPUT_ONLY = [
+    (HEAD, "        x,\n    ):\n        query = key = value = x\n"),
+    (TAIL, "        return output\n"),
+    ("x, _ = self.self_attention(x, x, x, need_weights=False)", "x = self.self_attention(x)"),
+]
+ASKED = "attention weights: the package cannot record them, and the later notebooks need them (rule"
+
+
 @pytest.fixture
 def judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """A function that writes a page and returns what is told of it."""
@@ -103,7 +122,10 @@ def test_a_right_page_becomes_the_model(judged, tmp_path: Path) -> None:
     assert (
         "your tests find, all together: 2 of 7\nprint_shapes: the ten lines\nvit: correct" in told
     )
-    assert told.endswith("my_vit.py: MyVisionTransformer is kept\n")
+    assert "attention weights: the package can record them\nmy_vit.py: MyVision" in told
+    kept, _, back = told.partition("my_vit.py: MyVisionTransformer is kept\n")
+    assert kept
+    assert back.startswith("To go back to the model of your pieces, run the cell of")
     layout = parse((tmp_path / "my_vit.py").read_text(encoding="utf-8"))
     own = [name for name in layout.sections if not layout.is_ours(name)]
     assert own == ["MyVisionTransformer"], "it is made of one piece"
@@ -135,6 +157,22 @@ def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
             ],
             "start values: start value of class_token: ours is 0 everywhere",
         ),
+        (OUTPUT_ONLY, ASKED),
+        ([(" if average_attn_weights else weights", "")], ASKED),
+        (
+            [("num_classes=1000,", "num_classes=10,")],
+            "arguments: num_classes must be 1000 by default, and it is 10 by default (rule 1)",
+        ),
+        (
+            [
+                ('heads["pre_logits"] = nn', 'heads["pre"] = nn'),
+                ('heads["pre_logits"].weight', 'heads["pre"].weight'),
+                ('heads["pre_logits"].bias', 'heads["pre"].bias'),
+            ],
+            "start values: not compared: other names than in rule 3 of the specification. Missing:"
+            " heads.pre_logits.weight, heads.pre_logits.bias. Not in it: heads.pre.weight, heads",
+        ),
+        ([("self.ln_2 = ", "self.norm_2 = "), ("self.ln_2(", "self.norm_2(")], "than in rule 4"),
         ([("def test_shape(", "def shape(")], "tests: 2, and 3 are needed"),
         ([("== (2, 10)", "== (2, 11)")], "test_shape: does not pass on your model (it fails)"),
         (

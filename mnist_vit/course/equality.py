@@ -63,7 +63,12 @@ def _start_values(values: dict[str, Tensor], own: dict[str, Tensor]) -> str:
     different = [name for name in values if not torch.equal(values[name], own[name])]
     equal = len(values) - len(different)
     said = f"start values from one seed: {equal} of {len(values)} tensors equal"
-    return f"{said} (different: {_some(different)})" if different else said
+    if not different:
+        return said
+    return (
+        f"{said} (different: {_some(different)}; harmless if the check called them right: then your"
+        " code draws its random numbers in another order)"
+    )
 
 
 def _called(own: nn.Module, right: nn.Module, inputs: list[Tensor]) -> list[str]:

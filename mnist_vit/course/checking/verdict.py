@@ -11,7 +11,7 @@ import functools
 import io
 import traceback
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -281,8 +281,9 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     is_sure = _has_wrong_numbers(got)
     if is_sure:
         slips = _slips(exercise, got)
-        if slips:
-            return _named(SURELY, slips[0][1])
+        slip = slips[0][1] if slips else _slip_until_refused(exercise, got)
+        if slip is not None:
+            return _named(SURELY, slip)
         first = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
         if first is not None:
             return first
@@ -319,8 +320,14 @@ def _both(observation: Finding, own: Finding | None) -> Finding:
 def _named(certainty: str, *slips: Slip) -> Finding:
     """What one slip, or two together, did, and what to do instead."""
     did = ", and also ".join(slip.did for slip in slips)
-    instead = " ".join(dict.fromkeys(f"{slip.instead}." for slip in slips if slip.instead))
-    return Finding(f"{certainty} {did}.", instead)
+    remedies = [f"{slip.instead}." if slip.instead else "" for slip in slips]
+    if len(set(remedies)) == 1:
+        return Finding(f"{certainty} {did}.", remedies[0])
+    instead = []
+    for which, remedy in zip(("first", "second"), remedies, strict=True):
+        if remedy:
+            instead.append(f"About the {which}: {remedy}")
+    return Finding(f"{certainty} {did}.", " ".join(instead))
 
 
 def _noticed(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
@@ -348,6 +355,20 @@ def _slips(exercise: Exercise, got: Outcome) -> list[tuple[Any, Slip]]:
         if _same_values(exercise, outcome, got) and outcome.end == got.end:
             found.append((mutant, slip))
     return found
+
+
+def _slip_until_refused(exercise: Exercise, got: Outcome) -> Slip | None:
+    """The known slip that gives all values of an answer, up to where the check refused the rest.
+
+    Something else is missing there, such as what the answer prints; it is told later.
+    """
+    if not isinstance(got.error, Mistake):
+        return None
+    for outcome, slip in outcomes(exercise):
+        before = replace(outcome, values=outcome.values[: len(got.values)])
+        if _same_values(exercise, before, got) and _same_mistakes(exercise, before, got) > 1:
+            return slip
+    return None
 
 
 def _two_slips(exercise: Exercise, got: Outcome) -> Finding | None:

@@ -125,7 +125,7 @@ def templates(weight: Tensor) -> Figure:
     side, top = math.isqrt(weight.shape[1]), float(weight.abs().max())
     for label, (axes, values) in enumerate(zip(panels, weight.detach().cpu(), strict=True)):
         shown = axes.imshow(
-            values.reshape(side, side), cmap="RdBu", vmin=-top, vmax=top, interpolation="nearest"
+            values.reshape(side, side), cmap="RdBu_r", vmin=-top, vmax=top, interpolation="nearest"
         )
         axes.set_title(f"for {label}")
         axes.set_axis_off()

@@ -35,8 +35,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield f"weight after a step of rate {rate}", new
             return
         # The way, since what is wrong with a gradient shows there.
-        yield f"old weight minus new weight, at rate {rate},", _way(before[0], new[0])
-        yield f"old bias minus new bias, at rate {rate},", _way(before[1], new[1])
+        yield f"old weight minus new weight, at rate {rate}", _way(before[0], new[0])
+        yield f"old bias minus new bias, at rate {rate}", _way(before[1], new[1])
         if not (torch.equal(weight, before[0]) and torch.equal(bias, before[1])):
             raise Mistake(
                 "the tensors that came in are changed.",

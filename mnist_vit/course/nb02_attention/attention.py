@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ..checking import Exercise, Mistake, Slip, gradients, make, random
 from .softmax_rows import near
@@ -22,6 +24,20 @@ def my_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return output, weights
 
 
+class NotInOneCall(TorchFunctionMode):
+    """Refuses the function that does the whole exercise, however it was imported."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is F.scaled_dot_product_attention:
+            raise Mistake(
+                "F.scaled_dot_product_attention is the exercise in one call.",
+                "Write the equation with a matrix product, a softmax and another matrix product.",
+            )
+        return function(*args, **(kwargs or {}))
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Ends before the inputs with four axes if three are wrong: a mistake there has the same name
     for any axes."""
@@ -37,7 +53,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             random(n, keys, d, seed=27).requires_grad_(),
         )
         v = (10 * random(n, keys, d_v, seed=28)).requires_grad_()
-        output, weights = pair(attend, q, k, v)
+        with NotInOneCall():
+            output, weights = pair(attend, q, k, v)
         yield f"output for {sizes}", output
         yield f"matrix of weights for {sizes}", weights
     yield from gradients(output, q=q, k=k, v=v)
@@ -47,7 +64,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             random(2, 3, 6, 5, seed=30),
             random(2, 3, 6, 7, seed=31),
         )
-        output, weights = pair(attend, q, k, v)
+        with NotInOneCall():
+            output, weights = pair(attend, q, k, v)
         yield "output for inputs with 4 axes", output
         yield "matrix of weights for inputs with 4 axes", weights
 

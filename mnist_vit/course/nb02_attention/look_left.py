@@ -97,7 +97,7 @@ SLIPS = (
         Slip(
             {"100 * ": few},
             "look at the right patches, but not sharply enough",
-            "Each must give its left neighbour more than 0.9, in any picture. The scores are"
+            "Each must give its left neighbour more than 0.9. The scores are"
             " divided by √d, so make the matrices larger",
         )
         for few in ("", "15 * ")

@@ -184,8 +184,7 @@ def contributions(parts: Tensor, bias: Tensor, output: Tensor) -> Figure:
         _signed(here, row[None], "", limit)
         here.set_ylabel(name, rotation=0, ha="right", va="center")
     axes[-1].set_xlabel(
-        f"the {len(bias)} numbers of the class token: orange is positive, purple negative, white"
-        " zero"
+        f"the {len(bias)} numbers of the class token: red is positive, blue negative, white zero"
     )
     return drawn
 
@@ -277,11 +276,11 @@ def broken_layers() -> dict[str, type[nn.Module]]:
 
 
 def _signed(axes: Axes, values: Tensor, title: str, limit: float) -> None:
-    """A matrix with signs: purple negative, white zero, orange positive, told apart by colour-blind
+    """A matrix with signs: blue negative, white zero, red positive, told apart by colour-blind
     readers."""
     axes.imshow(
         values.detach().cpu().float(),
-        cmap="PuOr_r",
+        cmap="RdBu_r",
         vmin=-limit,
         vmax=limit,
         aspect="auto",

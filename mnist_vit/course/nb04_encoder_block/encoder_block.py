@@ -92,6 +92,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     reference = randomise(EncoderBlock(3, 6, 10, 0.0, 0.0))
     copy_weights(reference, more)
     yield "output with 3 heads", _passed(more.double().eval(), before.clone())
+    other = make(answer, 2, 6, 10, 0.0, 0.0, partial(nn.LayerNorm, eps=0.5))
+    copy_weights(weights, other)
+    yield "output with another norm_layer", _passed(other.double().eval(), before.clone())
     yield start_values(make(answer, 2, 64, 128, 0.0, 0.0), EncoderBlock(2, 64, 128, 0.0, 0.0))
 
 
@@ -115,6 +118,12 @@ TORCHS = "nn.MultiheadAttention(hidden_dim, num_heads, dropout=attention_dropout
 LN_1, LN_2 = "x = self.ln_1(input)", "y = self.ln_2(x)"
 TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
 DROP, ADD, THINK, END = "x = self.dropout(x)", "x = x + input", "y = self.mlp(y)", "return x + y"
+
+NORM_1, NORM_2 = "self.ln_1 = norm_layer(hidden_dim)", "self.ln_2 = norm_layer(hidden_dim)"
+OWN_1, OWN_2 = (
+    line.replace("norm_layer(hidden_dim)", "nn.LayerNorm(hidden_dim, eps=1e-6)")
+    for line in (NORM_1, NORM_2)
+)
 
 SLIPS = (
     Slip(
@@ -243,6 +252,21 @@ SLIPS = (
         {ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)"},
         "do not hand attention_dropout on",
         "The attention drops weights, too: dropout=attention_dropout",
+    ),
+    Slip(
+        {NORM_1: OWN_1},
+        "make ln_1 yourself, so that another norm_layer changes ln_2 alone",
+        "norm_layer makes every norm: norm_layer(hidden_dim)",
+    ),
+    Slip(
+        {NORM_2: OWN_2},
+        "make ln_2 yourself, so that another norm_layer changes ln_1 alone",
+        "norm_layer makes every norm: norm_layer(hidden_dim)",
+    ),
+    Slip(
+        {NORM_1: OWN_1, NORM_2: OWN_2},
+        "make the norms yourself, so that another norm_layer changes nothing",
+        "norm_layer makes every norm: norm_layer(hidden_dim)",
     ),
     Slip(
         {ATTENTION: ATTENTION.replace("num_heads", "2")},

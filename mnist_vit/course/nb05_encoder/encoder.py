@@ -109,6 +109,8 @@ def _blocks_of_their_own(module: nn.Module) -> None:
 OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
 ADD, DROP = "x = input + self.pos_embedding", "x = self.dropout(x)"
 BLOCKS, NORM = "x = self.layers(x)", "return self.ln(x)"
+LAST = "self.ln = norm_layer(hidden_dim)"
+OWN_LAST = "self.ln = nn.LayerNorm(hidden_dim, eps=1e-6)"
 
 
 def _each(line: str, blocks: str = "self.layers") -> str:
@@ -272,6 +274,17 @@ SLIPS = (
         {OPTIONS: "options = dropout, attention_dropout"},
         "keep norm_layer from the blocks",
         "Hand it on, last",
+    ),
+    Slip(
+        {LAST: OWN_LAST},
+        "make self.ln yourself, so that another norm_layer changes the blocks alone",
+        "norm_layer makes every norm, the last one too: norm_layer(hidden_dim)",
+    ),
+    Slip(
+        {LAST: OWN_LAST, OPTIONS: "options = dropout, attention_dropout"},
+        "make self.ln yourself and keep norm_layer from the blocks",
+        "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
+        " norm_layer(hidden_dim)",
     ),
 )
 

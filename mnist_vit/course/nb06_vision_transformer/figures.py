@@ -5,11 +5,15 @@ from typing import Any
 
 import torch
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor, nn
 
 from ..drawing import BLACK, BLUE, GREEN, ORANGE, SKY, figure
+
+COLOURS = "RdBu_r"  # of numbers with a sign: red above zero, blue below
 
 
 @torch.no_grad()
@@ -130,11 +134,14 @@ def filters(weight: Tensor) -> Figure:
     for i, window in enumerate(weight[:, 0]):
         row, column = divmod(i, 22)
         spread = float(window.abs().max())
-        _place(axes, window, 1.12 * column, -1.12 * row, 1, 1, (-spread, spread), "coolwarm")
+        _place(axes, window, 1.12 * column, -1.12 * row, 1, 1, (-spread, spread), COLOURS)
     axes.set_xlim(-0.1, 1.12 * 22)
     axes.set_ylim(-1.12 * (math.ceil(len(weight) / 22) - 1) - 0.1, 1.1)
     axes.set_aspect("equal")
     axes.set_axis_off()
+    bar = drawn.colorbar(ScalarMappable(Normalize(-1, 1), COLOURS), ax=axes, shrink=0.55, pad=0.01)
+    bar.set_ticks([-1, 0, 1], labels=["−largest", "0", "largest"])
+    bar.outline.set_visible(False)
     return drawn
 
 

@@ -119,9 +119,9 @@ TEST, EVAL = (
 SLIPS = (
     Slip(
         {LOAD: ""},
-        "name the first part of every suspect",
-        "The two hold different weights, or the comparison is turned round. Load the right model's"
-        " weights into the suspect first, and return the first part that is *not* close",
+        "compare two models that hold different weights, or return the first part that is equal",
+        "Load the right model's weights into the suspect first, and return the first part that is"
+        " *not* close",
     ),
     Slip(
         {EVAL: ""},

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mnist_vit.attention import attention_weights
 from mnist_vit.model import VisionTransformer
 
 from ...files import user_path
@@ -27,13 +28,27 @@ from ..checking.raised import told
 from ..keeping import PIECES, keep
 from ..observing.undisturbed import stoppable, undisturbed
 from ..whole_vit import judge_vit
+from ..whole_vit.building import listed
 from .bugs import BUGS, broken
 
 CLASS = "VisionTransformer"
 MODULE = "my_page"
 TESTS = 3
 SHAPES = (32, 8, 2, 2, 12, 20)  # the sizes with which the printed shapes are compared
+POOL = "pool"  # ours has it, the specification has not
+NORM = "norm_layer"  # two equal ones are two objects; check.vit compares what they do
 LARGE = (32, 8, 1, 2, 64, 64)  # and those for the start values: enough numbers for a spread
+BACK = (
+    "To go back to the model of your pieces, run the cell of MyVisionTransformer in notebook 06 and"
+    " its check again."
+)
+RECORDED = "the package can record them"
+NO_WEIGHTS = (
+    "the package cannot record them, and the later notebooks need them (rule 9): self_attention"
+    " must have the attribute num_heads and be called as that of torchvision, forward(query, key,"
+    " value, need_weights=True, average_attn_weights=True), and return its output and the weights:"
+    " with average_attn_weights=False those of each head, (n, num_heads, tokens, tokens)"
+)
 
 
 def page(file: str | Path = "page.py", keep_it: bool = False) -> None:
@@ -56,6 +71,7 @@ def page(file: str | Path = "page.py", keep_it: bool = False) -> None:
         print("\n".join(lines))
         if passed and keep_it:
             print(keep("vision_transformer", kind))
+            print(BACK)
 
 
 def judge_page(module: ModuleType, kind: Any) -> tuple[bool, list[str]]:
@@ -73,16 +89,21 @@ def judge_page(module: ModuleType, kind: Any) -> tuple[bool, list[str]]:
             found |= caught
         lines.append(f"{name}: {_said(own, ours, caught)}")
     lines.append(f"broken models that your tests find, all together: {len(found)} of {_many()}")
+    argument = _other_argument(kind)
+    if argument:
+        lines.append(f"arguments: {argument}")
     with undisturbed():
         other = _other_line(_printed(kind), _printed(VisionTransformer))
     lines.append(f"print_shapes: {other or 'the ten lines'}")
     passed, verdict = judge_vit(kind)
-    if passed:
+    if passed and not argument:
         with undisturbed():
             start = _wrong_start(kind)
-        verdict = [*verdict, f"start values: {start or 'those of the table'}"]
-        passed = not start
-    return passed and not other and is_right, [*lines, *verdict]
+            has_weights = _has_weights(kind)
+        verdict.append(f"start values: {start or 'those of the table'}")
+        verdict.append(f"attention weights: {RECORDED if has_weights else NO_WEIGHTS}")
+        passed = not start and has_weights
+    return passed and not other and not argument and is_right, [*lines, *verdict]
 
 
 def _many() -> int:
@@ -180,13 +201,63 @@ def _wrong_start(kind: Callable[..., nn.Module]) -> str:
     """Which parameter starts with something else than the table says; nothing if none does."""
     own = kind(*LARGE, num_classes=5, representation_size=64)
     ours = VisionTransformer(*LARGE, num_classes=5, representation_size=64)
-    if dict(own.named_parameters()).keys() != dict(ours.named_parameters()).keys():
-        return "not compared, since the parameters have other names"
+    other = _other_names(own, ours)
+    if other:
+        return f"not compared: {other}"
     try:
         start_values(own, ours)
     except Mistake as problem:
         return f"{problem.said} {problem.instead}"
     return ""
+
+
+def _other_names(own: nn.Module, ours: nn.Module) -> str:
+    """Which parameters have other names than in the specification; nothing if none has."""
+    names = [name for name, _ in own.named_parameters()]
+    right = [name for name, _ in ours.named_parameters()]
+    missing = [name for name in right if name not in names]
+    added = [name for name in names if name not in right]
+    if not missing and not added:
+        return ""
+    parts = {".".join(name.split(".")[:3]) for name in missing + added}
+    is_in_block = all(part.startswith("encoder.layers.encoder_layer_") for part in parts)
+    said = f"other names than in rule {4 if is_in_block else 3} of the specification."
+    if missing:
+        said += f" Missing: {listed(missing)}."
+    if added:
+        said += f" Not in it: {listed(added)}."
+    return said
+
+
+def _other_argument(kind: Callable[..., nn.Module]) -> str:
+    """The first argument that is another one than in the specification; nothing if none is."""
+    own = inspect.signature(kind).parameters
+    for name, ours in inspect.signature(VisionTransformer).parameters.items():
+        if name == POOL:
+            continue
+        if name not in own:
+            return f"there is none called {name} (rule 1)"
+        if name != NORM and own[name].default != ours.default:
+            return f"{name} must be {_default(ours)}, and it is {_default(own[name])} (rule 1)"
+    return ""
+
+
+def _default(argument: inspect.Parameter) -> str:
+    if argument.default is inspect.Parameter.empty:
+        return "without a default"
+    return f"{argument.default!r:.40} by default"
+
+
+def _has_weights(kind: Callable[..., nn.Module]) -> bool:
+    """Whether the package can record its attention weights, as the later notebooks do."""
+    images = torch.zeros(1, 3, SHAPES[0], SHAPES[0])
+    expected = attention_weights(VisionTransformer(*SHAPES), images)
+    try:
+        return attention_weights(kind(*SHAPES), images).shape == expected.shape
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a model that cannot be recorded has a reason of any kind
+        return False
 
 
 def _printed(kind: Callable[..., nn.Module]) -> str:
