@@ -801,20 +801,64 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     assert lit.evaluate("one => one.dataset.part") == "layer 1"
 
 
-def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None:
+def line(tab: Any, x0: float, y0: float, x1: float, y1: float) -> float:
+    """A stroke from pixel to pixel; returns how far the picture has moved under the pen."""
+    box = tab.locator("#picture").bounding_box()
+    pixel = box["width"] / 28
+    tab.mouse.move(box["x"] + x0 * pixel, box["y"] + y0 * pixel)
+    tab.mouse.down()
+    after(tab, lambda: tab.mouse.move(box["x"] + x1 * pixel, box["y"] + y1 * pixel, steps=6))
+    tab.wait_for_timeout(100)  # the last of the steps
+    moved = tab.locator("#picture").bounding_box()["y"] - box["y"]
+    tab.mouse.up()
+    return abs(moved)
+
+
+def seven(tab: Any) -> float:
+    return max(line(tab, 7, 7, 20, 7), line(tab, 20, 7, 12, 23))
+
+
+def without_bar(tab: Any) -> float:
+    return max(line(tab, 5, y, 17, y) for y in (6, 7, 8))
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_the_tour_leaves_the_visitors_drawing(opened: Callable[..., Any], width: int) -> None:
     tab = opened()
+    tab.set_viewport_size({"width": width, "height": 800})
+    told, text = tab.locator("#tour-found"), tab.locator("#tour-text")
+    tab.locator("#tour-start").click()
+    tab.wait_for_function("() => isBlank()")
+    assert seven(tab) == 0, "nothing moves under the pen"
+    assert told.inner_text().startswith("✓"), "told when the pen is lifted"
+    own = tab.evaluate("[...state.pixels]")
+    tab.evaluate("goTo(13)")
+    assert without_bar(tab) == 0
+    assert "The answer is now" in told.inner_text()
+    tab.locator("#tour-again").click()
+    tab.wait_for_function("() => best() === SEVEN")
+    assert tab.evaluate("[...state.pixels]") == own, "the visitor's 7, not the example"
+    assert f"the 7 has {tab.evaluate('sure(SEVEN)')}." in text.inner_text()
+    without_bar(tab)
+    erased = tab.evaluate("[...state.pixels]")
+    tab.locator("#tour-back").click()
+    assert tab.evaluate("[...state.pixels]") == erased
 
-    def line(x0: float, y0: float, x1: float, y1: float) -> None:
-        box = tab.locator("#picture").bounding_box()
-        pixel = box["width"] / 28
-        tab.mouse.move(box["x"] + x0 * pixel, box["y"] + y0 * pixel)
-        tab.mouse.down()
-        tab.mouse.move(box["x"] + x1 * pixel, box["y"] + y1 * pixel, steps=6)
-        tab.mouse.up()
+    tab.locator("#tour-start").evaluate("one => one.click()")
+    tab.wait_for_function("() => isBlank()")
+    line(tab, 14, 4, 14, 24)
+    one = tab.evaluate("[...state.pixels]")
+    tab.locator("#tour-next").click()
+    assert tab.evaluate("[...state.pixels]") == one, "no 7, and kept as long as no step needs one"
+    tab.evaluate("goTo(13)")
+    assert "here is an example" in text.inner_text()
+    tab.locator("#undo").click()
+    assert tab.evaluate("[...state.pixels]") == one
 
-    def seven() -> None:
-        line(7, 7, 20, 7)
-        line(20, 7, 12, 23)
+
+def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: Any) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    tab = opened()
 
     def weight() -> None:
         tab.locator(".map").first.click()
@@ -822,15 +866,11 @@ def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None
         tab.keyboard.press("Escape")
         tab.keyboard.press("Escape")
 
-    def without_bar() -> None:
-        for y in (6, 7, 8):
-            line(5, y, 17, y)
-
     def click(selector: str, nth: int = 0) -> Callable[[], Any]:
         return lambda: (tab.locator(selector).nth(nth).click(), tab.keyboard.press("Escape"))
 
     actions = [
-        seven,
+        lambda: seven(tab),
         lambda: tab.mouse.click(*patch_at(tab, 1, 2)),
         click("#model-drawing button", 1),
         lambda: tab.mouse.click(*patch_at(tab, 3, 0)),
@@ -849,7 +889,7 @@ def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None
             tab.get_by_label("head 0").first.check(),
         ),
         click("#classes button", 7),
-        without_bar,
+        lambda: without_bar(tab),
     ]
     tab.locator("#tour-start").click()
     tab.wait_for_function("() => isBlank()")

@@ -8,6 +8,9 @@ const headSize = () => model.hidden_dim / model.num_heads;
 const inkIn = token => sumOf(pixelsIn8(token));
 const answerNow = () => `The answer is now ${page.classes[best()]}, ${sure(best())}.`;
 
+// The logits of what is shown, which the page may not have rendered yet
+const logitsShown = () => model.forward(prepare(shown), {...state, record: false}).logits;
+
 function before() {
   const logits = logitsOf(state.pixels);
   const [first] = ranking(logits);
@@ -23,7 +26,7 @@ function pixelsIn8(token) {
 // title; term: the glossary's, that defines it; part: what is lit, in the drawing of the model and below
 // text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after "render" (the
 // model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; begin: what is
-// made ready
+// made ready; isOfSeven: it needs a picture that the model takes for a 7
 const STEPS = [
   {
     title: "Pixels",
@@ -157,7 +160,9 @@ const STEPS = [
     title: "Probabilities",
     term: "logit",
     part: "answer",
-    text: () => `Softmax makes probabilities of the logits; the 7 has ${sure(SEVEN)}. What does that depend on?`,
+    isOfSeven: true,
+    text: () => `Softmax makes probabilities of the logits; the 7 has ${percent(probabilities(logitsShown())[SEVEN])}.`
+      + " What does that depend on?",
     task: "Erase the bar of the 7, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
@@ -168,10 +173,32 @@ const STEPS = [
 ];
 
 let step = null; // of the tour; null outside it
+let ownSeven = null; // the picture that the step that needs a 7 last began with
 
 // The tour asks for two layers, two heads and the digit 7.
 const exampleOfSeven = () => sorted.find(one => one.label === SEVEN && !isWrong(one));
 const hasTour = () => live && page.digits && READ === 0 && page.layers > 1 && page.heads > 1 && exampleOfSeven();
+
+const isSeven = () => ranking(logitsOf(state.pixels))[0] === SEVEN;
+
+// The visitor's drawing stays. Replaced is only a blank picture, and, where a step needs a 7, one that the model takes
+// for another digit: by the 7 that the step last began with, else by an example. Returns what is told of it.
+function prepareDrawing({isOfSeven = false}) {
+  if (isOfSeven && isSeven()) {
+    const {example, name, label, pixels} = state;
+    ownSeven = {example, name, label, pixels};
+    return "";
+  }
+  const wasBlank = isBlank();
+  if (!isOfSeven && !wasBlank) return "";
+  if (ownSeven) {
+    edit(now => Object.assign(now, ownSeven, {pixels: ownSeven.pixels.slice()}));
+    return "";
+  }
+  show(exampleOfSeven().i);
+  if (wasBlank) return "";
+  return "This step needs a picture that the model takes for a 7: here is an example; Undo brings yours back. ";
+}
 
 // Without preparing, the state stays as it is, as in a link
 function goTo(number, isPrepared = true) {
@@ -180,28 +207,33 @@ function goTo(number, isPrepared = true) {
   document.body.classList.toggle("touring", step !== null);
   if (step === null) return;
   const {title, term: name, part, text, task, begin} = STEPS[step];
-  if (isPrepared && step > 0 && ranking(logitsOf(state.pixels))[0] !== SEVEN) show(exampleOfSeven().i);
+  const told = isPrepared && step > 0 ? prepareDrawing(STEPS[step]) : "";
   if (isPrepared) begin?.();
   $("tour").dataset.part = part;
   light($("tour"));
   $("tour-title").replaceChildren(`${step + 1} of ${STEPS.length}: `, name ? term(name, title) : title);
-  $("tour-text").textContent = text();
+  $("tour-text").textContent = told + text();
   $("tour-task").textContent = task;
   $("tour-found").textContent = "";
   $("tour-back").disabled = step === 0;
   $("tour-next").textContent = "Skip";
 }
 
-// Something happened: is it what the step asks for? While it is, what is told stays up to date.
+// Something happened: is it what the step asks for? While it is, what is told stays up to date. In the middle of a
+// stroke nothing is told, since a longer text moves the picture away under the pen: it is told at the end of the stroke.
 function happened(what, detail = {}) {
-  if (step === null || !STEPS[step].isDone(what, detail)) return;
+  if (step === null || (pen && inks())) return;
+  if (!STEPS[step].isDone(what, detail)) return;
   $("tour-found").textContent = `✓ ${STEPS[step].found(detail)}`;
   $("tour-next").textContent = step + 1 < STEPS.length ? "Next" : "End";
 }
 
 function buildTour() {
   $("tour-start").hidden = !hasTour();
-  $("tour-start").onclick = () => goTo(0);
+  $("tour-start").onclick = () => {
+    ownSeven = null;
+    goTo(0);
+  };
   $("tour-back").onclick = () => goTo(step - 1);
   $("tour-again").onclick = () => goTo(step);
   $("tour-next").onclick = () => goTo(step + 1 < STEPS.length ? step + 1 : null);
