@@ -856,6 +856,48 @@ def test_the_tour_leaves_the_visitors_drawing(opened: Callable[..., Any], width:
     assert tab.evaluate("[...state.pixels]") == one
 
 
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (700, 900), (390, 844)])
+def test_a_step_of_the_tour_brings_what_it_asks_for_into_view(
+    opened: Callable[..., Any], page: Any, width: int, height: int
+) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    tab = opened()
+    tab.set_viewport_size({"width": width, "height": height})
+    targets = ["#board", "#board", '#model-drawing [data-part="tokens"]', "#board"]
+    targets += ["#askers [data-part]", *['.layer[data-part="layer 0"]'] * 6]
+    targets += ['.layer[data-part="layer 1"]', "#answer", "#board"]
+    for number, target in enumerate(targets):
+        tab.evaluate("number => goTo(number)", number)
+        panel, box = tab.locator("#tour").bounding_box(), tab.locator(target).bounding_box()
+        assert panel["y"] + panel["height"] <= box["y"] + 1, number + 1
+        assert box["y"] + box["height"] <= height, number + 1
+        assert tab.locator(target).evaluate("one => one.classList.contains('lit')"), number + 1
+
+
+def test_a_step_of_the_tour_answers_a_wrong_action(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    told = tab.locator("#tour-found")
+    tab.evaluate("goTo(1)")
+    tab.evaluate("pin(prefix)")
+    assert told.inner_text() == "This patch is blank: one with ink is asked for."
+    tab.evaluate("pin(prefix + 6)")
+    assert told.inner_text().startswith("✓")
+    tab.evaluate("pin(prefix)")
+    assert told.inner_text().startswith("✓"), "once done, it is done"
+    tab.evaluate("goTo(3)")
+    tab.evaluate("pin(prefix + 6)")
+    assert told.inner_text() == "This patch has ink: a blank one is asked for."
+    tab.evaluate("goTo(7)")
+    tab.evaluate(
+        "opened = heads[0][0]; openWeight(opened, prefix + (opened.extent.at + 1) % patches)"
+    )
+    largest = tab.evaluate("nameOf(now.tokens[opened.row.indexOf(Math.max(...opened.row))])")
+    assert "not the largest" in told.inner_text()
+    assert largest in told.inner_text()
+    tab.evaluate("openWeight(opened, now.tokens[opened.row.indexOf(Math.max(...opened.row))])")
+    assert told.inner_text().startswith("✓")
+
+
 def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: Any) -> None:
     page.emulate_media(reduced_motion="reduce")
     tab = opened()

@@ -25,8 +25,8 @@ function pixelsIn8(token) {
 
 // title; term: the glossary's, that defines it; part: what is lit, in the drawing of the model and below
 // text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after "render" (the
-// model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; begin: what is
-// made ready; isOfSeven: it needs a picture that the model takes for a 7
+// model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; miss: what is
+// told of something else that happened, if anything is; begin: what is made ready; isOfSeven: it needs a picture that the model takes for a 7
 const STEPS = [
   {
     title: "Pixels",
@@ -40,18 +40,19 @@ const STEPS = [
   {
     title: "Patches",
     term: "patch",
-    part: "tokens",
+    part: "picture",
     text: () => `The picture is cut into ${rows} × ${columns} patches of ${height / rows} × ${width / columns} pixels.`,
     task: "Click a patch with ink.",
     begin: () => choose("look"),
     isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) > 0,
+    miss: (what, token) => what === "pin" && token >= prefix ? "This patch is blank: one with ink is asked for." : "",
     found: () => `This one, in ${spot(pinned - prefix)}, has ${pixelsIn8(pinned).filter(Boolean).length} pixels with ink.`,
   },
   {
     title: "Projection",
     term: "linear layer",
     part: "tokens",
-    text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its token.`,
+    text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its projection.`,
     task: `Press "${patches} patches and a class token" in the row of the model's blocks, look at the pixels and at the`
       + " numbers \"projected\", and close the window.",
     isDone: (what, {at}) => what === "token" && at >= prefix,
@@ -60,12 +61,13 @@ const STEPS = [
   {
     title: "Position",
     term: "position embedding",
-    part: "tokens",
-    text: () => "All blank patches have the same pixels, so they would be the same token. The position embedding of the"
-      + " place is added to each.",
+    part: "picture",
+    text: () => "All blank patches have the same pixels, so the same projection. The position embedding of the place is"
+      + " added to each: the sum is the token of the patch.",
     task: "Click a blank patch.",
     begin: () => choose("look"),
     isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) === 0,
+    miss: (what, token) => what === "pin" && token >= prefix ? "This patch has ink: a blank one is asked for." : "",
     found: () => `Of this patch the model knows no more than that it is blank and in ${spot(pinned - prefix)}.`,
   },
   {
@@ -104,6 +106,11 @@ const STEPS = [
     text: () => "Softmax turns the scores of a query into weights: positive, and together 1.",
     task: "Click the brightest square of a map, then its number, the largest weight, and close both windows.",
     isDone: (what, {weight, scores, score}) => what === "weight" && weight > 0 && Math.max(...scores) === score,
+    miss: (what, {scores}) => {
+      if (what !== "weight") return "";
+      const largest = now.tokens[scores.indexOf(Math.max(...scores))];
+      return `This weight is not the largest of its row: that is the one of the ${nameOf(largest)}.`;
+    },
     found: ({weight}) => `It is ${weight.toFixed(4)}; all others together have ${(1 - weight).toFixed(4)}.`,
   },
   {
@@ -142,9 +149,9 @@ const STEPS = [
     text: () => "Layer 1 does the same again, with tokens that layer 0 has changed.",
     task: "Tick layer 0 again, and its head 0: everything is on.",
     isDone: what => what === "render" && state.off.size === 0,
-    found: () => `If the model ended behind a layer, its answer would be: ${now.after.map((logits, layer) => {
+    found: () => `The answer, if the model ended ${now.after.map((logits, layer) => {
       const [first] = ranking(logits);
-      return `behind layer ${layer} ${page.classes[first]}, ${percent(probabilities(logits)[first])}`;
+      return `behind layer ${layer}: ${page.classes[first]} (${percent(probabilities(logits)[first])})`;
     }).join("; ")}.`,
   },
   {
@@ -159,11 +166,11 @@ const STEPS = [
   {
     title: "Probabilities",
     term: "logit",
-    part: "answer",
+    part: "picture",
     isOfSeven: true,
     text: () => `Softmax makes probabilities of the logits; the 7 has ${percent(probabilities(logitsShown())[SEVEN])}.`
       + " What does that depend on?",
-    task: "Erase the bar of the 7, until the answer is another digit.",
+    task: "Erase the top stroke of the 7 in the picture, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
     found: () => `${answerNow()} That is the end of the tour. "What the answer depends on", below the maps, goes on: it leaves`
@@ -217,13 +224,28 @@ function goTo(number, isPrepared = true) {
   $("tour-found").textContent = "";
   $("tour-back").disabled = step === 0;
   $("tour-next").textContent = "Skip";
+  bringIntoView(part);
+}
+
+// What a step asks for, below the panel of the tour: a part of the page, or the model's block where there is none
+function bringIntoView(part) {
+  const parts = [...document.querySelectorAll(`[data-part="${part}"]`)].filter(one => one !== $("tour"));
+  const target = parts.find(one => !$("model-drawing").contains(one)) ?? parts[0];
+  target.style.scrollMargin = `${$("tour").offsetHeight + 20}px 0 20px`;
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  target.scrollIntoView({block: "nearest", behavior: isStill ? "instant" : "smooth"});
 }
 
 // Something happened: is it what the step asks for? While it is, what is told stays up to date. In the middle of a
 // stroke nothing is told, since a longer text moves the picture away under the pen: it is told at the end of the stroke.
 function happened(what, detail = {}) {
   if (step === null || (pen && inks())) return;
-  if (!STEPS[step].isDone(what, detail)) return;
+  const {isDone, miss} = STEPS[step];
+  if (!isDone(what, detail)) {
+    const isOpen = !$("tour-found").textContent.startsWith("✓");
+    if (isOpen) $("tour-found").textContent = miss?.(what, detail) || $("tour-found").textContent;
+    return;
+  }
   $("tour-found").textContent = `✓ ${STEPS[step].found(detail)}`;
   $("tour-next").textContent = step + 1 < STEPS.length ? "Next" : "End";
 }

@@ -229,7 +229,8 @@ function renderPatchEffects(change) {
   const [one, other] = pair().map(i => page.classes[i]);
   const {answers, jobs} = task;
   const isBusy = answers.length < jobs.length;
-  const end = isBusy ? `${answers.length} of ${jobs.length} done` : largestEffect(values, whole);
+  const progress = `${answers.length} of ${jobs.length} runs done, each without one patch, head or layer`;
+  const end = isBusy ? progress : largestEffect(values, whole);
   $("effect-text").textContent =
     `By how much the difference falls without this one patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
 }
