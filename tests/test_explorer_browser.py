@@ -247,10 +247,10 @@ def test_any_patch_is_the_query_by_mouse_and_by_keys(opened: Callable[..., Any])
 
     low_high = tab.locator(".layer p .small").first.inner_text()
     shown = square_maps(weights[0, :, 7])
-    assert low_high == f"scale {shown.min():.3f} to {shown.max():.3f}"
+    assert low_high == f"scale of the patches {shown.min():.3f} to {shown.max():.3f}"
     tab.locator("#scale").select_option("map")
     assert (
-        f"scale {shown[1].min():.3f} to {shown[1].max():.3f}"
+        f"scale of the patches {shown[1].min():.3f} to {shown[1].max():.3f}"
         in tab.locator("figcaption").nth(1).inner_text()
     )
     tab.locator("#over").check()
@@ -297,11 +297,14 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
     tab.locator("#other").select_option("8")
     values = torch.tensor(tab.evaluate("[...drawnValues.effect]"))
     whole = float((full[3] - full[8]).detach())
-    most = max(float(values.abs().max()), abs(whole) / 10)
+    most = max(float(values.abs().max()), 0.01)
     strength = "[...$('effect').getContext('2d').getImageData(0, 0, 4, 4).data]"
     strength = torch.tensor(tab.evaluate(strength)).view(16, 4)[:, 3]
     assert (strength - 255 * values.abs() / most).abs().max() <= 1
-    assert f"+{most:.2f}" in tab.locator("#effect-scale").inner_text(), "the scale stands beside it"
+    told = tab.locator("#effect-scale").inner_text()
+    assert f"+{most:.2f}" in told, "the scale stands beside it"
+    difference = float(told.partition("whole difference: ")[2].replace("−", "-"))
+    assert difference == pytest.approx(whole, abs=0.011)
     tab.mouse.move(*patch_at(tab, 1, 2, "#effect"))
     told = tab.locator("#causes .reading").first.inner_text()
     read = float(told.rpartition(" ")[2].replace("−", "-"))
@@ -313,13 +316,31 @@ def test_what_the_answer_depends_on(alone: bool, opened: Callable[..., Any], pag
     shot(tab, "explorer_why")
 
 
-def test_an_effect_that_is_small_beside_the_difference_is_pale(opened: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("value", "alpha", "scale"),
+    [(0.02, 255, "+0.020"), (0.5, 255, "+0.50"), (0.001, 25, "+0.010")],
+)
+def test_a_map_of_effects_has_its_own_scale_and_one_of_nothing_is_pale(
+    opened: Callable[..., Any], value: float, alpha: int, scale: str
+) -> None:
     tab = opened()
-    paint = "drawSigned('effect', new Float32Array(16).fill(0.02), 5.25)"
-    tab.evaluate(paint)
-    alpha = tab.evaluate("$('effect').getContext('2d').getImageData(0, 0, 1, 1).data[3]")
-    assert 5 < alpha < 15, "0.02 of 0.525, a tenth of the difference"
-    assert "+0.53" in tab.locator("#effect-scale").inner_text()
+    tab.evaluate(f"drawSigned('effect', new Float32Array(16).fill({value}), 5.25)")
+    drawn = tab.evaluate("$('effect').getContext('2d').getImageData(0, 0, 1, 1).data[3]")
+    assert abs(drawn - alpha) <= 1
+    assert scale in tab.locator("#effect-scale").inner_text()
+
+
+def test_the_pixels_can_be_read_on_every_grey(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    colours = tab.evaluate("Array.from({length: 256}, (_, grey) => inkOn(grey))")
+
+    def light(share: float) -> float:
+        return share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+
+    for grey, colour in enumerate(colours):
+        ink = light(int(colour[1] * 2, 16) / 255)
+        dark, bright = sorted((ink, light(grey / 255)))
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, grey  # WCAG 2, AA
 
 
 def test_stored_relevance_is_drawn_for_examples_as_they_are(opened: Callable[..., Any]) -> None:
@@ -380,6 +401,8 @@ def test_what_is_told_of_the_query_and_the_truth_follows_the_changes(
     told = tab.locator("#verdict").inner_text()
     assert "truth" not in told, "what is drawn on may be another digit"
     assert "Without the changes" in told
+    ticks = tab.locator("#classes .bar").first.get_attribute("title")
+    assert re.search(r"the mark: [\d.]+ % without the changes", ticks)
     assert near(torch.tensor(tab.evaluate("[...untouched]")), first)
     assert tab.locator("#change").is_visible()
 
@@ -684,6 +707,10 @@ def test_it_opens_on_a_clear_picture_with_the_answer_beside_it(opened: Callable[
         assert picture["x"] + picture["width"] <= answer["x"], "beside the picture"
         assert picture["y"] - 5 <= answer["y"] < picture["y"] + picture["height"]
         assert picture["y"] + picture["height"] <= height, "all of it is seen"
+        table, room = (tab.locator(name).bounding_box() for name in ("#answer table", "#answer"))
+        assert table["width"] <= room["width"], "no number is cut"
+        rest = tab.locator("#examples").evaluate("one => (one.clientHeight - 2) % 50")
+        assert rest == 0, "no row of examples is cut through"
 
     after(tab, lambda: tab.evaluate("pin(9)") or tab.locator("#blank").click())
     assert tab.evaluate("query") == 0, "a query does not outlive its picture"
@@ -758,6 +785,8 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     assert tab.locator("#numbers").evaluate(shown_row) == "2", "the square that was clicked"
     pressed = tab.locator("#numbers-spot").inner_text()
     assert pressed == f"patch in row 2, column 1: {weights[0, 0, 0, 10]:.4f}"
+    chosen = tab.locator("#numbers-table .chosen")
+    assert chosen.inner_text() == f"{weights[0, 0, 0, 10]:.4f}", "its number is marked"
     colours = "one => one.toDataURL()"
     small = tab.locator(".map canvas")
     assert tab.locator("#large").evaluate(colours) == small.nth(0).evaluate(colours)
@@ -783,15 +812,26 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     told = tab.locator("#origin-title").inner_text().replace("−", "-")
     logit = float(model(image)[0, 4].detach())
     assert float(told.rpartition(": ")[2]) == pytest.approx(logit, abs=1e-3)
-    tab.keyboard.press("Escape")
+
+
+def test_each_block_of_the_models_row_opens(opened: Callable[..., Any]) -> None:
+    tab, model = opened(), load_model("vit_mnist_p7")
     tab.get_by_role("button", name="16 patches and a class token").click()
-    assert "the same for every picture" in tab.locator("#origin-text").inner_text()
+    told = tab.locator("#origin-text").inner_text()
+    assert "the same for every picture" in told
+    alike = torch.equal(model.class_token[0, 0], model.encoder.pos_embedding[0, 0])
+    assert ("Here the two are equal" in told) == alike
+    tab.evaluate("openToken(prefix)")
+    assert "equal" not in tab.locator("#origin-text").inner_text(), "of the class token only"
     tab.keyboard.press("Escape")
     for name, word in (("picture", "784 numbers"), ("layer 0", "64"), ("class token at", "given")):
         tab.locator("#model-drawing button", has_text=name).first.click()
         assert word in tab.locator("#origin-text").inner_text()
         for width in (1366, 390):
             tab.set_viewport_size({"width": width, "height": 800})
+            tab.locator("#origin").evaluate("one => one.scrollTo(0, one.scrollHeight)")
+            close = tab.locator("#origin button", has_text="Close")
+            assert 0 <= close.bounding_box()["y"] < 800, "Close stays in view"
             assert tab.locator("#origin").bounding_box()["width"] <= width
         tab.set_viewport_size({"width": 1366, "height": 768})
         tab.keyboard.press("Escape")
@@ -801,20 +841,106 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     assert lit.evaluate("one => one.dataset.part") == "layer 1"
 
 
-def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None:
+def line(tab: Any, x0: float, y0: float, x1: float, y1: float) -> float:
+    """A stroke from pixel to pixel; returns how far the picture has moved under the pen."""
+    box = tab.locator("#picture").bounding_box()
+    pixel = box["width"] / 28
+    tab.mouse.move(box["x"] + x0 * pixel, box["y"] + y0 * pixel)
+    tab.mouse.down()
+    after(tab, lambda: tab.mouse.move(box["x"] + x1 * pixel, box["y"] + y1 * pixel, steps=6))
+    tab.wait_for_timeout(100)  # the last of the steps
+    moved = tab.locator("#picture").bounding_box()["y"] - box["y"]
+    tab.mouse.up()
+    return abs(moved)
+
+
+def seven(tab: Any) -> float:
+    return max(line(tab, 7, 7, 20, 7), line(tab, 20, 7, 12, 23))
+
+
+def without_bar(tab: Any) -> float:
+    return max(line(tab, 5, y, 17, y) for y in (6, 7, 8))
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_the_tour_leaves_the_visitors_drawing(opened: Callable[..., Any], width: int) -> None:
     tab = opened()
+    tab.set_viewport_size({"width": width, "height": 800})
+    told, text = tab.locator("#tour-found"), tab.locator("#tour-text")
+    tab.locator("#tour-start").click()
+    tab.wait_for_function("() => isBlank()")
+    assert seven(tab) == 0, "nothing moves under the pen"
+    assert told.inner_text().startswith("✓"), "told when the pen is lifted"
+    own = tab.evaluate("[...state.pixels]")
+    tab.evaluate("goTo(13)")
+    assert without_bar(tab) == 0
+    assert "The answer is now" in told.inner_text()
+    tab.locator("#tour-again").click()
+    tab.wait_for_function("() => best() === SEVEN")
+    assert tab.evaluate("[...state.pixels]") == own, "the visitor's 7, not the example"
+    assert f"the 7 has {tab.evaluate('sure(SEVEN)')}." in text.inner_text()
+    without_bar(tab)
+    erased = tab.evaluate("[...state.pixels]")
+    tab.locator("#tour-back").click()
+    assert tab.evaluate("[...state.pixels]") == erased
 
-    def line(x0: float, y0: float, x1: float, y1: float) -> None:
-        box = tab.locator("#picture").bounding_box()
-        pixel = box["width"] / 28
-        tab.mouse.move(box["x"] + x0 * pixel, box["y"] + y0 * pixel)
-        tab.mouse.down()
-        tab.mouse.move(box["x"] + x1 * pixel, box["y"] + y1 * pixel, steps=6)
-        tab.mouse.up()
+    tab.locator("#tour-start").evaluate("one => one.click()")
+    tab.wait_for_function("() => isBlank()")
+    line(tab, 14, 4, 14, 24)
+    one = tab.evaluate("[...state.pixels]")
+    tab.locator("#tour-next").click()
+    assert tab.evaluate("[...state.pixels]") == one, "no 7, and kept as long as no step needs one"
+    tab.evaluate("goTo(13)")
+    assert "here is an example" in text.inner_text()
+    tab.locator("#undo").click()
+    assert tab.evaluate("[...state.pixels]") == one
 
-    def seven() -> None:
-        line(7, 7, 20, 7)
-        line(20, 7, 12, 23)
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (700, 900), (390, 844)])
+def test_a_step_of_the_tour_brings_what_it_asks_for_into_view(
+    opened: Callable[..., Any], page: Any, width: int, height: int
+) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    tab = opened()
+    tab.set_viewport_size({"width": width, "height": height})
+    targets = ["#board", "#board", '#model-drawing [data-part="tokens"]', "#board"]
+    targets += ["#askers [data-part]", *['.layer[data-part="layer 0"]'] * 6]
+    targets += ['.layer[data-part="layer 1"]', "#answer", "#board"]
+    for number, target in enumerate(targets):
+        tab.evaluate("number => goTo(number)", number)
+        panel, box = tab.locator("#tour").bounding_box(), tab.locator(target).bounding_box()
+        assert panel["y"] + panel["height"] <= box["y"] + 1, number + 1
+        assert box["y"] + box["height"] <= height, number + 1
+        assert tab.locator(target).evaluate("one => one.classList.contains('lit')"), number + 1
+
+
+def test_a_step_of_the_tour_answers_a_wrong_action(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    told = tab.locator("#tour-found")
+    tab.evaluate("goTo(1)")
+    tab.evaluate("pin(prefix)")
+    assert told.inner_text() == "This patch is blank: one with ink is asked for."
+    tab.evaluate("pin(prefix + 6)")
+    assert told.inner_text().startswith("✓")
+    tab.evaluate("pin(prefix)")
+    assert told.inner_text().startswith("✓"), "once done, it is done"
+    tab.evaluate("goTo(3)")
+    tab.evaluate("pin(prefix + 6)")
+    assert told.inner_text() == "This patch has ink: a blank one is asked for."
+    tab.evaluate("goTo(7)")
+    tab.evaluate(
+        "opened = heads[0][0]; openWeight(opened, prefix + (opened.extent.at + 1) % patches)"
+    )
+    largest = tab.evaluate("nameOf(now.tokens[opened.row.indexOf(Math.max(...opened.row))])")
+    assert "not the largest" in told.inner_text()
+    assert largest in told.inner_text()
+    tab.evaluate("openWeight(opened, now.tokens[opened.row.indexOf(Math.max(...opened.row))])")
+    assert told.inner_text().startswith("✓")
+
+
+def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: Any) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    tab = opened()
 
     def weight() -> None:
         tab.locator(".map").first.click()
@@ -822,15 +948,11 @@ def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None
         tab.keyboard.press("Escape")
         tab.keyboard.press("Escape")
 
-    def without_bar() -> None:
-        for y in (6, 7, 8):
-            line(5, y, 17, y)
-
     def click(selector: str, nth: int = 0) -> Callable[[], Any]:
         return lambda: (tab.locator(selector).nth(nth).click(), tab.keyboard.press("Escape"))
 
     actions = [
-        seven,
+        lambda: seven(tab),
         lambda: tab.mouse.click(*patch_at(tab, 1, 2)),
         click("#model-drawing button", 1),
         lambda: tab.mouse.click(*patch_at(tab, 3, 0)),
@@ -849,7 +971,7 @@ def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any]) -> None
             tab.get_by_label("head 0").first.check(),
         ),
         click("#classes button", 7),
-        without_bar,
+        lambda: without_bar(tab),
     ]
     tab.locator("#tour-start").click()
     tab.wait_for_function("() => isBlank()")

@@ -17,7 +17,7 @@ import mnist_vit
 from . import ROOT
 
 TARGET = ROOT / "docs" / "picture.png"
-COUNTING = re.compile(r"\d+ of \d+ done")  # each patch is left out once
+COUNTING = re.compile(r"\d+ of \d+ runs done")  # each patch is left out once
 
 
 def chromium() -> str | None:

@@ -532,6 +532,7 @@ function buildBoard(board) {
     if (pen) end(pixelAt(board, event));
     pen = null;
     adding = false;
+    if (now) happened("render");
   };
   board.onpointerup = lift;
   board.onpointercancel = lift;

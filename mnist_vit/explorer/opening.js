@@ -80,6 +80,9 @@ const buttonOf = token => [...$("numbers-table").querySelectorAll("button")].fin
 function markLarge(token) {
   marked = token !== null && token >= prefix ? token : null;
   mark("spot", marked, $("numbers"));
+  for (const button of $("numbers-table").querySelectorAll("button")) {
+    button.classList.toggle("chosen", button.token === token);
+  }
   readLarge(marked);
 }
 
@@ -152,8 +155,14 @@ function openPicture() {
 function pixelCell(value) {
   const cell = make("td", {textContent: value});
   cell.style.background = `rgb(${value}, ${value}, ${value})`;
-  cell.style.color = value > 127 ? "#000" : "#999";
+  cell.style.color = inkOn(value);
   return cell;
+}
+
+// What can be read on a grey, with a contrast of at least 4.5; quiet on black
+function inkOn(grey) {
+  if (grey > 117) return "#000";
+  return grey > 40 ? "#fff" : "#999";
 }
 
 // What a layer makes of the token that is the query, or of the first patch
@@ -217,6 +226,11 @@ function openToken(token) {
   }
   const name = found.pixels ? "projected" : "learned";
   content.push(vectorTable({[name]: found.before, position: found.position, token: found.token}));
+  const isDouble = !found.pixels && isSame(found.before, found.position);
+  if (isDouble) {
+    content.push(sentence("Here the two are equal: only their sum is used, so training changes both alike, and they began"
+      + " alike."));
+  }
   showOrigin(`Token of the ${nameOf(token)}, as layer 0 is given it`, ...content);
 }
 

@@ -8,6 +8,9 @@ const headSize = () => model.hidden_dim / model.num_heads;
 const inkIn = token => sumOf(pixelsIn8(token));
 const answerNow = () => `The answer is now ${page.classes[best()]}, ${sure(best())}.`;
 
+// The logits of what is shown, which the page may not have rendered yet
+const logitsShown = () => model.forward(prepare(shown), {...state, record: false}).logits;
+
 function before() {
   const logits = logitsOf(state.pixels);
   const [first] = ranking(logits);
@@ -22,8 +25,8 @@ function pixelsIn8(token) {
 
 // title; term: the glossary's, that defines it; part: what is lit, in the drawing of the model and below
 // text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after "render" (the
-// model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; begin: what is
-// made ready
+// model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; miss: what is
+// told of something else that happened, if anything is; begin: what is made ready; isOfSeven: it needs a picture that the model takes for a 7
 const STEPS = [
   {
     title: "Pixels",
@@ -37,18 +40,19 @@ const STEPS = [
   {
     title: "Patches",
     term: "patch",
-    part: "tokens",
+    part: "picture",
     text: () => `The picture is cut into ${rows} × ${columns} patches of ${height / rows} × ${width / columns} pixels.`,
     task: "Click a patch with ink.",
     begin: () => choose("look"),
     isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) > 0,
+    miss: (what, token) => what === "pin" && token >= prefix ? "This patch is blank: one with ink is asked for." : "",
     found: () => `This one, in ${spot(pinned - prefix)}, has ${pixelsIn8(pinned).filter(Boolean).length} pixels with ink.`,
   },
   {
     title: "Projection",
     term: "linear layer",
     part: "tokens",
-    text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its token.`,
+    text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its projection.`,
     task: `Press "${patches} patches and a class token" in the row of the model's blocks, look at the pixels and at the`
       + " numbers \"projected\", and close the window.",
     isDone: (what, {at}) => what === "token" && at >= prefix,
@@ -57,12 +61,13 @@ const STEPS = [
   {
     title: "Position",
     term: "position embedding",
-    part: "tokens",
-    text: () => "All blank patches have the same pixels, so they would be the same token. The position embedding of the"
-      + " place is added to each.",
+    part: "picture",
+    text: () => "All blank patches have the same pixels, so the same projection. The position embedding of the place is"
+      + " added to each: the sum is the token of the patch.",
     task: "Click a blank patch.",
     begin: () => choose("look"),
     isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) === 0,
+    miss: (what, token) => what === "pin" && token >= prefix ? "This patch has ink: a blank one is asked for." : "",
     found: () => `Of this patch the model knows no more than that it is blank and in ${spot(pinned - prefix)}.`,
   },
   {
@@ -101,6 +106,11 @@ const STEPS = [
     text: () => "Softmax turns the scores of a query into weights: positive, and together 1.",
     task: "Click the brightest square of a map, then its number, the largest weight, and close both windows.",
     isDone: (what, {weight, scores, score}) => what === "weight" && weight > 0 && Math.max(...scores) === score,
+    miss: (what, {scores}) => {
+      if (what !== "weight") return "";
+      const largest = now.tokens[scores.indexOf(Math.max(...scores))];
+      return `This weight is not the largest of its row: that is the one of the ${nameOf(largest)}.`;
+    },
     found: ({weight}) => `It is ${weight.toFixed(4)}; all others together have ${(1 - weight).toFixed(4)}.`,
   },
   {
@@ -139,9 +149,9 @@ const STEPS = [
     text: () => "Layer 1 does the same again, with tokens that layer 0 has changed.",
     task: "Tick layer 0 again, and its head 0: everything is on.",
     isDone: what => what === "render" && state.off.size === 0,
-    found: () => `If the model ended behind a layer, its answer would be: ${now.after.map((logits, layer) => {
+    found: () => `The answer, if the model ended ${now.after.map((logits, layer) => {
       const [first] = ranking(logits);
-      return `behind layer ${layer} ${page.classes[first]}, ${percent(probabilities(logits)[first])}`;
+      return `behind layer ${layer}: ${page.classes[first]} (${percent(probabilities(logits)[first])})`;
     }).join("; ")}.`,
   },
   {
@@ -156,9 +166,11 @@ const STEPS = [
   {
     title: "Probabilities",
     term: "logit",
-    part: "answer",
-    text: () => `Softmax makes probabilities of the logits; the 7 has ${sure(SEVEN)}. What does that depend on?`,
-    task: "Erase the bar of the 7, until the answer is another digit.",
+    part: "picture",
+    isOfSeven: true,
+    text: () => `Softmax makes probabilities of the logits; the 7 has ${percent(probabilities(logitsShown())[SEVEN])}.`
+      + " What does that depend on?",
+    task: "Erase the top stroke of the 7 in the picture, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
     found: () => `${answerNow()} That is the end of the tour. "What the answer depends on", below the maps, goes on: it leaves`
@@ -168,10 +180,32 @@ const STEPS = [
 ];
 
 let step = null; // of the tour; null outside it
+let ownSeven = null; // the picture that the step that needs a 7 last began with
 
 // The tour asks for two layers, two heads and the digit 7.
 const exampleOfSeven = () => sorted.find(one => one.label === SEVEN && !isWrong(one));
 const hasTour = () => live && page.digits && READ === 0 && page.layers > 1 && page.heads > 1 && exampleOfSeven();
+
+const isSeven = () => ranking(logitsOf(state.pixels))[0] === SEVEN;
+
+// The visitor's drawing stays. Replaced is only a blank picture, and, where a step needs a 7, one that the model takes
+// for another digit: by the 7 that the step last began with, else by an example. Returns what is told of it.
+function prepareDrawing({isOfSeven = false}) {
+  if (isOfSeven && isSeven()) {
+    const {example, name, label, pixels} = state;
+    ownSeven = {example, name, label, pixels};
+    return "";
+  }
+  const wasBlank = isBlank();
+  if (!isOfSeven && !wasBlank) return "";
+  if (ownSeven) {
+    edit(now => Object.assign(now, ownSeven, {pixels: ownSeven.pixels.slice()}));
+    return "";
+  }
+  show(exampleOfSeven().i);
+  if (wasBlank) return "";
+  return "This step needs a picture that the model takes for a 7: here is an example; Undo brings yours back. ";
+}
 
 // Without preparing, the state stays as it is, as in a link
 function goTo(number, isPrepared = true) {
@@ -180,28 +214,48 @@ function goTo(number, isPrepared = true) {
   document.body.classList.toggle("touring", step !== null);
   if (step === null) return;
   const {title, term: name, part, text, task, begin} = STEPS[step];
-  if (isPrepared && step > 0 && ranking(logitsOf(state.pixels))[0] !== SEVEN) show(exampleOfSeven().i);
+  const told = isPrepared && step > 0 ? prepareDrawing(STEPS[step]) : "";
   if (isPrepared) begin?.();
   $("tour").dataset.part = part;
   light($("tour"));
   $("tour-title").replaceChildren(`${step + 1} of ${STEPS.length}: `, name ? term(name, title) : title);
-  $("tour-text").textContent = text();
+  $("tour-text").textContent = told + text();
   $("tour-task").textContent = task;
   $("tour-found").textContent = "";
   $("tour-back").disabled = step === 0;
   $("tour-next").textContent = "Skip";
+  bringIntoView(part);
 }
 
-// Something happened: is it what the step asks for? While it is, what is told stays up to date.
+// What a step asks for, below the panel of the tour: a part of the page, or the model's block where there is none
+function bringIntoView(part) {
+  const parts = [...document.querySelectorAll(`[data-part="${part}"]`)].filter(one => one !== $("tour"));
+  const target = parts.find(one => !$("model-drawing").contains(one)) ?? parts[0];
+  target.style.scrollMargin = `${$("tour").offsetHeight + 20}px 0 20px`;
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  target.scrollIntoView({block: "nearest", behavior: isStill ? "instant" : "smooth"});
+}
+
+// Something happened: is it what the step asks for? While it is, what is told stays up to date. In the middle of a
+// stroke nothing is told, since a longer text moves the picture away under the pen: it is told at the end of the stroke.
 function happened(what, detail = {}) {
-  if (step === null || !STEPS[step].isDone(what, detail)) return;
+  if (step === null || (pen && inks())) return;
+  const {isDone, miss} = STEPS[step];
+  if (!isDone(what, detail)) {
+    const isOpen = !$("tour-found").textContent.startsWith("✓");
+    if (isOpen) $("tour-found").textContent = miss?.(what, detail) || $("tour-found").textContent;
+    return;
+  }
   $("tour-found").textContent = `✓ ${STEPS[step].found(detail)}`;
   $("tour-next").textContent = step + 1 < STEPS.length ? "Next" : "End";
 }
 
 function buildTour() {
   $("tour-start").hidden = !hasTour();
-  $("tour-start").onclick = () => goTo(0);
+  $("tour-start").onclick = () => {
+    ownSeven = null;
+    goTo(0);
+  };
   $("tour-back").onclick = () => goTo(step - 1);
   $("tour-again").onclick = () => goTo(step);
   $("tour-next").onclick = () => goTo(step + 1 < STEPS.length ? step + 1 : null);

@@ -69,7 +69,8 @@ function classRow(i, is, was) {
   bar.style.width = `${100 * is}%`;
   const before = make("b", {hidden: !isTouched()});
   before.style.left = `${100 * was}%`;
-  const bars = make("td", {}, make("div", {className: "bar"}, bar, before));
+  const title = isTouched() ? `${percent(is)}; the mark: ${percent(was)} without the changes` : "";
+  const bars = make("td", {}, make("div", {className: "bar", title}, bar, before));
   const row = line(page.classes[i], bars, ...cells([percent(is)]), make("td", {}, logitOf(i)));
   if (isTouched()) row.append(...cells([signed(now.logits[i] - untouched[i])]));
   return row;
@@ -83,7 +84,11 @@ function logitOf(i) {
   return make("button", {textContent, ariaLabel, onclick: () => openLogit(i)});
 }
 
-const range = ({low, high}) => `${low.toFixed(3)} to ${high.toFixed(3)}`;
+// Of the squares only: the class token has no square, and may have more.
+function scaleOf({low, high}) {
+  const squares = prefix === 0 ? "" : " of the patches";
+  return `scale${squares} ${low.toFixed(3)} to ${high.toFixed(3)}`;
+}
 
 function renderMaps() {
   mark("query", query);
@@ -101,7 +106,7 @@ function renderLayer(layer, i, perMap) {
     map.extent = extent(map.values);
   });
   const common = extent(layer.flatMap(map => [...map.values]));
-  layer.scale.textContent = perMap ? "" : `scale ${range(common)}`;
+  layer.scale.textContent = perMap ? "" : scaleOf(common);
   if (isOff) layer.scale.textContent = "off";
   layer.forEach((map, j) => {
     map.drawn = perMap ? map.extent : common;
@@ -120,7 +125,7 @@ function renderCaption(map, i, j, isOff, perMap) {
     map.text = `maximum ${map.extent.high.toFixed(3)} at ${spot(map.extent.at)}`;
     if (state.off.has(map.key)) map.text = `off: adds nothing; ${map.text}`;
     lines.push(map.text, ...page.prefix.map((name, token) => `${name} ${map.row[token].toFixed(3)}`));
-    if (perMap) lines.push(`scale ${range(map.extent)}`);
+    if (perMap) lines.push(scaleOf(map.extent));
   }
   map.caption.replaceChildren(...cells(lines, "span"));
   map.button.setAttribute("aria-label", `layer ${i}, head ${j}: ${lines.join(", ")}. Enter enlarges it`);
@@ -198,14 +203,16 @@ function drawRelevance() {
 
 const drawnValues = {}; // of each map below, by its id
 
-// The darkest colour is a tenth of the whole difference, or the largest value if that is more: so a map of values
-// that decide nothing is pale. The scale stands beneath it.
+const FAINT = 0.01; // of a logit difference: a map of less than this is pale
+
+// The darkest colour is the map's own largest value: the scale beneath says how much that is, beside the whole difference.
 function drawSigned(id, values, whole) {
   const {low, high} = extent(values);
-  const most = Math.max(high, -low, Math.abs(whole) / 10);
+  const most = Math.max(high, -low, FAINT);
+  const end = most.toFixed(most < 0.1 ? 3 : 2);
   drawnValues[id] = values;
   paintSigned($(id), values, most);
-  $(`${id}-scale`).replaceChildren(`−${most.toFixed(2)} `, make("i"), ` +${most.toFixed(2)}; all: ${signed(whole)}`);
+  $(`${id}-scale`).replaceChildren(`−${end} `, make("i"), ` +${end}; whole difference: ${signed(whole)}`);
 }
 
 // Of each thing left out: by how much the difference of the two logits falls
@@ -229,7 +236,8 @@ function renderPatchEffects(change) {
   const [one, other] = pair().map(i => page.classes[i]);
   const {answers, jobs} = task;
   const isBusy = answers.length < jobs.length;
-  const end = isBusy ? `${answers.length} of ${jobs.length} done` : largestEffect(values, whole);
+  const progress = `${answers.length} of ${jobs.length} runs done, each without one patch, head or layer`;
+  const end = isBusy ? progress : largestEffect(values, whole);
   $("effect-text").textContent =
     `By how much the difference falls without this one patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
 }
