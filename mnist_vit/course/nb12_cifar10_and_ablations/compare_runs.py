@@ -224,16 +224,7 @@ SLIPS = (
                 "(sum(variant) - sum(base)) / len(base)"
             )
         },
-        "divide both sums by the number of the base's runs",
-        "The lists may have different lengths: each sum by its own",
-    ),
-    Slip(
-        {
-            "sum(variant) / len(variant) - sum(base) / len(base)": (
-                "(sum(variant) - sum(base)) / len(variant)"
-            )
-        },
-        "divide both sums by the number of the variant's runs",
+        "divide both sums by one number, of the base's runs or of the variant's",
         "The lists may have different lengths: each sum by its own",
     ),
     Slip(
