@@ -69,9 +69,9 @@ def span(live: float, seeds: list[float]) -> str:
 def agrees(text: str) -> bool:
     """Whether every row in a text lies in its stored range, or near enough to it.
 
-    A training that five seeds of one processor end six points apart may end twelve points outside
-    on another one, which rounds otherwise: six blocks without norms, 32 to 38 % on an AMD EPYC, gave
-    24 to 37 % with ten seeds on an Intel Xeon. Where all five are equal, two points are allowed.
+    Where five seeds are six points apart, twelve points outside are allowed: another processor
+    rounds otherwise, and six blocks without norms, 32 to 38 % on an AMD EPYC, gave 24 to 37 % with
+    ten seeds on an Intel Xeon. Where all five are equal, two points are allowed.
     """
     for row in ROW.findall(text):
         now, low, high = map(int, row)
