@@ -208,6 +208,7 @@ def test_what_the_text_says_of_the_stored_rows() -> None:
 
 
 CIFAR10 = "without_labels_cifar10"
+LABELS = (100, 1000, 10000)
 
 
 def test_what_the_text_says_of_the_photographs() -> None:
@@ -230,6 +231,11 @@ def test_what_the_text_says_of_the_photographs() -> None:
     assert difference("tuned_1000", "scratch_1000", CIFAR10) == (-0.2, 3.2)
     assert difference("tuned_10000", "scratch_10000", CIFAR10) == (-14.0, 2.3)
     assert difference("probe_100", "tuned_100", CIFAR10) == (0.2, 4.0)
+    against_random = [difference(f"probe_{n}", f"random_probe_{n}", CIFAR10) for n in LABELS]
+    assert against_random == [(7.2, 5.6), (9.2, 1.3), (10.0, 2.4)]
+    for count in LABELS:
+        gain, half = difference(f"random_probe_{count}", f"neighbour_{count}", CIFAR10)
+        assert gain > half, "the nearest neighbour is a weak rival here"
 
 
 def test_the_two_ways_took_about_as_long() -> None:
