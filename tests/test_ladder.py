@@ -152,11 +152,10 @@ def test_rows_far_off_are_refused_and_said() -> None:
         min(ladder.stored("with_block")["accuracy"]),
         max(ladder.stored("with_block")["accuracy"]),
     )
-    outside = max(2, 2 * (round(high) - round(low))) + 1
-    near, far = ladder.row("with_block", low - 1), ladder.row("with_block", high + outside)
+    near, far = ladder.row("with_block", low - 1), ladder.row("with_block", high + 5)
     assert ladder.agrees(near)
     assert "too high" in far
-    assert "too low" in ladder.row("with_block", low - outside)
+    assert "too low" in ladder.row("with_block", low - 5)
     assert ladder.same_rows(near, ladder.row("with_block", high))
     assert not ladder.same_rows(far, ladder.row("with_block", high))
     assert not ladder.same_rows(near, near.replace("stored: ", "stored: 1"))
@@ -183,7 +182,7 @@ def test_attention_is_what_finds_the_patch() -> None:
 
 
 def test_a_row_may_lie_as_far_outside_its_range_as_its_seeds_are_apart() -> None:
-    assert ladder.agrees("20 % (stored: 32 to 38)")
-    assert not ladder.agrees("19 % (stored: 32 to 38)")
+    assert ladder.agrees("29 % (stored: 32 to 38)")
+    assert not ladder.agrees("25 % (stored: 32 to 38)")
     assert ladder.agrees("51 % (stored: 53 to 53)")
     assert not ladder.agrees("50 % (stored: 53 to 53)")
