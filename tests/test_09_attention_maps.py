@@ -14,8 +14,8 @@ from helpers import NOTEBOOKS, code_cells, judged, square_maps
 from torch import Tensor, nn
 
 from mnist_vit.attention import mean_attention_distance, record_attention, rollout
-from mnist_vit.course import ladder
 from mnist_vit.course.ladder.rows import RESULTS
+from mnist_vit.course.nb09_attention_maps.own_maps import left_without
 from mnist_vit.course.own_weights import _loaded
 from mnist_vit.model import VisionTransformer
 
@@ -191,7 +191,7 @@ def test_seeds_disagree_on_the_better_layer_as_the_notebook_says() -> None:
 
 def test_own_weights_are_measured_as_the_stored_ones() -> None:
     """The weights that stand in are those of the first stored seed."""
-    rows = ladder.left_without(_loaded(VisionTransformer, RESULTS / "my_weights.pth"))
+    rows = left_without(_loaded(VisionTransformer, RESULTS / "my_weights.pth"))
     for row in rows.splitlines()[1:]:
         yours, first, *_ = map(int, re.findall(r"(\d+) %", row))
         assert abs(yours - first) <= 1, row

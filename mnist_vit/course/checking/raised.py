@@ -103,11 +103,6 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " its own, reshape(-1, 1, h, w).",
     ),
     (
-        r"tuple index out of range",
-        "The tuple has fewer entries.",
-        "Of *sizes, arguments that are given by name are no part: those come in **options.",
-    ),
-    (
         r"out of bounds|index out of range",
         "There is no such place: the axis is shorter.",
         "Is the number too large, or was the tensor made too small? Print both; places count from"

@@ -9,18 +9,7 @@ its twin, the model without the piece.
 from .growing import ROWS
 from .loop import Row, fit
 from .models import PATCH, WIDTH, BrokenHead, OneHead, on_pixels, to_patches
-from .rows import (
-    agrees,
-    difference,
-    interval,
-    left_without,
-    looks,
-    row,
-    same_rows,
-    span,
-    stored,
-    table,
-)
+from .rows import agrees, difference, interval, looks, row, same_rows, span, stored, table
 from .running import PieceError, train
 from .tasks import digits, looked_at, relation
 
@@ -37,7 +26,6 @@ __all__ = [
     "digits",
     "fit",
     "interval",
-    "left_without",
     "looked_at",
     "looks",
     "on_pixels",
