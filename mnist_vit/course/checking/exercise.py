@@ -76,6 +76,8 @@ class Exercise:
             answer with this value.
         notice: what is special to this exercise: calls a wrong answer, which no slip explains, and
             says what it sees; None if it sees nothing. Each sentence follows a test.
+        more: calls an answer on further inputs and returns what it gives. A wrong word has many
+            causes: a slip that gives it is named only if it gives all the same here, too.
     """
 
     answer: Any
@@ -88,6 +90,7 @@ class Exercise:
     tolerance: float = 1e-6
     tell: Callable[[Evidence], tuple[str, str]] | None = None
     notice: Callable[[Any], Mistake | None] | None = None
+    more: Callable[[Any], Any] | None = None
 
     @property
     def name(self) -> str:

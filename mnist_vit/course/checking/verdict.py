@@ -71,8 +71,8 @@ class Outcome:
 
     @property
     def end(self) -> tuple[type, str]:
-        """How the run ended: the kind of exception, and its words where nothing came before it."""
-        return type(self.error), "" if self.values else str(self.error)
+        """How the run ended: the kind of exception, and its words."""
+        return type(self.error), str(self.error)
 
 
 @dataclass(frozen=True)
@@ -290,8 +290,9 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     noticed = _noticed(exercise, answer, got)
     if not is_sure:
         for mutant, alike in _slips(exercise, got):
-            if _noticed(exercise, mutant, got) == noticed:  # else it is another mistake
-                return _named(PERHAPS, alike)
+            is_noticed = _noticed(exercise, mutant, got) == noticed
+            if is_noticed and _more(exercise, mutant) == _more(exercise, answer):
+                return _named(PERHAPS, alike)  # else it is another mistake
     if noticed is not None:
         return noticed
     observation = _observation(exercise, got)
@@ -339,6 +340,17 @@ def _noticed(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
         seen = exercise.notice(answer)
         return None if seen is None else Finding(seen.said, seen.instead)
     return None
+
+
+def _more(exercise: Exercise, answer: Any) -> Any:
+    """What an answer gives on the further inputs, or the kind of exception that it raises."""
+    if exercise.more is None:
+        return None
+    torch.default_generator.manual_seed(0)
+    try:
+        return exercise.more(answer)
+    except Exception as error:  # the learner's code may raise anything
+        return type(error)
 
 
 def _with_place(exercise: Exercise, answer: Any, got: Outcome, finding: Finding) -> Finding:
