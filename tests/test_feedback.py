@@ -22,6 +22,7 @@ from mnist_vit import check
 from mnist_vit.course import helping
 from mnist_vit.course.checking import judge
 from mnist_vit.course.checking.comparing import compare
+from mnist_vit.course.checking.meanings import meaning_of
 from mnist_vit.course.observing import looking, reacting
 from mnist_vit.course.observing.calls import Call, alike, calls_of
 from mnist_vit.course.observing.observers import Evidence, Finding, observe
@@ -838,7 +839,78 @@ def test_an_exception_says_what_stood_in_the_line() -> None:
 
     told = said("patchify", patchify)
     assert "images has the shape (2, 3, 12, 8)" in told
-    assert ".shape" in told
+    assert "The sizes asked for make 4704 numbers, and there are 576." in told
+    assert "class token" not in told
+
+
+def test_a_missing_key_is_told_with_the_keys_that_there_are() -> None:
+    def convert(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"ln_1.weight": theirs["norm_1.weight"]}
+
+    told = said("convert_block", convert)
+    assert "The keys of theirs are " in told
+    assert "norm1.weight" in told
+
+
+def test_a_line_of_an_earlier_answer_is_told_with_the_line_that_calls_it() -> None:
+    def my_own(q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1)
+
+    def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return my_own(q, nn.Linear(1, 1)), v
+
+    told = said("attention", answer)
+    assert "`return q @ k.transpose(-2, -1)`" in told
+    assert "which your line `return my_own(q, nn.Linear(1, 1)), v` calls" in told
+
+
+def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
+    def without_keepdim(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        root = (x.square().mean(dim=-1) + eps).sqrt()
+        return x / root * weight
+
+    def other_length(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        root = x.new_ones(x.shape[-1] + 1)
+        return x / root * weight
+
+    assert "root has the shape of x without axis 2" in said("rms_norm", without_keepdim)
+    assert "without axis" not in said("rms_norm", other_length)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("mat1 and mat2 shapes cannot be multiplied (7x5 and 10x5)", "left, here 5, as rows on"),
+        ("Dimension out of range (expected to be in range of [-1, 0], but got 1)", "no axis 1."),
+        ("shape '[2, -1, 7]' is invalid for input of size 15", "14, which does not divide 15."),
+        ("cannot assign parameters before Module.__init__() call", "nn.Module is not set up"),
+        ("unsupported operand type(s) for //: 'tuple' and 'int'", "a single value is needed"),
+        ("unsupported operand: 'Tensor' and 'builtin_function_or_method'", "A function itself"),
+    ],
+)
+def test_what_an_exception_means_holds_the_sizes_of_its_text(text: str, meaning: str) -> None:
+    assert meaning in meaning_of(text)[0]
+
+
+def test_an_input_is_without_effect_only_if_it_is_so_beside_other_numbers() -> None:
+    """A weight beside a 0 has no effect in this answer, and has one everywhere else."""
+
+    def entropy(weights: Tensor) -> Tensor:
+        return -(weights * weights.log()).sum(dim=-1).nan_to_num()
+
+    told = said("entropy", entropy)
+    assert "stays the same" not in told
+
+
+def test_a_change_in_place_that_no_gradient_sees_is_told_as_that() -> None:
+    def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            q /= q.shape[-1] ** 0.5
+        weights = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+        return weights @ v, weights
+
+    told = said("attention", answer)
+    assert "No gradient sees it: under torch.no_grad()" in told
 
 
 def test_pictures_wrong_at_the_edge_are_said_to_be() -> None:
@@ -1317,8 +1389,8 @@ def count_by_four_times_the_width(*sizes: int) -> int:
 @pytest.mark.parametrize(
     ("name", "answer", "true", "not_true"),
     [
-        ("look_left", look_left_too_small, "made too small", "Read the length"),
-        ("query_map", query_map_with_class_token, "such as the class token's", "notebook: take"),
+        ("look_left", look_left_too_small, "the axis is shorter", "Read the length"),
+        ("query_map", query_map_with_class_token, "Is the class token counted", "notebook: take"),
         ("record", record_without_kwargs, "with_kwargs=True", "name its arguments"),
         ("two_rates", head_in_both_groups, "should not have", "in the first group"),
         ("rectangular", PlainPositions, "as a plain tensor", "Keep the names"),

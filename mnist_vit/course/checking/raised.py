@@ -4,6 +4,7 @@ import ast
 import linecache
 import re
 import traceback
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -11,163 +12,12 @@ from torch import Tensor, nn
 
 from ...errors import printable
 from ..observing.tracing import is_theirs, quoted
+from .meanings import meaning_of
 from .tools import shortened
 
 MOST = 5  # names of a line whose values are told
 LONGEST = 240  # characters of an exception's own text
-
-# words of an exception, what they mean, and what to do
-MEANINGS: tuple[tuple[str, str, str], ...] = (
-    (
-        r"return_types\.",
-        "max(dim=…), min, median and sort give a pair, values and indices.",
-        "Take the first of the two: .values, or amax and amin.",
-    ),
-    (
-        r"unsupported operand .*'NoneType'|must be Tensor, not NoneType",
-        "One of the two is None.",
-        "A function without return gives None; .grad is None for what the loss does not depend on,"
-        " and for a tensor that was itself computed (torch.autograd.grad gives its gradient).",
-    ),
-    (
-        r"'NoneType' object",
-        "Something is None here.",
-        "A function without return gives None, and so does a method that works in place.",
-    ),
-    (
-        r"'tuple' object has no|must be Tensor, not tuple|'tuple' and",
-        "A tuple stands where a tensor is needed.",
-        "A layer that gives a pair, such as attention, is unpacked: first, second = layer(…).",
-    ),
-    (
-        r"too many values to unpack|not enough values to unpack|cannot unpack",
-        "There is not that number of values: a pair must stay a pair, where one is expected.",
-        "Return as many values, in the same order, as came in there.",
-    ),
-    (
-        r"shape '.*' is invalid for input|don't multiply up to",
-        "The sizes asked for do not have as many numbers as the tensor.",
-        "Multiply them and compare. Is a size written in, or another one than the check's (take"
-        " them from the arguments, or from .shape)? Or is a row too many or too few, such as the"
-        " class token's?",
-    ),
-    (
-        r"must be Tensor, not (?:int|float)|only be called with a Tensor",
-        "A function of torch is given a plain number.",
-        "math.sqrt, math.exp and ** take numbers; torch's functions take tensors.",
-    ),
-    (
-        r"must be real number, not Tensor|only one element tensors can be conv",
-        "A function for one number is given a whole tensor.",
-        "torch has functions of the same names, torch.exp, torch.log, for tensors.",
-    ),
-    (
-        r"must match the size of tensor|didn't match|shapes cannot be multiplied|Expected size for"
-        r"|does not match|Sizes of tensors must match|inconsistent tensor size|mat1 and mat2",
-        "The shapes do not fit together.",
-        "Print both shapes, and see which axis is not the one that you think of.",
-    ),
-    (
-        r"found element of type float|got float|'float' object cannot be interpreted"
-        r"|float.* as an ind",
-        "A size or a place is a float.",
-        "/ gives a float even where nothing is left over: use //, int(…) or math.isqrt.",
-    ),
-    (
-        r"could not infer output dtype|mean\(\): .*(Bool|Long)",
-        "mean() does not take booleans or whole numbers.",
-        "Turn them into floats first: .float().mean() is the share of True.",
-    ),
-    (
-        r"only integer tensors of a single element|only one element tensors",
-        "A tensor stands where a plain number is needed, as where a tuple or a list is multiplied"
-        " by it.",
-        "int(…) or .item() makes a number of a tensor that holds one; a tuple, such as"
-        " torch.autograd.grad gives, is unpacked, or its [0] is taken.",
-    ),
-    (
-        r"'(?:int|float)' object is not iterable",
-        "A number is gone through as if it were a list.",
-        "for k in range(n) counts from 0 to n - 1.",
-    ),
-    (
-        r"Boolean value of Tensor with more than one",
-        "One yes or no is asked of many numbers at once.",
-        "and, or, not and if take a single truth. For a whole tensor: &, | and ~ with each"
-        " comparison in brackets, or .any() and .all().",
-    ),
-    (
-        r"expected input\[.*\] to have \d+ channels",
-        "The kernel of the convolution has another number of channels than what goes in.",
-        "Give each channel a kernel and say groups=channels, or let every channel be a picture of"
-        " its own, reshape(-1, 1, h, w).",
-    ),
-    (
-        r"out of bounds|index out of range",
-        "There is no such place: the axis is shorter.",
-        "Is the number too large, or was the tensor made too small? Print both; places count from"
-        " 0.",
-    ),
-    (
-        r"missing \d+ required positional arg",
-        "A function is called without what it needs.",
-        "Compare the call with the signature of what is called. If it is a hook, PyTorch calls it:"
-        " (module, args), with the output last after the forward, and kwargs only if it was"
-        " registered with with_kwargs=True.",
-    ),
-    (
-        r"takes .* positional arguments? but|unexpected keyword|multiple values for",
-        "A function is given what it does not take.",
-        "Compare the call with its signature, self included.",
-    ),
-    (
-        r"size mismatch|loading state_dict",
-        "The weights do not fit the module: names or sizes are others.",
-        "Build it with the sizes that belong to these weights.",
-    ),
-    (
-        r"cannot assign '.*' as parameter",
-        "A plain tensor cannot take the place of a parameter.",
-        "Fill the one that is there, in place: nn.init, or copy_ under torch.no_grad(). Where a new"
-        " one is meant, nn.Parameter(…).",
-    ),
-    (
-        r"more than one parameter group",
-        "The same parameter is in two groups of the optimizer.",
-        "Each belongs to one: take it out of the group whose rate it should not have.",
-    ),
-    (
-        r"does not require grad",
-        "Nothing that needs a gradient leads to this number.",
-        "Look for .detach(), .item(), torch.no_grad() and for buffers in the place of parameters.",
-    ),
-    (
-        r"backward through the graph a second time",
-        "The graph was used up by an earlier backward().",
-        "Compute the loss anew for each backward(), and keep no tensor of the step before; several"
-        " gradients of one graph need retain_graph=True, or one call for their sum.",
-    ),
-    (
-        r"grad can be implicitly created only for scalar",
-        "The gradient is asked of several numbers at once.",
-        "Make one number of them first: of the sum, each picture gets the gradient of its own.",
-    ),
-    (
-        r"shape of the mask",
-        "The mask has not the shape of what it chooses from.",
-        "A mask has one boolean for each entry of the first axes.",
-    ),
-    (
-        r"Expected tensor for argument|must have the same dtype|expected scalar type|same dtype",
-        "Two kinds of numbers meet, such as float32 and float64.",
-        "The check uses float64, too: make new tensors with dtype=x.dtype.",
-    ),
-    (
-        r"is not defined|referenced before assignment|cannot access local",
-        "The name stands for nothing here.",
-        "Is it misspelt, or set on another path only, or in a cell that has not run?",
-    ),
-)
+NAMES = 8  # keys, or parts of a module, that are told
 
 
 def told(error: BaseException) -> str:
@@ -175,6 +25,9 @@ def told(error: BaseException) -> str:
     frame = _their_frame(error)
     line = _line(error)
     said = f" in the line {quoted(line)}" if line else ""
+    calling = _calling_line(error)
+    if calling:
+        said += f", which your line {quoted(calling)} calls"
     if writes_into_leaf(error):
         return f"a tensor that asks for a gradient is changed in place{said}."
     raised = "your code raised" if frame is not None else "it raised"
@@ -206,11 +59,7 @@ def writes_into_parameter(error: BaseException) -> bool:
     frame = _their_frame(error)
     if frame is None:
         return False
-    try:
-        tree = ast.parse(_whole(_line(error)))
-    except (SyntaxError, ValueError):
-        return False
-    for node in ast.walk(tree):
+    for node in ast.walk(_parsed(_line(error))):
         if isinstance(node, ast.AugAssign):
             written: ast.expr = node.target
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -228,20 +77,53 @@ def _meaning(error: BaseException) -> tuple[str, str]:
     if isinstance(error, StopIteration):
         return "next(…) found nothing.", "Of all that it could give, nothing fits: test each."
     if isinstance(error, KeyError):
-        return (
-            "Nothing has this name there.",
-            "Print the names that there are: list(x), or dict(module.named_children()).",
-        )
+        return _missing_key(error)
     if "values to unpack" in str(error) and re.search(r"\.(shape|size\(\))\s*$", _line(error)):
         return (
             "The tensor has another number of axes than this line takes apart.",
             "Read the axes that you need by themselves, such as .shape[-1]: others may stand in"
             " front.",
         )
-    for words, meaning, instead in MEANINGS:
-        if re.search(words, str(error)):
-            return meaning, instead
-    return "", ""
+    meaning, instead = meaning_of(str(error))
+    if lost := _lost_axis(error):
+        instead = lost
+    if "cannot be multiplied" in str(error) and "@" in _line(error):
+        instead += " @ is the matrix product; * multiplies number by number."
+    return meaning, instead
+
+
+def _lost_axis(error: BaseException) -> str:
+    """Of shapes that cannot be lined up: which tensor of the line is another without an axis."""
+    frame = _their_frame(error)
+    if frame is None or "must match the size of tensor" not in str(error):
+        return ""
+    shapes: dict[str, list[int]] = {}
+    for node in _chains(_parsed(_line(error))):
+        value = _value_of(frame, node)
+        if isinstance(value, Tensor):
+            shapes[ast.unparse(node)] = list(value.shape)
+    for whole, shape in shapes.items():
+        for name, other in shapes.items():
+            for axis in range(1, len(shape)):
+                if other == shape[:axis] + shape[axis + 1 :]:
+                    return (
+                        f"{name} has the shape of {whole} without axis {axis}. Where an axis was"
+                        " summed or averaged away, keepdim=True keeps it, with one place."
+                    )
+    return ""
+
+
+def _missing_key(error: KeyError) -> tuple[str, str]:
+    """Of a key that is not there: the keys that there are, where the learner's line shows them."""
+    key = error.args[0] if error.args else None
+    frame = _their_frame(error)
+    for node in ast.walk(_parsed(_line(error))):
+        if frame is None or not isinstance(node, ast.Subscript) or not _is_chain(node.value):
+            continue
+        held = _value_of(frame, node.value)
+        if isinstance(held, Mapping | nn.ModuleDict) and key not in held:
+            return f"The keys of {ast.unparse(node.value)} are {_some(list(held))}.", ""
+    return "There is no such key.", "Print the keys that there are: list(…) of a dict gives them."
 
 
 def _lacking(error: BaseException) -> str:
@@ -253,7 +135,14 @@ def _lacking(error: BaseException) -> str:
     if not isinstance(error.obj, nn.Module):
         return ""
     parts = [*error.obj._parameters, *error.obj._modules]
-    return f"Its parameters and parts: {', '.join(parts[:8])}." if parts else ""
+    kind = type(error.obj).__name__
+    return f"The parameters and parts of this {kind} are {_some(parts)}." if parts else ""
+
+
+def _some(names: list[Any]) -> str:
+    """The first names, and how many more there are."""
+    said = ", ".join(str(name) for name in names[:NAMES])
+    return f"{said} and {len(names) - NAMES} more" if len(names) > NAMES else said
 
 
 def _text(error: BaseException) -> str:
@@ -278,22 +167,39 @@ def _line(error: BaseException) -> str:
     line = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if is_theirs(frame.filename):
-            line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+            line = _text_of(frame)
     return line
+
+
+def _text_of(frame: traceback.FrameSummary) -> str:
+    """The text of the line at which a frame stands."""
+    return (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+
+
+def _calling_line(error: BaseException) -> str:
+    """The learner's line from which another function of theirs was called that raised; else ""."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_theirs(one.filename)]
+    if len(frames) < 2 or frames[-1].name == frames[-2].name:
+        return ""
+    return _text_of(frames[-2])
 
 
 def _values(frame: FrameType, line: str) -> list[str]:
     """What the names in a line stand for: tensors by their shapes, plain numbers, None, tuples."""
-    try:
-        tree = ast.parse(_whole(line))
-    except (SyntaxError, ValueError):
-        return []
     found: dict[str, str] = {}
-    for node in _chains(tree):
+    for node in _chains(_parsed(line)):
         said = _said(_value_of(frame, node))
         if said:
             found.setdefault(ast.unparse(node).removesuffix(".shape"), said)
     return [f"{name} {said}" for name, said in found.items()][:MOST]
+
+
+def _parsed(line: str) -> ast.AST:
+    """A line as a tree; an empty one if it cannot be parsed by itself."""
+    try:
+        return ast.parse(_whole(line))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 def _whole(line: str) -> str:

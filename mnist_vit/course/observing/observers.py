@@ -127,6 +127,10 @@ INSTEAD = {
     "Your code changes its input": "Work on a copy: clone() makes one.",
     "Nothing came back": "Was it done to a copy?",
 }
+UNSEEN = (
+    "No gradient sees it: under torch.no_grad(), through .data or .detach() an operation is not"
+    " recorded. Make a new tensor, x = x / …, outside of them."
+)
 
 
 def unused(evidence: Evidence) -> Finding | None:
@@ -134,7 +138,8 @@ def unused(evidence: Evidence) -> Finding | None:
     for look in (_changed_input, _did_nothing):
         said = look(evidence)
         if said:
-            return Finding(said, _instead(said))
+            is_gradient = _has_wrong_gradient(evidence) and look is _changed_input
+            return Finding(said, UNSEEN if is_gradient else _instead(said))
     return None
 
 

@@ -283,9 +283,36 @@ def slices(our: Call, their: Call) -> str:
                 changed[part] = other[part].detach()
                 ours = _reacts(our, place, changed)
                 theirs = _reacts(their, place, changed)
-                if ours != theirs:
+                is_so = ours != theirs and _reacts_so_elsewhere(
+                    (our, their), place, part, (ours, theirs)
+                )
+                if is_so:
                     return _reacts_alone(f"{our.names[place]}[{':, ' * axis}{number}]", ours)
     return ""
+
+
+def _reacts_so_elsewhere(
+    calls: tuple[Call, Call], place: int, part: tuple[Any, ...], reacted: tuple[bool, bool]
+) -> bool:
+    """Whether ours and theirs react alike to the same part of another input.
+
+    A number may have no effect in one input only, as beside a 0.
+    """
+    for call, was in zip(calls, reacted, strict=True):
+        value = call.before[place].detach()
+        base = variants(value)[0].detach().clone()
+        changed = base.clone()
+        changed[part] = value[part]
+        first, second = call.again(place, base), call.again(place, changed)
+        if not all(_finite(output) for output in (first, second)):
+            return False
+        if alike(first, second) == was:
+            return False
+    return True
+
+
+def _finite(output: list[Any]) -> bool:
+    return all(bool(part.isfinite().all()) for part in output if isinstance(part, Tensor))
 
 
 def _reacts_alone(part: str, ours: bool) -> str:

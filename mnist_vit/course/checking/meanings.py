@@ -1,0 +1,230 @@
+"""What an exception means, in words that are true wherever it is raised, and what can be done.
+
+The text of an exception says what happened, and rarely why. So the meaning explains its words, and
+the advice names no cause that this answer may not have: it says what to compare, or what is true
+of PyTorch and Python in any case.
+"""
+
+import re
+
+# words of an exception, what they mean, and what can be done
+MEANINGS: tuple[tuple[str, str, str], ...] = (
+    (
+        r"return_types\.",
+        "max(dim=…), min, median and sort give a pair, values and indices.",
+        "Take the first of the two: .values, or amax and amin.",
+    ),
+    (
+        r"unsupported operand .*'NoneType'|must be Tensor, not NoneType",
+        "One of the two is None.",
+        "A function without return gives None; .grad is None for what the loss does not depend on,"
+        " and for a tensor that was itself computed (torch.autograd.grad gives its gradient).",
+    ),
+    (
+        r"'NoneType' object",
+        "Something is None here.",
+        "A function without return gives None, and so does a method that works in place.",
+    ),
+    (
+        r"must be Tensor, not tuple",
+        "A tuple stands where a tensor is needed.",
+        "A tuple is unpacked: first, second = pair. Some layers, such as nn.MultiheadAttention,"
+        " give a pair.",
+    ),
+    (
+        r"'tuple' object has no|'tuple' and|and 'tuple'",
+        "A tuple, (a, b), stands where a single value is needed.",
+        "A tuple is unpacked: first, second = pair.",
+    ),
+    (
+        r"'(builtin_function_or_method|method|function)'",
+        "A function itself stands where its result is needed.",
+        "A call has brackets, such as x.mean().",
+    ),
+    (
+        r"too many values to unpack|not enough values to unpack|cannot unpack",
+        "What is taken apart has another number of parts than there are names for them.",
+        "Print it: what is it, and how many parts has it?",
+    ),
+    (
+        r"must be Tensor, not (?:int|float)|only be called with a Tensor",
+        "A function of torch is given a plain number.",
+        "math.sqrt, math.exp and ** take numbers; torch's functions take tensors.",
+    ),
+    (
+        r"must be real number, not Tensor|only one element tensors can be conv",
+        "A function for one number is given a whole tensor.",
+        "torch has functions of the same names, torch.exp, torch.log, for tensors.",
+    ),
+    (
+        r"found element of type float|got float|'float' object cannot be interpreted"
+        r"|float.* as an ind",
+        "A size or a place is a float.",
+        "/ gives a float even where nothing is left over: use //, int(…) or math.isqrt.",
+    ),
+    (
+        r"could not infer output dtype|mean\(\): .*(Bool|Long)",
+        "mean() does not take booleans or whole numbers.",
+        "Turn them into floats first: .float().mean() is the share of True.",
+    ),
+    (
+        r"only integer tensors of a single element|only one element tensors",
+        "A tensor stands where a plain number is needed, as where a tuple or a list is multiplied"
+        " by it.",
+        "int(…) or .item() makes a number of a tensor that holds one; a tuple, such as"
+        " torch.autograd.grad gives, is unpacked, or its [0] is taken.",
+    ),
+    (
+        r"'(?:int|float)' object is not iterable",
+        "A number is gone through as if it were a list.",
+        "for k in range(n) counts from 0 to n - 1.",
+    ),
+    (
+        r"Boolean value of Tensor with more than one",
+        "One yes or no is asked of many numbers at once.",
+        "and, or, not and if take a single truth. For a whole tensor: &, | and ~ with each"
+        " comparison in brackets, or .any() and .all().",
+    ),
+    (
+        r"expected input\[.*\] to have \d+ channels",
+        "What goes into the convolution has another number of channels than its kernel.",
+        "It takes (n, channels, h, w). With groups=channels each channel has a kernel of its own.",
+    ),
+    (
+        r"out of bounds|index out of range",
+        "There is no such place: the axis is shorter.",
+        "Print the shape and the number: places count from 0.",
+    ),
+    (
+        r"missing \d+ required positional arg",
+        "A function is called without what it needs.",
+        "Compare the call with the signature of what is called. If it is a hook, PyTorch calls it:"
+        " (module, args), with the output last after the forward, and kwargs only if it was"
+        " registered with with_kwargs=True.",
+    ),
+    (
+        r"takes .* positional arguments? but|unexpected keyword|multiple values for",
+        "A function is given what it does not take.",
+        "Compare the call with its signature, self included.",
+    ),
+    (
+        r"size mismatch|loading state_dict",
+        "The weights do not fit the module: names or shapes are others.",
+        "Print the names and shapes of both: state_dict() has them.",
+    ),
+    (
+        r"before Module.__init__\(\) call",
+        "nn.Module is not set up yet.",
+        "super().__init__() is the first line of a module's __init__.",
+    ),
+    (
+        r"cannot assign '.*' as parameter",
+        "A plain tensor cannot take the place of a parameter.",
+        "Fill the one that is there, in place: nn.init, or copy_ under torch.no_grad(). Where a new"
+        " one is meant, nn.Parameter(…).",
+    ),
+    (
+        r"more than one parameter group",
+        "The same parameter is in two groups of the optimizer.",
+        "Each belongs to one: take it out of the group whose rate it should not have.",
+    ),
+    (
+        r"does not require grad",
+        "Nothing that needs a gradient leads to this number.",
+        "Look for .detach(), .item(), torch.no_grad(), requires_grad set to False, and buffers in"
+        " the place of parameters.",
+    ),
+    (
+        r"backward through the graph a second time",
+        "The graph was used up by an earlier backward().",
+        "Compute the loss anew for each backward(), and keep no tensor of the step before; several"
+        " gradients of one graph need retain_graph=True, or one call for their sum.",
+    ),
+    (
+        r"grad can be implicitly created only for scalar",
+        "The gradient is asked of several numbers at once.",
+        "Make one number of them first: of the sum, each picture gets the gradient of its own.",
+    ),
+    (
+        r"shape of the mask",
+        "The mask has not the shape of what it chooses from.",
+        "A mask has one boolean for each entry of the first axes.",
+    ),
+    (
+        r"Expected tensor for argument|must have the same dtype|expected scalar type|same dtype",
+        "Two kinds of numbers meet, such as float32 and float64.",
+        "A new tensor has the kind of x with dtype=x.dtype.",
+    ),
+    (
+        r"is not defined|referenced before assignment|cannot access local",
+        "The name stands for nothing here.",
+        "Is it misspelt, or set on another path only, or in a cell that has not run?",
+    ),
+)
+
+FEWEST_TOKENS = 9  # from which one token more is told from another patch size
+FIT = "The shapes do not fit together"
+SHAPES = re.compile(
+    r"must match the size of tensor|didn't match|shapes cannot be multiplied|Expected size for"
+    r"|does not match|Sizes of tensors must match|inconsistent tensor size|mat1 and mat2"
+)
+PRODUCT = re.compile(r"\((\d+)x(\d+) and (\d+)x(\d+)\)")
+LINED_UP = re.compile(
+    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton"
+    r" dimension (\d+)"
+)
+COUNTS = re.compile(r"shape '\[([\d, -]+)\]' is invalid for input of size (\d+)")
+AXES = re.compile(r"Dimension out of range \(expected to be in range of \[-(\d+), .*got (-?\d+)\)")
+
+
+def meaning_of(text: str) -> tuple[str, str]:
+    """What the words of an exception mean, and what can be done; ("", "") if that is not known."""
+    counted = _of_sizes(text)
+    if counted != ("", ""):
+        return counted
+    for words, meaning, instead in MEANINGS:
+        if re.search(words, text):
+            return meaning, instead
+    return "", ""
+
+
+def _of_sizes(text: str) -> tuple[str, str]:
+    """The same of sizes that do not fit, with the sizes that stand in the text."""
+    if found := AXES.search(text):
+        axes = int(found[1])
+        has = "one axis only" if axes == 1 else f"{axes} axes"
+        return f"What it is applied to has {has}, and so no axis {found[2]}.", "Print its shape."
+    if found := COUNTS.search(text):
+        sizes = [int(size) for size in found[1].split(",")]
+        return _of_counts(sizes, int(found[2]))
+    if not SHAPES.search(text):
+        return "", ""
+    if found := PRODUCT.search(text):
+        return (
+            f"{FIT}: a matrix product wants as many columns on the left, here {found[2]}, as rows"
+            f" on the right, here {found[3]}.",
+            "Print both shapes, and say of each axis what it stands for.",
+        )
+    if found := LINED_UP.search(text):
+        return (
+            f"{FIT}: axis {found[3]} has {found[1]} places in one and {found[2]} in the other.",
+            "The axes are lined up from the last one. Print both shapes, and say of each axis what"
+            " it stands for.",
+        )
+    return f"{FIT}.", "Print both shapes, and say of each axis what it stands for."
+
+
+def _of_counts(sizes: list[int], numbers: int) -> tuple[str, str]:
+    """Of a reshape: how many numbers the sizes would make, and how many there are."""
+    product = 1
+    for size in sizes:
+        product *= size if size > 0 else 1
+    instead = "Print the shape before it, and multiply both out."
+    if -1 in sizes:
+        said = f"The sizes asked for multiply to {product}, which does not divide {numbers}"
+    else:
+        said = f"The sizes asked for make {product} numbers, and there are {numbers}"
+        apart = abs(product - numbers)
+        if product % apart == 0 and min(product, numbers) >= FEWEST_TOKENS * apart:
+            instead += " Is the class token counted in one of the two only?"
+    return f"{said}.", instead
