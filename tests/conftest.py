@@ -92,6 +92,7 @@ def page(chromium: Any) -> Iterator[Any]:
 # Files that take longest, from the longest on; CPU seconds on one core, of both tiers together.
 LONG = (
     "test_solved.py",
+    "test_solved_later.py",
     "test_course.py",
     "test_survival.py",
     "test_tasks.py",

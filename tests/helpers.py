@@ -8,6 +8,7 @@ conftest`` finds.
 import ast
 import functools
 import importlib.util
+import inspect
 import math
 import os
 import re
@@ -29,7 +30,9 @@ from torch import nn
 import mnist_vit
 from mnist_vit.attention import to_maps
 from mnist_vit.check import EXERCISES
+from mnist_vit.course import exercises
 from mnist_vit.course.checking import verdict
+from mnist_vit.files import copy_notebooks
 
 ROOT = Path(mnist_vit.__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -175,6 +178,18 @@ class Bomb:
         return (Path.touch, (self.path,))
 
 
+def solution_cell(exercise: str) -> str:
+    """A cell with our solution: the imports of its file that are not relative, and its text."""
+    found = EXERCISES[exercise]
+    module = ast.parse(Path(inspect.getfile(found.answer)).read_text(encoding="utf-8"))
+    lines = [
+        ast.unparse(node)
+        for node in module.body
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+    ]
+    return "\n".join([*(line for line in lines if "Exercise" not in line), found.source])
+
+
 def solve(path: Path) -> int:
     """Put the solutions into a notebook and the success lines under its checks; returns how
     many."""
@@ -226,3 +241,18 @@ def nbval(folder: Path, *names: str, **variables: str) -> list[ElementTree.Eleme
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, check=False)
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
     return list(ElementTree.parse(report).iter("testcase"))
+
+
+def nbval_solved(course: Path, chosen: list[Path]) -> Path:
+    """Run nbval on a learner's copy of some notebooks with the solutions put in; no cell is
+    skipped unless CIFAR-10 is not at hand. Returns the learner's folder."""
+    copy_notebooks(course, with_outputs=True)
+    names = [path.name for path in chosen]
+    for name in names:
+        assert solve(course / name) == len(exercises(Path(name).stem))
+    ran = nbval(course, *names, MNIST_VIT_OUT=str(course))
+    assert len(ran) == sum(len(code_cells(path)) for path in chosen)
+    skipped = [case.find("skipped") for case in ran]
+    messages = [mark.get("message", "") for mark in skipped if mark is not None]
+    assert [message for message in messages if "CIFAR-10 are not at hand" not in message] == []
+    return course

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from helpers import assert_says, environment, randomise
+from helpers import assert_says, environment, randomise, solution_cell
 
 from mnist_vit import check, load_model, model
 from mnist_vit.__main__ import main
@@ -50,19 +50,7 @@ WRONG = BLOCK.replace("F.gelu(", "F.relu(")
 KEPT = "my_vit.py: MyMLPBlock is kept\n"
 
 
-def solution(exercise: str) -> str:
-    """A cell with our solution: the imports of its file that are not relative, and its text."""
-    found = check.EXERCISES[exercise]
-    module = ast.parse(Path(inspect.getfile(found.answer)).read_text(encoding="utf-8"))
-    lines = [
-        ast.unparse(node)
-        for node in module.body
-        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
-    ]
-    return "\n".join([*(line for line in lines if "Exercise" not in line), found.source])
-
-
-SOLVED = {piece.exercise: solution(piece.exercise) for piece in PIECES.values()}
+SOLVED = {piece.exercise: solution_cell(piece.exercise) for piece in PIECES.values()}
 Cell = Callable[..., str]
 
 
