@@ -141,11 +141,12 @@ class _Strongly(Block):
     share = 20.0
 
 
-class _First(Block):
-    """Every token gets something of the first one."""
+class _Unequal(Block):
+    """A token gets the more of others the later they stand."""
 
     def mixed(self, h: Tensor) -> Tensor:
-        return h[:, :1]
+        shares = torch.arange(1.0, 1 + h.shape[1])[:, None]
+        return (h * shares / shares.sum()).sum(dim=1, keepdim=True)
 
 
 class _Pictures(Block):
@@ -155,7 +156,7 @@ class _Pictures(Block):
         return h.mean(dim=0, keepdim=True)
 
 
-def _other_blocks() -> dict[str, nn.Module]:
+def _other_blocks() -> dict[str, Block]:
     """Blocks that tell apart for which reason a name is given, or is not."""
     sizes = {"in_dim": 20, "mlp_dim": 80, "seed": 5}
     right, bare, mixing = (KINDS.index(kind) for kind in ("right", "no GELU", "tokens mix"))
@@ -167,7 +168,7 @@ def _other_blocks() -> dict[str, nn.Module]:
         "nearly all dropped": _NearlyAllDropped(right, **sizes),
         "larger": Block(right, **sizes),
         "strongly": _Strongly(mixing, **sizes),
-        "first": _First(mixing, **sizes),
+        "unequal": _Unequal(mixing, **sizes),
         "pictures": _Pictures(mixing, **sizes),
     }
     with torch.no_grad():
@@ -199,7 +200,7 @@ ASKED = {
     "no GELU": (("no biases", "no GELU"), ("linear, nothing dropped", "no GELU")),
     "tokens mix": (
         ("strongly", "tokens mix"),
-        ("first", "tokens mix"),
+        ("unequal", "tokens mix"),
         ("pictures", "tokens mix"),
         ("nothing dropped", "drops in eval mode"),
     ),
@@ -243,9 +244,9 @@ SEEN = (
     (
         "tokens mix",
         "tokens mix",
-        "first",
-        "It finds blocks in which every token gets something of the first one, and not those in"
-        " which it gets something of the mean of all.",
+        "unequal",
+        "It finds blocks in which a token gets more of some tokens than of others, and not those"
+        " in which it gets the mean of all.",
         "The mean is the same in whatever order the tokens stand: change one token alone, and look"
         " at the rows of the others.",
     ),

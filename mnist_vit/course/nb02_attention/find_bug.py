@@ -100,7 +100,8 @@ class _Odd(BrokenHead):
 
 def _made(kind: type[BrokenHead], bug: str, size: int, factor: float = 2.0) -> BrokenHead:
     """A head on tokens of 6 numbers, whose queries and keys are larger by a factor."""
-    head = randomise(kind(bug, 6, size), seed=60)
+    head = kind(bug, 6, size)
+    randomise(head, seed=60)
     with torch.no_grad():
         head.w_q.weight.mul_(factor)
         head.w_k.weight.mul_(factor)
