@@ -2,6 +2,7 @@
 name."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -156,6 +157,50 @@ def patient(block: nn.Module, x: Tensor) -> str:
         return "right" if dropped > 0.25 else "no second dropout"
 
 
+def examining(
+    doubled: bool = False,
+    training: bool = False,
+    axis: int = 1,
+    shuffled: bool = False,
+    at_least: float = 1e-4,
+    counted: bool = True,
+    share: float = 0.2,
+) -> Callable[[nn.Module, Tensor], str]:
+    """An examiner with at most one mistake."""
+
+    def is_mixing(block: nn.Module, x: Tensor) -> bool:
+        order = torch.arange(x.shape[1]).roll(2) if shuffled else torch.arange(x.shape[1])
+        other = x[:, order].clone()
+        if not shuffled:
+            other.select(axis, 0).add_(1)
+        far = (block(other) - block(x)[:, order]).abs()
+        return bool((far if shuffled else far.narrow(axis, 1, 1)).max() > at_least)
+
+    def is_linear(block: nn.Module, x: Tensor) -> bool:
+        zero = 0 if doubled else block(0 * x)
+        return bool((block(2 * x) - 2 * block(x) + zero).abs().max() < 1e-4)
+
+    def is_dropping(block: nn.Module, x: Tensor) -> bool:
+        if counted:
+            return bool((block(x) == 0).double().mean() > share)
+        return not torch.equal(block(x), block(x))
+
+    @torch.no_grad()
+    def answer(block: nn.Module, x: Tensor) -> str:
+        block.train(training)
+        linear = is_linear(block, x)
+        block.eval()
+        if not torch.equal(block(x), block(x)):
+            return "drops in eval mode"
+        if linear:
+            return "no GELU"
+        if is_mixing(block, x):
+            return "tokens mix"
+        return "right" if is_dropping(block.train(), x) else "no second dropout"
+
+    return answer
+
+
 def missing_means_no_zeros(block: nn.Module, x: Tensor) -> str:
     """The last question the wrong way round."""
     said = patient(block, x)
@@ -164,6 +209,24 @@ def missing_means_no_zeros(block: nn.Module, x: Tensor) -> str:
 
 def xavier_without_biases(linear: nn.Linear) -> None:
     nn.init.uniform_(linear.weight, 0, math.sqrt(6 / (linear.in_features + linear.out_features)))
+
+
+def biases_forgotten(linear: nn.Linear) -> None:
+    nn.init.xavier_uniform_(linear.weight)
+
+
+def from_one_to_two(linear: nn.Linear) -> None:
+    nn.init.uniform_(linear.weight, 1, 2)
+    nn.init.normal_(linear.bias, std=1e-6)
+
+
+def by_one_end(linear: nn.Linear) -> None:
+    nn.init.uniform_(linear.weight, math.sqrt(6 / (linear.in_features + linear.out_features)))
+    nn.init.normal_(linear.bias, std=1e-6)
+
+
+def column_and_vector(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+    return W_2.mm(W_1), W_2.mm(b_1.unsqueeze(1)) + b_2
 
 
 RIGHT: list[tuple[str, Any]] = [
@@ -179,9 +242,10 @@ RIGHT: list[tuple[str, Any]] = [
     ("absolute", shifted),
     ("absolute", hinges(300.0, 2)),
     ("examine", patient),
+    ("examine", examining()),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("xavier", xavier_by_new_parameters, "Fill those that are there, in place"),
+    ("xavier", xavier_by_new_parameters, "linear.weight is not the parameter any more"),
     ("gelu", F.mish, ""),
     ("gelu", lambda x: F.gelu(x.detach()) + 0 * x, "gradient"),
     ("gelu", changing_its_input, "changed"),
@@ -207,6 +271,16 @@ WRONG: list[tuple[str, Any, str]] = [
         "",
     ),
     ("xavier", lambda linear: linear.weight.uniform_(-1, 1), "no_grad()"),
+    ("xavier", lambda linear: None, "linear.weight still holds the numbers"),
+    ("xavier", biases_forgotten, "linear.bias still holds the numbers"),
+    ("xavier", from_one_to_two, "between 1 and 2, and none is negative"),
+    ("examine", examining(doubled=True), "not where they are other numbers"),
+    ("examine", examining(training=True), "Test for linearity in eval mode"),
+    ("examine", examining(axis=0), "It finds blocks in which pictures mix"),
+    ("examine", examining(shuffled=True), "The mean is the same in whatever order"),
+    ("examine", examining(at_least=0.5), "not those in which they mix a little"),
+    ("examine", examining(counted=False), "Only the second makes exact zeros"),
+    ("examine", examining(share=0.6), "with dropout 0.9 at its end it does not say so"),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever random numbers follow
     (
@@ -216,7 +290,6 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ),
     ("mlp_block", DroppingOnce, "drop in eval mode too"),
     ("mlp_block", WithoutDropout, "apply GELU after the second linear layer too"),
-    ("xavier", lambda linear: None, "the share of weights beyond the bound should not be "),
     ("xavier", xavier_without_biases, "draw from 0 to the bound"),
     ("xavier", by_rand, "as rand * bound - bound does"),
     ("xavier", lambda linear: by_rand(linear, 0.5), "as (rand - 0.5) * bound does"),
@@ -226,6 +299,8 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("gelu", lambda x: x * torch.erf(x / 2**0.5), "take erf(x / √2) for the share"),
     ("gelu", nn.GELU("tanh"), "the tanh approximation"),
     ("examine", lambda block, x: "right", "look at no other token's row"),
-    ("examine", missing_means_no_zeros, "count zeros in eval mode, or find none"),
+    ("examine", missing_means_no_zeros, "take exact zeros for a sign that"),
+    ("merge", column_and_vector, "add b_2, a vector, to W_2 times b_1 as a column"),
+    ("xavier", by_one_end, "draw from the bound to 1"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)

@@ -70,6 +70,44 @@ def find_bug_by_looking(head: nn.Module, x: Tensor) -> str:
     return "w_q twice" if (attention_torch(q, q, v)[1] - weights).abs().max() < 1e-4 else "no root"
 
 
+def finding_by_root(head: nn.Module, x: Tensor) -> str:
+    """With the root of how many numbers a token holds."""
+    _, weights = head(x)
+    q, k = head.w_q(x), head.w_k(x)
+    scores = q @ k.mT / x.shape[-1] ** 0.5
+    named = find_bug_by_looking(head, x)
+    if named == "softmax over queries" and not torch.allclose(weights, scores.softmax(-2)):
+        return "no bug"
+    return named
+
+
+def finding_by_layers(head: nn.Module, x: Tensor) -> str:
+    """Whether the layers w_q and w_k are the same."""
+    named = find_bug_by_looking(head, x)
+    if named == "w_q twice" and not torch.allclose(head.w_q(x), head.w_k(x)):
+        return "no bug"
+    return named
+
+
+def finding_by_symmetry(head: nn.Module, x: Tensor) -> str:
+    named = find_bug_by_looking(head, x)
+    weights = head(x)[1]
+    return "no bug" if named == "w_q twice" and not torch.allclose(weights, weights.mT) else named
+
+
+def finding_exactly(head: nn.Module, x: Tensor) -> str:
+    """Rows that sum to 1 but for rounding are called wrong."""
+    exact = bool((head(x)[1].sum(-1) == 1).all())
+    return find_bug_by_looking(head, x) if exact else "softmax over queries"
+
+
+def divided_out_of_sight(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        q /= q.shape[-1] ** 0.5
+    weights = (q @ k.mT).softmax(-1)
+    return weights @ v, weights
+
+
 def plain(dim: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Softmax of the formula, with nothing subtracted."""
     return lambda s: s.exp() / s.exp().sum(dim, keepdim=True)
@@ -102,6 +140,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("look_left", lambda side: look_left_by_loops(4), "W_Q must be a tensor of shape (9, 9)"),
     ("find_bug", lambda head, x: "no bug?", "is none of the five"),
+    ("find_bug", finding_by_root, "q.shape[-1], and not x.shape[-1]"),
+    ("find_bug", finding_exactly, "compare with atol=1e-5"),
     ("softmax_rows", nn.Softmax(dim=-1), "what you are to write yourself"),
     ("softmax_rows", lambda s: torch.softmax(s, -1), "what you are to write yourself"),
     ("softmax_rows", lambda s: F.softmax(s, -1), "what you are to write yourself"),
@@ -116,6 +156,10 @@ NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores 
     ("softmax_rows", lambda s: s.softmax(2), "sum over axis 2"),
     ("softmax_rows", plain(2), "sum over axis 2"),
     ("softmax_rows", lambda s: s.exp() / s.exp().sum(-1), "sum without keepdim"),
+    ("find_bug", finding_by_layers, "let heads pass in which the keys are made with w_q, too"),
+    ("find_bug", finding_by_symmetry, "after the softmax its weights are not symmetric"),
+    ("attention", divided_out_of_sight, "divide q in place under no_grad()"),
+    ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1)), "turn nan into 0 after"),
     ("look_left", lambda side: [w.T for w in my_look_left(side)], "look one patch to the right"),
     ("entropy", lambda w: (w * w.log()).sum(-1), "leave out the minus sign"),
     ("entropy", lambda w: -w.clamp_min(1e-6).log().sum(-1), "sum the logarithms alone"),

@@ -190,7 +190,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
     ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),
     ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
-    ("masked_attention", AsManyKeys, "with fewer queries than keys"),
+    ("masked_attention", AsManyKeys, "x, x), your code raised RuntimeError in the line"),
     ("masked_attention", BiasForgotten, "output where token 2 may look nowhere"),
     ("masked_attention", MyMultiHeadAttention, "unexpected keyword argument 'mask'"),
     (

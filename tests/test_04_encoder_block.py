@@ -243,3 +243,16 @@ def test_broken_blocks_pass_the_first_test_and_no_other(letter: str) -> None:
         same["weights"] = torch.allclose(broken(z[:1].clone()), right(z[:1]), atol=1e-6)
     shows = {"a": "train", "b": "given", "c": "weights", "d": "batch"}[letter]
     assert [name for name, equal in same.items() if not equal] == [shows]
+
+
+def test_each_picture_of_block_d_hears_of_each_other() -> None:
+    """Whichever picture a test changes, and whichever other it looks at."""
+    block = BLOCKS["d"](2, 8, 16, 0.0, 0.0).eval()
+    z = torch.randn(3, 5, 8)
+    with torch.no_grad():
+        before = block(z)
+        for changed in range(3):
+            other = z.clone()
+            other[changed] += torch.randn(5, 8)
+            moved = (block(other) - before).abs().amax(dim=(1, 2))
+            assert (moved > 1e-5).all()

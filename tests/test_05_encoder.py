@@ -177,6 +177,15 @@ class SharedOfOurs(Encoder):
             self.layers[i] = self.layers[-1]
 
 
+class SharedByPosition(MyEncoder):
+    """Reads the number of layers from its second argument, whatever that was called."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for i in range(1, sizes[1]):
+            self.layers[i] = self.layers[0]
+
+
 class SharedWithoutNames(MyEncoder):
     """One block, run as often as there are layers, under one name."""
 
@@ -267,7 +276,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("shared_block", SharedWithoutNames, "lacks the parameters layers.encoder_layer_1"),
     ("shared_block", lambda *sizes: 3, "an nn.Module is needed"),
     ("resize_positions", lambda p, grid: resize_by_loop(p, grid) + p.mean(), "output"),
-    ("right_without", right_and_frozen, "some parameters are frozen now"),
+    ("right_without", right_and_frozen, "encoder.pos_embedding would not learn any more"),
+    ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "the encoder returns all tokens"),

@@ -1034,7 +1034,7 @@ def test_weights_of_other_scores_are_told_by_the_factor() -> None:
     assert "scores that are ours times 0.3." in words(observed(weighed, of(0.3), X))
     rows = torch.linspace(0.1, 0.9, 4, dtype=X.dtype)[:, None]
     told = words(observed(weighed, of(rows), X))
-    assert "In each row your weights are those of our scores times a number, 0.1 to 0.9." in told
+    assert "In each row your weights are the softmax of c · our scores, c from 0.1 to 0.9." in told
     for factor in (-2, torch.linspace(-1, 2, 4, dtype=X.dtype)[:, None]):
         told = words(observed(weighed, of(factor), X))
         assert "scores" not in told

@@ -68,12 +68,20 @@ def tell(evidence: Evidence) -> tuple[str, str]:
 class Block(nn.Module):
     """An MLP block with one mistake, or none. Which one cannot be read off its layers."""
 
+    rate = 0.5  # of the dropouts
+    last_rate = 0.5
+    share = 0.2  # of what a token gets of others, where tokens mix
+
     def __init__(self, number: int, in_dim: int, mlp_dim: int, seed: int) -> None:
         super().__init__()
         self.add_module("0", nn.Linear(in_dim, mlp_dim))
         self.add_module("3", nn.Linear(mlp_dim, in_dim))
         self._number = number
         randomise(self, seed=seed)
+
+    def mixed(self, h: Tensor) -> Tensor:
+        """What others give to a token, where tokens mix."""
+        return h.mean(dim=1, keepdim=True)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 3:
@@ -83,11 +91,11 @@ class Block(nn.Module):
         kind = KINDS[self._number]
         drop = self.training or kind == "drops in eval mode"
         h = self.get_submodule("0")(x)
-        h = F.dropout(h if kind == "no GELU" else F.gelu(h), 0.5, drop)
+        h = F.dropout(h if kind == "no GELU" else F.gelu(h), self.rate, drop)
         y = self.get_submodule("3")(h)
         if kind == "tokens mix":
-            y = y + 0.2 * h.mean(dim=1, keepdim=True)[..., : y.shape[-1]]
-        return F.dropout(y, 0.5, drop and kind != "no second dropout")
+            y = y + self.share * self.mixed(h)[..., : y.shape[-1]]
+        return F.dropout(y, self.last_rate, drop and kind != "no second dropout")
 
 
 def suspects(in_dim: int, mlp_dim: int) -> dict[str, nn.Module]:
@@ -112,6 +120,192 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 return
 
 
+# ---------------------------------------------------------------------- further blocks
+
+
+class _NothingDropped(Block):
+    """Gives the same in both modes."""
+
+    rate = last_rate = 0.0
+
+
+class _NearlyAllDropped(Block):
+    """Of its output nine in ten numbers are zero."""
+
+    last_rate = 0.9
+
+
+class _Strongly(Block):
+    """What a token gets of others is large."""
+
+    share = 20.0
+
+
+class _Unequal(Block):
+    """A token gets the more of others the later they stand."""
+
+    def mixed(self, h: Tensor) -> Tensor:
+        shares = torch.arange(1.0, 1 + h.shape[1])[:, None]
+        return (h * shares / shares.sum()).sum(dim=1, keepdim=True)
+
+
+class _Pictures(Block):
+    """A token gets something of the same token in other pictures."""
+
+    def mixed(self, h: Tensor) -> Tensor:
+        return h.mean(dim=0, keepdim=True)
+
+
+def _other_blocks() -> dict[str, Block]:
+    """Blocks that tell apart for which reason a name is given, or is not."""
+    sizes = {"in_dim": 20, "mlp_dim": 80, "seed": 5}
+    right, bare, mixing = (KINDS.index(kind) for kind in ("right", "no GELU", "tokens mix"))
+    blocks = {kind: Block(number, **sizes) for number, kind in enumerate(KINDS)}
+    blocks |= {
+        "no biases": Block(bare, **sizes),
+        "linear, nothing dropped": _NothingDropped(bare, **sizes),
+        "nothing dropped": _NothingDropped(right, **sizes),
+        "nearly all dropped": _NearlyAllDropped(right, **sizes),
+        "larger": Block(right, **sizes),
+        "strongly": _Strongly(mixing, **sizes),
+        "unequal": _Unequal(mixing, **sizes),
+        "pictures": _Pictures(mixing, **sizes),
+    }
+    with torch.no_grad():
+        for name, parameter in blocks["no biases"].named_parameters():
+            parameter.mul_(0.0 if name.endswith("bias") else 1.0)
+        for parameter in blocks["larger"].parameters():
+            parameter.mul_(3)
+    return blocks
+
+
+def _names(answer: Any) -> dict[str, Any]:
+    """What an answer says of each of the further blocks."""
+    said = {}
+    for name, block in _other_blocks().items():
+        said[name] = answer(block, random(3, 6, 20, seed=7))
+    return said
+
+
+# Of a block that is given a wrong name: which further blocks are given which names, too.
+ASKED = {
+    "right": (
+        ("larger", "no GELU"),
+        ("nothing dropped", "tokens mix"),
+        ("nothing dropped", "no second dropout"),
+        ("nearly all dropped", "no second dropout"),
+        ("no second dropout", "no second dropout"),
+        ("no GELU", "no GELU"),
+    ),
+    "no GELU": (("no biases", "no GELU"), ("linear, nothing dropped", "no GELU")),
+    "tokens mix": (
+        ("strongly", "tokens mix"),
+        ("unequal", "tokens mix"),
+        ("pictures", "tokens mix"),
+        ("nothing dropped", "drops in eval mode"),
+    ),
+    "no second dropout": (("nothing dropped", "no second dropout"),),
+    "drops in eval mode": (),
+}
+
+
+def more(answer: Any) -> list[Any]:
+    """The first block that is given a wrong name, the name, and what further blocks show of it."""
+    said = _names(answer)
+    kind = _first_wrong(said)
+    return [kind, said[kind], *(said[other] == name for other, name in ASKED[kind])]
+
+
+def _first_wrong(said: dict[str, Any]) -> str:
+    for number in ORDER:
+        if said[KINDS[number]] != KINDS[number]:
+            break
+    return KINDS[number]
+
+
+# A block of a kind, a name, another block that is given this name where the first is not, or the
+# other way round; what is said of it, and what to do instead.
+SEEN = (
+    (
+        "tokens mix",
+        "tokens mix",
+        "pictures",
+        "It finds blocks in which pictures mix, and not those in which the tokens of one picture"
+        " do.",
+        "Change one token of a picture, and look at the other tokens of the same picture.",
+    ),
+    (
+        "tokens mix",
+        "tokens mix",
+        "strongly",
+        "It finds blocks in which tokens mix strongly, and not those in which they mix a little.",
+        "Only differences below 0.0001 are rounding.",
+    ),
+    (
+        "tokens mix",
+        "tokens mix",
+        "unequal",
+        "It finds blocks in which a token gets more of some tokens than of others, and not those"
+        " in which it gets the mean of all.",
+        "The mean is the same in whatever order the tokens stand: change one token alone, and look"
+        " at the rows of the others.",
+    ),
+    (
+        "no GELU",
+        "no GELU",
+        "no biases",
+        "It finds a missing GELU where all biases are 0, and not where they are other numbers.",
+        "With biases f(2x) is not 2 f(x) even without GELU. Take f(0) into account: f(a) + f(b) is"
+        " f(a + b) + f(0).",
+    ),
+    (
+        "no GELU",
+        "no GELU",
+        "linear, nothing dropped",
+        "It finds a missing GELU where dropout is 0, and not where it is 0.5.",
+        "Test for linearity in eval mode: in train mode dropout draws anew at each call, and no"
+        " block looks linear.",
+    ),
+    (
+        "no second dropout",
+        "no second dropout",
+        "nothing dropped",
+        "It finds that the second dropout is missing where the first is, too, and not where it is"
+        " there.",
+        "In train mode the first dropout alone makes every run another one. Only the second makes"
+        " exact zeros in the output: count them.",
+    ),
+    (
+        "right",
+        "tokens mix",
+        "nothing dropped",
+        "Of a right block with dropout 0 it does not say so.",
+        "Change a token in eval mode: in train mode dropout draws anew at each call, so every row"
+        " changes.",
+    ),
+    (
+        "right",
+        "no second dropout",
+        "nearly all dropped",
+        "Of a right block with dropout 0.9 at its end it does not say so.",
+        "Half of the outputs are zero in train mode where dropout is 0.5, a few more or fewer by"
+        " chance: ask for less.",
+    ),
+)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What another block shows of the first wrong name."""
+    said = _names(answer)
+    first = _first_wrong(said)
+    for kind, name, other, words, instead in SEEN:
+        differs = (said[kind] == name) != (said[other] == name)
+        is_wrong = (said[kind] == name) != (kind == name)
+        if kind == first and differs and is_wrong:
+            return Mistake(words, instead)
+    return None
+
+
 REPEAT, EVAL = "not torch.equal(y, block(x))", "block.eval()"
 MIX, BEND = "(block(other) - y)[:, 1:].abs().max() > 1e-4", "bend.abs().max() < 1e-4"
 ZEROS, SUM = "zeros == 0", "block(x) + block(-x) - 2 * block(0 * x)"
@@ -133,21 +327,33 @@ SLIPS = (
         "A right block gives both, from its second linear layer",
     ),
     Slip(
+        {BEND: "bend.abs().max() > 1e-4"},
+        'say "no GELU" of blocks that are not linear',
+        "It is the other way round: without GELU a block is linear but for its biases, and a right"
+        " one is not",
+    ),
+    Slip(
         {EVAL: "block.train()"},
         "compare two runs in train mode",
         "There every right block drops other numbers each time. Call block.eval() first",
     ),
     Slip(
         {MIX: "(block(other) - y).abs().max() > 1e-4"},
-        "look at the row of the changed token, too, or compare in train mode",
-        "Compare in eval mode, and only the rows of the other tokens: that of the changed token"
-        " changes in every block",
+        "look at the row of the changed token, too",
+        "Look only at the rows of the other tokens: that of the changed token changes in every"
+        " block",
     ),
     Slip(
         {"block.train()(x)": "block(x)"},
         "count zeros in eval mode, or find none",
         "In train mode, and only there, a right one gives exact zeros: count them after"
         " block.train()",
+    ),
+    Slip(
+        {ZEROS: "zeros > 0"},
+        "take exact zeros for a sign that the second dropout is missing",
+        "It is the second dropout that makes them, in train mode: where there are none, it is"
+        " missing",
     ),
 )
 
@@ -157,6 +363,8 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     tell=tell,
+    notice=notice,
+    more=more,
     hints=(
         (
             "Five names, four experiments. Begin with the one that would disturb the others: in"

@@ -34,22 +34,27 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 W, B = "W = W_2 @ W_1", "b = W_2 @ b_1 + b_2"
 
+TURNED = "F.linear multiplies by the turned matrices: x W_1ᵀ W_2ᵀ = x (W_2 W_1)ᵀ"
+SPREAD = (
+    "PyTorch spreads a column and a vector out to a matrix. Multiply W_2 by the vector b_1 itself,"
+    " W_2 @ b_1, which gives a vector"
+)
+
 SLIPS = (
     Slip(
         {W: "W = W_1 @ W_2", B: "b = W_1 @ b_1 + b_2"},
         "multiply in the order in which the layers stand",
-        "x comes from the right, so the first layer stands next to it",
+        f"{TURNED}, and the first bias goes through the second layer, W_2 @ b_1",
     ),
     Slip(
         {W: "W = W_1 @ W_2"},
         "multiply the matrices in the order in which the layers stand",
-        "x comes from the right, so the first layer stands next to it",
+        TURNED,
     ),
     Slip(
         {W: "W = W_1 @ W_2", B: "b = b_1 + b_2"},
         "multiply the matrices in the order in which the layers stand, and add the biases",
-        "x comes from the right, so W_1 stands next to it; and the first bias goes through the"
-        " second layer too",
+        f"{TURNED}; and the first bias goes through the second layer too",
     ),
     Slip(
         {B: "b = b_1 + b_2"},
@@ -96,6 +101,16 @@ SLIPS = (
         {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"
     ),
     Slip({W: "W = W_2 + W_1"}, "add the matrices", "Layers in a row are a matrix product"),
+    Slip(
+        {B: "b = W_2 @ b_1[:, None] + b_2"},
+        "add b_2, a vector, to W_2 times b_1 as a column",
+        SPREAD,
+    ),
+    Slip(
+        {B: "b = W_2 @ b_1 + b_2[:, None]"},
+        "add b_2 as a column to W_2 times b_1, a vector",
+        "PyTorch spreads a column and a vector out to a matrix. Leave b_2 as it is",
+    ),
     Slip({"return W, b": "return b, W"}, "return the bias first", "The matrix comes first"),
 )
 

@@ -71,11 +71,11 @@ def _start_values(answer: Any) -> tuple[str, list[float]]:
         values = parameter.detach().double() / (
             bound / math.sqrt(3) if parameter.dim() == 2 else 1e-6
         )
-        # There are few biases.
-        spread = rounded(values.std().clamp(max=10), 1 if parameter.dim() == 2 else 0)
-        figures.append(
-            (f"the spread of {name} (as a share of the right one; 10 is 10 or more)", spread, 1.0)
-        )
+        spread = rounded(values.std(), 1)
+        if parameter.dim() == 1:  # there are few biases: of large spreads the number of digits
+            wide = values.std().item()
+            spread = round(wide, 0) if wide < 5 else 10.0 ** math.floor(math.log10(wide))
+        figures.append((f"the spread of {name} (as a share of the right one)", spread, 1.0))
     return as_one("start values", *figures)
 
 
@@ -153,7 +153,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return "", ""
     zeros = float(evidence.value[2])
     if zeros == 0:
-        return "In train mode no output is 0: nothing is dropped at the very end.", ""
+        return (
+            "In train mode hardly any output is 0: nothing, or too little, is dropped at the very"
+            " end.",
+            "",
+        )
     if zeros != float(evidence.expected[2]):
         return f"In train mode {zeros:g} of the outputs are 0, and the block has dropout 0.3.", ""
     return (
@@ -224,7 +228,8 @@ SLIPS = (
     Slip(
         {DROP: "x = F.dropout(x, self.dropout.p)", END: "return F.dropout(x, self.dropout.p)"},
         "drop in eval mode too",
-        "F.dropout needs training=self.training; self.dropout knows by itself",
+        "self.dropout knows the mode by itself. F.dropout needs training=self.training, and an"
+        " nn.Dropout that is made in forward is in train mode always",
     ),
     Slip(
         {
@@ -259,12 +264,12 @@ SLIPS = (
     ),
     Slip(
         {NORMAL: "nn.init.zeros_(linear.bias)"},
-        "start the biases at zero",
+        "start the biases at zero, or far below 1e-6",
         "torchvision gives them the spread 1e-6",
     ),
     Slip(
         {XAVIER: "nn.init.xavier_normal_(linear.weight)", NORMAL: "nn.init.zeros_(linear.bias)"},
-        "start the biases at zero",
+        "start the biases at zero, or far below 1e-6",
         "torchvision gives them the spread 1e-6",
     ),
     Slip(

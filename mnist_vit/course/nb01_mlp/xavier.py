@@ -35,16 +35,24 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     # Many, so that the rounded figures below are the same for any right answer.
     linear = nn.Linear(20, 20_000)
     given = linear.weight, linear.bias
+    before = linear.weight.detach().clone(), linear.bias.detach().clone()
     answer(linear)
-    if linear.weight is not given[0] or linear.bias is not given[1]:
-        raise Mistake(
-            "linear.weight and linear.bias are not the parameters any more that they were.",
-            "Fill those that are there, in place: an optimizer that holds the old ones would not "
-            "train new ones.",
-        )
+    for name, now, old in zip(("weight", "bias"), (linear.weight, linear.bias), given, strict=True):
+        if now is not old:
+            raise Mistake(
+                f"linear.{name} is not the parameter any more that it was.",
+                "Fill the one that is there, in place: an optimizer that holds the old one would"
+                " not train a new one.",
+            )
     yield "shape of the weight", list(linear.weight.shape), [20_000, 20]
     yield "shape of the bias", list(linear.bias.shape), [20_000]
     yield "kind of number", str(linear.weight.dtype), "torch.float32"
+    if torch.equal(linear.weight, before[0]):
+        raise Mistake(
+            "linear.weight still holds the numbers that nn.Linear gave it, drawn evenly within"
+            " ±1/√fan_in.",
+            "Fill it in place, with numbers drawn evenly from -bound to bound.",
+        )
     bound = math.sqrt(6 / (20 + 20_000))
     weight, bias = linear.weight.detach().double() / bound, linear.bias.detach().double() * 1e6
     # a number drawn evenly within ±a has the standard deviation a/√3
@@ -66,6 +74,11 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         ),
     )
     yield *weights, [0.0, 0.4, 1.0, 0.0]
+    if torch.equal(linear.bias, before[1]):
+        raise Mistake(
+            "linear.bias still holds the numbers that nn.Linear gave it.",
+            "Fill it, too: with normal numbers of standard deviation 1e-6.",
+        )
     yield "the spread of the biases (in millionths)", rounded(bias.std(), 1), 1.0
     yield "the mean of the biases (in millionths)", rounded(bias.mean(), 1), 0.0
     share = rounded((bias.abs() > 1).double().mean(), 1)
@@ -91,6 +104,15 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if not evidence.what.startswith("of the start values"):
         return "", ""
     beyond, outer, wide, mean = map(float, evidence.value)
+    weight = evidence.theirs[0].given[0].weight
+    if weight.min() >= 0 or weight.max() <= 0:
+        which = "negative" if weight.min() >= 0 else "positive"
+        return (
+            f"From 20 to 20,000 numbers your weights lie between {weight.min():.2g} and"
+            f" {weight.max():.2g}, and none is {which}.",
+            "They lie between -bound and bound, half of them below zero. nn.init.uniform_ takes"
+            " both ends.",
+        )
     asked = f"√(2 / (20 + 20,000)) = {math.sqrt(2 / 20_020):.2g}"
     if wide != 1:
         own = wide * math.sqrt(2 / 20_020)
@@ -116,11 +138,18 @@ WEIGHT, BIAS = (
 
 SLIPS = (
     Slip(
-        {WEIGHT: "", BIAS: ""},
-        "leave the weights of nn.Linear as they are",
-        "Its bound is 1/√fan_in",
+        {ROOT: "1 / math.sqrt(fan_in)"},
+        "take 1/√fan_in for the bound",
+        "That is the bound of nn.Linear itself. The variance asked for is 2 / (fan_in + fan_out)",
     ),
-    Slip({WEIGHT: ""}, "leave the weights of nn.Linear as they are", "Its bound is 1/√fan_in"),
+    *(
+        Slip(
+            {"-bound, bound": end},
+            f"give nn.init.uniform_ one end alone, and so draw from {words} to 1",
+            "It takes both ends: nn.init.uniform_(linear.weight, -bound, bound)",
+        )
+        for end, words in (("bound", "the bound"), ("-bound", "minus the bound"))
+    ),
     Slip(
         {WEIGHT: "nn.init.uniform_(linear.weight)"},
         "do not hand the bounds on",
@@ -185,11 +214,10 @@ SLIPS = (
         "take the width of the range for the bound",
         "The variance is width² / 12, and the width is 2 * bound",
     ),
-    Slip({BIAS: ""}, "leave the biases of nn.Linear as they are", "Theirs have spread 1e-6"),
     Slip(
         {BIAS: "nn.init.zeros_(linear.bias)"},
-        "set the biases to zero",
-        "torchvision gives them the spread 1e-6",
+        "make the biases zero, or far smaller than 1e-6",
+        "They are normal numbers with standard deviation 1e-6",
     ),
     Slip(
         {"std=1e-6": "std=1e-3"},

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import torch  # noqa: F401 (an edit uses it)
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -89,7 +90,34 @@ SCORES, SCALED, ROOT = (
 )
 SOFTMAX, GATHER, END = "scores.softmax(dim=-1)", "output = weights @ v", "return output, weights"
 
+WRITTEN = (
+    "The gradient does not see a division under no_grad(). Without no_grad(), write q = q /"
+    " math.sqrt(q.shape[-1]), or the same with the scores: a new tensor, and the q and k that came"
+    " in stay as they are"
+)
+
+
+def _unseen(line: str, scores: str = "") -> dict[str, str]:
+    """The edit that divides in place, where autograd does not look."""
+    hidden = f"with torch.no_grad():\n        {line}"
+    made = f"scores = {SCORES}"
+    return {made: f"{scores}{hidden}\n    {'' if scores else made}", SCALED: "scores"}
+
+
 SLIPS = (
+    *(
+        Slip(
+            _unseen(f"{name} /= math.sqrt({name}.shape[-1])"),
+            f"divide {name} in place under no_grad()",
+            WRITTEN,
+        )
+        for name in ("q", "k")
+    ),
+    Slip(
+        _unseen("scores /= math.sqrt(q.shape[-1])", scores=f"scores = {SCORES}\n    "),
+        "divide the scores in place under no_grad()",
+        WRITTEN,
+    ),
     Slip(
         {ROOT: "q.shape[-1]"},
         "divide by d and not by √d",

@@ -67,6 +67,12 @@ CLAMPED, TERMS, END = (
 
 SLIPS = (
     Slip(
+        {CLAMPED: "weights.log()", END: "return (-terms.sum(dim=-1)).nan_to_num()"},
+        "turn nan into 0 after the sum, so that every row with a 0 in it gets 0",
+        "One 0 · ln 0 is nan, and makes the whole sum nan. Turn the single terms into 0, before"
+        " they are summed",
+    ),
+    Slip(
         {CLAMPED: "weights.log()"},
         "take the logarithm of a weight that is 0",
         "It is minus infinity, and 0 times infinity is nan. Such a weight adds nothing: clamp the"

@@ -36,7 +36,10 @@ TELLS = {
     ),
     "no root": "The weights of such a head are softmax(q kᵀ), with nothing to divide by",
     "softmax over queries": "In such a head columns of weights sum to 1, and rows do not",
-    "w_q twice": "The weights of such a head are softmax(q qᵀ / √d)",
+    "w_q twice": (
+        "The weights of such a head are softmax(q qᵀ / √d), d = q.shape[-1]. It has a layer w_k of"
+        " its own, and does not use it; and after the softmax its weights are not symmetric"
+    ),
     "keys gathered": "The weights of such a head are right, and its output is weights @ k",
 }
 
@@ -74,8 +77,103 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             return
 
 
+# -------------------------------------------------------------------------- further heads
+
+
+class _Odd(BrokenHead):
+    """A head of another kind, to tell apart for which reason a name is given, or is not.
+
+    Its ``bug`` may be two at once, or "nothing gathered".
+    """
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = self.w_q(x), self.w_k(x)
+        compared = q if "w_q twice" in self.bug else k
+        scores = q @ compared.transpose(-2, -1)
+        if "no root" not in self.bug:
+            scores = scores / math.sqrt(q.shape[-1])
+        weights = scores.softmax(dim=-2 if "softmax over queries" in self.bug else -1)
+        if "nothing gathered" in self.bug:
+            return 0 * q, weights
+        return weights @ self.w_v(x), weights
+
+
+def _made(kind: type[BrokenHead], bug: str, size: int, factor: float = 2.0) -> BrokenHead:
+    """A head on tokens of 6 numbers, whose queries and keys are larger by a factor."""
+    head = kind(bug, 6, size)
+    randomise(head, seed=60)
+    with torch.no_grad():
+        head.w_q.weight.mul_(factor)
+        head.w_k.weight.mul_(factor)
+    return head
+
+
+# Of a head that is given a wrong name: which further heads are given which names, too.
+ASKED = {
+    "no bug": (
+        ("sharp", "no root"),
+        ("sharp", "softmax over queries"),
+        ("even", "softmax over queries"),
+        ("nothing gathered", "keys gathered"),
+    ),
+    "no root": (("sharp", "no root"), ("no root, w_q twice", "w_q twice")),
+    "softmax over queries": (("no root, softmax over queries", "softmax over queries"),),
+    "w_q twice": (
+        ("no root, w_q twice", "w_q twice"),
+        ("equal layers", "w_q twice"),
+        ("even", "w_q twice"),
+    ),
+    "keys gathered": (("nothing gathered", "no bug"),),
+}
+
+
+def _other_heads() -> dict[str, BrokenHead]:
+    """Heads with two bugs, with equal layers, with sharp weights, with even ones."""
+    heads = {}
+    for bug in ("no root, w_q twice", "no root, softmax over queries", "nothing gathered"):
+        heads[bug] = _made(_Odd, bug, 8)
+    heads["equal layers"] = _made(BrokenHead, "no bug", 8)
+    heads["equal layers"].w_k.load_state_dict(heads["equal layers"].w_q.state_dict())
+    for name, factor in (("sharp", 300.0), ("even", 0.0)):
+        heads[name] = _made(BrokenHead, "no bug", 8, factor)
+        with torch.no_grad():
+            heads[name].w_q.bias.zero_()
+            heads[name].w_k.bias.zero_()
+    return heads
+
+
+def more(answer: Any) -> list[Any]:
+    """The first head that is given a wrong name, the name, and what further heads show of it."""
+    for bug in BrokenHead.BUGS:
+        name = answer(_made(BrokenHead, bug, 8), random(2, 4, 6, seed=61))
+        if name != bug:
+            break
+    heads = _other_heads()
+    shown = []
+    for other, asked in ASKED[bug]:
+        shown.append(answer(heads[other], random(2, 4, 6, seed=61)) == asked)
+    return [bug, name, *shown]
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Whether the names are right where tokens and queries hold equally many numbers."""
+    wrong = []
+    for size in (6, 8):
+        for bug in BrokenHead.BUGS:
+            if answer(_made(BrokenHead, bug, size), random(2, 4, 6, seed=61)) != bug:
+                wrong.append(size)
+    if wrong and 6 not in wrong:
+        return Mistake(
+            "Of heads in which a query holds as many numbers as a token, it names all five right,"
+            " and of others it does not.",
+            "d is how many numbers a query holds: q.shape[-1], and not x.shape[-1].",
+        )
+    return None
+
+
 NO_ROOT = "if torch.allclose(weights, scores.softmax(dim=-1), atol=1e-5)"
 COLUMNS = "if torch.allclose(weights, (scores / root).softmax(dim=-2), atol=1e-5)"
+TWICE = "if torch.allclose(weights, (twice / root).softmax(dim=-1), atol=1e-5)"
 OVER_QUERIES = "if not torch.allclose(weights.sum(dim=-2), torch.ones(()), atol=1e-4)"
 ROWS = (
     "sum the weights over the queries, dim=-2",
@@ -85,7 +183,7 @@ ROWS = (
 SLIPS = (
     Slip(
         {'return "no bug"': 'return "no root"'},
-        'say "no root" where none of the others fits, or compare too coarsely',
+        'say "no root" where none of the others fits',
         "Its weights are the softmax of the scores divided by √d. Compare with that of the scores"
         " as they stand, closely, atol=1e-5; and what fits none of the bugs has none",
     ),
@@ -101,13 +199,13 @@ SLIPS = (
     Slip({COLUMNS: OVER_QUERIES, NO_ROOT: "if False"}, *ROWS),
     Slip(
         {NO_ROOT: "if False"},
-        "never compare with a softmax of the scores as they stand",
+        "let heads pass whose scores are not divided by √d",
         "The weights of such a head are the softmax of the scores as they stand, which you compute"
         " from head.w_q(x) and head.w_k(x)",
     ),
     Slip(
         {COLUMNS: "if False"},
-        "never compare with a softmax over the queries of the divided scores",
+        "let heads pass whose softmax runs over the queries",
         "A head has one bug at a time: its scores are divided by √d, d = q.shape[-1], and then"
         " columns sum to 1, not rows",
     ),
@@ -124,6 +222,11 @@ SLIPS = (
         "compare with a softmax of q qᵀ that is not divided by √d",
         "A head has one bug at a time: its weights are the softmax of q qᵀ / √d, d = q.shape[-1]",
     ),
+    Slip(
+        {TWICE: "if False"},
+        "let heads pass in which the keys are made with w_q, too",
+        TELLS["w_q twice"],
+    ),
     *(
         Slip(
             {'return "w_q twice"': f'return "{name}"'},
@@ -134,7 +237,7 @@ SLIPS = (
     ),
     Slip(
         {'return "keys gathered"': 'return "no bug"'},
-        "look at the weights alone, and not at the output",
+        "let heads pass whose weights are right, whatever their output is",
         "The weights of such a head are right, and its output is weights @ k",
     ),
 )
@@ -145,6 +248,8 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     tell=tell,
+    notice=notice,
+    more=more,
     hints=(
         (
             "You know what a head should give: head.w_q(x), head.w_k(x) and head.w_v(x) are yours"

@@ -169,6 +169,27 @@ SLIPS = (
         "my_attention takes queries, keys and values: my_attention(q, k, v)",
     ),
     Slip(
+        {END: "output, weights = my_attention(q, k, v)\n        return output + v, weights"},
+        "add each token's own value to what it gathers",
+        "A head returns only what was gathered. That is added to something outside of it",
+    ),
+    Slip(
+        {
+            V: "",
+            END: (
+                "gathered, weights = my_attention(q, k, x)\n"
+                "        return self.w_v(x + gathered), weights"
+            ),
+        },
+        "add each token to what it gathers, before w_v",
+        "A head returns only what was gathered: self.w_v(gathered), without x",
+    ),
+    Slip(
+        {END: "return my_attention(self.w_q, self.w_k, self.w_v)"},
+        "hand over the layers themselves",
+        "Call each of them with the tokens: self.w_q(x), self.w_k(x), self.w_v(x)",
+    ),
+    Slip(
         {END: "return my_attention(k, v, q)"},
         "hand them on in another order",
         "It is my_attention(q, k, v)",

@@ -87,7 +87,11 @@ SLIPS = (
         "look one patch down",
         "Patches count row by row: the left neighbour of patch i is patch i − 1",
     ),
-    Slip({ROLL: "clone()"}, "let every patch look at itself", "Move the queries or the keys by 1"),
+    Slip(
+        {ROLL: "clone()"},
+        "let every patch look at itself",
+        "Move either the queries or the keys by 1, and not both",
+    ),
     Slip(
         {"100 * ": "-100 * "},
         "look away from the left neighbour",

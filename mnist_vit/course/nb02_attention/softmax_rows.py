@@ -206,6 +206,11 @@ SLIPS = (
     ),
     Slip({"scores - largest": "scores / largest"}, "divide by the maximum", "It is subtracted"),
     Slip(
+        {LARGEST: "scores.abs().amax(dim=-1, keepdim=True)", "scores - ": "scores / "},
+        "divide each row by the largest of its scores without their signs",
+        "That changes the weights. Subtract each row's maximum, which changes none",
+    ),
+    Slip(
         {TOTAL: "e.sum()"},
         "divide by the sum of everything",
         "Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)",

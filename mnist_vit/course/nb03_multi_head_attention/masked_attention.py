@@ -22,6 +22,7 @@ from ..checking import (
     randomise,
     start_values,
 )
+from ..checking.raised import told
 
 
 class MyMaskedAttention(MyMultiHeadAttention):
@@ -116,9 +117,8 @@ def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
         return _called(module, query, x, x, mask=mask)[0]
     except (RuntimeError, IndexError, ValueError) as error:
         raise Mistake(
-            f"with fewer queries than keys, as in layer(x[:, -1:], x, x), your code raised"
-            f" {type(error).__name__}.",
-            "Take the number of tokens of each tensor from that tensor, and not from query.",
+            f"with fewer queries than keys, as in layer(x[:, -1:], x, x), {told(error)}",
+            "The output has as many tokens as query; k and v have as many as key.",
         ) from None
 
 

@@ -87,7 +87,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     out, weights = _pair(module(x, x, x))
     yield "output", out
     yield "weights", weights
-    yield "weights of each head", _pair(module(x, x, x, average_attn_weights=False))[1]
+    each = {"average_attn_weights": False, "need_weights": True}
+    yield "weights of each head", _pair(module(x, x, x, **each))[1]
     out_alone, none = _pair(module(x, x, x, need_weights=False))
     yield "output with need_weights=False", out_alone
     yield "the weights that come back with need_weights=False", none
@@ -346,6 +347,11 @@ SLIPS = (
         "make keys and values from query as well",
         "In self-attention the three are one tensor, but keys are made from key, and values from"
         " value",
+    ),
+    Slip(
+        {"need_weights: bool = True": "need_weights: bool = False"},
+        "give no weights back unless need_weights=True is said",
+        "True is its default, as in torch's layer",
     ),
     Slip(
         {MEAN: "None"},

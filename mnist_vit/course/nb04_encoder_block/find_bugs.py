@@ -40,8 +40,8 @@ class _C(EncoderBlock):
 class _D(EncoderBlock):
     def forward(self, input: Tensor) -> Tensor:
         x = self.ln_1(input)
-        first = x[:1].expand_as(x)
-        x = self.dropout(self.self_attention(x, first, first, need_weights=False)[0]) + input
+        mean = x.mean(dim=0, keepdim=True).expand_as(x)
+        x = self.dropout(self.self_attention(x, mean, mean, need_weights=False)[0]) + input
         return x + self.mlp(self.ln_2(x))
 
 

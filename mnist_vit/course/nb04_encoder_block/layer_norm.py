@@ -102,7 +102,18 @@ def _over(axes: str) -> dict[str, str]:
     return {edited: edited.replace("-1", axes) for edited in (MEAN, VARIANCE)}
 
 
+IN_PLACE = (
+    "with torch.no_grad():\n        x -= mean\n"
+    "        x /= (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()\n    centred = x"
+)
+
 SLIPS = (
+    Slip(
+        {f"centred = {CENTRE}": IN_PLACE, DIVIDE: "centred"},
+        "normalise x in place under no_grad(), which the gradient does not see",
+        "Without no_grad() make new tensors, x - mean and so on: then x stays as it came, and the"
+        " gradient goes through mean and variance",
+    ),
     Slip(
         {ROOT: "(x.std(dim=-1, keepdim=True) + eps)"},
         "divide by x.std() + eps, the norm of the Annotated Transformer",

@@ -36,10 +36,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for name, tensor in after.items():
         if not tensor.isfinite().all():
             raise Mistake(f"{name} holds nan or infinite numbers.")
-    if not all(parameter.requires_grad for parameter in silent.parameters()):
+    frozen = [name for name, one in silent.named_parameters() if not one.requires_grad]
+    if frozen:
+        others = f" and {len(frozen) - 1} more" if len(frozen) > 1 else ""
         raise Mistake(
-            "some parameters are frozen now (requires_grad is False), and the block must be able "
-            "to learn again.",
+            f"{frozen[0]}{others} would not learn any more: requires_grad is False now, and the"
+            " block must be able to learn again.",
             "torch.no_grad() is enough for writing into them.",
         )
     x = random(2, 5, 6)

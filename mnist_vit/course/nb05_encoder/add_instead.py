@@ -64,6 +64,11 @@ PLACE, BIAS = "joined.weight[:, patch_dim:].T.detach()", "linear.bias.copy_(join
 
 SLIPS = (
     Slip(
+        {BIAS: "pass"},
+        "leave the new layer its own random bias",
+        "Copy that of the joined layer into it, too",
+    ),
+    Slip(
         {BIAS: "linear.bias.zero_()"},
         "lose the bias",
         "It is added once, at every place, so give it to the layer",

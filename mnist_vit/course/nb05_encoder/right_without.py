@@ -36,10 +36,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         count = answer(model, parameter, images, labels)
         yield f"images right without {name}", count
         yield f"{name} afterwards", parameter.detach().clone()
-        if not all(parameter.requires_grad for parameter in model.parameters()):
+        frozen = [key for key, one in model.named_parameters() if not one.requires_grad]
+        if frozen:
+            others = f" and {len(frozen) - 1} more" if len(frozen) > 1 else ""
             raise Mistake(
-                "some parameters are frozen now (requires_grad is False), so the model would not "
-                "learn any more.",
+                f"{frozen[0]}{others} would not learn any more: requires_grad is False now.",
                 "Leave requires_grad as it was; torch.no_grad() is enough.",
             )
     now = dict(model.named_parameters())

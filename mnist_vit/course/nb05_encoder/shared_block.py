@@ -1,5 +1,6 @@
 """Exercise: an encoder whose layers are one block, so that its parameters are learned once."""
 
+import contextlib
 import copy  # noqa: F401 (an edit uses it)
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,18 @@ from torch import nn
 
 from mnist_vit.model import Encoder
 
-from ..checking import Evidence, Exercise, Slip, copy_weights, gradients, make, random, randomise
+from ..checking import (
+    Evidence,
+    Exercise,
+    Mistake,
+    Slip,
+    copy_weights,
+    gradients,
+    make,
+    random,
+    randomise,
+)
+from ..checking.tools import shortened
 from .encoder import MyEncoder
 
 
@@ -22,7 +34,8 @@ class MySharedBlock(MyEncoder):
             self.layers[i] = self.layers[0]  # the name of the place stays
 
 
-SIZES = (5, 3, 2, 8, 12)  # seq_length, num_layers, num_heads, hidden_dim, mlp_dim
+NAMES = ("seq_length", "num_layers", "num_heads", "hidden_dim", "mlp_dim")
+SIZES = (5, 4, 2, 8, 12)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -45,6 +58,27 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in train mode", module.train()(tokens.detach())
     one = make(answer, 5, 1, 2, 8, 12, 0.0, 0.0)
     yield "number of learned numbers with one layer", sum(p.numel() for p in one.parameters())
+    _made_by_keyword(answer)
+
+
+def _made_by_keyword(answer: Any) -> None:
+    """Raise Mistake where the sizes are looked for among those without a name alone.
+
+    Who gave the arguments other names, or takes fewer of them, is right, too.
+    """
+    sizes = dict(zip(NAMES, SIZES, strict=True))
+    with contextlib.suppress(TypeError):
+        try:
+            make(answer, **sizes, dropout=0.0, attention_dropout=0.0)
+        except (IndexError, ValueError) as error:
+            raise Mistake(
+                "right so far, but an encoder can also be made with names, as in"
+                " MyEncoder(seq_length=5, num_layers=4, …), and there your code raised"
+                f" {type(error).__name__}: {shortened(str(error))}.",
+                "What is given by name is in options, and not in sizes. After"
+                " super().__init__(*sizes, **options) len(self.layers) says how many layers there"
+                " are.",
+            ) from None
 
 
 def _equal_blocks(encoder: nn.Module) -> nn.Module:

@@ -306,8 +306,8 @@ def _scaled_scores(ours: Tensor, theirs: Tensor, pair: Pair) -> str:
         return f"Your weights are those of scores that are ours times {number}."
     in_rows = (theirs * ours).sum(dim=-1, keepdim=True) / ours.square().sum(dim=-1, keepdim=True)
     if ours.shape[-1] > 1 and alike(in_rows * ours, theirs):
-        between = f"{float(in_rows.min()):.3g} to {float(in_rows.max()):.3g}"
-        return f"In each row your weights are those of our scores times a number, {between}."
+        between = f"from {float(in_rows.min()):.3g} to {float(in_rows.max()):.3g}"
+        return f"In each row your weights are the softmax of c · our scores, c {between}."
     return ""
 
 
