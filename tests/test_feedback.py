@@ -905,8 +905,8 @@ def test_an_input_is_without_effect_only_if_it_is_so_beside_other_numbers() -> N
 def test_a_change_in_place_that_no_gradient_sees_is_told_as_that() -> None:
     def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            q /= q.shape[-1] ** 0.5
-        weights = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+            k *= 2
+        weights = (q @ k.transpose(-2, -1) / (2 * q.shape[-1] ** 0.5)).softmax(dim=-1)
         return weights @ v, weights
 
     told = said("attention", answer)
@@ -1389,7 +1389,7 @@ def count_by_four_times_the_width(*sizes: int) -> int:
 @pytest.mark.parametrize(
     ("name", "answer", "true", "not_true"),
     [
-        ("look_left", look_left_too_small, "the axis is shorter", "Read the length"),
+        ("look_left", look_left_too_small, "what is indexed is shorter", "Read the length"),
         ("query_map", query_map_with_class_token, "Is the class token counted", "notebook: take"),
         ("record", record_without_kwargs, "with_kwargs=True", "name its arguments"),
         ("two_rates", head_in_both_groups, "should not have", "in the first group"),

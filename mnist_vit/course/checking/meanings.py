@@ -92,8 +92,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"out of bounds|index out of range",
-        "There is no such place: the axis is shorter.",
-        "Print the shape and the number: places count from 0.",
+        "There is no such place: what is indexed is shorter.",
+        "Print its shape or length, and the number: places count from 0.",
     ),
     (
         r"missing \d+ required positional arg",
