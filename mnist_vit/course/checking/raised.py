@@ -109,6 +109,13 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " 0.",
     ),
     (
+        r"Dimension out of range",
+        "What this is applied to has fewer axes than that.",
+        "Print its shape. A number in the place of an axis, x[:, 0], takes this axis away; a table"
+        " of booleans, x[is_right], puts all that it chooses into one row. x * is_right, or"
+        " masked_fill, keeps the axes.",
+    ),
+    (
         r"missing \d+ required positional arg",
         "A function is called without what it needs.",
         "Compare the call with the signature of what is called. If it is a hook, PyTorch calls it:"
@@ -135,6 +142,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"more than one parameter group",
         "The same parameter is in two groups of the optimizer.",
         "Each belongs to one: take it out of the group whose rate it should not have.",
+    ),
+    (
+        r"empty parameter list",
+        "The optimizer is given nothing: there is nothing in this list.",
+        "What is to learn must be there, and ask for a gradient, before the optimizer is made.",
     ),
     (
         r"does not require grad",
