@@ -175,7 +175,54 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
     ("transfer", lambda model, *rest: 1, "must return the new model"),
+    ("convert_block", lambda theirs: biases_kqv(theirs), "attention.k_proj.bias, attention.q_proj"),
+    ("convert_block", lambda theirs: popped(theirs), "takes layer_scale1.lambda1 out of the dict"),
+    ("transfer", lambda *given: half_frozen_before(*given), "no longer ask for gradients"),
+    ("transfer", lambda *given: half_of_the_images(*given), "makes no difference for number 10"),
+    ("two_rates", lambda *given: one_step(*given), "the same after 1 step and after 3"),
+    ("two_rates", lambda *given: fixed_share(*given), "moves by 0.005 at most"),
 ]
+
+
+def biases_kqv(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    parts = [theirs[f"attention.{letter}_proj.bias"] for letter in "kqv"]
+    return made | {"self_attention.in_proj_bias": torch.cat(parts)}
+
+
+def popped(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    theirs.pop("layer_scale1.lambda1")
+    return made
+
+
+def half_frozen_before(model: Any, *rest: Any) -> nn.Module:
+    model.encoder.requires_grad_(not rest[2])
+    return EXERCISES["transfer"].answer(model, *rest)
+
+
+def half_of_the_images(model: Any, images: Tensor, labels: Tensor, *rest: Any) -> nn.Module:
+    return EXERCISES["transfer"].answer(model, images[:10], labels[:10], *rest)
+
+
+def one_step(
+    model: Any, images: Tensor, labels: Tensor, steps: int, head: float, body: float
+) -> nn.Module:
+    return EXERCISES["two_rates"].answer(model, images, labels, min(steps, 1), head, body)
+
+
+def fixed_share(
+    model: Any, images: Tensor, labels: Tensor, steps: int, head: float, body: float
+) -> nn.Module:
+    return EXERCISES["two_rates"].answer(model, images, labels, steps, head, head / 10)
+
+
+def frozen_if_asked_before(model: nn.Module, *rest: Any) -> nn.Module:
+    return EXERCISES["transfer"].answer(model.requires_grad_(not rest[2]), *rest)
+
+
+def thawed_before(model: nn.Module, *rest: Any) -> nn.Module:
+    return EXERCISES["two_rates"].answer(model.requires_grad_(True), *rest)
 
 
 def frozen_before(model: nn.Module, *rest: Any) -> nn.Module:
@@ -199,6 +246,8 @@ def head_too_late(
 
 
 NAMED: list[tuple[str, Any, str]] = [
+    ("transfer", frozen_if_asked_before, "that you are given (with freeze=True)"),
+    ("two_rates", thawed_before, "let the very model that you are given learn again"),
     ("transfer", frozen_before, "freeze the very model that you are given"),
     ("transfer", nothing_learned, "never change the new head, so that it stays zero"),
     ("transfer", head_too_late, "never change the new head, so that it stays zero"),

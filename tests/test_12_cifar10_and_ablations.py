@@ -79,7 +79,23 @@ def another_forward(model: VisionTransformer) -> None:
     encoder.forward = lambda tokens: encoder.ln(encoder.layers(encoder.dropout(tokens)))
 
 
+POWER, COUNT = EXERCISES["power"].answer, EXERCISES["count_numbers"].answer
+SPLIT = EXERCISES["split_by_region"].answer
+
+
+def fixed_border(base: list[float], variant: list[float]) -> str:
+    difference = statistics.mean(variant) - statistics.mean(base)
+    if abs(difference) <= 2:
+        return "unclear"
+    return "better" if difference > 0 else "worse"
+
+
+def one_block_less(*sizes: int) -> int:
+    return COUNT(*sizes[:2], sizes[2] - 1, *sizes[3:])
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("split_by_region", lambda *given: torch.stack(SPLIT(*given))),
     ("remove_positions", with_new_parameter),
     ("remove_positions", with_buffer),
     ("compare_runs", with_statistics),
@@ -93,11 +109,18 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("remove_positions", lambda model: nn.init.zeros_(model.conv_proj.weight) and None, ""),
     ("remove_positions", lambda model: delattr(model.encoder, "pos_embedding"), ""),
-    ("remove_positions", another_forward, "the positions are gone round and not gone"),
+    ("remove_positions", another_forward, "pos_embedding is not zero"),
     ("compare_runs", lambda base, variant: True, ""),
     ("compare_runs", lambda *runs: "better", "should not be 'better for base "),
     ("power", lambda *given: 0.45, ""),
     ("power", lambda *given: "45 %", "must be a number from 0 to 1"),
+    ("power", lambda *given: 1.02 * POWER(*given), "where 4 of 7 experiments are better"),
+    ("power", lambda rule, effect, *rest: POWER(rule, abs(effect), *rest), "With effect=-5"),
+    ("compare_runs", lambda *runs: fixed_border(*runs), "with spreads half as large, too"),
+    ("count_numbers", lambda *sizes: COUNT(*sizes) + sizes[3], "hidden_dim numbers too many"),
+    ("count_numbers", lambda *sizes: one_block_less(*sizes), "one block too few"),
+    ("split_by_region", lambda *given: [x.nonzero()[:, 0] for x in SPLIT(*given)], "the places of"),
+    ("split_by_region", lambda *given: SPLIT(given[0], 4, given[2]), "of columns 4 to 6 is not"),
 ]
 test_answers = judged(RIGHT, WRONG)
 

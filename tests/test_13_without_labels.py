@@ -13,6 +13,8 @@ from torchvision import models
 from experiments import few_labels, without_labels, without_labels_cifar10
 from mnist_vit import vit_mnist
 from mnist_vit.check import EXERCISES
+from mnist_vit.course.checking.pairs import two_slips
+from mnist_vit.course.checking.verdict import run, verdict
 from mnist_vit.course.nb13_without_labels import tables
 from mnist_vit.course.nb13_without_labels.autoencoder import (
     MaskedAutoencoder,
@@ -86,6 +88,38 @@ NAMED: list[tuple[str, Any, str]] = [
     ("put_back", with_a_new_mask_token, "fill with ones"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def ids_restore(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    visible, order = MASK(tokens, noise, keep)
+    return visible, order.argsort(dim=1)
+
+
+def test_two_slips_that_spoil_a_right_value_are_not_named() -> None:
+    exercise = EXERCISES["mask"]
+    assert "in the place of order. Return" in verdict(exercise, ids_restore)[1]
+    got = run(exercise, ids_restore)
+    visible = {1, 3, 5}  # the places of the values that are right here
+    pair = two_slips(exercise, got.values, got.end, lambda slip: set())
+    assert pair is not None
+    assert two_slips(exercise, got.values, got.end, lambda slip: visible) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words"),
+    [
+        ("mask", lambda *given: MASK(given[0][:1].expand_as(given[0]), *given[1:]), "51, 53"),
+        ("put_back", lambda v, m, o: PUT_BACK(v[:1].expand_as(v), m, o), "becomes 60, 5, 5, 50"),
+        ("hidden_loss", lambda *given: HIDDEN_LOSS(*given) / 2, "off by 3 you give 4.5"),
+        (
+            "hidden_loss",
+            lambda p, t, order, keep: HIDDEN_LOSS(p, t.roll(1, dims=1), order, keep),
+            "these patches of `patches` make a difference: 0, 2 of picture 0",
+        ),
+    ],
+)
+def test_what_is_noticed(name: str, answer: Any, words: str) -> None:
+    assert words in verdict(EXERCISES[name], answer)[1]
 
 
 @pytest.fixture

@@ -42,6 +42,21 @@ def three_times_the_shares(weights: torch.Tensor, is_blank: torch.Tensor) -> lis
     return [3 * share for share in shares_by_loop(weights, is_blank)]
 
 
+def the_layer_before(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    return shares_by_loop(weights[:, :-1], is_blank)
+
+
+def by_the_mean_of_all(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    norms = tokens.norm(dim=2)
+    largest, place = norms[:, -count:].max(dim=1)
+    return largest / norms.mean(dim=1), place
+
+
+def blank_in_one_row(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    patches = weights[:, -1].mean(dim=1)[:, 0, -is_blank.shape[1] :]
+    return [patches.sum(dim=1), patches[is_blank].sum(dim=1)]
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
@@ -52,7 +67,23 @@ RIGHT: list[tuple[str, Any]] = [
 WRONG: list[tuple[str, Any, str]] = [
     ("rotate", lambda x, angles: x, ""),
     ("outliers", lambda tokens, count: by_loop(tokens, count)[::-1], ""),
-    ("shares", three_times_the_shares, ""),
+    ("shares", three_times_the_shares, "You return 0.9 and 1.05"),
+    ("shares", lambda weights, blank: the_layer_before(weights, blank), "in the first layer"),
+    ("shares", blank_in_one_row, "puts all that it chooses into one row"),
+    ("rms_norm", lambda x, weight, eps: F.normalize(x, dim=-1, eps=eps) * weight, "divide by 5"),
+    (
+        "rms_norm",
+        lambda x, w, eps: x / (x.square().mean((0, 2), keepdim=True) + eps).sqrt() * w,
+        "With a token 30, 40 in another picture",
+    ),
+    ("rotate", lambda x, angles: my_rotate(x, angles[:1].expand_as(angles)), "and -4, 3"),
+    (
+        "outliers",
+        lambda tokens, count: by_the_mean_of_all(tokens, count),
+        "by the mean length of all",
+    ),
+    ("outliers", lambda tokens, count: by_loop(tokens[:, 1 : count + 1], count), "of length 7"),
+    ("swiglu", lambda x, gate, value, out: my_swiglu(x, value, value, out), "silu(value) · value"),
     ("shares", lambda weights, is_blank: weights.sum(), ""),
     ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
     ("swiglu", lambda x, gate, value, out: x, ""),

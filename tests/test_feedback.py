@@ -501,7 +501,7 @@ def test_another_stub_that_is_called_is_named() -> None:
 
 def test_a_text_is_quoted_up_to_a_word() -> None:
     power = check.EXERCISES["power"].answer
-    told = said("power", lambda *given: power(*given) / 2)
+    told = said("power", lambda rule, effect, *rest: power(rule, effect / 2, *rest))
     assert "seeds'" in told
     told = said("convert_block", lambda theirs: theirs.clear() or dict.fromkeys("ab"))
     assert told.endswith(".")

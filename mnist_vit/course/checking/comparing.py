@@ -123,3 +123,8 @@ def compared(names: list[str]) -> str:
         plural = "s" if gradients > 1 else ""
         parts.append(f"{gradients} gradient{plural}")
     return ", ".join(parts)
+
+
+def ended(error: BaseException | None) -> tuple[type, list[str]]:
+    """The kind of exception and its words, in any order: a + b and b + a end alike."""
+    return type(error), sorted(str(error).split())

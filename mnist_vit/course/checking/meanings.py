@@ -129,6 +129,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Each belongs to one: take it out of the group whose rate it should not have.",
     ),
     (
+        r"empty parameter list",
+        "The optimizer is given nothing: there is nothing in this list.",
+        "What is to learn must be there, and ask for a gradient, before the optimizer is made.",
+    ),
+    (
         r"does not require grad",
         "Nothing that needs a gradient leads to this number.",
         "Look for .detach(), .item(), torch.no_grad(), requires_grad set to False, and buffers in"
@@ -163,6 +168,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
 )
 
 FEWEST_TOKENS = 9  # from which one token more is told from another patch size
+FEWER_AXES = (
+    "Print its shape. A number in the place of an axis, x[:, 0], takes this axis away; a table of"
+    " booleans, x[is_right], puts all that it chooses into one row. x * is_right, or masked_fill,"
+    " keeps the axes."
+)
 FIT = "The shapes do not fit together"
 SHAPES = re.compile(
     r"must match the size of tensor|didn't match|shapes cannot be multiplied|Expected size for"
@@ -193,7 +203,7 @@ def _of_sizes(text: str) -> tuple[str, str]:
     if found := AXES.search(text):
         axes = int(found[1])
         has = "one axis only" if axes == 1 else f"{axes} axes"
-        return f"What it is applied to has {has}, and so no axis {found[2]}.", "Print its shape."
+        return f"What it is applied to has {has}, and so no axis {found[2]}.", FEWER_AXES
     if found := COUNTS.search(text):
         sizes = [int(size) for size in found[1].split(",")]
         return _of_counts(sizes, int(found[2]))

@@ -2,12 +2,12 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from .comparing import compare
+from .comparing import compare, ended
 from .exercise import Exercise, Slip
 
 SECONDS = 1.0  # of computing, for the whole search
@@ -15,7 +15,10 @@ LONELY = (" alone", "only ")  # what is done beside nothing else does not fit a 
 
 
 def two_slips(
-    exercise: Exercise, values: list[tuple[str, Any]], end: tuple[type, str]
+    exercise: Exercise,
+    values: list[tuple[str, Any]],
+    end: tuple[type, list[str]],
+    spoilt: Callable[[Slip], set[int]],
 ) -> tuple[Slip, Slip] | None:
     """Two slips that together give all the same values; None if no two do, or if none is found.
 
@@ -23,9 +26,13 @@ def two_slips(
         exercise: whose slips are tried.
         values: what the answer gave.
         end: how its run ended, as ``Outcome.end`` says it.
+        spoilt: which of the answer's right values a slip alone makes wrong. Two slips that spoil
+            the same one are not named: whoever made both would not have it right.
     """
     end_of_search = time.thread_time() + SECONDS
     for mutant, slips in _pairs(exercise):
+        if spoilt(slips[0]) & spoilt(slips[1]):
+            continue
         if _gives(exercise, mutant, values, end):
             return slips
         if time.thread_time() > end_of_search:
@@ -51,7 +58,7 @@ def _pairs(exercise: Exercise) -> Iterator[tuple[Any, tuple[Slip, Slip]]]:
 
 
 def _gives(
-    exercise: Exercise, mutant: Any, values: list[tuple[str, Any]], end: tuple[type, str]
+    exercise: Exercise, mutant: Any, values: list[tuple[str, Any]], end: tuple[type, list[str]]
 ) -> bool:
     """Whether a wrong answer gives these values, and no more. It ends at the first other one."""
     torch.default_generator.manual_seed(0)
@@ -64,6 +71,5 @@ def _gives(
                 return False
             number += 1
     except Exception as error:
-        is_end = (type(error), "" if number else str(error)) == end
-        return number == len(values) and is_end
-    return number == len(values) and end[0] is type(None)
+        return number == len(values) and ended(error) == end
+    return number == len(values) and end == ended(None)

@@ -22,7 +22,7 @@ from ..observing.calls import Call, calls_of
 from ..observing.observers import Evidence, Finding, observe, unused
 from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
 from ..observing.undisturbed import undisturbed
-from .comparing import compare, compared
+from .comparing import compare, compared, ended
 from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
@@ -70,9 +70,9 @@ class Outcome:
         return sum(call.seconds for call in self.calls)
 
     @property
-    def end(self) -> tuple[type, str]:
-        """How the run ended: the kind of exception, and its words."""
-        return type(self.error), str(self.error)
+    def end(self) -> tuple[type, list[str]]:
+        """How the run ended, as ``ended`` says it."""
+        return ended(self.error)
 
 
 @dataclass(frozen=True)
@@ -387,8 +387,25 @@ def _two_slips(exercise: Exercise, got: Outcome) -> Finding | None:
     """Two known slips that together give all the same values."""
     if not exercise.source or not _is_varied(got) or got.seconds > FAST:
         return None
-    two = two_slips(exercise, got.values, got.end)
+    right = {place for place, problem in enumerate(got.problems) if problem is None}
+    two = two_slips(exercise, got.values, got.end, lambda slip: right & _spoilt(exercise, slip))
     return None if two is None else _named(SURELY, *two)
+
+
+@functools.cache
+def _spoilt(exercise: Exercise, slip: Slip) -> set[int]:
+    """The places of the values that a slip alone makes wrong."""
+    expected = solution(exercise).values
+    for outcome, known in outcomes(exercise):
+        if known is not slip:
+            continue
+        wrong = set()
+        rows = zip(outcome.values, expected, strict=False)
+        for place, ((what, value), (_, right)) in enumerate(rows):
+            if compare(what, value, right, exercise.tolerance) is not None:
+                wrong.add(place)
+        return wrong
+    return set()
 
 
 def _told_by_the_exercise(exercise: Exercise, got: Outcome) -> Finding | None:

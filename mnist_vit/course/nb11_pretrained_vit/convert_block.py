@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...model import EncoderBlock
 from ..checking import Exercise, Mistake, Slip, random
@@ -53,7 +53,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             for names, what in ((missing, "missing"), (more, "too many"))
             if names
         ]
-        raise Mistake(f"the names must be those of your block: {'; '.join(told)}.")
+        raise Mistake(
+            f"the names must be those of your block: {'; '.join(told)}.",
+            "list(block.state_dict()) of a block of yours are the twelve names.",
+        )
     for name in block:
         yield name, made[name]
     changed = [
@@ -63,34 +66,96 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Which tensors are right, and what those are that are not."""
+    """Which tensors are right, and what those are that are not; then what was changed."""
     with torch.random.fork_rng():
         block = EncoderBlock(2, 6, 8, 0.0, 0.0).state_dict()
     for number, tensor in enumerate(block.values()):
         tensor.copy_(random(*tensor.shape, seed=number))
     scales = 0.5 + torch.rand(2, 6, generator=torch.Generator().manual_seed(1))
     theirs = block_file(block, *scales)
-    made, right = answer(dict(theirs)), my_convert_block(theirs)
-    wrong = []
-    for name, tensor in right.items():
-        if made[name].shape != tensor.shape or not torch.allclose(made[name], tensor, atol=1e-5):
-            wrong.append(name)
+    right = my_convert_block(theirs)
+    given = {name: tensor.clone() for name, tensor in theirs.items()}
+    made = answer(given)
+    wrong = [name for name, tensor in right.items() if not _same(made[name], tensor)]
     if not wrong:
-        return None
+        return _noticed_changes(theirs, given)
     said = (
         f"{len(right) - len(wrong)} of {len(right)} tensors are right. Wrong: {', '.join(wrong)}."
     )
     for name in wrong:
-        for other, tensor in theirs.items():
-            if tensor.shape == made[name].shape and torch.equal(tensor, made[name]):
-                return Mistake(f"{said} Your {name} is the file's {other}, as it is.", ADVICE)
-    return Mistake(said, ADVICE)
+        known = _known(made[name], theirs)
+        if known:
+            return Mistake(f"{said} Your {name} is {known}.", _advice(name))
+    return Mistake(said, _advice(wrong[0]))
 
 
-ADVICE = (
-    "A scale goes into the last linear layer before it, its weight by rows and its bias:"
-    " layer_scale1 into attention.o_proj, layer_scale2 into mlp.fc2. q, k and v become one tensor"
-    " in this order. All else has another name and no more."
+def _noticed_changes(theirs: dict[str, Tensor], given: dict[str, Tensor]) -> Mistake | None:
+    """What is no longer in the given dictionary, or not as it was."""
+    gone = [name for name in theirs if name not in given]
+    if gone:
+        return Mistake(
+            f"What comes back is right, but your code takes {gone[0]} out of the dict that it was"
+            " given.",
+            "Whoever called it may still need it. Read from it, and put what you make into a dict"
+            " of your own.",
+        )
+    changed = [name for name, tensor in theirs.items() if not torch.equal(tensor, given[name])]
+    if changed:
+        return Mistake(
+            f"What comes back is right, but your code changes {changed[0]}, which it was given.",
+            "Whoever called it may still need it: make a new tensor, as scale * bias does.",
+        )
+    return None
+
+
+def _same(one: Any, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, atol=1e-5)
+
+
+def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
+    """What a tensor is, of the file: one as it is, one with a scale, or three put together."""
+    scales = [name for name in theirs if name.startswith("layer_scale")]
+    for name, tensor in theirs.items():
+        is_table = tensor.dim() == 2
+        rows = "each row" if is_table else "each number"
+        if _same(made, tensor):
+            return f"the file's {name}, as it is"
+        if is_table and _same(made, tensor.T):
+            return f"the file's {name}, transposed"
+        for scale in scales:
+            number, factor = scale.removesuffix(".lambda1"), theirs[scale]
+            if len(tensor) == len(factor):
+                by_rows = tensor * factor[:, None] if is_table else tensor * factor
+                if _same(made, by_rows):
+                    return f"the file's {name}, {rows} multiplied by its number of {number}"
+            if is_table and tensor.shape[1] == len(factor) and _same(made, tensor * factor):
+                return f"the file's {name}, each column multiplied by its number of {number}"
+    parts = []
+    for part in made.chunk(3):
+        parts += [name for name, tensor in theirs.items() if _same(part, tensor)][:1]
+    if len(made) % 3 == 0 and len(parts) == 3:
+        return f"these of the file, one below the other: {', '.join(parts)}"
+    return ""
+
+
+def _advice(name: str) -> str:
+    """What a tensor is to be made of."""
+    if "in_proj" in name:
+        kind = name.rpartition("_")[2]
+        return (
+            "q, k and v become one tensor, in this order:"
+            f" torch.cat of attention.q_proj.{kind}, k_proj.{kind} and v_proj.{kind}, as they are."
+        )
+    if "out_proj" in name:
+        return SCALED.format(scale="layer_scale1", layer="attention.o_proj")
+    if "mlp.3" in name:
+        return SCALED.format(scale="layer_scale2", layer="mlp.fc2")
+    return "It has another name in the file, and no more: norm1 is ln_1, norm2 ln_2, mlp.fc1 mlp.0."
+
+
+SCALED = (
+    "{scale} goes into the last linear layer before it, {layer}: row i of the weight is multiplied"
+    " by number i of the scale, and so is number i of the bias. Nothing else happens to it."
 )
 
 SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'

@@ -39,7 +39,7 @@ def notice(answer: Any) -> Mistake | None:
     made, moved = answer(weight.clone(), bias.clone(), torch.tensor([10.0, 100.0]))
     rows = "; ".join(", ".join(f"{value:g}" for value in row) for row in made.tolist())
     biases = ", ".join(f"{value:g}" for value in moved.tolist())
-    if made.shape == weight.shape and torch.equal(made[:, 0], torch.tensor([10.0, 400.0])):
+    if torch.equal(made, torch.tensor([[10.0, 20.0, 30.0], [400.0, 500.0, 600.0]])):
         if torch.equal(moved, torch.tensor([70.0, 800.0])):
             return None
         return Mistake(
@@ -80,6 +80,11 @@ SLIPS = (
     ),
     Slip(
         {WEIGHT: "weight * scale"},
+        "multiply the columns of the weight",
+        "Row i of the weight makes number i, so it is multiplied by scale i",
+    ),
+    Slip(
+        {WEIGHT: "scale * weight"},
         "multiply the columns of the weight",
         "Row i of the weight makes number i, so it is multiplied by scale i",
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
@@ -36,12 +36,7 @@ def my_transfer(model, images, labels, freeze, steps, learning_rate):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images, labels, others = random(20, 1, 8, 8), torch.arange(20) % 10, random(6, 1, 8, 8, seed=1)
     for freeze, steps in ((True, 0), (True, 6), (False, 6)):
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            given = VisionTransformer(
-                8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1
-            ).eval()
-            nn.init.normal_(given.heads.head.weight)
+        given = _given()
         before = copy.deepcopy(given.state_dict())
         borrowed = state_of(given)
         made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
@@ -68,15 +63,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def notice(answer: Any) -> Mistake | None:
     """What has changed before any step, after one and after three."""
     images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
-    given = VisionTransformer(
-        8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1
-    ).eval()
-    nn.init.normal_(given.heads.head.weight)
-    before = {name: tensor.clone() for name, tensor in given.state_dict().items()}
+    before = copy.deepcopy(_given().state_dict())
 
     def trained(freeze: bool, steps: int) -> tuple[Any, dict]:
-        given.load_state_dict(before)
-        made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
+        made = answer(_given(), images.clone(), labels.clone(), freeze, steps, 0.02)
         state = {name: tensor.clone() for name, tensor in made.state_dict().items()}
         return made, {name: t for name, t in state.items() if name.startswith("heads")}
 
@@ -97,12 +87,18 @@ def notice(answer: Any) -> Mistake | None:
     start = {name: tensor for name, tensor in before.items() if not name.startswith("heads")}
     for freeze in (True, False):
         made, now = trained(freeze, 3)
-        if all(torch.equal(now[name], heads[name]) for name in heads):
+        still = [name for name in heads if torch.equal(now[name], heads[name])]
+        if still:
             return Mistake(
-                f"With freeze={freeze}, after 3 steps the new head is still zero: it does not"
-                " learn.",
-                "The optimizer changes the parameters that it was given, if they ask for gradients:"
-                " put the new head in before it is made.",
+                f"With freeze={freeze}, after 3 steps {' and '.join(still)} of the new head"
+                f" {'are' if len(still) > 1 else 'is'} as after 0, and so not learned.",
+                f"{LEARNS}.",
+            )
+        first = trained(freeze, 1)[1]
+        if all(torch.equal(now[name], first[name]) for name in heads):
+            return Mistake(
+                f"With freeze={freeze}, the new head is the same after 1 step and after 3.",
+                "All that belongs to a step is inside of the loop, and the return behind it.",
             )
         body = {name: made.state_dict()[name] for name in start}
         moved = [name for name in body if not torch.equal(body[name], start[name])]
@@ -119,7 +115,86 @@ def notice(answer: Any) -> Mistake | None:
                 f" head are what they were, such as {still[0]}.",
                 "With freeze=False all parameters learn.",
             )
-    return _noticed_rate(trained(True, 1)[1])
+    return (
+        _noticed_rate(trained(True, 1)[1])
+        or _noticed_images(answer, images, labels)
+        or _noticed_given(answer, images, labels)
+    )
+
+
+def _given() -> VisionTransformer:
+    """A model with a head of two layers; always the same, and a new one each time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        given = VisionTransformer(
+            8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1
+        ).eval()
+        nn.init.normal_(given.heads.head.weight)
+    return given
+
+
+def _noticed_images(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """Whether the label of each image makes a difference."""
+    usual = answer(_given(), images.clone(), labels.clone(), True, 2, 0.02).state_dict()
+    unused = []
+    for place in range(len(images)):
+        others = labels.clone()
+        others[place] = (labels[place] + 5) % 10
+        made = answer(_given(), images.clone(), others, True, 2, 0.02).state_dict()
+        if all(torch.equal(made[name], usual[name]) for name in usual):
+            unused.append(str(place))
+    if unused:
+        return Mistake(
+            f"Of {len(images)} images, the label makes no difference for number"
+            f" {', '.join(unused)}.",
+            "Each step is made on all images at once, each with its own label.",
+        )
+    return None
+
+
+def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """What has become of the given model."""
+    for freeze, steps in ((True, 0), (True, 2), (False, 2)):
+        given = _given()
+        before = dict(given.named_parameters())
+        start = {name: parameter.detach().clone() for name, parameter in before.items()}
+        answer(given, images.clone(), labels.clone(), freeze, steps, 0.02).eval()
+        after = dict(given.named_parameters())
+        case = f"With freeze={freeze} and steps={steps}"
+        others = sorted(set(after) ^ set(before))
+        if others:
+            return Mistake(
+                f"{case} the given model has other parameters afterwards, such as {others[0]}"
+                f" {'more' if others[0] in after else 'less'}.",
+                UNTOUCHED,
+            )
+        frozen = [name for name, parameter in after.items() if not parameter.requires_grad]
+        if frozen:
+            return Mistake(
+                f"{case} {len(frozen)} of {len(after)} parameters of the given model no longer ask"
+                f" for gradients afterwards, such as {frozen[0]}.",
+                UNTOUCHED,
+            )
+        moved = [name for name in start if not torch.equal(after[name], start[name])]
+        if moved:
+            return Mistake(
+                f"{case} {len(moved)} of {len(after)} parameters of the given model have other"
+                f" numbers afterwards, such as {moved[0]}.",
+                UNTOUCHED,
+            )
+        if any(part.training for part in given.modules()):
+            return Mistake(f"{case} the given model is in training mode afterwards.", UNTOUCHED)
+    return None
+
+
+UNTOUCHED = (
+    "It is needed again for the next experiment and must stay as it was: the first line makes a"
+    " copy, copy.deepcopy(model), and all else is done to the copy."
+)
+LEARNS = (
+    "Each step is zero_grad, backward and optimizer.step(), in this order. And the optimizer"
+    " changes only what it was given: the new head is put in before the optimizer is made"
+)
 
 
 def _noticed_rate(heads: dict) -> Mistake | None:
@@ -135,6 +210,24 @@ def _noticed_rate(heads: dict) -> Mistake | None:
     return None
 
 
+def more(answer: Any) -> list:
+    """Which parameters of the new model could learn, and what three steps make of its head."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    seen: list = []
+    for freeze, steps in ((True, 0), (False, 0), (False, 3)):
+        given = _given()
+        try:
+            made = answer(given, images.clone(), labels.clone(), freeze, steps, 0.02)
+        except Exception as error:  # the learner's code may raise anything
+            seen.append(type(error))
+        else:
+            seen.append(sorted(n for n, p in made.named_parameters() if p.requires_grad))
+            logits = made.eval()(images[:2]).flatten().tolist()
+            seen.append([round(logit, 2) + 0.0 for logit in logits])
+        seen.append(sorted(n for n, p in given.named_parameters() if p.requires_grad))
+    return seen
+
+
 COPY, FREEZE = "model = copy.deepcopy(model)", "model.requires_grad_(not freeze)"
 WIDTH, PUT = "nn.Linear(model.class_token.shape[-1], 10)", "model.heads = head"
 LOSS = "F.cross_entropy(logits, labels)"
@@ -144,6 +237,11 @@ SLIPS = (
         {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
         "freeze the very model that you are given, before you copy it",
         "It must stay as it was, and that it learns is part of it. Freeze the copy",
+    ),
+    Slip(
+        {COPY: "model.requires_grad_(not freeze)\n    model = copy.deepcopy(model)"},
+        "freeze the very model that you are given (with freeze=True), before you copy it",
+        "It must stay as it was, and that it learns is part of it: copy first, and freeze the copy",
     ),
     Slip(
         {COPY: "model = model"},
@@ -197,8 +295,7 @@ SLIPS = (
             "[p for p in model.parameters() if p.requires_grad]": "old",
         },
         "never change the new head, so that it stays zero",
-        "The optimizer changes the parameters that it was given, by the gradients that they have:"
-        " put the head in before it is made, and call zero_grad before backward, never behind it",
+        LEARNS,
     ),
     Slip(
         {LOSS: "F.nll_loss(logits, labels)"},
@@ -211,8 +308,9 @@ SLIPS = (
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(
         {"torch.optim.AdamW": "torch.optim.Adam"},
-        "take Adam",
-        "AdamW also lets the weights decay a little",
+        "take Adam, or AdamW without its weight decay",
+        "torch.optim.AdamW is asked for, with no setting but the learning rate: it also lets the"
+        " weights decay a little",
     ),
     Slip(
         {"range(steps)": "range(steps + 1)"},
@@ -253,6 +351,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "In which order? A copy; which of its parameters may learn; the new head, which always"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
@@ -32,12 +32,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images, labels, others = random(20, 1, 8, 8), torch.arange(20) % 10, random(6, 1, 8, 8, seed=1)
     cases = ((0, (0.1, 0.1), False), (5, (0.05, 0.004), False), (4, (0.003, 0.02), True))
     for steps, rates, frozen in cases:
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
-            nn.init.normal_(given.heads.head.weight)
-        given.requires_grad_(not frozen)  # frozen as a linear probe leaves it
-        given.heads.requires_grad_(True)
+        given = _given(frozen)
         before = copy.deepcopy(given.state_dict())
         borrowed = state_of(given)
         made = answer(given, images.clone(), labels.clone(), steps, *rates)
@@ -60,28 +55,96 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def notice(answer: Any) -> Mistake | None:
     """How far the first step goes in each part: by AdamW, about its learning rate."""
     images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
-    given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
-    nn.init.normal_(given.heads.head.weight)
-    before = {name: tensor.clone() for name, tensor in given.named_parameters()}
-    still = answer(given, images.clone(), labels.clone(), 0, 0.05, 0.004)
+    before = {name: tensor.detach().clone() for name, tensor in _given().named_parameters()}
+    still = answer(_given(), images.clone(), labels.clone(), 0, 0.05, 0.003)
+    others = sorted(set(before) ^ set(dict(still.named_parameters())))
+    if others:
+        return Mistake(
+            "The model that comes back has other parameters than the given one, such as"
+            f" {others[0]} {'less' if others[0] in before else 'more'}.",
+            "It is a copy of the given one, with its head, and goes on learning.",
+        )
     for name, tensor in still.named_parameters():
         if not torch.equal(tensor, before[name]):
             return Mistake(
                 f"After 0 steps {name} is another one.",
                 "The model that comes back begins with all numbers of the given one, its head too.",
             )
-    made = answer(given, images.clone(), labels.clone(), 1, 0.05, 0.004)
-    for name, tensor in made.named_parameters():
-        rate = 0.05 if name.startswith("heads.") else 0.004
-        far = float((tensor - before[name]).abs().max())
+    made = answer(_given(), images.clone(), labels.clone(), 1, 0.05, 0.003)
+    for name, tensor in dict(made.named_parameters()).items():
+        rate = 0.05 if name.startswith("heads.") else 0.003
+        far = float((tensor.detach() - before[name]).abs().max())
         if not 0.8 * rate < far < 1.3 * rate:
             return Mistake(
-                f"In the first step, with rates 0.05 for the head and 0.004 for the body, {name}"
+                f"In the first step, with rates 0.05 for the head and 0.003 for the body, {name}"
                 f" moves by {far:.2g} at most.",
                 f"AdamW's first step moves each number by about its rate, here {rate:g}. Every"
                 " parameter is in one of the two groups: model.heads, or everything else.",
             )
+    later = dict(
+        answer(_given(), images.clone(), labels.clone(), 3, 0.05, 0.003).named_parameters()
+    )
+    if all(torch.equal(tensor, later[name]) for name, tensor in made.named_parameters()):
+        return Mistake(
+            "The new model is the same after 1 step and after 3.",
+            "All that belongs to a step is inside of the loop, and the return behind it.",
+        )
+    made = answer(_given(frozen=True), images.clone(), labels.clone(), 1, 0.05, 0.003)
+    moves = dict(made.named_parameters())
+    frozen = [name for name in before if torch.equal(moves[name], before[name])]
+    if frozen:
+        return Mistake(
+            "If all but the head of the given model is frozen, as by a probe, then after one step"
+            f" {len(frozen)} of {len(before)} parameters are what they were, such as {frozen[0]}.",
+            "All of it learns: requires_grad_(True) on the copy.",
+        )
+    return _noticed_given(answer, images, labels)
+
+
+def _given(frozen: bool = False) -> VisionTransformer:
+    """Always the same model, and a new one each time; frozen as a linear probe leaves it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
+        nn.init.normal_(given.heads.head.weight)
+    given.requires_grad_(not frozen)
+    given.heads.requires_grad_(True)
+    return given
+
+
+def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """What has become of the given model."""
+    for frozen, kind in ((False, "one that can learn"), (True, "one whose head alone can learn")):
+        given = _given(frozen)
+        borrowed = state_of(given)
+        answer(given, images.clone(), labels.clone(), 1, 0.05, 0.004).eval()
+        changed = changed_in(given, borrowed)
+        if changed != "nothing":
+            return Mistake(
+                f"If the given model is {kind}, this is no longer what it was: {changed}.",
+                "It is needed again for the next experiment and must stay as it was: the first line"
+                " makes a copy, copy.deepcopy(model), and all else is done to the copy.",
+            )
     return None
+
+
+def more(answer: Any) -> list:
+    """Which parameters of the new and of the given model can learn, and what two steps change."""
+    images, labels = random(20, 1, 8, 8), torch.arange(20) % 10
+    seen: list = []
+    for frozen, steps in ((True, 0), (True, 2), (False, 2)):
+        given = _given(frozen)
+        borrowed = state_of(given)
+        try:
+            made = answer(given, images.clone(), labels.clone(), steps, 0.003, 0.02)
+        except Exception as error:  # the learner's code may raise anything
+            seen.append(type(error))
+        else:
+            seen.append(sorted(n for n, p in made.named_parameters() if p.requires_grad))
+            logits = made.eval()(images[:2]).flatten().tolist()
+            seen.append([round(logit, 2) + 0.0 for logit in logits])
+        seen.append(changed_in(given, borrowed))
+    return seen
 
 
 COPY, THAW = "model = copy.deepcopy(model)", "model.requires_grad_(True)"
@@ -93,6 +156,11 @@ SLIPS = (
         {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
         "freeze the very model that you are given, before you copy it",
         "It must stay as it was, and that it learns is part of it. Freeze the copy",
+    ),
+    Slip(
+        {COPY: "model.requires_grad_(True)\n    model = copy.deepcopy(model)"},
+        "let the very model that you are given learn again, before you copy it",
+        "It must stay as it was, and what is frozen is part of it: copy first, and thaw the copy",
     ),
     Slip(
         {COPY: "model = model"},
@@ -157,6 +225,12 @@ SLIPS = (
     ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(
+        {"torch.optim.AdamW": "torch.optim.Adam"},
+        "take Adam, or AdamW without its weight decay",
+        "torch.optim.AdamW is asked for, with no setting but the rates: it also lets the weights"
+        " decay a little",
+    ),
+    Slip(
         {"range(steps)": "range(steps + 1)"},
         "take one step too many",
         "The loop is range(steps)",
@@ -169,6 +243,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Only the optimizer is new. Which parameters belong to the head, and which to the rest?"

@@ -1,5 +1,6 @@
 """Exercise: when a difference between runs with several seeds is one."""
 
+import random
 import statistics  # noqa: F401, some slips take it
 from collections.abc import Iterator
 from typing import Any
@@ -98,22 +99,30 @@ def _noticed_border(answer: Any) -> Mistake | None:
     """How far apart the means must be, for spreads of 4 and 1, of 1 and 4, and of 4 and 4."""
     for ours, theirs in ((4, 1), (1, 4), (4, 4)):
         for sign, word in ((1, "better"), (-1, "worse")):
-            border = None
-            for quarter in range(41):
-                far = sign * quarter / 4
-                base = [50 - ours / 2, 50.0, 50 + ours / 2]
-                variant = [50 + far - theirs / 2, 50 + far, 50 + far + theirs / 2]
-                if answer(base, variant) == word:
-                    border = quarter / 4
-                    break
+            border = _border(answer, ours, theirs, sign, word)
             if border != 4.25:
-                from_there = "never" if border is None else f"from {border:g} points on"
+                first = "never, up to 10" if border is None else f"first at {border:g}"
+                if border is not None and border == _border(
+                    answer, ours / 2, theirs / 2, sign, word
+                ):
+                    first += ", and with spreads half as large, too"
                 return Mistake(
-                    f"With spreads of {ours} (base) and {theirs} (variant), tried in quarters of a"
-                    f' point, you say "{word}" {from_there}.',
-                    "The means must differ by more than the larger spread, 4, so it is from 4.25"
-                    " points on.",
+                    f"With spreads of {ours} (base) and {theirs} (variant), and means that differ"
+                    f' by 0, 0.25, 0.5, … points, you say "{word}" {first}.',
+                    "The means must differ by more than the larger spread, 4: the first such"
+                    " difference is 4.25.",
                 )
+    return None
+
+
+def _border(answer: Any, ours: float, theirs: float, sign: int, word: str) -> float | None:
+    """The first difference of the means, in quarters up to 10, for which the word is said."""
+    for quarter in range(41):
+        far = sign * quarter / 4
+        base = [50 - ours / 2, 50.0, 50 + ours / 2]
+        variant = [50 + far - theirs / 2, 50 + far, 50 + far + theirs / 2]
+        if answer(base, variant) == word:
+            return quarter / 4
     return None
 
 
@@ -131,6 +140,24 @@ def _noticed_means(answer: Any) -> Mistake | None:
                 f" {spreads[1]:.3g}.",
             )
     return None
+
+
+def more(answer: Any) -> list[str]:
+    """The verdicts on many more runs."""
+    draw = random.Random(0)
+    seen = []
+    for _ in range(300):
+        mean = draw.choice((3, 90))
+        base = _runs(draw, mean)
+        variant = _runs(draw, mean + draw.uniform(-5, 5))
+        seen.append(answer(base, variant))
+    return seen
+
+
+def _runs(draw: random.Random, mean: float) -> list[float]:
+    """Two to five accuracies around a mean, with a spread of their own."""
+    spread = draw.choice((0.3, 1.0, 3.0))
+    return [mean + spread * draw.gauss(0, 1) for _ in range(draw.randint(2, 5))]
 
 
 DIFFERENCE = "sum(variant) / len(variant) - sum(base) / len(base)"
@@ -180,12 +207,12 @@ SLIPS = (
     ),
     Slip(
         {SPREAD: "max(statistics.stdev(base), statistics.stdev(variant))"},
-        "take too small a spread, such as the standard deviation",
+        "take the standard deviation for the spread",
         "Here it is the largest minus the smallest",
     ),
     Slip(
         {SPREAD: "max(statistics.pstdev(base), statistics.pstdev(variant))"},
-        "take too small a spread, such as the standard deviation of numpy's std",
+        "take the standard deviation of numpy's std, over n, for the spread",
         "Here it is the largest minus the smallest",
     ),
     Slip(
@@ -224,7 +251,16 @@ SLIPS = (
                 "(sum(variant) - sum(base)) / len(base)"
             )
         },
-        "divide both sums by one number, of the base's runs or of the variant's",
+        "divide both sums by the number of the base's runs",
+        "The lists may have different lengths: each sum by its own",
+    ),
+    Slip(
+        {
+            "sum(variant) / len(variant) - sum(base) / len(base)": (
+                "(sum(variant) - sum(base)) / len(variant)"
+            )
+        },
+        "divide both sums by the number of the variant's runs",
         "The lists may have different lengths: each sum by its own",
     ),
     Slip(
@@ -260,6 +296,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Two numbers decide: how far the means are apart, and how far runs that differ only in"

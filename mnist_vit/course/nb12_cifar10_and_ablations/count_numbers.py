@@ -1,5 +1,6 @@
 """Exercise: how many numbers a Vision Transformer learns, by formula."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,24 +52,128 @@ def notice(answer: Any) -> Mistake | None:
                 " shapes of two small models that differ in this one.",
             )
 
-    def off(layers: int) -> float:
-        sizes = (*start[:2], layers, *start[3:])
-        return float(answer(*sizes)) - my_count_numbers(*sizes)
+    return _noticed_terms(answer)
 
-    outside, each = off(0), off(2) - off(1)
-    if off(1) - outside != each:
-        return None
-    told = "hidden_dim 12, mlp_dim 40, 36 patches of 4 × 4, 5 classes and 3 channels"
-    for what, many in (("in each block", each), ("outside the blocks", outside)):
-        if many:
-            more, ask = ("too many", "counted too often") if many > 0 else ("too few", "left out")
-            return Mistake(
-                f"With {told}, you count {abs(many):g} numbers {more} {what}"
-                f"{', and outside all is right' if many == each and not outside else ''}.",
-                f"What is {ask}? Print the names and shapes of such a model.",
-            )
-    return None
 
+CASES = (  # sizes without the number of layers
+    (24, 4, 12, 40, 5, 3),
+    (36, 6, 16, 56, 7, 1),
+    (40, 8, 11, 23, 3, 2),
+    (35, 5, 17, 19, 13, 4),
+    (33, 11, 29, 31, 4, 5),
+)
+MOST = 4  # times that one term is counted too often, or too seldom
+
+
+def _noticed_terms(answer: Any) -> Mistake | None:
+    """What is missing, or too much, in each block and outside: as a formula, if it is short."""
+    each, outside = [], []
+    for case in CASES:
+        off = []
+        for layers in (0, 1, 2):
+            sizes = (*case[:2], layers, *case[2:])
+            off.append(float(answer(*sizes)) - my_count_numbers(*sizes))
+        if off[2] - off[1] != off[1] - off[0]:
+            return None
+        each.append(off[1] - off[0])
+        outside.append(off[0])
+    blocks = []
+    for case in CASES:
+        blocks.append(
+            my_count_numbers(*case[:2], 1, *case[2:]) - my_count_numbers(*case[:2], 0, *case[2:])
+        )
+    if not any(each):
+        for times, said in ((-1, "one block too few"), (1, "one block too many")):
+            if outside == [times * block for block in blocks]:
+                return Mistake(f"You count {said}.", "There are num_layers blocks.")
+    told, parts = [], []
+    for where, many, right in (
+        ("In each block", each, BLOCK),
+        ("Outside the blocks", outside, OUTSIDE),
+    ):
+        if any(many):
+            told.append(f"{where} you count {_formula(many) or _in_numbers(many)}.")
+            parts.append(f"{right}.")
+        else:
+            told.append(f"{where} all is right.")
+    return Mistake(" ".join(told), " ".join(parts)) if parts else None
+
+
+def _in_numbers(many: list[float]) -> str:
+    """The difference in the first case."""
+    more = "too many" if many[0] > 0 else "too few"
+    return (
+        f"{abs(many[0]):g} numbers {more} (with hidden_dim 12, mlp_dim 40, 36 patches of 4 × 4, 5"
+        " classes and 3 channels)"
+    )
+
+
+def _formula(many: list[float]) -> str:
+    """The difference as one product of sizes, or as two; "" if it is none, in all cases."""
+    columns = [_terms(*case) for case in CASES]
+    names = list(columns[0])
+    for name in names:
+        times = many[0] / columns[0][name]
+        if times != round(times) or abs(times) > MOST:
+            continue
+        if all(column[name] * times == one for column, one in zip(columns, many, strict=True)):
+            return _said(times, name)
+    for first, second in itertools.combinations(names, 2):
+        for times in [*range(-MOST, 0), *range(1, MOST + 1)]:
+            left = [one - times * column[first] for column, one in zip(columns, many, strict=True)]
+            other = left[0] / columns[0][second]
+            if other != round(other) or not 0 < abs(other) <= MOST:
+                continue
+            if all(
+                column[second] * other == one for column, one in zip(columns, left, strict=True)
+            ):
+                return f"{_said(times, first)} and {_said(other, second)}"
+    return ""
+
+
+def _said(times: float, name: str) -> str:
+    """How often a term is counted too often, or left out."""
+    factor = "" if abs(times) == 1 else f"{abs(times):g} · "
+    return f"{factor}{name} numbers too {'many' if times > 0 else 'few'}"
+
+
+def _terms(
+    image_size: int, patch_size: int, d: int, mlp_dim: int, num_classes: int, in_channels: int
+) -> dict[str, int]:
+    """Products of sizes, by name."""
+    side = image_size // patch_size
+    return {
+        "hidden_dim": d,
+        "mlp_dim": mlp_dim,
+        "num_classes": num_classes,
+        "hidden_dim · hidden_dim": d * d,
+        "hidden_dim · mlp_dim": d * mlp_dim,
+        "mlp_dim · mlp_dim": mlp_dim * mlp_dim,
+        "hidden_dim · num_classes": d * num_classes,
+        "num_patches · hidden_dim": side * side * d,
+        "(patches in a row) · hidden_dim": side * d,
+        "in_channels · patch_size² · hidden_dim": in_channels * patch_size**2 * d,
+        "in_channels · patch_size · hidden_dim": in_channels * patch_size * d,
+        "in_channels · hidden_dim": in_channels * d,
+        "patch_size² · hidden_dim": patch_size**2 * d,
+        "in_channels · patch_size²": in_channels * patch_size**2,
+        "image_size² · hidden_dim": image_size**2 * d,
+        "num_patches": side * side,
+        "num_patches · num_patches": side**4,
+        "in_channels": in_channels,
+    }
+
+
+BLOCK = (
+    "A block has two norms with 2 · hidden_dim numbers each; queries, keys, values and output, each"
+    " with hidden_dim · hidden_dim + hidden_dim; and the two layers of the MLP, each with"
+    " hidden_dim · mlp_dim weights, and with mlp_dim and hidden_dim biases"
+)
+OUTSIDE = (
+    "Outside the blocks are conv_proj, with in_channels · patch_size² · hidden_dim weights and"
+    " hidden_dim biases; the class token; the positions, one for each patch and one for the class"
+    " token; the last norm; and the head, with weights and num_classes biases"
+)
 
 SLIPS = (
     Slip(
@@ -78,43 +183,44 @@ SLIPS = (
     ),
     Slip(
         {"3 * d * d + 3 * d + d * d + d": "3 * d * d + 3 * d"},
-        "leave out the output projection of attention",
-        "out_proj has d · d + d numbers",
+        "leave out d · d + d numbers in each block: one of queries, keys, values and output",
+        BLOCK,
     ),
     Slip(
         {"3 * d * d + 3 * d + d * d + d": "4 * d * d"},
         "leave out 4 · d numbers in each block: the biases of attention, or both norms",
-        "Queries, keys, values and output have d biases each, and a norm has 2 · d numbers",
+        BLOCK,
     ),
     Slip(
         {"d * mlp_dim + mlp_dim + mlp_dim * d + d": "2 * d * mlp_dim"},
-        "leave out the biases of the MLP",
-        "The first layer has mlp_dim, the second d",
+        "leave out mlp_dim + d numbers in each block: the biases of the MLP",
+        BLOCK,
     ),
     Slip(
         {"block = attention + mlp + 2 * norm": "block = attention + mlp + norm"},
-        "count one norm in a block",
-        "There is one before attention and one before the MLP",
+        "leave out 2 · d numbers in each block, as many as one norm has",
+        BLOCK,
     ),
     Slip(
         {"num_layers * block + norm": "num_layers * block"},
-        "leave out the encoder's last norm",
-        "It has 2 · d numbers",
+        "leave out 2 · d numbers once: the encoder's last norm, or the class token and its"
+        " position",
+        OUTSIDE,
     ),
     Slip(
         {"norm = 2 * d": "norm = d"},
-        "count the weight of a norm and not its bias",
-        "A norm has d of each",
+        "leave out d numbers for each norm, two in a block and one at the end",
+        "A norm has d weights and d biases",
     ),
     Slip(
         {"in_channels * patch_size**2 * d": "patch_size**2 * d"},
-        "forget the channels",
+        "forget the channels in conv_proj",
         "A patch of a colour picture has three numbers for each pixel",
     ),
     Slip(
         {"d * num_classes + num_classes": "d * num_classes"},
-        "leave out the bias of the class head",
-        "It has one for each class",
+        "leave out num_classes numbers, as many as the head has biases",
+        OUTSIDE,
     ),
     Slip(
         {"num_layers * block": "block"},

@@ -53,9 +53,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
     def remember(base: list[float], variant: list[float]) -> str:
         bases.append(tuple(map(float, base)))
-        return "unclear"
+        return "better" if len(bases) % 2 else "unclear"
 
-    if _share(answer(remember, 1.0, 3, 7)) is None:
+    found = _share(answer(remember, 1.0, 3, 7))
+    if found is None:
         yield "share", None
         return
     yield "number of experiments with trials=7", len(bases)
@@ -64,6 +65,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "the base has the same runs again and again.",
             "Draw new ones for every experiment, of the base too, and set no seed in between.",
         )
+    yield "the share where 4 of 7 experiments are better", f"{found:.2f}"
     told = []
     for name, rule, effect, seeds, share in CASES:
         with torch.random.fork_rng():
@@ -118,10 +120,13 @@ def notice(answer: Any) -> Mistake | None:
         seen.append((list(map(float, base)), list(map(float, variant))))
         return "better"
 
-    answer(remember, 5.0, 4, 2000)
-    return _noticed_sets(seen) or _noticed_runs(
-        torch.tensor([base for base, _ in seen]), torch.tensor([variant for _, variant in seen])
-    )
+    for effect in (5.0, -5.0):
+        seen.clear()
+        answer(remember, effect, 4, 2000)
+        noticed = _noticed_sets(seen) or _noticed_runs(seen, effect)
+        if noticed is not None:
+            return noticed
+    return None
 
 
 def _noticed_sets(seen: list[tuple[list[float], list[float]]]) -> Mistake | None:
@@ -139,8 +144,15 @@ def _noticed_sets(seen: list[tuple[list[float], list[float]]]) -> Mistake | None
     return None
 
 
-def _noticed_runs(base: torch.Tensor, variant: torch.Tensor) -> Mistake | None:
-    """How the runs are distributed; with an effect of 5, four runs of each, 2000 times."""
+def _noticed_runs(seen: list[tuple[list[float], list[float]]], effect: float) -> Mistake | None:
+    """How the runs are distributed: four runs of each, 2000 times."""
+    base = torch.tensor([one for one, _ in seen])
+    variant = torch.tensor([other for _, other in seen])
+    if bool((variant.std(dim=0) < 1e-6).all()):
+        return Mistake(
+            "The variant has the same runs in all experiments.",
+            "Draw new ones for every experiment, of the variant too.",
+        )
     for name, runs in (("base", base), ("variant", variant)):
         if bool((runs.std(dim=1) < 1e-6).all()):
             return Mistake(
@@ -152,22 +164,48 @@ def _noticed_runs(base: torch.Tensor, variant: torch.Tensor) -> Mistake | None:
             "Each run of the variant is a run of the base and always the same more.",
             "The variant's luck is its own: draw anew, and add the effect.",
         )
-    means = float(base.mean()), float(variant.mean())
-    if abs(means[0]) > 0.2 or abs(means[1] - 5) > 0.2:
+    means = round(float(base.mean()), 1) + 0.0, round(float(variant.mean()), 1) + 0.0
+    if abs(means[0]) > 0.2 or abs(means[1] - effect) > 0.2:
         return Mistake(
-            f"With effect=5 the rule is given, on average, {means[0]:.2g} as runs of the base and"
-            f" {means[1]:.2g} as runs of the variant.",
+            f"With effect={effect:g} the rule is given, on average, {means[0]:g} as runs of the"
+            f" base and {means[1]:g} as runs of the variant.",
             "The base's are standard normal, 0 on average, and come first; the variant's are that"
             " plus effect.",
         )
     spreads = float(base.std()), float(variant.std())
     if max(abs(spread - 1) for spread in spreads) > 0.1:
         return Mistake(
-            f"The standard deviation of the base's runs is {spreads[0]:.2f}, that of the variant's"
-            f" {spreads[1]:.2f}.",
+            f"The standard deviation of the base's runs is {spreads[0]:.1f}, that of the variant's"
+            f" {spreads[1]:.1f}.",
             "Both are 1: torch.randn draws such numbers, and effect is one number for all runs.",
         )
     return None
+
+
+def more(answer: Any) -> list:
+    """What is made of known verdicts, and roughly which runs the rule is given."""
+    seen: list = []
+    for words in (("better",), ("worse",), ("unclear",), ("better", "worse", "unclear")):
+        said = itertools.cycle(words)
+        share = _share(answer(lambda base, variant, said=said: next(said), 1.0, 3, 42))
+        seen.append(None if share is None else round(share, 4))
+    for effect, seeds in ((4.0, 4), (-3.0, 2)):
+        given: list[tuple[list[float], list[float]]] = []
+
+        def remember(base: list[float], variant: list[float], given: Any = given) -> str:
+            given.append((list(map(float, base)), list(map(float, variant))))
+            return "better"
+
+        answer(remember, effect, seeds, 1500)
+        seen.append(len(given))
+        base = torch.tensor([one for one, _ in given])
+        variant = torch.tensor([other for _, other in given])
+        for runs in (base, variant):
+            # rounded so that other draws give the same
+            seen += [runs.shape[1], round(2 * float(runs.mean())), round(2 * float(runs.std()))]
+        first = torch.stack([base[:, 0], variant[:, 0]])
+        seen.append(round(2 * float(first.corrcoef()[0, 1])))
+    return seen
 
 
 BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
@@ -186,7 +224,7 @@ SLIPS = (
     ),
     Slip(
         {VARIANT: "torch.randn(seeds) - effect"},
-        "subtract the effect, or give the rule its two lists the wrong way round",
+        "subtract the effect",
         "The variant is better by it",
     ),
     Slip(
@@ -219,8 +257,8 @@ SLIPS = (
     ),
     Slip(
         {BASE: "base = torch.randn(seeds) + effect", VARIANT: "torch.randn(seeds)"},
-        "add the effect to the base",
-        "It is the variant that is better by it",
+        "add the effect to the base, or give the rule its two lists the wrong way round",
+        "The rule is given the base first, and it is the variant that is better by the effect",
     ),
     Slip(
         {'== "better"': '== "unclear"'},
@@ -245,6 +283,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Make one experiment up, many times: seeds runs of the base, seeds runs of a variant"

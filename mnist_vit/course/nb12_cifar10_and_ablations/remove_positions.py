@@ -41,9 +41,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     first, *others = position.detach().abs().amax(dim=-1).flatten().tolist()
     if any((first, *others)) and torch.allclose(model(images), expected(images)):
         raise Mistake(
-            "the logits are right, but model.encoder.pos_embedding is not zero: the positions are"
-            " gone round and not gone.",
-            "Leave the forward as it is, set the positions to zero, and let them not learn.",
+            "the logits of this model are right, but model.encoder.pos_embedding is not zero.",
+            "Set all of it to zero, as nn.init.zeros_ does, let it not learn, and leave the forward"
+            " as it is.",
         )
     # All of it in one list, so that each mistake has a list of its own.
     yield (
@@ -62,17 +62,6 @@ def notice(answer: Any) -> Mistake | None:
     """What no longer learns, and how large the positions are."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1))
     answer(model)
-    frozen = []
-    for name, parameter in model.named_parameters():
-        if name != "encoder.pos_embedding" and not parameter.requires_grad:
-            frozen.append(name)
-    if frozen:
-        more = f" and {len(frozen) - 2} more" if len(frozen) > 2 else ""
-        return Mistake(
-            f"These do not learn any more: {', '.join(frozen[:2])}{more}.",
-            "Everything but the position embedding learns as before: requires_grad_ is called on"
-            " that alone.",
-        )
     position = model.encoder.pos_embedding
     largest = float(position.detach().abs().max())
     if largest > 0:
@@ -84,6 +73,17 @@ def notice(answer: Any) -> Mistake | None:
     if position.requires_grad:
         return Mistake(
             "The positions are zero, and can learn.", "requires_grad_(False) keeps them at zero."
+        )
+    frozen = []
+    for name, parameter in model.named_parameters():
+        if name != "encoder.pos_embedding" and not parameter.requires_grad:
+            frozen.append(name)
+    if frozen:
+        more = f" and {len(frozen) - 2} more" if len(frozen) > 2 else ""
+        return Mistake(
+            f"These do not learn any more: {', '.join(frozen[:2])}{more}.",
+            "Everything but the position embedding learns as before: requires_grad_ is called on"
+            " that alone.",
         )
     return None
 

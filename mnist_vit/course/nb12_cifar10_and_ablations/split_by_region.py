@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..checking import Exercise, Mistake, Slip, describe
 
@@ -21,39 +22,69 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if made is None:
             yield "the two", None
             return
-        if not isinstance(made, tuple | list) or len(made) != 2:
+        is_stacked = isinstance(made, Tensor) and made.shape == (2, len(left))
+        if not is_stacked and (not isinstance(made, tuple | list) or len(made) != 2):
             raise Mistake(f"two lists of booleans are needed, and this is {describe(made)}.")
-        for what, found in zip(("training", "held out"), made, strict=True):
+        right = my_split_by_region(left, size, cut)
+        for what, found, ours in zip(("training", "held out"), made, right, strict=True):
             flags = torch.as_tensor(found)
-            if flags.shape == left.shape and flags.dtype != torch.bool:
-                raise Mistake(
-                    f"{what} must be booleans, but is {flags.dtype}.",
-                    "A comparison gives them, True or False for each crop.",
-                )
+            if flags.shape != left.shape or flags.dtype != torch.bool:
+                raise _other_kind(what, flags, left, ours)
             yield f"which crops are {what}, size {size}, line at {cut}", flags.tolist()
 
 
-def notice(answer: Any) -> Mistake | None:
-    """What is said of single crops, by the columns that they cover."""
-    made = answer(torch.tensor([0, 3, 4, 6, 7, 8]), 4, 7)
-    flags = [torch.as_tensor(one).tolist() for one in made]
-    if any(len(one) != 6 for one in flags):
+def _other_kind(what: str, flags: Tensor, left: Tensor, ours: Tensor) -> Mistake:
+    """What is said of anything but a boolean for each crop."""
+    if flags.shape == left.shape:
         return Mistake(
-            f"For six crops your two have {len(flags[0])} and {len(flags[1])} entries.",
-            "Each has one boolean for each crop.",
+            f"{what} must be booleans, but is {flags.dtype}.",
+            "A comparison gives them, True or False for each crop.",
         )
-    right = [one.tolist() for one in my_split_by_region(torch.tensor([0, 3, 4, 6, 7, 8]), 4, 7)]
-    for place, left in enumerate((0, 3, 4, 6, 7, 8)):
-        for what, own, ours in zip(("for training", "held out"), flags, right, strict=True):
-            if bool(own[place]) != ours[place]:
-                said = "is" if own[place] else "is not"
-                return Mistake(
-                    f"With the line at 7, a crop of columns {left} to {left + 3} {said} {what} in"
-                    " yours.",
-                    "Columns up to 6 are the training region, 7 and more the other. A crop belongs"
-                    " to a region if all its columns do.",
-                )
+    said = (
+        f"for {len(left)} crops, {what} has the shape {tuple(flags.shape)} and holds {flags.dtype}."
+    )
+    if flags.shape[:1] == (int(ours.sum()),):
+        if torch.equal(flags.flatten(), ours.nonzero().flatten()):
+            said += " Its numbers are the places of the right crops."
+        elif torch.equal(flags, left[ours]):
+            said += " Its numbers are the left edges of the right crops."
+    return Mistake(
+        said,
+        f"It must have the shape ({len(left)},): True or False for each crop, whether it is chosen"
+        " or not. A comparison of left with a number gives that.",
+    )
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What is said of crops, by the columns that they cover."""
+    for size, cut in ((4, 7), (3, 7), (4, 10), (6, 9)):
+        left = torch.arange(16)
+        found = [torch.as_tensor(one) for one in answer(left.clone(), size, cut)]
+        right = my_split_by_region(left, size, cut)
+        for what, own, ours in zip(("for training", "held out"), found, right, strict=True):
+            wrong = (own != ours).nonzero().flatten().tolist()
+            if not wrong:
+                continue
+            first = wrong[0]
+            said = "is" if own[first] else "is not"
+            more = f" It is wrong for {len(wrong)} of 16 such crops." if len(wrong) > 1 else ""
+            return Mistake(
+                f"With the line at {cut}, a crop of columns {first} to {first + size - 1}"
+                f" {said} {what} in yours.{more}",
+                f"Columns up to {cut - 1} are the training region, {cut} and more the other. A crop"
+                " belongs to a region if all its columns do.",
+            )
     return None
+
+
+def more(answer: Any) -> list:
+    """What is said of all crops of several sizes, with the line at several places."""
+    left = torch.arange(20)
+    seen = []
+    for size in (1, 2, 3, 5, 8):
+        for cut in (1, 6, 11, 15):
+            seen.append([torch.as_tensor(one).tolist() for one in answer(left.clone(), size, cut)])
+    return seen
 
 
 LINE = "return left + size <= cut, left >= cut"
@@ -92,6 +123,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         "Which columns does a crop cover? The first one is left. And the last one?",
         "A crop covers left to left + size - 1. For training the last one is at most cut - 1.",

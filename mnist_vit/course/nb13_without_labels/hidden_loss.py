@@ -31,32 +31,40 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Which patches count, of what was predicted and of what is true."""
+    """What an error of 3 everywhere gives, and which patches count."""
     order = torch.tensor([[2, 0, 3, 1], [1, 3, 0, 2]])
-    marks = 2.0 ** torch.arange(8).view(2, 4, 1)  # each patch has a number of its own
-    empty = torch.zeros(2, 4, 1)
-    for name, predicted, patches in (
-        ("predicted", marks.sqrt(), empty),
-        ("patches", empty, marks.sqrt()),
-    ):
-        total = 4 * float(answer(predicted.clone(), patches, order, 2))
-        if abs(total - round(total)) > 1e-3 or not 0 < round(total) < 256:
-            continue
-        places = [place for place in range(8) if round(total) >> place & 1]
-        if len(places) == 4 and places != [1, 3, 4, 6]:
-            first = [str(place) for place in places if place < 4]
-            second = [str(place - 4) for place in places if place >= 4]
-            return Mistake(
-                "With keep=2 and the order 2, 0, 3, 1 of picture 0 and 1, 3, 0, 2 of picture 1, you"
-                f" take from `{name}` numbers {', '.join(first) or 'none'} and"
-                f" {', '.join(second) or 'none'}.",
-                "Hidden are 3 and 1 in picture 0, and 0 and 2 in picture 1: order[:, keep:], of"
-                " predicted and of patches.",
-            )
+    empty = torch.zeros(2, 4, 2)
     one = float(answer(empty + 3, empty, order, 2))
     if abs(one - 9) > 1e-4:
         return Mistake(
             f"Where every pixel is off by 3 you give {one:.4g}.", "The mean of the squares is 9."
+        )
+    for name in ("predicted", "patches"):
+        taken = []
+        for place in range(8):
+            marked = empty.clone()
+            marked[place // 4, place % 4] = 1.0
+            given = (marked, empty) if name == "predicted" else (empty, marked)
+            if float(answer(*given, order, 2)) != 0:
+                taken.append(place)
+        if taken and taken != [1, 3, 4, 6]:
+            first = [str(place) for place in taken if place < 4]
+            second = [str(place - 4) for place in taken if place >= 4]
+            return Mistake(
+                "With keep=2 and the order 2, 0, 3, 1 of picture 0 and 1, 3, 0, 2 of picture 1,"
+                f" these patches of `{name}` make a difference: {', '.join(first) or 'none'} of"
+                f" picture 0, and {', '.join(second) or 'none'} of picture 1.",
+                "Hidden are 3 and 1 in picture 0, and 0 and 2 in picture 1: order[:, keep:], of"
+                " predicted and of patches.",
+            )
+    off = empty.clone()
+    off[:, :, 0], off[:, :, 1] = 1.0, -3.0
+    one = float(answer(off, empty, order, 2))
+    if abs(one - 5) > 1e-4:
+        return Mistake(
+            f"Where the first pixel of each patch is off by 1 and the second by -3 you give"
+            f" {one:.4g}.",
+            "The squares are 1 and 9, and their mean is 5.",
         )
     return None
 
@@ -115,6 +123,11 @@ SLIPS = (
         {END: "return error.gather(1, order[:, keep:]).mean().item()"},
         "return a plain number",
         "loss.backward() needs the tensor",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).mean().detach()"},
+        "cut the loss off from its gradient",
+        "loss.backward() needs it: no .detach(), no torch.no_grad() and no new tensor on the way",
     ),
     Slip(
         {END: "return error[order >= keep].mean()"},

@@ -33,18 +33,31 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Which order and which tokens come of four patches."""
-    tokens = torch.tensor([[[0.0], [1.0], [2.0], [3.0]]])
-    visible, order = answer(tokens, torch.tensor([[0.3, 0.1, 0.4, 0.2]]), 2)
-    told = [", ".join(f"{value:g}" for value in one.flatten().tolist()) for one in (order, visible)]
-    if told == ["1, 3, 0, 2", "1, 3"]:
-        return None
-    return Mistake(
-        "Of the noise 0.3, 0.1, 0.4, 0.2 and keep=2 you make the order"
-        f" {told[0]}, and patches {told[1]} are visible.",
-        "Patch 1 has the smallest number, then come 3, 0 and 2: the order is 1, 3, 0, 2, and"
-        " visible are 1 and 3.",
-    )
+    """Which order and which tokens come of four patches, alone and behind another picture."""
+    tokens = torch.tensor([[[50.0], [51.0], [52.0], [53.0]], [[10.0], [11.0], [12.0], [13.0]]])
+    noise = torch.tensor([[0.4, 0.3, 0.1, 0.2], [0.3, 0.1, 0.4, 0.2]])
+    told = [_listed(one) for one in answer(tokens[1:], noise[1:], 2)]
+    if told != ["11, 13", "1, 3, 0, 2"]:
+        return Mistake(
+            "Of one picture with the tokens 10, 11, 12, 13, the noise 0.3, 0.1, 0.4, 0.2 and keep=2"
+            f" you make the visible tokens {told[0]} and the order {told[1]}.",
+            "Patch 1 has the smallest number, then come 3, 0 and 2: the order is 1, 3, 0, 2, and"
+            " visible are 11 and 13.",
+        )
+    visible, order = answer(tokens, noise, 2)
+    told = [_listed(visible[1]), _listed(order[1])]
+    if told != ["11, 13", "1, 3, 0, 2"]:
+        return Mistake(
+            "Alone, a picture with the noise 0.3, 0.1, 0.4, 0.2 gets the right order and the right"
+            f" tokens, 11 and 13. Behind another picture it gets the order {told[1]} and the tokens"
+            f" {told[0]}.",
+            "Each picture has an order of its own, its row of noise sorted, and its own tokens.",
+        )
+    return None
+
+
+def _listed(numbers: Tensor) -> str:
+    return ", ".join(f"{value:g}" for value in numbers.flatten().tolist())
 
 
 ORDER = "order = noise.argsort(dim=1)"
@@ -67,6 +80,11 @@ SLIPS = (
         "return the rank of each patch",
         "order lists the numbers of the patches: that of the smallest noise first. One argsort"
         " gives it",
+    ),
+    Slip(
+        {END: "return tokens.gather(1, first), order.argsort(dim=1)"},
+        "return the rank of each patch (ids_restore) in the place of order",
+        "Return the order by which tokens are taken, the one argsort of the noise",
     ),
     Slip(
         {ORDER: "order = noise.argsort(dim=0) % noise.shape[1]"},
@@ -94,6 +112,12 @@ SLIPS = (
         "index with the whole table, tokens[:, order[:, :keep]]",
         "That takes the places of every picture from every picture, (n, n, keep, hidden_dim)."
         " tokens.gather(1, …) takes a list for each picture",
+    ),
+    Slip(
+        {".expand(-1, -1, tokens.shape[2])": ""},
+        "give gather an index whose last axis has length 1: one number of each token is left",
+        "gather takes one number for each number of the index: expand it along the last axis,"
+        " expand(-1, -1, hidden_dim)",
     ),
     Slip(
         {END: "return tokens[:, order[0, :keep]], order"},

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
@@ -29,24 +29,35 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if made is None:
             return
         if keep < num_patches:
-            weights = random(n, num_patches, width, seed=136)
-            asked = [visible, mask_token]
-            found = torch.autograd.grad((made * weights).sum(), asked, allow_unused=True)
-            yield "gradient of visible", found[0]
-            yield "gradient of mask_token", found[1]
+            yield from gradients(made, visible=visible, mask_token=mask_token)
 
 
 def notice(answer: Any) -> Mistake | None:
     """Where two visible tokens and two mask tokens go."""
     visible, mask_token = torch.tensor([[[10.0], [20.0]]]), torch.full((1, 1, 1), 5.0)
-    found = answer(visible, mask_token, torch.tensor([[3, 0, 1, 2]])).flatten().tolist()
+    order = torch.tensor([[3, 0, 1, 2]])
+    found = answer(visible, mask_token, order).flatten().tolist()
+    if found == [20, 5, 5, 10]:
+        return _noticed_second(answer, mask_token)
+    return Mistake(
+        "Of the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2 you make"
+        f" {', '.join(f'{one:.4g}' for one in found)}.",
+        "It is 20, 5, 5, 10: the first visible token, 10, belongs to patch 3, and the second to"
+        " patch 0.",
+    )
+
+
+def _noticed_second(answer: Any, mask_token: Tensor) -> Mistake | None:
+    """Where the tokens of a picture go that stands behind another one."""
+    visible = torch.tensor([[[50.0], [60.0]], [[10.0], [20.0]]])
+    made = answer(visible, mask_token, torch.tensor([[1, 2, 0, 3], [3, 0, 1, 2]]))
+    found = made[1].flatten().tolist()
     if found == [20, 5, 5, 10]:
         return None
     return Mistake(
-        "Of the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2 you make"
-        f" {', '.join(f'{one:g}' for one in found)}.",
-        "It is 20, 5, 5, 10: the first visible token, 10, belongs to patch 3, and the second to"
-        " patch 0.",
+        "Alone, a picture with the visible tokens 10, 20 and the order 3, 0, 1, 2 is right. Behind"
+        f" another picture it becomes {', '.join(f'{one:.4g}' for one in found)}.",
+        "It is 20, 5, 5, 10 there, too: each picture has its own row of order, and its own tokens.",
     )
 
 
@@ -74,6 +85,18 @@ SLIPS = (
         "sort the visible tokens among themselves and put the mask tokens behind them",
         "Between the visible patches are the places of hidden ones, and the mask tokens stand"
         " there",
+    ),
+    Slip(
+        {END: "return shuffled.gather(1, place[:, :, None])"},
+        "give gather an index whose last axis has length 1: one number of each token is left",
+        "gather takes one number for each number of the index: expand it along the last axis,"
+        " expand(-1, -1, width)",
+    ),
+    Slip(
+        {END: "return shuffled[:, place]"},
+        "index with the whole table, shuffled[:, place]",
+        "That takes the places of every picture from every picture, (n, n, num_patches, width)."
+        " shuffled.gather(1, …) takes a list for each picture",
     ),
     Slip(
         {CAT: "torch.cat([hidden, visible], dim=1)"},

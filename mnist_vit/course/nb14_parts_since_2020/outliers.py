@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, fits, random
 
 
 def my_outliers(tokens, num_patches):
@@ -31,18 +31,61 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """What is found of three patches, of lengths 2, 10 and 4, behind a class token."""
+    """What is found of three patches, of lengths 2, 10 and 4, behind a class token; behind two."""
     tokens = torch.tensor([[100.0, 0], [0, 2], [6, 8], [4, 0]])[None]
     ratio, where = answer(tokens, 3)
     told = float(ratio), float(where)
-    if abs(told[0] - 2.5) < 1e-4 and told[1] == 1:
-        return None
-    return Mistake(
-        "Of a class token of length 100 and patches (0, 2), (6, 8), (4, 0) you give"
-        f" {told[0]:.4g} and {told[1]:g}.",
-        "The patches' lengths are 2, 10 and 4. The largest is 10, the median 4, so it is 2.5, and"
-        " patch 1.",
-    )
+    if abs(told[0] - 2.5) > 1e-4 or told[1] != 1:
+        known = _divided(answer) if told[1] == 1 else ""
+        return Mistake(
+            "Of a class token of length 100 and patches (0, 2), (6, 8), (4, 0) you give"
+            f" {told[0]:.4g} and {told[1]:g}.{known}",
+            "The patches' lengths are 2, 10 and 4. The largest is 10, the median 4, so it is 2.5,"
+            " and patch 1.",
+        )
+    more = torch.cat([tokens[:, :1], torch.tensor([[[0.0, 7.0]]]), tokens[:, 1:]], dim=1)
+    ratio, where = answer(more, 3)
+    told = float(ratio), float(where)
+    if abs(told[0] - 2.5) > 1e-4 or told[1] != 1:
+        return Mistake(
+            "Of a class token and patches (0, 2), (6, 8), (4, 0) you give 2.5 and 1, which is"
+            " right. With another token, of length 7, between the class token and the patches you"
+            f" give {told[0]:.4g} and {told[1]:g}.",
+            "The patches are the last num_patches tokens: it is 2.5 and patch 1 again.",
+        )
+    return None
+
+
+def _divided(answer: Any) -> str:
+    """What the largest length is divided by, if it is something that is known."""
+    candidates: dict[str, list[float]] = {
+        "the mean length of the patches": [],
+        "the mean length of all tokens": [],
+        "the shortest of the patches": [],
+        "the second longest of the patches": [],
+        "the sum of the patches' lengths": [],
+        "the mean length of the other patches": [],
+        "the length of the class token": [],
+    }
+    divisors = []
+    for lengths in ([100.0, 2, 10, 4, 5, 3], [50.0, 7, 1, 6, 20, 5], [80.0, 2, 3, 9, 30, 4]):
+        every = torch.tensor(lengths)
+        patches = every[1:].sort().values
+        tokens = torch.stack([every, torch.zeros_like(every)], dim=1)[None]
+        divisors.append(float(patches[-1] / answer(tokens, 5)[0]))
+        values = (
+            patches.mean(),
+            every.mean(),
+            patches[0],
+            patches[-2],
+            patches.sum(),
+            patches[:-1].mean(),
+            every[0],
+        )
+        for name, value in zip(candidates, values, strict=True):
+            candidates[name].append(float(value))
+    name = fits(candidates, divisors)
+    return f" So you divide the largest by {name}." if name else ""
 
 
 PATCHES, NORMS = "tokens[:, -num_patches:]", "patches.norm(dim=2)"
@@ -68,6 +111,11 @@ SLIPS = (
         {END: "return largest / middle, where + tokens.shape[1] - num_patches"},
         "count from the class token",
         "Patch 0 is the first patch",
+    ),
+    Slip(
+        {END: "return largest / middle, norms.argmax()"},
+        "look for one place over all pictures, argmax without dim",
+        "Each picture has its own: argmax(dim=1)",
     ),
     Slip(
         {MIDDLE: "norms.mean(dim=1)"},

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, fits, random
 
 
 def my_rms_norm(x, weight, eps):
@@ -42,8 +42,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """What becomes of a token of two numbers."""
-    token = torch.tensor([[[3.0, 4.0], [30.0, 40.0]]], dtype=torch.float64)
+    """What becomes of a token of two numbers, alone and beside another one."""
+    token = torch.tensor([[[3.0, 4.0]]], dtype=torch.float64)
     for weight, eps, right in (
         ([1.0, 1.0], 0.0, "0.8485, 1.131"),
         ([1.0, 1.0], 100.0, "0.2828, 0.3771"),
@@ -52,13 +52,65 @@ def notice(answer: Any) -> Mistake | None:
         made = answer(token.clone(), torch.tensor(weight, dtype=torch.float64), eps)
         found = ", ".join(f"{one:.4g}" for one in made[0, 0].tolist())
         if found != right:
+            divisor = _divisor(answer) if eps == 0 and weight == [1.0, 1.0] else ""
             return Mistake(
                 f"Of the token 3, 4 with the weight {weight[0]:g}, {weight[1]:g} and eps {eps:g}"
-                f" you make {found}.",
+                f" you make {found}.{divisor}",
                 f"It is {right}: the mean of the squares is 12.5; eps is added, then the root is"
                 " taken; each number is divided by it, and multiplied by its weight.",
             )
+    ones = torch.ones(2, dtype=torch.float64)
+    other = torch.tensor([[[30.0, 40.0]]], dtype=torch.float64)
+    for dim, where in ((1, "in one picture"), (0, "in another picture")):
+        made = answer(torch.cat([token, other], dim=dim), ones, 0.0)
+        found = ", ".join(f"{one:.4g}" for one in made[0, 0].tolist())
+        if found != "0.8485, 1.131":
+            return Mistake(
+                "Alone, the token 3, 4 with the weight 1, 1 and eps 0 becomes 0.8485, 1.131, which"
+                f" is right. With a token 30, 40 {where} it becomes {found}.",
+                "Each token has its own mean of squares, over its own numbers: dim=-1.",
+            )
     return None
+
+
+def _divisor(answer: Any) -> str:
+    """What a token is divided by, if that is a number that is known."""
+    tokens = [[3.0, 4.0], [5.0, 12.0], [-2.0, 7.0]]
+    divisors = []
+    for token in tokens:
+        x = torch.tensor([[token]], dtype=torch.float64)
+        ratio = x / answer(x.clone(), torch.ones(2, dtype=torch.float64), 0.0)
+        if (ratio[0, 0, 0] - ratio[0, 0, 1]).abs() > 1e-6:
+            return ""
+        divisors.append(float(ratio[0, 0, 0]))
+    candidates: dict[str, list[float]] = {
+        "the root of the sum of the squares, not of their mean": [],
+        "the mean of the squares, without a root": [],
+        "the sum of the squares": [],
+        "the mean of the absolute values": [],
+        "the sum of the absolute values": [],
+        "the largest absolute value": [],
+        "the standard deviation, over n": [],
+        "the standard deviation, over n - 1": [],
+        "the mean": [],
+    }
+    for token in tokens:
+        x = torch.tensor(token, dtype=torch.float64)
+        values = (
+            x.norm(),
+            x.square().mean(),
+            x.square().sum(),
+            x.abs().mean(),
+            x.abs().sum(),
+            x.abs().max(),
+            x.std(correction=0),
+            x.std(),
+            x.mean(),
+        )
+        for name, value in zip(candidates, values, strict=True):
+            candidates[name].append(float(value))
+    name = fits(candidates, divisors)
+    return f" So you divide by {divisors[0]:.4g}, {name}." if name else ""
 
 
 SQUARE, END = (
@@ -85,6 +137,11 @@ SLIPS = (
     Slip(
         {SQUARE: "x.square().mean(dim=1, keepdim=True)"},
         "average over the tokens",
+        "Each token by itself: over its own numbers, dim=-1",
+    ),
+    Slip(
+        {SQUARE: "x.square().mean(dim=(1, 2), keepdim=True)"},
+        "average over all tokens of a picture",
         "Each token by itself: over its own numbers, dim=-1",
     ),
     Slip({SQUARE: "x.square().mean()"}, "average over everything", "Each token by itself: dim=-1"),

@@ -32,11 +32,27 @@ def notice(answer: Any) -> Mistake | None:
     made = answer(token, torch.tensor([[torch.pi / 2, 0.0]])).flatten().tolist()
     found = ", ".join(f"{round(one, 3) + 0.0:g}" for one in made)
     if found == "-2, 1, 3, 4":
-        return None
+        return _noticed_places(answer)
     return Mistake(
         f"Of the token 1, 2, 3, 4 and the angles of a quarter turn and 0 you make {found}.",
         "It is -2, 1, 3, 4: the pair (1, 2) becomes (-2, 1), the pair (3, 4) stays, and every"
         " number is at its place.",
+    )
+
+
+def _noticed_places(answer: Any) -> Mistake | None:
+    """What becomes of two tokens, each with an angle of its own."""
+    tokens = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    quarter = torch.pi / 2
+    made = answer(tokens, torch.tensor([[quarter], [0.0], [quarter]]))
+    found = [", ".join(f"{round(one, 3) + 0.0:g}" for one in row) for row in made.tolist()]
+    if found == ["-2, 1", "3, 4", "-6, 5"]:
+        return None
+    return Mistake(
+        "Alone, a token is turned as it should be. Of the three tokens 1, 2 and 3, 4 and 5, 6 of a"
+        f" sequence, and the angles of a quarter turn, 0 and a quarter turn, you make"
+        f" {' and '.join(found)}.",
+        "It is -2, 1 and 3, 4 and -6, 5: row i of angles is that of token i, as it is.",
     )
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Exercise, Slip, random
+import torch
+
+from ..checking import Exercise, Mistake, Slip, random
 
 
 def my_shares(weights, is_blank):
@@ -27,6 +29,61 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         on_registers, on_blank = answer(weights, is_blank)
         yield "share on registers" + told, on_registers
         yield "share on blank patches" + told, on_blank
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What is made of weights that are known: of one head, of two, of two layers, two pictures."""
+    one = torch.tensor([0.05, 0.2, 0.1, 0.3, 0.15, 0.2])
+    weights = torch.full((1, 2, 1, 6, 6), 1 / 6)
+    weights[0, 1, 0, 0] = one
+    weights[0, 0, 0, 0] = torch.tensor([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    is_blank = torch.tensor([[False, True, True]])
+    found = _listed(answer(weights, is_blank), 0)
+    if found != "0.3 and 0.35":
+        first = " Those are the shares in the first layer." if found == "0.2 and 0.2" else ""
+        return Mistake(
+            "In the last of two layers, with one head, the class token gives 0.05 to itself, 0.2"
+            " and 0.1 to two registers, and 0.3, 0.15 and 0.2 to three patches, the last two of"
+            f" them blank. You return {found}.{first}",
+            "It is 0.3 and 0.35: 0.2 + 0.1, and 0.15 + 0.2.",
+        )
+    flat = torch.full_like(weights, 1 / 6)
+    found = _listed(answer(torch.cat([weights, flat], dim=2), is_blank), 0)
+    if found != "0.3167 and 0.3417":
+        return Mistake(
+            "With one head in the last layer, in which the class token gives 0.3 to the registers"
+            " and 0.35 to blank patches, yours is right. With a second head, in which it gives 1/6"
+            f" to each of the six tokens, you return {found}.",
+            "It is 0.3167 and 0.3417: the last layer alone, and the mean over its heads.",
+        )
+    both = torch.cat([flat, weights])
+    found = _listed(answer(both, torch.tensor([[True, True, True], [False, True, True]])), 1)
+    if found != "0.3 and 0.35":
+        return Mistake(
+            "Alone, a picture with the shares 0.3 and 0.35 is right in yours. Behind another"
+            f" picture, it gets {found}.",
+            "Each picture has its own shares: add up over dim=1.",
+        )
+    found = _listed(answer(weights, torch.zeros(1, 3, dtype=torch.bool)), 0)
+    if found != "0.3 and 0":
+        return Mistake(
+            f"With shares of 0.3 and 0.35 all is right. If no patch is blank you return {found}.",
+            "It is 0.3 and 0: nothing is added up.",
+        )
+    found = _listed(answer(weights, torch.ones(1, 5, dtype=torch.bool)), 0)
+    if found != "0 and 0.95":
+        return Mistake(
+            "If all five tokens behind the class token are blank patches, and none a register, and"
+            f" it gives them 0.95 in all, you return {found}.",
+            "It is 0 and 0.95: there may be no registers.",
+        )
+    return None
+
+
+def _listed(made: Any, picture: int) -> str:
+    """The two shares of a picture."""
+    first, second = (round(float(share[picture]), 4) + 0.0 for share in made)
+    return f"{first:g} and {second:g}"
 
 
 ROW = "weights[:, -1, :, 0].mean(dim=1)"
@@ -85,6 +142,11 @@ SLIPS = (
         "The share of all of them together is asked for: their sum",
     ),
     Slip(
+        {REGISTERS: "row[:, 1:-count].sum(dim=1) / max(1, row.shape[1] - 1 - count)"},
+        "take the mean of the registers, and 0 where there are none",
+        "The share of all of them together is asked for: their sum",
+    ),
+    Slip(
         {BLANK: "(row[:, -count:] * is_blank).mean(dim=1)"},
         "take the mean over the patches",
         "The share of all blank patches together is asked for: their sum",
@@ -97,6 +159,11 @@ SLIPS = (
     Slip(
         {BLANK: "(row[:, -count:] * is_blank).sum(dim=1) / is_blank.sum(dim=1)"},
         "divide by the number of blank patches",
+        "The share of all blank patches together is asked for, as it is",
+    ),
+    Slip(
+        {BLANK: ("(row[:, -count:] * is_blank).sum(dim=1) / is_blank.sum(dim=1).clamp(min=1)")},
+        "divide by the number of blank patches, where there are any",
         "The share of all blank patches together is asked for, as it is",
     ),
     Slip(
@@ -131,6 +198,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Which of the five axes is the layer, which the head, which the token that looks, which"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..checking import Exercise, Mistake, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, fits, gradients, random
 
 
 def my_swiglu(x, w_gate, w_value, w_out):
@@ -33,8 +33,59 @@ def notice(answer: Any) -> Mistake | None:
     if found == "26.42":
         return None
     return Mistake(
-        f"Of x = 1 with w_gate = 2, w_value = 3 and w_out = 5 you make {found}.",
+        f"Of x = 1 with w_gate = 2, w_value = 3 and w_out = 5 you make {found}.{_known(answer)}",
         "It is 26.42: silu(2) = 2 · sigmoid(2) = 1.762 is the gate; times the value, 3; times 5.",
+    )
+
+
+def _known(answer: Any) -> str:
+    """What stands between the layers, if it is something that is known."""
+    candidates: dict[str, list[float]] = {
+        "silu(gate) · silu(gate)": [],
+        "silu(value) · value": [],
+        "silu(gate) · gate": [],
+        "silu(value) · silu(value)": [],
+        "silu(value) · silu(gate)": [],
+        "silu(value) · gate": [],
+        "sigmoid(gate) · sigmoid(value)": [],
+        "sigmoid(gate) · value": [],
+        "gate · value": [],
+        "softplus(gate) · value": [],
+        "hardswish(gate) · value": [],
+        "elu(gate) · value": [],
+        "mish(gate) · value": [],
+        "silu(gate) alone": [],
+        "silu(gate) + value": [],
+        "silu(gate) - value": [],
+    }
+    found = []
+    for x, w_gate, w_value in ((1.0, 2.0, 3.0), (2.0, -0.7, 1.5), (0.5, 3.0, -4.0)):
+        parts = [torch.tensor([[one]]) for one in (x, w_gate, w_value, 1.0)]
+        found.append(float(answer(*parts)))
+        gate, value = torch.tensor(x * w_gate), torch.tensor(x * w_value)
+        values = (
+            F.silu(gate) ** 2,
+            F.silu(value) * value,
+            F.silu(gate) * gate,
+            F.silu(value) ** 2,
+            F.silu(value) * F.silu(gate),
+            F.silu(value) * gate,
+            gate.sigmoid() * value.sigmoid(),
+            gate.sigmoid() * value,
+            gate * value,
+            F.softplus(gate) * value,
+            F.hardswish(gate) * value,
+            F.elu(gate) * value,
+            F.mish(gate) * value,
+            F.silu(gate),
+            F.silu(gate) + value,
+            F.silu(gate) - value,
+        )
+        for name, one in zip(candidates, values, strict=True):
+            candidates[name].append(float(one))
+    name = fits(candidates, found)
+    return (
+        f" That is w_out of {name}, with gate = w_gate · x and value = w_value · x." if name else ""
     )
 
 
