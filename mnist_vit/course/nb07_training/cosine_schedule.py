@@ -1,7 +1,7 @@
 """Exercise: the learning rate of each step, a warm-up and half a cosine."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -20,15 +20,17 @@ def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    yield "share at steps 0 to 12, warm-up 4", _shares(answer, 12, 4)
-    yield "share at steps 0 to 50, warm-up 7", _shares(answer, 50, 7)
+    yield "share at steps 0 to 12, warm-up 4", _shares(answer, range(13), 12, 4)
+    yield "share at steps 0 to 50, warm-up 7", _shares(answer, range(51), 50, 7)
+    # a warm-up of 0 may be taken for one of 1: both begin with 1 and end with 0
+    yield "share at steps 0 and 6 of 6, without warm-up", _shares(answer, (0, 6), 6, 0)
 
 
-def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
-    """The answer for each step, as a tensor; numbers only."""
+def _shares(answer: Any, places: Iterable[int], steps: int, warmup: int) -> Tensor | None:
+    """The answer for each of these steps, as a tensor; numbers only."""
     values: list[float] = []
-    for step in range(steps + 1):
-        value = answer(step, steps, warmup)
+    for step in places:
+        value = _share(answer, step, steps, warmup)
         if value is None or value is ...:
             return None
         if isinstance(value, Tensor) and value.dim() == 0:
@@ -39,6 +41,20 @@ def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
             )
         values.append(float(value))
     return torch.tensor(values, dtype=torch.float64)
+
+
+def _share(answer: Any, step: int, steps: int, warmup: int) -> Any:
+    """The answer for one step; Mistake where it divides by a warm-up that there is not."""
+    try:
+        return answer(step, steps, warmup)
+    except ZeroDivisionError as error:
+        if warmup:
+            raise
+        raise Mistake(
+            f"with a warmup of 0 your code divides by zero at step {step}.",
+            "Then no step belongs to the warm-up, and the fall begins at step 0, from 1: divide by"
+            " warmup only where step < warmup.",
+        ) from error
 
 
 def notice(answer: Any) -> Mistake | None:

@@ -74,6 +74,11 @@ SLIPS = (
         "Training needs dropout, so leave the mode as it is",
     ),
     Slip(
+        {STEP: "optimizer.step()\n    model.eval()\n"},
+        "put the model into eval mode after the step",
+        "The next step, too, needs its dropout, so leave the mode as it is",
+    ),
+    Slip(
         {
             LOSS: "model.eval()\n    loss = F.cross_entropy(model(images), labels)\n",
             STEP: "optimizer.step()\n    model.train()\n",
@@ -84,8 +89,8 @@ SLIPS = (
     Slip(
         {STEP: "\n"},
         "change no weight",
-        "backward() or optimizer.step() is missing, or step() comes first, or the gradients are set"
-        " to zero between the two",
+        "Is backward() or optimizer.step() missing, does step() come first, are the gradients set"
+        " to zero between the two, or is a copy of the model trained?",
     ),
     Slip(
         {
