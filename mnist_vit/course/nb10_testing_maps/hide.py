@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -135,6 +136,27 @@ def notice(answer: Any) -> Mistake | None:
     return None
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What stays on a model or is another one, and how that is put right."""
+    what, value = evidence.what, evidence.value
+    if what.startswith("what has changed"):
+        behind = " in `finally`, after an exception, too" if "exception" in what else ""
+        return "", f"A model that is borrowed stays as it is. What is changed is put back{behind}."
+    if not what.startswith("what is left behind"):
+        return "", ""
+    if not value.endswith(" 0 replaced forwards"):
+        return (
+            "A part has a `forward` of its own then, which hides that of its class.",
+            "del part.forward takes it away. A hook needs no such thing.",
+        )
+    if "exception" not in what:
+        return "", ""
+    return (
+        "A hook stays where an exception ends the run.",
+        "Remove it in `finally`, which runs after an exception, too.",
+    )
+
+
 def hooks_stay(left: str) -> Mistake:
     """What is said where hooks stay on a model."""
     return Mistake(
@@ -198,18 +220,18 @@ SLIPS = (
     ),
     Slip(
         {"return model(images)": "return model.train()(images)"},
-        "switch the model to train mode and leave it there",
+        "leave the model, or a part of it, in train mode",
         "Whoever hides patches leaves the mode alone",
     ),
     Slip(
         {"return model(images)": "return model.eval()(images)"},
-        "switch the model to eval mode and leave it there",
+        "leave the model, or a part of it, in eval mode",
         "Whoever hides patches leaves the mode alone, or puts it back: model.train(before)",
     ),
     Slip(
         {END: "logits = model(images)\n    handle.remove()\n    return logits"},
-        "remove the hook without `finally`",
-        "An exception in the model jumps over that line. Write try: … finally: …",
+        "remove the hook only where the model raises nothing",
+        "An exception in the model jumps over what stands behind it. Write try: … finally: …",
     ),
     Slip(
         {"return model(images)": "return model(images).softmax(dim=-1)"},
@@ -275,6 +297,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     hints=(
         (
