@@ -115,6 +115,17 @@ def step_with_clipping_by_hand(
     return loss.detach()
 
 
+def step_of_length_10(
+    model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor
+) -> float:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+    optimizer.step()
+    return loss.item()
+
+
 def step_on_a_copy(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> float:
     return my_training_step(copy.deepcopy(model), optimizer, images, labels)
 
@@ -199,6 +210,12 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda t, n, w: schedule_of_the_package(t, n, w) if (t + 1) / w > 1 else (t + 1) / w,
         "with a warmup of 0 your code divides by zero at step 0",
     ),
+    (
+        "cosine_schedule",
+        lambda t, n, w: schedule_of_the_package(t, n, w) if w else 0.0,
+        "With a warmup of 0 and 6 steps your share is 0 at step 0",
+    ),
+    ("training_step", step_of_length_10, "both have the length 10 in your step"),
     ("cross_entropy", entropy_with_a_limit, "never costs more than 13.8 in yours, however wrong"),
     ("weight_average", average_of_large_ones, "these stay as they were: places, layers"),
     ("weight_average", average_without_no_grad, "under with torch.no_grad()"),

@@ -158,6 +158,11 @@ def reliability_by_division(
     return number, mean if number else 0.0 / number, share
 
 
+def reliability_with_none(*given: Any) -> tuple:
+    number, mean, share = my_reliability(*given)
+    return number, mean if number else None, share if number else None
+
+
 def over_channels(changed: Tensor, images: Tensor) -> bool:
     """The axes are counted from 1."""
     found = []
@@ -224,6 +229,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("wilson", mirrored, "the upper one is not: of 8 of 10, with z = 1, you give 0.9509. It lies"),
     ("reliability", lambda p, *more: reliability_by_loop(p.softmax(1), *more), "the softmax of"),
     ("reliability", reliability_by_division, "no answer has a confidence from 0.0 to 0.1, and"),
+    ("reliability", reliability_with_none, "Then both means are float('nan')"),
     ("coin", lambda b, c: exact_chance(b, c) * (b + c) / (b + c), "for 0 to 0 your code divides"),
     ("as_sharp", over_channels, "of one with three channels and itself True"),
     ("as_sharp", sharp(1, lambda x: x.square().mean()), "you leave out 1 at the top, 1 at the"),

@@ -149,6 +149,14 @@ def hide_in_train_mode(model: nn.Module, images: Tensor, hidden: Tensor) -> Tens
     return my_hide(model.train(), images, hidden)
 
 
+def hide_and_close(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    """The mode is put back, but not after an exception."""
+    before = model.training
+    logits = my_hide(model.eval(), images, hidden)
+    model.train(before)
+    return logits
+
+
 def patch_frozen(
     model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
 ) -> Tensor:
@@ -246,6 +254,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patch", keep_a_handle, "After one call of it the model has 1 forward hook"),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
+    ("hide", hide_and_close, "put back in `finally`, after an exception, too"),
     ("hide", 42, "give the function itself"),
     ("gradient_map", lambda *given: 2 * my_gradient_map(*given), "You give 140 and 0"),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),

@@ -57,6 +57,14 @@ def larger_models(bug: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Mo
     return right, suspect, random(3, 1, 28, 28, seed=seed + 7)
 
 
+def small_positions(size: float) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
+    """A suspect without positions, of a model whose positions are small numbers."""
+    right, suspect, images = models("positions_forgotten", seed=7)
+    with torch.no_grad():
+        right.encoder.pos_embedding.mul_(size)
+    return right, suspect, images
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     bugs = (
         "softmax_over_queries",
@@ -69,6 +77,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     suspects += [
         larger_models(bug) for bug in ("right", "positions_forgotten", "divided_by_d_model")
     ]
+    suspects.append(small_positions(0.05))
     for number, (right, suspect, images) in enumerate(suspects):
         before = {name: tensor.clone() for name, tensor in right.state_dict().items()}
         found = answer(right, suspect, images)
@@ -104,6 +113,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "Compare every number of every part's output, and say None only behind the loop.",
         )
     is_early = parts.index(name) < parts.index(right)
+    if is_early and isinstance(evidence.pair[0].before[0].get_submodule(name), nn.Dropout):
+        return (
+            "In eval mode that part hands on what it is given, and gives the same in both here.",
+            "In training mode it is random. Call eval() on both models before you compare.",
+        )
     if is_early:
         return (
             "That part gives the same in both, where they hold the same weights and are in eval"
@@ -143,10 +157,7 @@ def more(answer: Any) -> list[str]:
     suspect.conv_proj = _Negated(2, 8, 4, stride=4)
     found.append(str(answer(right, suspect, images)))
     for size in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):  # of what the first difference is made
-        right, suspect, images = models("positions_forgotten", seed=7)
-        with torch.no_grad():
-            right.encoder.pos_embedding.mul_(size)
-        found.append(str(answer(right, suspect, images)))
+        found.append(str(answer(*small_positions(size))))
     return found
 
 

@@ -64,7 +64,14 @@ def notice(answer: Any) -> Mistake | None:
     found = [float(answer(step, 12, 4)) for step in places]
     wrong = [n for n in range(5) if abs(found[n] - right[n]) > 1e-6]
     if not wrong:
-        return None
+        begin, end = (float(answer(step, 6, 0)) for step in (0, 6))
+        if abs(begin - 1) < 1e-6 and abs(end) < 1e-6:
+            return None
+        return Mistake(
+            f"With a warmup of 0 and 6 steps your share is {begin:.4g} at step 0, and would be"
+            f" {end:.4g} at step 6.",
+            "Then the fall begins at step 0, from 1, and ends with 0.",
+        )
     told = "; ".join(f"{found[n]:.4g} at step {places[n]}" for n in wrong)
     wanted = "; ".join(f"{right[n]:.4g} at step {places[n]}" for n in wrong)
     return Mistake(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe, fits, random
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, fits, random
 
 
 def my_reliability(probabilities, labels, low, high):
@@ -100,6 +100,13 @@ def notice(answer: Any) -> Mistake | None:
             "0 would say that all were wrong. Where there is none, both are float('nan').",
         )
     return None
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What is asked for where there is no answer."""
+    if evidence.expected != "nan":
+        return "", ""
+    return "There is no answer of such a confidence.", "Then both means are float('nan')."
 
 
 def _other_numbers(
@@ -252,6 +259,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     hints=(
         (

@@ -1,7 +1,7 @@
 """Exercise: what a model answers when it is not shown some of the patches."""
 
 import math  # noqa: F401, one slip takes it
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -53,6 +53,22 @@ def traces(model: nn.Module) -> str:
     )
 
 
+def gets_out(model: nn.Module, run: Callable[[], Any]) -> bool:
+    """Whether an exception that the model raises while it runs gets out of what runs it."""
+
+    def stop(*_: Any) -> None:
+        raise _Stop
+
+    handle = model.heads.register_forward_pre_hook(stop)
+    try:
+        run()
+    except _Stop:
+        return True
+    finally:
+        handle.remove()
+    return False
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     from torchvision import models  # slow to import; few checks need it
 
@@ -90,20 +106,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             answer(ours, random(2, 1, 8, 8, seed=112), hidden),
         )
 
-        def stop(*_: Any) -> None:
-            raise _Stop
-
-        handle = model.heads.register_forward_pre_hook(stop)
-        out = False
-        try:
-            answer(model, images, before)
-        except _Stop:
-            out = True
-        finally:
-            handle.remove()
+        out = gets_out(model, lambda: answer(model, images, before))
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
         yield "what has changed in the model after an exception", changed_in(model, borrowed)
+        borrowed = state_of(model.train())
+        gets_out(model, lambda: answer(model, images, before))
+        yield (
+            "what has changed in a model in train mode after an exception",
+            changed_in(model, borrowed),
+        )
 
 
 def notice(answer: Any) -> Mistake | None:

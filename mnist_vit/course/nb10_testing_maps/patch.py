@@ -18,7 +18,7 @@ from ..checking import (
     randomise,
     state_of,
 )
-from .hide import hooks_stay, tell, traces
+from .hide import gets_out, hooks_stay, tell, traces
 
 
 def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice):
@@ -42,10 +42,6 @@ def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module
         finally:
             handle.remove()
     return logits
-
-
-class _Stop(Exception):
-    """Raised by a model while it runs."""
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -89,20 +85,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             answer(ours, pictures[0], pictures[1], site, slice(0, 1)),
         )
 
-        def stop(*_: Any) -> None:
-            raise _Stop
-
-        handle = model.heads.register_forward_pre_hook(stop)
-        out = False
-        try:
-            answer(model, clean, corrupted, first.mlp, slice(0, 1))
-        except _Stop:
-            out = True
-        finally:
-            handle.remove()
+        out = gets_out(model, lambda: answer(model, clean, corrupted, first.mlp, slice(0, 1)))
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
         yield "what has changed in the model after an exception", changed_in(model, borrowed)
+        borrowed = state_of(model.train())
+        gets_out(model, lambda: answer(model, clean, corrupted, first.mlp, slice(0, 1)))
+        yield (
+            "what has changed in a model in train mode after an exception",
+            changed_in(model, borrowed),
+        )
 
 
 def notice(answer: Any) -> Mistake | None:
