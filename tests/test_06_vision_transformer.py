@@ -14,9 +14,13 @@ from torch import Tensor, nn
 from mnist_vit.course.checking.edits import edited_model
 from mnist_vit.course.nb06_vision_transformer import bugs
 from mnist_vit.course.nb06_vision_transformer.first_difference import models, my_first_difference
+from mnist_vit.course.nb06_vision_transformer.name_the_bug import my_name_the_bug
 from mnist_vit.course.nb06_vision_transformer.rectangular import MyRectangular
 from mnist_vit.course.nb06_vision_transformer.registers import MyRegisters
-from mnist_vit.course.nb06_vision_transformer.vision_transformer import MyVisionTransformer
+from mnist_vit.course.nb06_vision_transformer.vision_transformer import (
+    LABELS,
+    MyVisionTransformer,
+)
 
 
 class WithLinear(MyVisionTransformer):
@@ -90,6 +94,12 @@ def convolution_with_padding(linear: nn.Linear, channels: int, p: int) -> nn.Con
     return made
 
 
+def convolution_with_a_state_dict(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+    made = nn.Conv2d(channels, linear.out_features, kernel_size=p, stride=p)
+    made.load_state_dict(linear.state_dict())
+    return made
+
+
 class RegistersByParts(nn.Module):
     """A model that is held, and not derived from."""
 
@@ -157,6 +167,13 @@ class WideByItsOwnForward(MyVisionTransformer):
         self.encoder.pos_embedding = nn.Parameter(places)
 
 
+class PairForTheParent(MyVisionTransformer):
+    """The parent cannot take the pair apart."""
+
+    def __init__(self, image_size: tuple[int, int], *sizes: int, **options: Any) -> None:
+        super().__init__(image_size, *sizes, **options)  # type: ignore[arg-type]
+
+
 class WideWithoutItsToken(MyRectangular):
     """As many positions as patches."""
 
@@ -183,6 +200,73 @@ def outside_attention(right: nn.Module, suspect: nn.Module, images: Tensor) -> s
     return None if found and "attention" in found else found
 
 
+def first_name(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    """Names in the order of the alphabet."""
+    suspect.load_state_dict(right.state_dict())
+    first, second = (bugs.outputs(model.eval(), images) for model in (right, suspect))
+    return next((name for name in sorted(first) if not first[name].allclose(second[name])), None)
+
+
+def with_tolerance(tolerance: float, mode: bool = True) -> Any:
+    """Answers that forgive more or less; without the mode, the suspect goes on training."""
+
+    def answer(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+        suspect.load_state_dict(right.state_dict())
+        if mode:
+            suspect.eval()
+        first, second = bugs.outputs(right.eval(), images), bugs.outputs(suspect, images)
+        for name, output in first.items():
+            if not torch.allclose(output, second[name], atol=tolerance):
+                return name
+        return None
+
+    return answer
+
+
+in_one_mode = with_tolerance(1e-8, mode=False)
+
+
+def one_name_for_three(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
+    """Whatever is left over has one name."""
+    found = my_name_the_bug(right, suspect, images)
+    left_over = ("not_divided", "heads_split_by_reshape")
+    return "divided_by_d_model" if found in left_over else found
+
+
+class Reshaped(MyVisionTransformer):
+    """The wrong order of the numbers, with the right shapes on the way."""
+
+    def forward(self, x):
+        self.tell("Input", x.shape)
+        x = self.conv_proj(x)
+        self.tell("After Projection", x.shape)
+        self.tell("After Reshape", x.flatten(2).shape)
+        x = x.reshape(len(x), -1, x.shape[1])
+        self.tell("After Permute", x.shape)
+        self.tell("Batch Size", len(x))
+        token = self.class_token.expand(len(x), -1, -1)
+        self.tell("Batch Class Token", token.shape)
+        x = torch.cat([token, x], dim=1)
+        self.tell("Encoder Input", x.shape)
+        x = self.encoder(x)
+        self.tell("Encoder Output", x.shape)
+        self.tell("Only Batch Class Token", x[:, 0].shape)
+        x = self.heads(x[:, 0])
+        self.tell("Output", x.shape)
+        return x
+
+
+class MeanAndPrintsTuples(MeanAndPrintsNothing):
+    """The lines are right but for the way in which shapes are written."""
+
+    def forward(self, x):
+        x = super().forward(x)
+        if self.print_shapes:
+            for label in LABELS:
+                print(f"{label}: (3, 5)")
+        return x
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
@@ -193,11 +277,12 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", PrintsNothing, "0 lines are printed, which are not the ten needed"),
-    ("vision_transformer", PrintsTuples, "lines that print_shapes prints"),
+    ("vision_transformer", PrintsTuples, "one line is 'Input: (3, 2, 12, 12)'. It must be"),
     ("registers", RegistersWithPlaces, "no tensor changes its shape"),
     ("registers", RegistersByAnotherName, "these parameters are missing or new"),
     ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
     ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
+    ("rectangular", PairForTheParent, "takes one whole number as image_size, and gets the pair"),
     ("rectangular", WideWithoutItsToken, "10 positions for pictures of 8 × 20 pixels"),
     ("vision_transformer", NoExpand, "a class token for each picture"),
     ("vision_transformer", NotTurned, "transpose(1, 2) makes them the last one"),
@@ -211,7 +296,15 @@ WRONG: list[tuple[str, Any, str]] = [
     ("as_convolution", convolution_with_padding, "shape"),
     ("first_difference", gives_to_the_right_one, "the right model's weights were changed"),
     ("first_difference", lambda right, suspect, images: 3, "name is needed"),
+    ("first_difference", with_tolerance(0.3), "encoder.dropout, by up to 0.044"),
+    ("first_difference", in_one_mode, "In training mode it is random. Call eval() on both"),
+    ("first_difference", first_name, "before it differs, too, by up to 0.71"),
     ("name_the_bug", lambda right, suspect, images: "no root", "a name in BUGS is needed"),
+    (
+        "name_the_bug",
+        one_name_for_three,
+        'says "divided_by_d_model" of 3 of eight models: those with "not_divided", "divided',
+    ),
     (
         "first_difference",
         outside_attention,
@@ -223,7 +316,14 @@ NAMED = [
     (
         "first_difference",
         lambda right, suspect, images: "conv_proj",
-        "when you compare two models that hold different weights, or return the first",
+        "when you return the first part of all, whatever its numbers are",
+    ),
+    ("vision_transformer", Reshaped, "reshape to (n, patches, hidden_dim) in place of a permute"),
+    ("vision_transformer", MeanAndPrintsTuples, "take the mean over all tokens"),
+    (
+        "as_convolution",
+        convolution_with_a_state_dict,
+        "load the linear layer's weight into the convolution in the shape that it has there",
     ),
     ("name_the_bug", lambda right, suspect, images: "right", "call every suspect right"),
     ("registers", RegistersDropped, "let the encoder's dropout come after the registers"),

@@ -56,6 +56,11 @@ def entropy_with_one_maximum(logits: Tensor, labels: Tensor) -> Tensor:
     return -log_p[range(len(log_p)), labels].mean()
 
 
+def entropy_with_a_limit(logits: Tensor, labels: Tensor) -> Tensor:
+    p = logits.softmax(dim=1)[range(len(logits)), labels]
+    return -(p + 1e-6 * (p < 1e-6)).log().mean()
+
+
 def schedule_by_numpy(t: int, total: int, w: int) -> float:
     return (
         np.interp(t, [-1, w - 1], [0, 1])
@@ -76,6 +81,14 @@ def average_by_names(averaged: nn.Module, model: nn.Module, average: float) -> N
             for name, old in averaged.state_dict().items()
         }
     )
+
+
+def average_of_large_ones(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    """Only the linear layers, as if there were nothing else."""
+    for old, new in zip(averaged.modules(), model.modules(), strict=True):
+        if isinstance(old, nn.Linear):
+            for a, b in zip(old.parameters(), new.parameters(), strict=True):
+                a.data.lerp_(b.data, 1 - average)
 
 
 def average_of_torch(averaged: nn.Module, model: nn.Module, average: float) -> None:
@@ -100,6 +113,17 @@ def step_with_clipping_by_hand(
             parameter.grad /= length
     optimizer.step()
     return loss.detach()
+
+
+def step_of_length_10(
+    model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor
+) -> float:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(images), labels)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+    optimizer.step()
+    return loss.item()
 
 
 def step_on_a_copy(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> float:
@@ -181,6 +205,19 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda z, y: F.nll_loss(z.log_softmax(dim=1), y),
         "what you are to write yourself",
     ),
+    (
+        "cosine_schedule",
+        lambda t, n, w: schedule_of_the_package(t, n, w) if (t + 1) / w > 1 else (t + 1) / w,
+        "with a warmup of 0 your code divides by zero at step 0",
+    ),
+    (
+        "cosine_schedule",
+        lambda t, n, w: schedule_of_the_package(t, n, w) if w else 0.0,
+        "With a warmup of 0 and 6 steps your share is 0 at step 0",
+    ),
+    ("training_step", step_of_length_10, "both have the length 10 in your step"),
+    ("cross_entropy", entropy_with_a_limit, "never costs more than 13.8 in yours, however wrong"),
+    ("weight_average", average_of_large_ones, "these stay as they were: places, layers"),
     ("weight_average", average_without_no_grad, "under with torch.no_grad()"),
     (
         "training_step",
@@ -201,6 +238,11 @@ WRONG: list[tuple[str, Any, str]] = [
         "curve B has a name that is none of the four: no zero_grad",
     ),
     ("diagnose", {"A": HIDDEN["A"]}, "curve B has no name yet"),
+    (
+        "diagnose",
+        {name: letter for letter, name in HIDDEN.items()},
+        "the letters are values of your dictionary. Turn it round",
+    ),
     ("diagnose", list(HIDDEN.values()), "a dict from letters to names is needed"),
 ]
 NAMED: list[tuple[str, Any, str]] = [

@@ -17,6 +17,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize
 
 from mnist_vit.course.nb08_evaluation.enlarge import my_enlarge
+from mnist_vit.course.nb08_evaluation.reliability import my_reliability
 from mnist_vit.course.nb08_evaluation.wilson import my_wilson
 from mnist_vit.evaluation import confusion_matrix, wilson_interval
 
@@ -145,6 +146,39 @@ def around_the_share(correct: int, total: int, z: float = 1.96) -> tuple[float, 
     return max(0.0, share - reach), min(1.0, share + reach)
 
 
+def mirrored(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    low, _ = my_wilson(correct, total, z)
+    return low, min(1.0, 2 * correct / total - low)
+
+
+def reliability_by_division(
+    probabilities: Tensor, labels: Tensor, low: float, high: float
+) -> tuple[int, float, float]:
+    number, mean, share = my_reliability(probabilities, labels, low, high)
+    return number, mean if number else 0.0 / number, share
+
+
+def reliability_with_none(*given: Any) -> tuple:
+    number, mean, share = my_reliability(*given)
+    return number, mean if number else None, share if number else None
+
+
+def over_channels(changed: Tensor, images: Tensor) -> bool:
+    """The axes are counted from 1."""
+    found = []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        found.append(x.diff(dim=1).square().mean() + x.diff(dim=2).square().mean())
+    return bool(0.75 < found[0] / found[1] < 1.25)
+
+
+def without_the_first(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    """Nothing is ever predicted to be of class 0."""
+    made = confusion_matrix(labels, predictions, k).clone()
+    made[:, 0] = 0
+    return made
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("controls", controls_by_slices),
     ("as_sharp", sharp_by_loops),
@@ -192,6 +226,15 @@ WRONG: list[tuple[str, Any, str]] = [
         around_the_share,
         "the middle is the seen share, and the reach",
     ),
+    ("wilson", mirrored, "the upper one is not: of 8 of 10, with z = 1, you give 0.9509. It lies"),
+    ("reliability", lambda p, *more: reliability_by_loop(p.softmax(1), *more), "the softmax of"),
+    ("reliability", reliability_by_division, "no answer has a confidence from 0.0 to 0.1, and"),
+    ("reliability", reliability_with_none, "Then both means are float('nan')"),
+    ("coin", lambda b, c: exact_chance(b, c) * (b + c) / (b + c), "for 0 to 0 your code divides"),
+    ("as_sharp", over_channels, "of one with three channels and itself True"),
+    ("as_sharp", sharp(1, lambda x: x.square().mean()), "you leave out 1 at the top, 1 at the"),
+    ("confusion", without_the_first, "Those with truth 0 and prediction 0 and truth 4 and"),
+    ("better_model", better(lambda b, c: exact_chance(b, c) < 0.3), "is right on 7 images and"),
     ("better_model", lambda *given: 1.5, "The answer must be one of the texts"),
 ]
 

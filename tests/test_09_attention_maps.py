@@ -89,6 +89,48 @@ def record_another_list(model: nn.Module) -> Iterator[list[Tensor]]:
         yield []
 
 
+@contextmanager
+def record_nothing(model: nn.Module) -> Iterator[list[Tensor]]:
+    yield []
+
+
+@contextmanager
+def record_and_remove_the_last(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Two handles are kept, whatever the number of layers."""
+    kept: list[Tensor] = []
+    for layer in attention_layers(model):
+        before = layer.register_forward_pre_hook(asked, with_kwargs=True)
+        after = layer.register_forward_hook(lambda module, args, out: kept.append(out[1]))
+    try:
+        yield kept
+    finally:
+        before.remove()
+        after.remove()
+
+
+@contextmanager
+def record_with_forwards_that_stay(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Each layer has another forward from then on."""
+    kept: list[Tensor] = []
+
+    def recording(forward: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> tuple:
+            output = forward(*args, **asked(forward, (), kwargs)[1])
+            kept.append(output[1])
+            return output
+
+        return run
+
+    for layer in attention_layers(model):
+        layer.forward = recording(layer.forward)
+    yield kept
+
+
+def undone_over_axis_1(twice: Tensor) -> Tensor:
+    logs = twice.log()
+    return logs + (1 - logs.sum(dim=1, keepdim=True)) / twice.shape[1]
+
+
 def record_ours_only(model: nn.Module) -> Any:
     assert model.encoder.layers[0].self_attention
     return record_attention(model)
@@ -137,8 +179,17 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "record",
         record_another_list,
-        "the list is empty after a forward pass. Either no hook ran, or",
+        "forward hooks. A forward hook gets the output: let it append to the very list",
     ),
+    ("record", record_nothing, "in the block no hook is on the model. Hook every module"),
+    (
+        "record",
+        record_and_remove_the_last,
+        "should not be '4 hooks, 0 replaced forwards'. In the block a model with three attention"
+        " layers, 0 to 2, has 3 forward pre-hooks and 3 forward hooks; behind it, 2 forward"
+        " pre-hooks and 2 forward hooks, on attention layer 0 and 1.",
+    ),
+    ("undo_softmax", undone_over_axis_1, "a tensor of two axes, your rows are right"),
     ("record", 42, "the function itself is needed"),
     ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
@@ -164,6 +215,7 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 NAMED = [
     ("record", record_ours_only, "has no attribute 'encoder'"),
+    ("record", record_with_forwards_that_stay, "leave your own forward on the layers"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
 

@@ -149,10 +149,69 @@ def hide_in_train_mode(model: nn.Module, images: Tensor, hidden: Tensor) -> Tens
     return my_hide(model.train(), images, hidden)
 
 
+def hide_and_close(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    """The mode is put back, but not after an exception."""
+    before = model.training
+    logits = my_hide(model.eval(), images, hidden)
+    model.train(before)
+    return logits
+
+
 def patch_frozen(
     model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
 ) -> Tensor:
     return my_patch(model.requires_grad_(False), clean, corrupted, site, tokens)
+
+
+def patch_with_both_hooks(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """The hook that keeps goes on keeping in the second run."""
+    kept: dict[str, Tensor] = {}
+
+    def first(output: Any) -> Tensor:
+        return (output[0] if isinstance(output, tuple) else output).clone()
+
+    def keep(module: nn.Module, args: tuple, output: Any) -> None:
+        kept["output"] = first(output)
+
+    def change(module: nn.Module, args: tuple, output: Any) -> Any:
+        new = first(output)
+        new[:, tokens] = kept["output"][:, tokens]
+        return (new, *output[1:]) if isinstance(output, tuple) else new
+
+    handles = [site.register_forward_hook(keep)]
+    try:
+        model(clean)
+        handles.append(site.register_forward_hook(change))
+        return model(corrupted)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def patch_that_returns_nothing(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """The hook changes a copy."""
+    for images in (clean, corrupted):
+        handle = site.register_forward_hook(lambda module, args, output: None)
+        try:
+            logits = model(images)
+        finally:
+            handle.remove()
+    return logits
+
+
+def patch_and_close(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """The mode is put back, but not after an exception."""
+    before = model.training
+    model.train()
+    logits = my_patch(model, clean, corrupted, site, tokens)
+    model.train(before)
+    return logits
 
 
 def integrate_between_both_ends(f: Any, images: Tensor, black: Tensor, steps: int) -> Tensor:
@@ -195,6 +254,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patch", keep_a_handle, "After one call of it the model has 1 forward hook"),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
+    ("hide", hide_and_close, "put back in `finally`, after an exception, too"),
     ("hide", 42, "give the function itself"),
     ("gradient_map", lambda *given: 2 * my_gradient_map(*given), "You give 140 and 0"),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
@@ -211,12 +271,15 @@ WRONG: list[tuple[str, Any, str]] = [
         ),
         "",
     ),
+    ("patch", patch_with_both_hooks, "the hook that keeps the output of `site` is still there"),
+    ("patch", patch_that_returns_nothing, "nothing put in. In that run `site` has 1 forward hook"),
+    ("patch", patch_and_close, "put back in `finally`, after an exception, too"),
     ("patch", 42, "give the function itself"),
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing from the blocks"),
-    ("hide", hide_in_train_mode, "switch the model to train mode"),
+    ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),
     ("integrate", integrate_between_both_ends, "and also multiply by (reference - image), or"),
     (
         "norm_rule",

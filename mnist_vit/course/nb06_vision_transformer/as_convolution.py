@@ -112,6 +112,15 @@ SLIPS = (
         "A convolution's is (hidden_dim, c, p, p)",
     ),
     Slip(
+        {
+            f"convolution.weight.copy_(weight)\n        {BIAS}": (
+                "convolution.load_state_dict(linear.state_dict())"
+            )
+        },
+        "load the linear layer's weight into the convolution in the shape that it has there",
+        "In a convolution the same numbers stand as (hidden_dim, c, p, p): reshape the weight",
+    ),
+    Slip(
         {WEIGHT: "linear.weight.T.reshape(-1, channels, patch_size, patch_size)"},
         "transpose the linear layer's weight first",
         "Its rows are what makes one number each, and so are a convolution's",

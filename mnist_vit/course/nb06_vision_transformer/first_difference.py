@@ -1,9 +1,11 @@
 """Exercise: the first part of two models with the same weights that computes something else."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import nn
 
 from mnist_vit import VisionTransformer
 from mnist_vit.course.nb06_vision_transformer.bugs import broken, outputs
@@ -55,6 +57,14 @@ def larger_models(bug: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Mo
     return right, suspect, random(3, 1, 28, 28, seed=seed + 7)
 
 
+def small_positions(size: float) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
+    """A suspect without positions, of a model whose positions are small numbers."""
+    right, suspect, images = models("positions_forgotten", seed=7)
+    with torch.no_grad():
+        right.encoder.pos_embedding.mul_(size)
+    return right, suspect, images
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     bugs = (
         "softmax_over_queries",
@@ -67,6 +77,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     suspects += [
         larger_models(bug) for bug in ("right", "positions_forgotten", "divided_by_d_model")
     ]
+    suspects.append(small_positions(0.05))
     for number, (right, suspect, images) in enumerate(suspects):
         before = {name: tensor.clone() for name, tensor in right.state_dict().items()}
         found = answer(right, suspect, images)
@@ -95,19 +106,59 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return f"There is no part {name!r:.60} in what `outputs` gives.", ""
     if right == "None":
         return "All parts of this suspect agree within rounding, with the same weights.", ""
+    far = _how_far(evidence.pair[0].before, right)
     if name == "None":
         return (
-            "A part of this suspect differs.",
+            f"A part of this suspect differs: {right}, by up to {far:.2g}.",
             "Compare every number of every part's output, and say None only behind the loop.",
         )
     is_early = parts.index(name) < parts.index(right)
+    if is_early and isinstance(evidence.pair[0].before[0].get_submodule(name), nn.Dropout):
+        return (
+            "In eval mode that part hands on what it is given, and gives the same in both here.",
+            "In training mode it is random. Call eval() on both models before you compare.",
+        )
     if is_early:
         return (
             "That part gives the same in both, where they hold the same weights and are in eval"
             " mode.",
             "Do they, is rounding forgiven, and is it the part that differs whose name you return?",
         )
-    return "That part differs, and one before it differs, too.", "Return the first."
+    return (
+        f"That part differs, and {right} before it differs, too, by up to {far:.2g}.",
+        "Return the first part that differs by more than rounding.",
+    )
+
+
+def _how_far(given: list[Any], part: str) -> float:
+    """How far a part's output differs in two models that hold the same weights, at most."""
+    right, suspect = copy.deepcopy(given[0]).eval(), copy.deepcopy(given[1]).eval()
+    suspect.load_state_dict(right.state_dict())
+    a, b = outputs(right, given[2])[part], outputs(suspect, given[2])[part]
+    return (a - b).abs().max().item()
+
+
+class _Negated(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return -super().forward(x)
+
+
+def more(answer: Any) -> list[str]:
+    """Models that hold the same weights already; one of both in eval mode; another first part."""
+    found = []
+    for bug in ("right", "positions_forgotten", "not_divided", "heads_merged_by_reshape"):
+        for right_trains, suspect_trains in ((False, False), (True, False), (False, True)):
+            right, suspect, images = models(bug, seed=5)
+            suspect.load_state_dict(right.state_dict())
+            right.train(right_trains)
+            suspect.train(suspect_trains)
+            found.append(str(answer(right, suspect, images)))
+    right, suspect, images = models("right", seed=6)
+    suspect.conv_proj = _Negated(2, 8, 4, stride=4)
+    found.append(str(answer(right, suspect, images)))
+    for size in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):  # of what the first difference is made
+        found.append(str(answer(*small_positions(size))))
+    return found
 
 
 LOAD, SEARCH = "suspect.load_state_dict(right.state_dict())", "for name in a:"
@@ -119,14 +170,32 @@ TEST, EVAL = (
 SLIPS = (
     Slip(
         {LOAD: ""},
-        "compare two models that hold different weights, or return the first part that is equal",
-        "Load the right model's weights into the suspect first, and return the first part that is"
-        " *not* close",
+        "compare two models that hold different weights",
+        "Load the right model's weights into the suspect first",
+    ),
+    Slip(
+        {TEST: "if torch.allclose(a[name], b[name], atol=1e-4):"},
+        "return the first part that is equal",
+        "The first part that is *not* close is asked for",
+    ),
+    Slip(
+        {TEST: "if True:"},
+        "return the first part of all, whatever its numbers are",
+        "Compare the numbers of both models, and return a name only where they differ by more than"
+        " rounding",
     ),
     Slip(
         {EVAL: ""},
         "leave both models in training mode",
         "Dropout is random, so even two right models differ. Call eval() on both",
+    ),
+    *(
+        Slip(
+            {EVAL: f"{one}.eval()"},
+            f"put {name} into eval mode and not the other one",
+            "Dropout is random, so even two right models differ. Call eval() on both",
+        )
+        for one, name in (("right", "the right model"), ("suspect", "the suspect"))
     ),
     Slip(
         {SEARCH: "for name in reversed(a):"},
@@ -146,7 +215,7 @@ SLIPS = (
     ),
     Slip(
         {TEST: "if not torch.equal(a[name], b[name]):"},
-        "ask for equality to the last bit",
+        "allow no rounding, or too little",
         "A right layer that adds in another order differs by rounding. Allow 1e-4",
     ),
     Slip(
@@ -162,6 +231,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     tell=tell,
+    more=more,
     hints=(
         (
             "Two models can only be compared if they hold the same weights and nothing in them is"

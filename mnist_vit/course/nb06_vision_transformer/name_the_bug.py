@@ -91,6 +91,49 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     return "", f"{TELLS[right]}, on the same tokens." if is_name else ""
 
 
+def more(answer: Any) -> list[str]:
+    """What a model with each of the bugs is called, in both sizes."""
+    found = []
+    for make in (models, larger_models):
+        found += [str(name) for name in _names(answer, make).values()]
+    return found
+
+
+def _names(answer: Any, make: Any) -> dict[str, Any]:
+    """What an answer calls a model with each of the bugs."""
+    found = {}
+    for number, bug in enumerate(ORDER):
+        found[bug] = answer(*make(bug, seed=number))
+    return found
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Of which models it says the first wrong name."""
+    for make, size in ((models, 8), (larger_models, 64)):
+        names = _names(answer, make)
+        wrong = [bug for bug in ORDER if names[bug] != bug]
+        if not wrong:
+            continue
+        said = names[wrong[0]]
+        alike = [bug for bug in ORDER if names[bug] == said]
+        if len(alike) < 2 or said not in BUGS:
+            return None
+        models_said = "models" if size == 8 else f"models with {size} numbers a token"
+        told = [f'"{bug}"' if bug != "right" else "no bug" for bug in alike]
+        whose = f"those with {', '.join(told)}" if len(alike) < len(ORDER) else "all of them"
+        apart = " ".join(f'"{bug}": {TELLS[bug]}.' for bug in alike)
+        return Mistake(
+            f'Your function says "{said}" of {len(alike)} of eight {models_said}: {whose}.',
+            f"Tell them apart. {apart}" if len(alike) < 4 else TELL_FIRST,
+        )
+    return None
+
+
+TELL_FIRST = (
+    "First ask where the models begin to differ; then, where it is in the attention, compare the"
+    " weights on the same tokens: their sums along rows, whether they are the right ones, and"
+    " whether their logarithms are a multiple of the right ones'."
+)
 SAME = "same = torch.allclose(right(images), suspect(images), atol=1e-4)"
 FIRST = "first_difference(right, suspect, images)"
 GOOD, BAD = (f"{which}(x, x, x, average_attn_weights=False)" for which in ("good", "bad"))
@@ -162,6 +205,8 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     tell=tell,
+    notice=notice,
+    more=more,
     hints=(
         (
             "First find out where. Two of the bugs are not inside the attention layer. For the"

@@ -1,5 +1,6 @@
 """Exercise: a Vision Transformer for pictures that are not square."""
 
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,7 +48,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Wide, high and square pictures; rows and columns of the patches differ in number."""
     for size in ((8, 20), (16, 8), (12, 12)):
         weights = randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6)
-        module = make(answer, size, *SIZES, **OPTIONS)
+        module = _made(answer, size)
         _positions(module, size)
         copy_weights(weights, module)
         images = random(3, 2, *size, seed=7).requires_grad_()
@@ -58,6 +59,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     large = ((64, 128), 8, 1, 2, 64, 64)
     reference = MyRectangular(*large, **OPTIONS)
     yield start_values(make(answer, *large, **OPTIONS), reference)
+
+
+def _made(answer: Any, size: tuple[int, int]) -> Any:
+    """The learner's module. Raise Mistake where its parent is given the pair."""
+    try:
+        return make(answer, size, *SIZES, **OPTIONS)
+    except TypeError as error:
+        own = getattr(getattr(answer, "__init__", None), "__code__", None)
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            is_parents = frame.f_code.co_name == "__init__" and frame.f_code is not own
+            if is_parents and frame.f_locals.get("image_size") == size:
+                raise Mistake(
+                    f"the parent's __init__ takes one whole number as image_size, and gets the pair"
+                    f" {size}.",
+                    "Take the pair apart, give the parent one of its two numbers, and then give"
+                    " self.encoder.pos_embedding the shape that the other pictures need.",
+                ) from error
+        raise
 
 
 def _positions(module: Any, size: tuple[int, int]) -> None:

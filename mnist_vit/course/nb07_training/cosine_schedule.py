@@ -1,7 +1,7 @@
 """Exercise: the learning rate of each step, a warm-up and half a cosine."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -20,15 +20,17 @@ def my_cosine_schedule(step: int, steps: int, warmup: int) -> float:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    yield "share at steps 0 to 12, warm-up 4", _shares(answer, 12, 4)
-    yield "share at steps 0 to 50, warm-up 7", _shares(answer, 50, 7)
+    yield "share at steps 0 to 12, warm-up 4", _shares(answer, range(13), 12, 4)
+    yield "share at steps 0 to 50, warm-up 7", _shares(answer, range(51), 50, 7)
+    # a warm-up of 0 may be taken for one of 1: both begin with 1 and end with 0
+    yield "share at steps 0 and 6 of 6, without warm-up", _shares(answer, (0, 6), 6, 0)
 
 
-def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
-    """The answer for each step, as a tensor; numbers only."""
+def _shares(answer: Any, places: Iterable[int], steps: int, warmup: int) -> Tensor | None:
+    """The answer for each of these steps, as a tensor; numbers only."""
     values: list[float] = []
-    for step in range(steps + 1):
-        value = answer(step, steps, warmup)
+    for step in places:
+        value = _share(answer, step, steps, warmup)
         if value is None or value is ...:
             return None
         if isinstance(value, Tensor) and value.dim() == 0:
@@ -41,6 +43,20 @@ def _shares(answer: Any, steps: int, warmup: int) -> Tensor | None:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def _share(answer: Any, step: int, steps: int, warmup: int) -> Any:
+    """The answer for one step; Mistake where it divides by a warm-up that there is not."""
+    try:
+        return answer(step, steps, warmup)
+    except ZeroDivisionError as error:
+        if warmup:
+            raise
+        raise Mistake(
+            f"with a warmup of 0 your code divides by zero at step {step}.",
+            "Then no step belongs to the warm-up, and the fall begins at step 0, from 1: divide by"
+            " warmup only where step < warmup.",
+        ) from error
+
+
 def notice(answer: Any) -> Mistake | None:
     """The shares at five steps of twelve."""
     places = (0, 3, 4, 8, 12)
@@ -48,7 +64,14 @@ def notice(answer: Any) -> Mistake | None:
     found = [float(answer(step, 12, 4)) for step in places]
     wrong = [n for n in range(5) if abs(found[n] - right[n]) > 1e-6]
     if not wrong:
-        return None
+        begin, end = (float(answer(step, 6, 0)) for step in (0, 6))
+        if abs(begin - 1) < 1e-6 and abs(end) < 1e-6:
+            return None
+        return Mistake(
+            f"With a warmup of 0 and 6 steps your share is {begin:.4g} at step 0, and would be"
+            f" {end:.4g} at step 6.",
+            "Then the fall begins at step 0, from 1, and ends with 0.",
+        )
     told = "; ".join(f"{found[n]:.4g} at step {places[n]}" for n in wrong)
     wanted = "; ".join(f"{right[n]:.4g} at step {places[n]}" for n in wrong)
     return Mistake(

@@ -1,5 +1,6 @@
 """Exercise: the loss, cross-entropy of logits and labels."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +40,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "right, but the loss is what you are to write yourself, from the logits.",
             "Begin with log_softmax.",
         )
+
+
+def notice(answer: Any) -> Mistake | None:
+    """The largest loss that one picture can have, where there is such a limit."""
+    logits, labels = 2 * random(6, 3, seed=5), torch.tensor([2, 0, 1, 1, 0, 2])
+    right = my_cross_entropy(logits, labels)
+    if abs(float(answer(logits.clone(), labels.clone())) - float(right)) > 1e-4:
+        return None
+    losses = []
+    for far in (1e3, 1e4):
+        losses.append(float(answer(torch.tensor([[0.0, far, 0.0]]), torch.tensor([0]))))
+    if not math.isfinite(losses[0]) or abs(losses[0] - losses[1]) > 1e-3:
+        return None
+    return Mistake(
+        f"One picture never costs more than {losses[0]:.1f} in yours, however wrong its logits are:"
+        f" that is -ln {math.exp(-losses[0]):.0e}.",
+        "There is no such limit. log_softmax needs no smallest probability, and none is added.",
+    )
 
 
 SOFTMAX, PICK, MEAN = (
@@ -150,6 +169,14 @@ SLIPS = (
         "There may be any number of them: logits.shape[1]",
     ),
     Slip(
+        {
+            PICK: "torch.nn.functional.one_hot(labels) * log_probabilities",
+            MEAN: "-picked.sum(dim=1).mean()",
+        },
+        "make as many columns as the largest label of the batch says",
+        "There is one for each class: logits.shape[1], with one_hot(labels, num_classes=…)",
+    ),
+    Slip(
         {MEAN: "-picked"},
         "leave out the last step, the mean",
         "The loss is one number for the whole batch",
@@ -161,6 +188,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Three steps: probabilities of each picture, the one of its label, minus the mean of"

@@ -56,6 +56,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake(
             f'a dict from letters to names is needed, {{"A": …, "B": …}}, and this is a {kind}.'
         )
+    if not set(HIDDEN) & set(named) and set(HIDDEN) & set(map(str, named.values())):
+        raise Mistake(
+            "the letters are values of your dictionary.",
+            'Turn it round: the letter is the key, and the name the value, {"A": …}.',
+        )
     for letter in HIDDEN:
         name = named.get(letter)
         if not isinstance(name, str):

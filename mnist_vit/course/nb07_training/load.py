@@ -79,15 +79,20 @@ READ, BUILD, FILL = (
 
 SLIPS = (
     Slip(
+        {BUILD: 'kind(content["sizes"])'},
+        "hand over one object, such as the dict, in the place of keywords",
+        "Two stars make keywords of it: kind(**sizes)",
+    ),
+    Slip(
         {FILL: "pass"},
         "build the model and leave its start values in it",
         "load_state_dict copies the weights into it",
     ),
     Slip(
         {FILL: 'model.load_state_dict(content["weights"], strict=False)'},
-        "load with strict=False",
+        "load what the file holds, and no more, as load_state_dict does with strict=False",
         "A tensor that is missing in the file then keeps its start value, without an error."
-        " Leave strict at True",
+        " load_state_dict with strict=True, which is the default, raises one",
     ),
     Slip(
         {"model.eval()": "model"},

@@ -183,7 +183,10 @@ SLIPS = (
         "The averaged one is measured, and kept at the end",
     ),
     Slip(
-        {END: ""}, "leave out the last line", "At the end the model takes over the averaged weights"
+        {END: ""},
+        "leave the trained weights in the model at the end",
+        "There it takes over the averaged ones, with load_state_dict or copy_. A line model ="
+        " averaged only gives the name model to another object",
     ),
     Slip(
         {MEASURE: "accuracy, loss = accuracy_and_loss(averaged, loader)"},

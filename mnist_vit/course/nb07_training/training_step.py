@@ -53,6 +53,27 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield f"whether the model is in train mode after step {step + 1}", model.training
 
 
+def notice(answer: Any) -> Mistake | None:
+    """How long the steps of two very long gradients are, at a learning rate of 1."""
+    lengths = []
+    for factor in (1e3, 3e3):
+        model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 4))).double()
+        before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        images = factor * random(5, 1, 3, 4, seed=3, dtype=torch.float64)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        answer(model, optimizer, images, torch.arange(5) % 4)
+        after = nn.utils.parameters_to_vector(model.parameters()).detach()
+        lengths.append((after - before).norm().item())
+    is_clipped = abs(lengths[0] - lengths[1]) < 1e-3 * lengths[0]
+    if not is_clipped or abs(lengths[0] - 1) < 1e-3:
+        return None
+    return Mistake(
+        f"Two very long gradients of different lengths both have the length {lengths[0]:.3g} in"
+        " your step.",
+        "All gradients together count as one vector, which is shortened to the length 1.",
+    )
+
+
 LOSS = "loss = F.cross_entropy(model(images), labels)\n"
 ZERO, BACK = "optimizer.zero_grad()\n", "loss.backward()\n"
 CLIP, STEP, END = (
@@ -74,6 +95,11 @@ SLIPS = (
         "Training needs dropout, so leave the mode as it is",
     ),
     Slip(
+        {STEP: "optimizer.step()\n    model.eval()\n"},
+        "put the model into eval mode after the step",
+        "The next step, too, needs its dropout, so leave the mode as it is",
+    ),
+    Slip(
         {
             LOSS: "model.eval()\n    loss = F.cross_entropy(model(images), labels)\n",
             STEP: "optimizer.step()\n    model.train()\n",
@@ -84,8 +110,8 @@ SLIPS = (
     Slip(
         {STEP: "\n"},
         "change no weight",
-        "backward() or optimizer.step() is missing, or step() comes first, or the gradients are set"
-        " to zero between the two",
+        "Is backward() or optimizer.step() missing, does step() come first, are the gradients set"
+        " to zero between the two, or is a copy of the model trained?",
     ),
     Slip(
         {
@@ -163,6 +189,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "backward() does not replace the gradients, it adds to them. What must therefore happen"

@@ -18,9 +18,20 @@ def my_weight_average(averaged, model, average):
             old.lerp_(new, 1 - average)
 
 
+class _Parts(nn.Module):
+    """Parameters as a Vision Transformer has them: of parts, of parts in parts, and of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.places = nn.Parameter(torch.zeros(1, 2, 4))
+        self.layers = nn.Sequential(nn.LayerNorm(4), nn.Sequential(nn.Linear(4, 4), nn.GELU()))
+        self.last = nn.Linear(4, 2)
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for average in (0.8, 0.99):
-        model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
+        model = _Parts().double()
         averaged = copy.deepcopy(randomise(model, seed=7))
         for step in range(3):
             updates = "1 update" if step == 0 else f"{step + 1} updates"
@@ -61,7 +72,23 @@ def notice(answer: Any) -> Mistake | None:
                 f"With average 0.9, a {kind} of 10 that follows one of 20 becomes {old:.4g}.",
                 "It is 0.9 · 10 + 0.1 · 20 = 11.",
             )
-    return None
+    return _noticed_names(answer)
+
+
+def _noticed_names(answer: Any) -> Mistake | None:
+    """Which parameters do not follow, where those of a single layer do."""
+    averaged, model = randomise(_Parts(), seed=1), randomise(_Parts(), seed=2)
+    before = copy.deepcopy(averaged)
+    answer(averaged, model, 0.9)
+    still = dict(before.named_parameters())
+    stay = [name for name, one in averaged.named_parameters() if torch.equal(one, still[name])]
+    if not stay:
+        return None
+    return Mistake(
+        f"Of a model with parts in parts, and with a parameter of its own, these stay as they"
+        f" were: {', '.join(stay)}.",
+        "averaged.parameters() gives all of them, however deep they are.",
+    )
 
 
 LINE, PAIRS = (
@@ -131,6 +158,17 @@ SLIPS = (
         },
         "change both models",
         "Only averaged changes; the model that is trained stays as it is",
+    ),
+    Slip(
+        {
+            PAIRS: (
+                "[(getattr(a, key), getattr(b, key)) for a, b in zip(averaged.children(),"
+                ' model.children(), strict=True) for key in ("weight", "bias") if hasattr(a, key)]'
+            )
+        },
+        "go through the weight and the bias of the model's own parts alone",
+        "Parts have parts themselves, and a parameter may stand alone: averaged.parameters() gives"
+        " all of them",
     ),
     Slip(
         {PAIRS: f"list({PAIRS})[:-1]"},

@@ -104,6 +104,14 @@ def notice(answer: Any) -> Mistake | None:
     """What the verdict depends on: places, the limits, and how differences are weighed."""
     images = random(40, 1, 20, 22).sigmoid()
     if not _plain(answer(images.clone(), images.clone())):
+        colour = random(40, 3, 20, 22).sigmoid()
+        if _plain(answer(colour.clone(), colour.clone())):
+            return Mistake(
+                "Of a batch with one channel and itself you say False, and of one with three"
+                " channels and itself True.",
+                "Neighbours lie in a row, along the last axis, or in a column, along the one before"
+                " it: dim=-1 and dim=-2. Axis 1 is that of the channels.",
+            )
         return Mistake(
             "Of a batch and itself you say False.",
             "Both hold the same detail: the share is 1, between 3/4 and 5/4.",
@@ -115,11 +123,20 @@ def notice(answer: Any) -> Mistake | None:
             "Where a picture lies is no detail. Make one number of each batch, a mean of squared"
             " differences of its own neighbours, and divide the two.",
         )
+    sees_patterns = not _plain(answer(BOARD.expand_as(images).clone(), images.clone()))
+    cut = {side: _left_out(answer, side) for side in SIDES}
+    if sees_patterns and set(cut.values()) != {4}:
+        told = ", ".join(f"{count} at the {side}" for side, count in cut.items())
+        return Mistake(
+            "As far as a strong pattern in the outermost rows and columns shows it, you leave out"
+            f" {told}.",
+            "Four are to be left out at each of the four sides.",
+        )
     shares = [share / 100 for share in range(20, 300, 2)]
     held = [share for share in shares if _plain(answer(share**0.5 * images, images.clone()))]
     if held and (held[0] < 0.73 or held[0] > 0.77 or held[-1] < 1.23 or held[-1] > 1.27):
-        upper = f"{held[-1]:g}" if held[-1] < shares[-1] else "any amount"
-        lower = f"{held[0]:g}" if held[0] > shares[0] else "hardly any"
+        upper = f"{held[-1]:g}" if held[-1] < shares[-1] else f"{held[-1]:g} or more"
+        lower = f"{held[0]:g}" if held[0] > shares[0] else f"{held[0]:g} or less"
         return Mistake(
             f"Where all contrast is changed alike, you say True from {lower} to {upper} of the"
             " detail.",
@@ -127,6 +144,45 @@ def notice(answer: Any) -> Mistake | None:
             " contrast is four times the detail.",
         )
     return _noticed_weights(answer)
+
+
+SIDES = {"top": (2, 1), "bottom": (2, -1), "left": (3, 1), "right": (3, -1)}
+BOARD = 1000.0 * ((torch.arange(20)[:, None] + torch.arange(22)) % 2)
+
+
+def _left_out(answer: Any, side: str) -> int:
+    """How many rows or columns at a side may hold a strong pattern without any effect, up to 8."""
+    axis, direction = SIDES[side]
+    images = random(40, 1, 20, 22).sigmoid()
+    for count in range(1, 9):
+        if not _plain(answer(_patterned(images, axis, direction * count), images.clone())):
+            return count - 1
+    return 8
+
+
+def _patterned(images: Tensor, axis: int, count: int) -> Tensor:
+    """The images with a checked pattern in the first rows or columns; in the last, if negative."""
+    board = BOARD.expand_as(images)
+    length = images.shape[axis]
+    start = 0 if count > 0 else length + count
+    places = torch.arange(start, start + abs(count))
+    return images.index_copy(axis, places, board.index_select(axis, places))
+
+
+def more(answer: Any) -> list[Any]:
+    """Where a pattern is seen; each share of detail; pictures with other neighbours."""
+    found = [_left_out(answer, side) for side in SIDES]
+    images = random(40, 1, 20, 22).sigmoid()
+    for step in range(60):
+        share = 0.2 + 0.0303 * step
+        found.append(_plain(answer(share**0.5 * images, images.clone())))
+    columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    for step in range(20):
+        weight = 0.05 + 0.0707 * step
+        found.append(_plain(answer(weight * columns + rows, columns + rows)))
+        found.append(_plain(answer(columns + weight * rows, columns + rows)))
+        found.append(_plain(answer(weight * random(40, 1, 20, 22, seed=3) ** 3, images.clone())))
+    return found
 
 
 def _noticed_weights(answer: Any) -> Mistake | None:
@@ -228,6 +284,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         "tensor.diff(dim=-1) gives the differences of neighbours in a row.",
         (

@@ -96,6 +96,23 @@ def notice(answer: Any) -> Mistake | None:
     return None
 
 
+def more(answer: Any) -> list[Any]:
+    """The verdict on many counts, and on some with more images that say nothing."""
+    found = []
+    for n in (1, 5, 6, 8, 12, 20):
+        for b in range(n + 1):
+            found.append(answer(*_pair(b, n - b)))
+    for n in range(21, 200, 7):  # the chances lie close together, and are seldom the same
+        for b in range(max(0, n // 2 - 20), min(n, n // 2 + 20)):
+            is_border = abs((2 * b - n) ** 2 / n - 1.96**2) < 0.005  # 3.84 is written for it, too
+            if not is_border:
+                found.append(answer(*_pair(b, n - b)))
+    for b, c in ((9, 2), (2, 9), (40, 20), (20, 40), (16, 5), (12, 4), (15, 15), (22, 30)):
+        for beside in ({"right": 400}, {"same": 400}, {"other": 400}, {"right": 60, "other": 30}):
+            found.append(answer(*_pair(b, c, **beside)))
+    return found
+
+
 def _models() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Labels and two models' predictions; where a coin and the bell curve disagree, the coin is
     right."""
@@ -247,6 +264,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Where both are right, or both are wrong, the image says nothing about which is better."

@@ -36,7 +36,16 @@ CASES = (
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for b, c in CASES:
-        yield f"chance of {b} to {c}, or more uneven", answer(b, c)
+        try:
+            chance = answer(b, c)
+        except ZeroDivisionError as error:
+            if b + c:
+                raise
+            raise Mistake(
+                "for 0 to 0 your code divides by zero.",
+                "Whatever falls then is no less uneven: the chance is 1.",
+            ) from error
+        yield f"chance of {b} to {c}, or more uneven", chance
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -192,11 +201,6 @@ SLIPS = (
         {"range(n + 1)": "range(n)"},
         "leave out n heads, as range(n) does",
         "There are n + 1 outcomes, 0 to n heads: range(n + 1)",
-    ),
-    Slip(
-        {"n = b + c": "n = b + c\n    max(b, c) / n"},
-        "divide by the number of tosses",
-        "It is 0 where b and c are. Whatever falls then is no more uneven: the chance is 1",
     ),
 )
 

@@ -46,9 +46,13 @@ def notice(answer: Any) -> Mistake | None:
             " it.",
         )
     if float(made.sum()) != len(labels):
+        right = my_confusion(labels, predictions, 6)
+        missing = [place for place in right.nonzero().tolist() if made[tuple(place)] == 0]
+        are = " and ".join(f"truth {truth} and prediction {named}" for truth, named in missing)
+        where = f" Those with {are} are not counted." if missing else ""
         return Mistake(
-            f"Of six images your counts make {float(made.sum()):g} in all.",
-            "Each image adds 1 to one place, whatever was counted there before.",
+            f"Of six images your counts make {float(made.sum()):g} in all.{where}",
+            "Each image adds 1 at [truth, prediction], and there may be several at one place.",
         )
     if torch.equal(made.double().T, my_confusion(labels, predictions, 6).double()):
         return Mistake(

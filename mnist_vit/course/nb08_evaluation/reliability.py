@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe, fits, random
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, fits, random
 
 
 def my_reliability(probabilities, labels, low, high):
@@ -31,7 +31,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     probabilities[:20] = torch.eye(5)[torch.arange(20) % 5]  # sure without a rest
     probabilities[20:30] = torch.tensor([0.1, 0.5, 0.1, 0.2, 0.1])  # on a border
     for low, high in ((0.9, 1.0), (0.5, 0.7), (0.2, 0.5), (0.0, 1.0), (0.0, 0.1)):
-        found = answer(probabilities.clone(), labels.clone(), low, high)
+        found = _answered(answer, probabilities.clone(), labels.clone(), low, high)
         if found is None or found is ...:
             yield "answer", found
             return
@@ -45,6 +45,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 isinstance(value, int | float) and not isinstance(value, bool) and math.isnan(value)
             )
             yield f"{name}, {low} to {high}", "nan" if plain else value
+
+
+def _answered(answer: Any, probabilities: Tensor, labels: Tensor, low: float, high: float) -> Any:
+    """What comes back; Mistake where it divides by how many answers there are, and there are
+    none."""
+    try:
+        return answer(probabilities, labels, low, high)
+    except ZeroDivisionError as error:
+        if high > 0.1:
+            raise
+        raise Mistake(
+            f"no answer has a confidence from {low} to {high}, and there your code divides by"
+            " zero.",
+            "Where there are none, both means are nan: float('nan').",
+        ) from error
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -66,6 +81,12 @@ def notice(answer: Any) -> Mistake | None:
         other = fits(candidates, got)
         if other:
             return Mistake(f"For the {name} you give {other}.", ASKED[place])
+        again = [my_reliability(probabilities.softmax(dim=1), labels, *one) for one in bins]
+        if fits({"again": [one[place] for one in again]}, got):
+            return Mistake(
+                f"Your {name} is the one that comes of taking the softmax of the probabilities.",
+                f"They are probabilities already. {ASKED[place]}",
+            )
         return Mistake(
             f"The {name} is not right. (What comes before it in the three is.)"
             if place
@@ -79,6 +100,13 @@ def notice(answer: Any) -> Mistake | None:
             "0 would say that all were wrong. Where there is none, both are float('nan').",
         )
     return None
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What is asked for where there is no answer."""
+    if evidence.expected != "nan":
+        return "", ""
+    return "There is no answer of such a confidence.", "Then both means are float('nan')."
 
 
 def _other_numbers(
@@ -211,16 +239,6 @@ SLIPS = (
         "It is 1 / classes whatever the model says. The confidence is the largest of each row",
     ),
     Slip(
-        {
-            RESULT: (
-                "n = int(chosen.sum())\n"
-                "    return n, float(confidence[chosen].sum()) / n, int(right.sum()) / n"
-            )
-        },
-        "divide by the number of those chosen, also where it is 0",
-        "Where there are none, both are nan: float('nan')",
-    ),
-    Slip(
         {RESULT: f"if not chosen.any():\n        return 0, 0.0, 0.0\n    {RESULT}"},
         "give 0 where there are no answers",
         "0 would say that all were wrong. Where there is none, both are nan",
@@ -241,6 +259,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     hints=(
         (

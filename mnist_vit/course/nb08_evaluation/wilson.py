@@ -64,12 +64,41 @@ def notice(answer: Any) -> Mistake | None:
             f"In four cases your ends are off by {max(near):.1g} at most.",
             "To 0.00001 is asked for: search in finer steps, or solve for p.",
         )
+    if seen := _one_end(cases, pairs):
+        return seen
     middle = fits(middles, [(low + high) / 2 for low, high in pairs])
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
     if middle == RIGHT and reach == RIGHT:
         return None
     said = [_side("middle", middle), _side("reach, half of its length,", reach)]
     return Mistake(f"Of your interval {said[0]}, and {said[1]}.", _instead(middle, reach))
+
+
+def _one_end(
+    cases: list[tuple[int, int, float]], pairs: list[tuple[float, float]]
+) -> Mistake | None:
+    """What is said where one of the two ends is right in all cases."""
+    rights = [my_wilson(*case) for case in cases]
+    for place, (name, other) in enumerate((("lower", "upper"), ("upper", "lower"))):
+        if not fits({name: [one[place] for one in rights]}, [pair[place] for pair in pairs]):
+            continue
+        own, wanted = pairs[0][1 - place], rights[0][1 - place]
+        if abs(own - wanted) < 1e-5:
+            continue
+        mirrored = []
+        for case, pair in zip(cases, pairs, strict=True):
+            mirrored.append(min(max(2 * case[0] / case[1] - pair[place], 0.0), 1.0))
+        said = f"Your {name} end is right, and the {other} one is not: of 8 of 10, with z = 1, you"
+        said += f" give {own:.4g}."
+        if fits({other: mirrored}, [pair[1 - place] for pair in pairs]):
+            said += " It lies as far from the seen share as the right one, on the other side."
+            return Mistake(
+                said,
+                f"It is {wanted:.4g}: each end solves the equation by itself, and they lie at"
+                " different distances from the seen share.",
+            )
+        return Mistake(said, f"It is {wanted:.4g}: both ends solve the same equation.")
+    return None
 
 
 def _side(what: str, name: str) -> str:

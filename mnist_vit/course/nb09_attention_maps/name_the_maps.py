@@ -116,7 +116,8 @@ def notice(answer: Any) -> Mistake | None:
     found, right = (answer() if callable(answer) else answer), my_name_the_maps()
     wrong = [letter for letter in MAPS if found[letter] != right[letter]]
     letter = wrong[0]
-    said = f"{len(MAPS) - len(wrong)} of your 5 sentences are right."
+    count = len(MAPS) - len(wrong)
+    said = f"{count} of your 5 sentences {'is' if count == 1 else 'are'} right."
     if found[letter] not in CONSEQUENCES:
         return Mistake(f"{said} There is no sentence {found[letter]!r}.", "They are 1 to 8.")
     return Mistake(

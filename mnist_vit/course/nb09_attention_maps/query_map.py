@@ -38,6 +38,9 @@ def notice(answer: Any) -> Mistake | None:
             f" {tuple(found.shape)}.",
             "It is (1, 2, 3, 3): a square for each head.",
         )
+    wanted = torch.arange(601.0, 610.0).reshape(1, 1, 3, 3).expand(1, 2, 3, 3)
+    if torch.equal(found, wanted):
+        return None
     told = "; ".join(", ".join(f"{value:g}" for value in row) for row in found[0, 0].tolist())
     return Mistake(
         "Where each weight is 100 · query + key, you make of 3 × 3 patches, row 1 and column 2, the"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, hooks_left, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, hooks_left, random, randomise
 
 
 @contextmanager
@@ -63,12 +63,25 @@ class _Scratch(nn.Module):
         return self.mix(query=x, key=x, value=x, need_weights=False)[0]
 
 
-def _traces(model: nn.Module) -> str:
-    """Hooks on any module, and forwards that were replaced."""
+def _global_hooks() -> int:
+    """How many hooks there are for all modules at once; the check itself has some."""
+    found = 0
+    for name in ("_global_forward_hooks", "_global_forward_pre_hooks"):
+        found += len(getattr(torch.nn.modules.module, name, ()))
+    return found
+
+
+def _traces(model: nn.Module, before: int) -> str:
+    """Hooks on any module, and forwards that were replaced.
+
+    Args:
+        model: whose modules are looked at.
+        before: how many hooks for all modules there were.
+    """
     hooks = sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
     )
-    hooks += len(getattr(torch.nn.modules.module, "_global_forward_hooks", ()))
+    hooks += _global_hooks() - before
     return (
         f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced"
         " forwards"
@@ -130,7 +143,9 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
     model.train()
     images = random(2, 3, 12, 12, seed=91)
     plain = model(images)
+    before = _global_hooks()
     with _Recording(answer, model) as kept:
+        hooks = hooks_left(model)
         logits = model(images)
         inside = len(kept)
     yield "logits while recording", logits
@@ -142,17 +157,12 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
             "alone.",
         )
     if not kept:
-        raise Mistake(
-            "the list is empty after a forward pass.",
-            "Either no hook ran, or the weights went into another list. Hook every module in "
-            "model.modules() that has an in_proj_weight, and put weights into the list that is "
-            "yielded with append: kept = kept + [...] makes a new one.",
-        )
+        _refuse_empty(hooks)
     yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)
     yield "weights of layer 1", kept[1]
     yield "weights of layer 2", kept[2]
-    yield "what is left behind", _traces(model)
+    yield "what is left behind", _traces(model, before)
     yield (
         "whether the model is still in train mode",
         all(module.training for module in model.modules()),
@@ -162,6 +172,24 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
         model(images)
         model(images)
     yield "number of tensors kept from 2 forward passes in a second block", len(again)
+
+
+def _refuse_empty(hooks: str) -> None:
+    """Raise Mistake for a list that is empty after a forward pass.
+
+    Args:
+        hooks: those that were on the model in the block, in words.
+    """
+    if not hooks:
+        raise Mistake(
+            "the list is empty after a forward pass, and in the block no hook is on the model.",
+            "Hook every module in model.modules() that has an in_proj_weight.",
+        )
+    raise Mistake(
+        f"the list is empty after a forward pass, and in the block the model has {hooks}.",
+        "A forward hook gets the output: let it append to the very list that is yielded. A list"
+        " that is made at the yield, or by kept = kept + [...], is another one.",
+    )
 
 
 def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -196,6 +224,7 @@ def compare_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
 def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
     out = False
+    before = _global_hooks()
     try:
         with _Recording(answer, ours) as kept:
             ours(random(1, 1, 8, 8, seed=92))
@@ -203,7 +232,7 @@ def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     except _Stop:
         out = True
     yield "whether an exception in the block gets out of it", out
-    yield "what is left behind after an exception", _traces(ours)
+    yield "what is left behind after an exception", _traces(ours, before)
     yield "number of tensors kept before the exception", len(kept)
 
 
@@ -215,11 +244,47 @@ def notice(answer: Any) -> Mistake | None:
     with answer(model):
         inside = hooks_left(model)
     if left := hooks_left(model):
+        layers = [module for module in model.modules() if hasattr(module, "in_proj_weight")]
+        hooked = [str(number) for number, layer in enumerate(layers) if hooks_left(layer)]
+        where = f", on attention layer {' and '.join(hooked)}" if hooked else ""
         return Mistake(
-            f"In the block a model with three attention layers has {inside}; behind it, {left}.",
+            "In the block a model with three attention layers, 0 to 2, has"
+            f" {inside or 'no hook'}; behind it, {left}{where}.",
             "Every register_… returns a handle: keep all of them in a list, and remove each.",
         )
     return None
+
+
+def more(answer: Any) -> list[int]:
+    """How many weights are added to a list after its block, and what is there after a second."""
+    model = VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1).eval()
+    images = random(1, 1, 8, 8, seed=92)
+    found = []
+    for _ in range(2):
+        with answer(model) as kept:
+            model(images)
+        before = len(kept)
+        model(images)
+        found += [before, len(kept)]
+    return found
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What stays on a model."""
+    what, value = evidence.what, evidence.value
+    if not what.startswith("what is left behind"):
+        return "", ""
+    if not value.endswith(" 0 replaced forwards"):
+        return (
+            "Layers have a `forward` of their own then, which hides that of their class.",
+            "del layer.forward takes it away. Hooks need no such thing.",
+        )
+    if "exception" not in what:
+        return "", ""
+    return (
+        "Hooks stay where an exception ends the block.",
+        "Remove them in `finally`, or in a class's __exit__: both run after an exception, too.",
+    )
 
 
 PRE_HOOK = "handles.append(module.register_forward_pre_hook(ask_for_weights, with_kwargs=True))"
@@ -335,9 +400,14 @@ SLIPS = (
         "Take yours away with del layer.forward, or use hooks",
     ),
     Slip(
+        {**REPLACE, REMOVE: "pass"},
+        "leave your own forward on the layers",
+        "It goes on recording. Take it away with del layer.forward, or use hooks",
+    ),
+    Slip(
         {LATER: "yield kept\n    for handle in handles:\n        handle.remove()"},
-        "remove the hooks after the yield without `finally`",
-        "An exception in the block jumps over that line. Write try: yield … finally: …",
+        "remove the hooks only where the block ends without an exception",
+        "After one, what cleans up must run, too: try: yield … finally: …, or a class's __exit__",
     ),
     Slip(
         {"finally:": "except Exception:\n        pass\n    finally:"},
@@ -347,7 +417,7 @@ SLIPS = (
     ),
     Slip(
         {"kept, handles = [], []": "kept, handles = [], []\n    model.eval()"},
-        "switch the model to eval mode and leave it there",
+        "leave the model, or a part of it, in eval mode",
         "Whoever records may be training. Leave the mode alone",
     ),
     Slip(
@@ -367,7 +437,9 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
+    more=more,
     hints=(
         (
             "Three steps: register the hooks, `yield` the list, remove the hooks. What stands"

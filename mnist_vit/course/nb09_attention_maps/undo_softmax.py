@@ -27,8 +27,14 @@ def notice(answer: Any) -> Mistake | None:
     found = answer(twice.clone())
     added = found - twice.log()
     spread = (added - added.mean(dim=-1, keepdim=True)).abs().max()
+    sums = found.sum(dim=-1)
+    if spread < 1e-5 and (sums - 1).abs().max() < 1e-4:
+        return Mistake(
+            "For weights of 3 rows and 4 keys, a tensor of two axes, your rows are right.",
+            "Other axes may stand in front, such as those of pictures and heads. A row runs along"
+            " the last one, dim=-1.",
+        )
     if spread < 1e-5:
-        sums = found.sum(dim=-1)
         return Mistake(
             "Each of your rows is the logarithm plus one number, and that is a wrong one: for"
             " weights of 3 rows and 4 keys that we tried, your rows sum to"

@@ -1,7 +1,7 @@
 """Exercise: what a model answers when it is not shown some of the patches."""
 
 import math  # noqa: F401, one slip takes it
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -52,6 +53,22 @@ def traces(model: nn.Module) -> str:
     )
 
 
+def gets_out(model: nn.Module, run: Callable[[], Any]) -> bool:
+    """Whether an exception that the model raises while it runs gets out of what runs it."""
+
+    def stop(*_: Any) -> None:
+        raise _Stop
+
+    handle = model.heads.register_forward_pre_hook(stop)
+    try:
+        run()
+    except _Stop:
+        return True
+    finally:
+        handle.remove()
+    return False
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     from torchvision import models  # slow to import; few checks need it
 
@@ -89,20 +106,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             answer(ours, random(2, 1, 8, 8, seed=112), hidden),
         )
 
-        def stop(*_: Any) -> None:
-            raise _Stop
-
-        handle = model.heads.register_forward_pre_hook(stop)
-        out = False
-        try:
-            answer(model, images, before)
-        except _Stop:
-            out = True
-        finally:
-            handle.remove()
+        out = gets_out(model, lambda: answer(model, images, before))
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
         yield "what has changed in the model after an exception", changed_in(model, borrowed)
+        borrowed = state_of(model.train())
+        gets_out(model, lambda: answer(model, images, before))
+        yield (
+            "what has changed in a model in train mode after an exception",
+            changed_in(model, borrowed),
+        )
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -133,6 +146,27 @@ def notice(answer: Any) -> Mistake | None:
                 " the first block, and only there.",
             )
     return None
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What stays on a model or is another one, and how that is put right."""
+    what, value = evidence.what, evidence.value
+    if what.startswith("what has changed"):
+        behind = " in `finally`, after an exception, too" if "exception" in what else ""
+        return "", f"A model that is borrowed stays as it is. What is changed is put back{behind}."
+    if not what.startswith("what is left behind"):
+        return "", ""
+    if not value.endswith(" 0 replaced forwards"):
+        return (
+            "A part has a `forward` of its own then, which hides that of its class.",
+            "del part.forward takes it away. A hook needs no such thing.",
+        )
+    if "exception" not in what:
+        return "", ""
+    return (
+        "A hook stays where an exception ends the run.",
+        "Remove it in `finally`, which runs after an exception, too.",
+    )
 
 
 def hooks_stay(left: str) -> Mistake:
@@ -198,18 +232,18 @@ SLIPS = (
     ),
     Slip(
         {"return model(images)": "return model.train()(images)"},
-        "switch the model to train mode and leave it there",
+        "leave the model, or a part of it, in train mode",
         "Whoever hides patches leaves the mode alone",
     ),
     Slip(
         {"return model(images)": "return model.eval()(images)"},
-        "switch the model to eval mode and leave it there",
+        "leave the model, or a part of it, in eval mode",
         "Whoever hides patches leaves the mode alone, or puts it back: model.train(before)",
     ),
     Slip(
         {END: "logits = model(images)\n    handle.remove()\n    return logits"},
-        "remove the hook without `finally`",
-        "An exception in the model jumps over that line. Write try: … finally: …",
+        "remove the hook only where the model raises nothing",
+        "An exception in the model jumps over what stands behind it. Write try: … finally: …",
     ),
     Slip(
         {"return model(images)": "return model(images).softmax(dim=-1)"},
@@ -275,6 +309,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     hints=(
         (

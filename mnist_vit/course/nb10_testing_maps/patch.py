@@ -18,7 +18,7 @@ from ..checking import (
     randomise,
     state_of,
 )
-from .hide import hooks_stay, traces
+from .hide import gets_out, hooks_stay, tell, traces
 
 
 def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice):
@@ -42,10 +42,6 @@ def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module
         finally:
             handle.remove()
     return logits
-
-
-class _Stop(Exception):
-    """Raised by a model while it runs."""
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -89,20 +85,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             answer(ours, pictures[0], pictures[1], site, slice(0, 1)),
         )
 
-        def stop(*_: Any) -> None:
-            raise _Stop
-
-        handle = model.heads.register_forward_pre_hook(stop)
-        out = False
-        try:
-            answer(model, clean, corrupted, first.mlp, slice(0, 1))
-        except _Stop:
-            out = True
-        finally:
-            handle.remove()
+        out = gets_out(model, lambda: answer(model, clean, corrupted, first.mlp, slice(0, 1)))
         yield "whether an exception in the model gets out", out
         yield "what is left behind after an exception", traces(model)
         yield "what has changed in the model after an exception", changed_in(model, borrowed)
+        borrowed = state_of(model.train())
+        gets_out(model, lambda: answer(model, clean, corrupted, first.mlp, slice(0, 1)))
+        yield (
+            "what has changed in a model in train mode after an exception",
+            changed_in(model, borrowed),
+        )
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -117,13 +109,15 @@ def notice(answer: Any) -> Mistake | None:
         if left := hooks_left(model):
             return hooks_stay(left)
         ran: list[str] = []
+        hooks: list[int] = []
 
         def look(module: nn.Module, args: tuple) -> None:
             names = {"clean": clean, "corrupted": corrupted}
             fitting = [name for name, one in names.items() if torch.equal(args[0], one)]
             ran.append(fitting[0] if fitting else "other pictures")
+            hooks.append(len(site._forward_hooks))
 
-        model.register_forward_pre_hook(look)
+        looking = model.register_forward_pre_hook(look)
         found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
         if ran != ["clean", "corrupted"]:
             return Mistake(
@@ -131,9 +125,20 @@ def notice(answer: Any) -> Mistake | None:
                 "It runs twice: on clean, where the output of `site` is kept, and then on"
                 " corrupted, where the tokens are put in.",
             )
+        looking.remove()
+        right = my_patch(model, clean, corrupted, site, slice(1, 3))
+        if hooks[1] > 1 and _is_right_without_the_first_hook(
+            right, lambda: answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3)), site
+        ):
+            return Mistake(
+                "In the run on corrupted the hook that keeps the output of `site` is still there:"
+                " without it yours is right.",
+                "It keeps the output of that run over the one that was kept. Remove it before the"
+                " second run.",
+            )
         cases = {
             "the clean pictures, with nothing put in": model(clean),
-            "the corrupted pictures, with nothing put in": model(corrupted),
+            NOTHING: model(corrupted),
             "all tokens from the clean run": my_patch(model, clean, corrupted, site, slice(None)),
             "the tokens before `tokens`": my_patch(model, clean, corrupted, site, slice(0, 1)),
             "the tokens that follow on `tokens`": my_patch(
@@ -141,6 +146,13 @@ def notice(answer: Any) -> Mistake | None:
             ),
             "the tokens one place further": my_patch(model, clean, corrupted, site, slice(2, 4)),
         }
+    if found.shape == right.shape and torch.allclose(found, cases[NOTHING], atol=1e-5):
+        on = f"{hooks[1]} forward hook{'s' * (hooks[1] != 1)}"
+        return Mistake(
+            f"You get the logits of {NOTHING}. In that run `site` has {on}.",
+            "The output is changed by what a hook of `site` returns, a tuple where the output is"
+            " one: a copy of the output in which [:, tokens] are those of the run on clean.",
+        )
     for name, logits in cases.items():
         if found.shape == logits.shape and torch.allclose(found, logits, atol=1e-5):
             return Mistake(
@@ -151,6 +163,25 @@ def notice(answer: Any) -> Mistake | None:
     return None
 
 
+def _is_right_without_the_first_hook(right: Tensor, run: Any, site: nn.Module) -> bool:
+    """Whether a run of an answer is right if the first hook of `site` goes before the second of its
+    two calls."""
+    calls: list[int] = []
+
+    def take_away(module: nn.Module, args: tuple) -> None:
+        calls.append(len(calls))
+        if len(calls) == 2:
+            site._forward_hooks.pop(next(iter(site._forward_hooks)))
+
+    handle = site.register_forward_pre_hook(take_away)
+    try:
+        found = run()
+    finally:
+        handle.remove()
+    return found.shape == right.shape and torch.allclose(found, right, atol=1e-5)
+
+
+NOTHING = "the corrupted pictures, with nothing put in"
 TOKENS = "new[:, tokens] = kept[0][:, tokens]"
 RUNS = "((keep, clean), (put_in, corrupted))"
 KEEP = "kept.append(output[0] if isinstance(output, tuple) else output)"
@@ -204,13 +235,8 @@ SLIPS = (
         "They are those of the clean run",
     ),
     Slip(
-        {TOKENS: ""},
-        "change nothing: these are the logits of the corrupted pictures",
-        "A hook that returns something changes what the module gives",
-    ),
-    Slip(
         {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},
-        "switch the model to eval mode and leave it there",
+        "leave the model, or a part of it, in eval mode",
         "The mode stays as it was, or is put back: model.train(before)",
     ),
     Slip(
@@ -220,8 +246,8 @@ SLIPS = (
     ),
     Slip(
         {CLEAN_UP: "logits = model(images)\n        handle.remove()"},
-        "remove the hooks without `finally`",
-        "An exception in the model jumps over that line. Write try: … finally: …",
+        "remove the hooks only where the model raises nothing",
+        "An exception in the model jumps over what stands behind it. Write try: … finally: …",
     ),
 )
 
@@ -230,6 +256,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     hints=(
         (
