@@ -458,6 +458,10 @@ function build() {
 }
 
 function buildControls() {
+  $("why-not").onclick = () => {
+    scrollBelowTour($("why"), "start");
+    $("other").focus({preventScroll: true});
+  };
   $("one").onchange = renderWhy;
   $("other").onchange = renderWhy;
   for (const id of ["filter", "wrong"]) $(id).onchange = () => chooseCell(null);
