@@ -41,8 +41,9 @@ def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in, whose content replaces that of ``folder`` when the block ends.
 
     Image folders are replaced as a whole; with a new page, older ones that are not among the new
-    ones are removed, and so is the smallest model's page beside an older one. Files that are not ours stay; ValueError if one is in the way. If the block
-    fails, or the process dies in it, nothing changes; if it dies during the swap, the next call
+    ones are removed, and so is the smallest model's page beside an older page. Files that are not
+    ours stay; ValueError if one is in the way. If the block fails, or the process dies in it,
+    nothing changes; if it dies during the swap, the next call
     first completes that swap. Threads and processes may share a folder: the last result stays.
     """
     folder = Path(folder)

@@ -1116,7 +1116,7 @@ def test_without_the_file_beside_it_a_page_is_whole(page: Any, tmp_path: Path) -
     ready(page, "vit_mnist")
     page.locator("#tour-start").click()
     page.locator("#tour-smallest").click()
-    page.wait_for_url("chrome-error://*")
+    page.wait_for_function("() => location.protocol === 'chrome-error:'")
     page.go_back()
     ready(page, "vit_mnist")
     assert page.evaluate("state.name") == "3_1500", "as it was left"
@@ -1150,111 +1150,92 @@ def test_a_notebooks_frame_names_the_file_that_it_cannot_open(page: Any, tmp_pat
             assert frame.locator("#tour-title").inner_text().startswith("1 of 14")
 
 
-def tab_to(tab: Any, selector: str) -> None:
-    """Press Tab, as often as it takes, until the focus is there."""
-    for _ in range(80):
-        if tab.evaluate("selector => document.activeElement.matches(selector)", selector):
-            return
-        tab.keyboard.press("Tab")
-    raise AssertionError(f"Tab does not reach {selector}")
+class Keys:
+    """Someone who has a keyboard alone."""
+
+    def __init__(self, tab: Any) -> None:
+        self.tab = tab
+
+    def press(self, *names: str) -> None:
+        for name in names:
+            self.tab.keyboard.press(name)
+
+    def to(self, selector: str, *names: str) -> None:
+        """Press Tab, as often as it takes, until the focus is there; then these keys."""
+        for _ in range(80):
+            if self.tab.evaluate("selector => document.activeElement.matches(selector)", selector):
+                self.press(*names)
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab does not reach {selector}")
+
+    def next_step(self) -> None:
+        until_told(self.tab)
+        self.to("#tour-next", "Enter")
+
+
+def steps_1_to_5(keys: Keys) -> None:
+    """A 7, drawn; a patch with ink; the tokens; a blank patch; the class token."""
+    keys.to("#picture", *["ArrowDown"] * 7, *["ArrowRight"] * 7)
+    keys.press("Space", *["ArrowRight"] * 13)
+    keys.press(*["ArrowDown", "ArrowDown", "ArrowLeft"] * 8, "Space")
+    keys.next_step()
+    keys.to("#picture", "Space")  # where the pen was lifted
+    keys.next_step()
+    keys.to("#model-drawing button", "ArrowRight", "Enter", "Escape")
+    keys.next_step()
+    keys.to("#picture", *["ArrowDown"] * 4, *["ArrowLeft"] * 4, "Space")
+    keys.next_step()
+    keys.to("#askers button", "Enter")
+    keys.next_step()
+
+
+def steps_6_to_8(keys: Keys) -> None:
+    """A map; a weight; the largest weight."""
+    keys.to(".map", "Enter", "Escape")
+    keys.next_step()
+    keys.to(".map", "Enter")
+    keys.to("#numbers-table button", "Enter", "Escape", "Escape")
+    keys.next_step()
+    keys.to(".map", "Enter")
+    keys.to("#numbers-table button")
+    at = keys.tab.evaluate("heads[0][0].row.indexOf(Math.max(...heads[0][0].row))")
+    if at > 0:  # below the class token
+        keys.press(*["ArrowDown"] * (1 + (at - 1) // 4), *["ArrowRight"] * ((at - 1) % 4))
+    keys.press("Enter", "Escape", "Escape")
+    keys.next_step()
+
+
+def steps_9_to_13(keys: Keys) -> None:
+    """Heads and the layer, off and on; the logit of the 7."""
+    layer = ".layer:first-child p input"
+    head_0, head_1 = (f".layer:first-child figure:nth-of-type({n}) input" for n in (1, 2))
+    for boxes in ([head_1], [head_1, head_0], [layer], [layer, head_0]):
+        for box in boxes:
+            keys.to(box, "Space")
+        keys.next_step()
+    keys.to("#classes button", *["ArrowDown"] * 7, "Enter", "Escape")
+    keys.next_step()
 
 
 def test_the_way_through_both_pages_by_keyboard_alone(opened: Callable[..., Any]) -> None:
     tab = opened(GALLERY / "index.html")
-    keys = tab.keyboard
-
-    def press(*names: str) -> None:
-        for name in names:
-            keys.press(name)
-
-    def moved(key: str, times: int) -> None:
-        for _ in range(times):
-            keys.press(key)
-
-    def to(selector: str, *names: str) -> None:
-        tab_to(tab, selector)
-        press(*names)
-
-    def done() -> None:
-        until_told(tab)
-        to("#tour-next", "Enter")
-
-    to("#tour-start", "Enter")
+    keys = Keys(tab)
+    keys.to("#tour-start", "Enter")
     tab.wait_for_function("() => document.activeElement.id === 'tour-smallest'")
-    press("Enter")
+    keys.press("Enter")
     ready(tab, "vit_mnist_p7")
-
-    tab_to(tab, "#picture")  # 1: a 7, with the pen up from the corner to where it begins
-    moved("ArrowDown", 7)
-    moved("ArrowRight", 7)
-    press("Space")
-    moved("ArrowRight", 13)
-    for _ in range(8):
-        press("ArrowDown", "ArrowDown", "ArrowLeft")
-    press("Space")
-    until_told(tab)
-    assert tab.evaluate("best()") == 7
-    done()
-    to("#picture", "Escape")  # 2: look at a patch with ink; the cursor stands in it
-    press("Space")
-    done()
-    to("#model-drawing button", "ArrowRight", "Enter", "Escape")
-    if not tab.locator("#tour-found").inner_text():  # of the class token: its pixels are asked for
-        tab.evaluate("document.activeElement.blur()")
-    assert tab.locator("#tour-title").inner_text().startswith("3 of 14")
-    done()
-    tab_to(tab, "#picture")  # 4: a blank patch, in the lower left corner
-    moved("ArrowDown", 4)
-    moved("ArrowLeft", 4)
-    press("Space")
-    done()
-    to("#askers button", "Enter")
-    done()
-    to(".map", "Enter", "Escape")
-    done()
-    tab_to(tab, ".map")  # 7: a weight
-    press("Enter")
-    to("#numbers-table button", "Enter", "Escape", "Escape")
-    done()
-    tab_to(tab, ".map")  # 8: the largest one
-    press("Enter")
-    tab_to(tab, "#numbers-table button")
-    at = tab.evaluate("heads[0][0].row.indexOf(Math.max(...heads[0][0].row))")
-    if at > 0:
-        moved("ArrowDown", 1 + (at - 1) // 4)
-        moved("ArrowRight", (at - 1) % 4)
-    press("Enter", "Escape", "Escape")
-    done()
-    boxes = [f".layer:first-child {one}" for one in ("p input", "figure:nth-of-type(1) input")]
-    layer, head_0 = boxes
-    head_1 = head_0.replace("(1)", "(2)")
-    to(head_1, "Space")
-    done()
-    to(head_1, "Space")
-    to(head_0, "Space")
-    done()
-    to(layer, "Space")
-    done()
-    to(layer, "Space")
-    to(head_0, "Space")
-    done()
-    tab_to(tab, "#classes button")  # 13: the logit of the 7
-    moved("ArrowDown", 7)
-    press("Enter", "Escape")
-    done()
+    steps_1_to_5(keys)
+    steps_6_to_8(keys)
+    steps_9_to_13(keys)
     assert tab.locator("#tour-title").inner_text().startswith("14 of 14")
     own = tab.evaluate("[...shown]")
-    tab_to(tab, "#picture")  # the cursor is at the lower left; the rubber goes along the top stroke
-    moved("ArrowUp", 28)
-    moved("ArrowLeft", 28)
-    moved("ArrowDown", 5)
-    press("Space")
-    for key in ("ArrowRight", "ArrowLeft", "ArrowRight"):
-        moved(key, 17)
-        moved("ArrowDown", 1)
-    press("Space")
+    keys.to("#picture", *["ArrowUp"] * 28, *["ArrowLeft"] * 28, *["ArrowDown"] * 5, "Space")
+    for key in ("ArrowRight", "ArrowLeft", "ArrowRight"):  # along the top stroke
+        keys.press(*[key] * 17, "ArrowDown")
+    keys.press("Space")
     until_told(tab)
-    to("#tour-on", "Enter")
+    keys.to("#tour-on", "Enter")
     same_picture_in_the_larger_model(tab, own)
 
 
