@@ -5,6 +5,7 @@ import copy
 import io
 import itertools
 import json
+import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -818,6 +819,22 @@ def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(sizes) == 600
     assert max(sizes) <= 50
     assert len(shown) == explorer.MOST_LIVE
+
+
+def test_the_page_goes_in_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is there has all that it names."""
+    places: list[Path] = []
+    replace = os.replace
+
+    def replaced(source: Path, target: Path) -> None:
+        places.append(Path(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    toy_maps(tmp_path, ["a", "b"], two=True)
+    inside = [place.name for place in places if place.parent == tmp_path]
+    assert sorted(inside[:2]) == ["a", "b"]
+    assert inside[2:] == ["smallest.html", "index.html"]
 
 
 def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ const ENDING = "That is the end of the tour. \"What the answer depends on\", bel
 const {beside} = page;
 const goesOn = beside !== null && !beside.first;
 // In a notebook's frame a page has no folder, so what lies beside its file is not beside it there.
-const canOpenBeside = ["file:", "http:", "https:"].includes(location.protocol);
+const canOpenBeside = /^(file|https?):/.test(location.protocol);
 
 function whereItGoesOn() {
   if (canOpenBeside) {
