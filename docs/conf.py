@@ -89,6 +89,8 @@ def adapt(app: Sphinx, name: str, content: list[str]) -> None:
         if path.suffix in (".md", ".ipynb"):
             page = path.relative_to(ROOT).with_suffix("").as_posix()
             return found[0] if page in app.env.found_docs else words
+        if path.suffix == ".html":  # a live page: not a copy of it, which would be alone
+            return f'<a href="{target}">{words}</a>'
         return found[0] if path.is_file() else words  # a folder has no page
 
     if not content[0].startswith("{"):

@@ -30,6 +30,9 @@ __all__ = ["replacing", "save_attention_images"]
 # The names of our files in an image's folder; older versions left parts behind.
 PICTURES = r"(image|relevance|rollout|layer_\d+_head_\d+)\.png"
 OURS = rf"\.?({PICTURES}|attention\.json)(\.\d+\.part)?"
+INDEX = "index.html"
+SMALLEST = "smallest.html"  # the page beside it, of the smallest model
+BESIDE = b'"beside": {'  # in a page that names another one
 SHORTEST = 224  # pixels of the longer side of a picture, at least
 
 
@@ -38,8 +41,9 @@ def replacing(folder: str | Path) -> Iterator[Path]:
     """A folder to draw in, whose content replaces that of ``folder`` when the block ends.
 
     Image folders are replaced as a whole; with a new page, older ones that are not among the new
-    ones are removed. Files that are not ours stay; ValueError if one is in the way. If the block
-    fails, or the process dies in it, nothing changes; if it dies during the swap, the next call
+    ones are removed, and so is the smallest model's page beside an older page. Files that are not
+    ours stay; ValueError if one is in the way. If the block fails, or the process dies in it,
+    nothing changes; if it dies during the swap, the next call
     first completes that swap. Threads and processes may share a folder: the last result stays.
     """
     folder = Path(folder)
@@ -79,11 +83,11 @@ def _swap(part: Path, folder: Path) -> None:
     It can be repeated if it was interrupted.
     """
     names = [path.name for path in (part / "ready").glob("*")]
-    if "index.html" in names:  # none has gone in yet
+    if INDEX in names:  # none has gone in yet
         _remove_older(folder, names, part)
     if names:
         os.replace(part / "ready", part / "going in")
-    for new in sorted((part / "going in").glob("*"), key=Path.is_file):
+    for new in sorted((part / "going in").glob("*"), key=_turn):
         path = folder / new.name
         for file in _not_ours(path):
             os.replace(file, new / file.name)
@@ -94,13 +98,24 @@ def _swap(part: Path, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
 
 
+def _turn(new: Path) -> tuple[bool, bool]:
+    """Folders go in first, the page last."""
+    return new.is_file(), new.name == INDEX
+
+
 def _remove_older(folder: Path, new_names: list[str], part: Path) -> None:
-    """Move image folders that are not among the new ones aside, unless they hold a user's files."""
+    """Move image folders that are not among the new ones aside, unless they hold a user's files.
+
+    The smallest model's page goes with the page that it leads to.
+    """
     for file in list(folder.glob("*/attention.json")):
         image_folder = file.parent
         is_whole = _is_ours(image_folder) and not _not_ours(image_folder)
         if image_folder.name not in new_names and is_whole:
             os.replace(image_folder, part_beside(part / "any"))
+    smallest = folder / SMALLEST
+    if SMALLEST not in new_names and _is_page(smallest) and BESIDE in read_file(smallest):
+        os.replace(smallest, part_beside(part / "any"))
 
 
 def _flush(folder: Path) -> None:

@@ -4,6 +4,7 @@ These are the calls of the notebooks and of the command line. Their arguments, w
 and a sentence each, are the fields of the dataclasses in ``commands`` and ``recipe``.
 """
 
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +29,11 @@ from .datasets import DATA_SETS
 from .devices import choose_threads, find_device, place, restoring_threads, start_processes
 from .errors import printable
 from .evaluation import Evaluation, History, evaluate_model
-from .explorer import Page, check_place, evenly, write_page
+from .explorer import Beside, Page, check_place, evenly, write_page
 from .fast import speed_up
 from .files import copy_notebooks, make_folder, out_dir, user_path
 from .forward import has_class_head, images_at_once, try_once
-from .gallery import folder_name, replacing, save_attention_images
+from .gallery import INDEX, SMALLEST, folder_name, replacing, save_attention_images
 from .options import taking
 from .pictures import digit_to_tensor, open_picture, picture_form, transformed
 from .recipe import MODELS
@@ -245,7 +246,7 @@ def demo(given: Demo) -> Page:
     found = evaluate("vit_mnist")
     print()
     maps = Attention(out=given.out)
-    return _write_maps(_Subject(maps), maps, found)
+    return _write_maps(_Subject(maps), maps, found, _Subject(Attention("vit_mnist_p7")))
 
 
 def shown_data(about: dict[str, Any]) -> str:
@@ -342,7 +343,20 @@ class _Subject:
             shown = torch.cat([chosen, *hard, wrong[evenly(len(wrong), 400)]]).unique()
         return shown[evenly(len(shown))]
 
-    def write_page(self, path: Path, shown: Tensor, found: Evaluation | None) -> Page:
+    def beside(self, other: "_Subject", file: str, first: bool) -> Beside:
+        """What the page of this model says of the other's, which is written to ``file``."""
+        patches = math.prod(other.grid)
+        tokens = attention_weights(other.model, other.prepared(torch.tensor([0]))).shape[-1]
+        name = other.about["name"]
+        return Beside(file, name, tokens, patches, first, own=self.about["name"])
+
+    def write_page(
+        self,
+        path: Path,
+        shown: Tensor,
+        found: Evaluation | None,
+        beside: Beside | None = None,
+    ) -> Page:
         """Write the live page with these images."""
         size = self.images.images.shape[1:]
         return write_page(
@@ -358,11 +372,20 @@ class _Subject:
             grid=self.grid,
             digits=self.classes == DATA_SETS["mnist"].classes and size == (1, 28, 28),
             found=found,
+            beside=beside,
         )
 
 
-def _write_maps(subject: _Subject, given: Attention, found: Evaluation | None = None) -> Page:
-    """Write a folder for each image, and a page to browse them."""
+def _write_maps(
+    subject: _Subject,
+    given: Attention,
+    found: Evaluation | None = None,
+    smallest: _Subject | None = None,
+) -> Page:
+    """Write a folder for each image, and a page to browse them.
+
+    The smallest model, if there is one, gets a page of the same images, in which the tour begins.
+    """
     chosen = subject.of_each_class(given.per_class)
     shown = subject.for_the_page(chosen, found, given.per_class)
     folder = out_dir("runs/attention", given.out)
@@ -379,8 +402,13 @@ def _write_maps(subject: _Subject, given: Attention, found: Evaluation | None = 
                 labels,
                 subject.grid,
             )
-        written = subject.write_page(new / "index.html", shown, found)
-    page = Page(folder / "index.html")
+        beside = None
+        if smallest is not None:
+            larger = smallest.beside(subject, INDEX, first=False)
+            smallest.write_page(new / SMALLEST, chosen, None, larger)
+            beside = subject.beside(smallest, SMALLEST, first=True)
+        written = subject.write_page(new / INDEX, shown, found, beside)
+    page = Page(folder / INDEX)
     page.instead = written.instead
     print(f"attention maps of {len(chosen)} images, one folder each: {folder}")
     return page

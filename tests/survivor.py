@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ import torch
 
 from mnist_vit import files
 from mnist_vit.data import ImageData, Loader
-from mnist_vit.explorer import write_page
-from mnist_vit.gallery import replacing, save_attention_images
+from mnist_vit.explorer import Beside, write_page
+from mnist_vit.gallery import INDEX, SMALLEST, replacing, save_attention_images
 from mnist_vit.model import VisionTransformer
 from mnist_vit.training import fit, make_optimizer
 from mnist_vit.weights import save_weights
@@ -54,8 +55,10 @@ def toy_fit(
     return fit(model, loader, Loader(toy_data(), 50), epochs=epochs, **keywords)
 
 
-def toy_maps(folder: Path, names: list[str], layers: int = 2, page: bool = True) -> None:
-    """Draw these images of the toy data, and the page."""
+def toy_maps(
+    folder: Path, names: list[str], layers: int = 2, page: bool = True, two: bool = False
+) -> None:
+    """Draw these images of the toy data, and the page; ``two``: also the page beside it."""
     toy = toy_data()
     model = toy_model(layers=layers)
     pictures = toy.images[: len(names)]
@@ -71,7 +74,12 @@ def toy_maps(folder: Path, names: list[str], layers: int = 2, page: bool = True)
                 "mean": toy.mean,
                 "std": toy.std,
             }
-            write_page(new / "index.html", model, images, pictures, names, None, **about)
+            if two:
+                beside = Beside(INDEX, "toy", 5, 4, first=False, own="toy")
+                about["beside"] = beside
+                write_page(new / SMALLEST, model, images, pictures, names, None, **about)
+                about["beside"] = replace(beside, file=SMALLEST, first=True)
+            write_page(new / INDEX, model, images, pictures, names, None, **about)
 
 
 def digest(model: torch.nn.Module) -> str:

@@ -5,6 +5,7 @@ import copy
 import io
 import itertools
 import json
+import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -755,11 +756,24 @@ def test_shipped_gallery_is_two_of_each_digit() -> None:
     shown = data_of(folder / "index.html")
     assert {one["name"] for one in shown["examples"]} >= set(names)
     assert sum(map(sum, shown["matrix"]["counts"])) == 5000
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    for part in (path for path in EXPLORER.iterdir() if path.suffix in (".js", ".css")):
-        assert part.read_text(encoding="utf-8") in page, (
-            "mnist-vit demo --out maps, then cp maps/index.html attention/"
-        )
+    smallest = data_of(folder / "smallest.html")
+    assert sorted(one["name"] for one in smallest["examples"]) == names, "the same names in both"
+    patches = model.seq_length - 1, smallest["grid"][0] * smallest["grid"][1]
+    for one, there in ((shown, smallest), (smallest, shown)):
+        beside = one["beside"]
+        assert beside["own"] == one["title"].removeprefix("Inside ")
+        assert beside["name"] == there["title"].removeprefix("Inside ")
+        assert beside["patches"] == beside["tokens"] - 1 == patches[one is shown]
+    assert shown["beside"]["file"] == "smallest.html"
+    assert shown["beside"]["first"]
+    assert smallest["beside"]["file"] == "index.html"
+    assert not smallest["beside"]["first"]
+    for name in ("index.html", "smallest.html"):
+        page = (folder / name).read_text(encoding="utf-8")
+        for part in (path for path in EXPLORER.iterdir() if path.suffix in (".js", ".css")):
+            assert part.read_text(encoding="utf-8") in page, (
+                "mnist-vit demo --out maps, then cp maps/*.html attention/"
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
@@ -807,10 +821,27 @@ def test_many_maps_are_drawn_in_parts(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(shown) == explorer.MOST_LIVE
 
 
+def test_the_page_goes_in_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is there has all that it names."""
+    places: list[Path] = []
+    replace = os.replace
+
+    def replaced(source: Path, target: Path) -> None:
+        places.append(Path(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    toy_maps(tmp_path, ["a", "b"], two=True)
+    inside = [place.name for place in places if place.parent == tmp_path]
+    assert sorted(inside[:2]) == ["a", "b"]
+    assert inside[2:] == ["smallest.html", "index.html"]
+
+
 def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
     """Those of an earlier, deeper model go, with the images it alone had; files of the user
     stay."""
-    toy_maps(tmp_path, ["a", "b", "gone"], layers=3)
+    toy_maps(tmp_path, ["a", "b", "gone"], layers=3, two=True)
+    assert (tmp_path / "smallest.html").is_file()
     toy_maps(tmp_path, ["kept"], page=False)
     for mine in (tmp_path / ".x.part", tmp_path / "a" / ".x.part", tmp_path / "kept" / "notes"):
         mine.write_text("mine")
@@ -821,6 +852,9 @@ def test_a_folder_holds_one_models_pictures(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "kept", ".x.part", "index.html"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == own | {".x.part"}
     assert {path.name for path in (tmp_path / "b").iterdir()} == own
+    (tmp_path / "index.html").replace(tmp_path / "smallest.html")  # a page that leads nowhere
+    toy_maps(tmp_path, ["a", "b"], layers=2)
+    assert (tmp_path / "smallest.html").is_file(), "a page of the user's"
     with suppress(RuntimeError), replacing(tmp_path) as new:
         (new / "a").mkdir()
         raise RuntimeError

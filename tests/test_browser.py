@@ -159,4 +159,11 @@ def test_the_page_in_jupyterlab(page: Any, lab: SimpleNamespace) -> None:
         time.sleep(0.5)
     assert loaded, "no frame with the examples"
     shot(page, "page_in_jupyterlab")
+    (frame,) = loaded
+    frame.locator("#tour-start").click()
+    told = frame.locator("#tour-where-text").inner_text()
+    assert "smallest.html, beside the file of this page" in told, "the frame cannot open it"
+    assert frame.locator("#tour-smallest").is_hidden()
+    frame.locator("#tour-here").click()
+    assert frame.locator("#tour-title").inner_text().startswith("1 of 14")
     assert page.outside == []

@@ -154,6 +154,7 @@ def test_demo_evaluates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "the 5,000 held-out MNIST digits" in out
     assert len(list((tmp_path / "maps").glob("*/layer_1_head_1.png"))) == 20
     assert (tmp_path / "maps" / "index.html").is_file()
+    assert (tmp_path / "maps" / "smallest.html").is_file()
 
 
 @pytest.mark.parametrize("index", [1700, 4700])

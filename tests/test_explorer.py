@@ -27,6 +27,7 @@ from mnist_vit.attention import attention_weights
 from mnist_vit.data import load_embedded
 from mnist_vit.errors import DataError
 from mnist_vit.explorer import live_twin, of_regions, pack, unknown_options, write_page
+from mnist_vit.files import shipped
 from mnist_vit.pictures import digit_to_tensor, picture_to_tensor
 from mnist_vit.relevance import relevance
 
@@ -64,17 +65,19 @@ def test_explore_shows_the_first_of_each_class_and_the_hardest(tmp_path: Path) -
 
 
 def test_a_page_of_twenty_digits_is_one_small_file_without_a_network(tmp_path: Path) -> None:
-    page = mnist_vit.visualize_attention("vit_mnist", out=tmp_path)
-    text = page.read_text(encoding="utf-8")
-    assert len(text.encode()) <= 860_000
-    assert len(data_of(page)["examples"]) == 20
-    assert not re.search(
-        r"https?:|//[a-z]+\.|@import|<link|\ssrc=|href=",
-        re.sub(r">[A-Za-z0-9+/=]{1000,}<", "><", text),
-    )
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
-    assert "unsafe" not in policy
-    assert "default-src 'none'" in policy
+    drawn = mnist_vit.visualize_attention("vit_mnist", out=tmp_path)
+    assert data_of(drawn)["beside"] is None, "it stands alone"
+    for page in (drawn, shipped("attention") / "smallest.html"):
+        text = page.read_text(encoding="utf-8")
+        assert len(text.encode()) <= 860_000
+        assert len(data_of(page)["examples"]) == 20
+        assert not re.search(
+            r"https?:|//[a-z]+\.|@import|<link|\ssrc=|href=",
+            re.sub(r">[A-Za-z0-9+/=]{1000,}<", "><", text),
+        )
+        policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
 
 
 def test_a_page_holds_the_relevance_of_its_examples(tmp_path: Path) -> None:

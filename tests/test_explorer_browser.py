@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from helpers import randomise, square_maps
+from helpers import ROOT, randomise, square_maps
 from PIL import Image
 from test_browser import shot
 from test_explorer import headless_page
@@ -938,9 +938,8 @@ def test_a_step_of_the_tour_answers_a_wrong_action(opened: Callable[..., Any]) -
     assert told.inner_text().startswith("✓")
 
 
-def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: Any) -> None:
-    page.emulate_media(reduced_motion="reduce")
-    tab = opened()
+def tour_actions(tab: Any) -> list[Callable[[], Any]]:
+    """What the 14 steps ask for, by mouse, on a page of 4 × 4 patches."""
 
     def weight() -> None:
         tab.locator(".map").first.click()
@@ -951,7 +950,7 @@ def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: A
     def click(selector: str, nth: int = 0) -> Callable[[], Any]:
         return lambda: (tab.locator(selector).nth(nth).click(), tab.keyboard.press("Escape"))
 
-    actions = [
+    return [
         lambda: seven(tab),
         lambda: tab.mouse.click(*patch_at(tab, 1, 2)),
         click("#model-drawing button", 1),
@@ -973,22 +972,299 @@ def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: A
         click("#classes button", 7),
         lambda: without_bar(tab),
     ]
+
+
+def until_told(tab: Any) -> None:
+    tab.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
+
+
+def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: Any) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    tab = opened()
+    actions = tour_actions(tab)
     tab.locator("#tour-start").click()
     tab.wait_for_function("() => isBlank()")
     for number, act in enumerate(actions, start=1):
-        assert tab.locator("#tour-title").inner_text().startswith(f"{number} of {len(actions)}")
+        assert tab.locator("#tour-title").inner_text().startswith(f"{number} of {len(actions)}:")
         assert tab.locator("#tour-found").inner_text() == "", "not before the action"
         act()
-        tab.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
+        until_told(tab)
         if number in (1, 8, 14):
             shot(tab, f"explorer_tour_{number}")
         if number == 7:
             link = tab.evaluate("addressOf(state)")
             tab.locator("#tour-again").click()
             act()
-            tab.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
+            until_told(tab)
+        assert tab.locator("#tour-on").is_hidden(), "a page alone leads nowhere"
         tab.locator("#tour-next").click()
     assert tab.locator("#tour").is_hidden()
     assert tab.evaluate("ranking(now.logits)[0]") != 7
     tab.evaluate("text => openAddress(text)", link)
     assert tab.locator("#tour-title").inner_text().startswith("7 of 14"), "a step has a link"
+
+
+# --- the gallery's two pages: the tour begins in the smallest model's ---
+
+GALLERY = ROOT / "attention"
+
+
+def ready(tab: Any, model: str) -> None:
+    """Wait until the page of this model is there, with its answer."""
+    condition = f"() => document.title === 'Inside {model}' && typeof now !== 'undefined' && now"
+    tab.wait_for_function(condition)
+    tab.wait_for_timeout(300)
+
+
+def same_picture_in_the_larger_model(tab: Any, own: list[int]) -> None:
+    """What the end of the way through both pages must be: the picture, its numbers, the step."""
+    ready(tab, "vit_mnist")
+    assert tab.url.startswith(f"{GALLERY.as_uri()}/index.html#")
+    assert tab.evaluate("[...shown]") == own, "pixel for pixel"
+    title = tab.locator("#tour-title").inner_text()
+    assert title == "2 of 14 in vit_mnist: Patches"
+    assert "14 × 14 patches" in tab.locator("#tour-text").inner_text()
+    model = load_model("vit_mnist")
+    image = shown_image(tab, model)
+    with torch.no_grad():
+        assert near(torch.tensor(tab.evaluate("[...now.logits]")), model(image)[0])
+    inked = tab.evaluate("[...Array(patches).keys()].find(patch => inkIn(prefix + patch) > 0)")
+    tab.mouse.click(*patch_at(tab, *divmod(inked, 14)))
+    assert "pixels with ink" in tab.locator("#tour-found").inner_text(), "the tour goes on"
+
+
+def test_the_smallest_models_page_computes_what_pytorch_does(opened: Callable[..., Any]) -> None:
+    tab, model = opened(GALLERY / "smallest.html"), load_model("vit_mnist_p7")
+    digits = load_embedded()
+    for i, name in enumerate(tab.evaluate("page.examples.map(one => one.name)")):
+        picture = digits.images[int(name.partition("_")[2])][None]
+        logits = after(tab, lambda number=i: tab.evaluate("i => show(i)", number))
+        image = digits.normalise(picture)
+        assert torch.equal(shown_image(tab, model), image), name
+        weights = tab.evaluate("now.attention.map(layer => layer.map(head => [...head]))")
+        with torch.no_grad():
+            assert near(logits, model(image)[0]), name
+            expected = attention_weights(model, image)[0]
+        assert (torch.tensor(weights).view_as(expected) - expected).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_the_tour_goes_through_both_pages(
+    opened: Callable[..., Any], page: Any, width: int
+) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    tab = opened(GALLERY / "index.html")
+    tab.set_viewport_size({"width": width, "height": 800})
+    tab.locator("#tour-start").click()
+    assert tab.locator("#tour").is_hidden(), "first it is asked where it begins"
+    assert "17 tokens" in tab.locator("#tour-smallest").inner_text()
+    tab.locator("#tour-smallest").click()
+    ready(tab, "vit_mnist_p7")
+    actions = tour_actions(tab)
+    for number, act in enumerate(actions, start=1):
+        expected = f"{number} of {len(actions)} in vit_mnist_p7: "
+        assert tab.locator("#tour-title").inner_text().startswith(expected)
+        assert tab.locator("#tour-on").is_hidden() == (number < 14)
+        if number == 14:
+            own = tab.evaluate("[...shown]")
+        act()
+        until_told(tab)
+        if number < 14:
+            tab.locator("#tour-next").click()
+    assert tab.evaluate("[...shown]") != own, "the top stroke is gone"
+    assert tab.locator("#tour-on").inner_text() == "The same picture in vit_mnist, 196 patches"
+    tab.locator("#tour-on").click()
+    same_picture_in_the_larger_model(tab, own)
+    tab.go_back()
+    ready(tab, "vit_mnist_p7")
+    assert tab.locator("#tour-title").inner_text().startswith("14 of 14")
+    tab.locator("#tour-leave").click()
+    tab.locator("#larger").click()
+    ready(tab, "vit_mnist")
+    assert tab.locator("#tour").is_hidden(), "the way back without a tour"
+
+
+def test_an_example_has_the_same_name_in_both_pages(opened: Callable[..., Any]) -> None:
+    tab = opened(GALLERY / "smallest.html")
+    tab.evaluate("goTo(13)")
+    own, name = tab.evaluate("[...shown]"), tab.evaluate("state.name")
+    tab.locator("#tour-on").click()
+    same_picture_in_the_larger_model(tab, own)
+    assert tab.evaluate("state.name") == name
+    assert "truth 7" in tab.locator("#verdict").inner_text()
+
+
+def test_the_tour_begins_in_the_pages_own_model_if_the_visitor_prefers(
+    opened: Callable[..., Any],
+) -> None:
+    tab = opened(GALLERY / "index.html")
+    tab.locator("#tour-start").click()
+    tab.locator("#tour-not").click()
+    assert tab.locator("#tour-where").is_hidden()
+    tab.locator("#tour-start").click()
+    tab.locator("#tour-here").click()
+    assert tab.locator("#tour-where").is_hidden()
+    assert tab.locator("#tour-title").inner_text() == "1 of 14 in vit_mnist: Pixels"
+    tab.evaluate("goTo(13)")
+    assert tab.locator("#tour-on").is_hidden(), "there is no larger one"
+
+
+def test_without_the_file_beside_it_a_page_is_whole(page: Any, tmp_path: Path) -> None:
+    alone = tmp_path / "index.html"
+    alone.write_bytes((GALLERY / "index.html").read_bytes())
+    page.goto(alone.as_uri() + "#example=3_1500&off=0.1")
+    ready(page, "vit_mnist")
+    page.locator("#tour-start").click()
+    page.locator("#tour-smallest").click()
+    page.wait_for_function("() => location.protocol === 'chrome-error:'")
+    page.go_back()
+    ready(page, "vit_mnist")
+    assert page.evaluate("state.name") == "3_1500", "as it was left"
+    assert page.evaluate("[...state.off]") == ["0.1"]
+    page.locator("#tour-start").click()
+    page.locator("#tour-here").click()
+    assert page.locator("#tour-title").inner_text().startswith("1 of 14")
+
+
+def test_a_notebooks_frame_names_the_file_that_it_cannot_open(page: Any, tmp_path: Path) -> None:
+    outer = tmp_path / "notebook.html"
+    for name, last in (("index", False), ("smallest", True)):
+        inside = Page(GALLERY / f"{name}.html")
+        outer.write_text(f"<!doctype html>{inside._repr_html_()}", encoding="utf-8")
+        page.goto(outer.as_uri())
+        page.wait_for_function("() => document.querySelector('iframe')")
+        frame = page.frames[1]
+        frame.wait_for_function("() => typeof now !== 'undefined' && now !== null")
+        frame.locator("#tour-start").click()
+        if last:
+            frame.evaluate("goTo(13)")
+            frame.evaluate("edit(({pixels}) => pixels.fill(255, 28 * 12, 28 * 16))")
+            frame.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
+            assert "index.html" in frame.locator("#tour-found").inner_text()
+            assert frame.locator("#tour-on").is_hidden()
+            assert frame.locator("#larger").is_hidden()
+        else:
+            assert "smallest.html" in frame.locator("#tour-where-text").inner_text()
+            assert frame.locator("#tour-smallest").is_hidden()
+            frame.locator("#tour-here").click()
+            assert frame.locator("#tour-title").inner_text().startswith("1 of 14")
+
+
+class Keys:
+    """Someone who has a keyboard alone."""
+
+    def __init__(self, tab: Any) -> None:
+        self.tab = tab
+
+    def press(self, *names: str) -> None:
+        for name in names:
+            self.tab.keyboard.press(name)
+
+    def to(self, selector: str, *names: str) -> None:
+        """Press Tab, as often as it takes, until the focus is there; then these keys."""
+        for _ in range(80):
+            if self.tab.evaluate("selector => document.activeElement.matches(selector)", selector):
+                self.press(*names)
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab does not reach {selector}")
+
+    def next_step(self) -> None:
+        until_told(self.tab)
+        self.to("#tour-next", "Enter")
+
+
+def steps_1_to_5(keys: Keys) -> None:
+    """A 7, drawn; a patch with ink; the tokens; a blank patch; the class token."""
+    keys.to("#picture", *["ArrowDown"] * 7, *["ArrowRight"] * 7)
+    keys.press("Space", *["ArrowRight"] * 13)
+    keys.press(*["ArrowDown", "ArrowDown", "ArrowLeft"] * 8, "Space")
+    keys.next_step()
+    keys.to("#picture", "Space")  # where the pen was lifted
+    keys.next_step()
+    keys.to("#model-drawing button", "ArrowRight", "Enter", "Escape")
+    keys.next_step()
+    keys.to("#picture", *["ArrowDown"] * 4, *["ArrowLeft"] * 4, "Space")
+    keys.next_step()
+    keys.to("#askers button", "Enter")
+    keys.next_step()
+
+
+def steps_6_to_8(keys: Keys) -> None:
+    """A map; a weight; the largest weight."""
+    keys.to(".map", "Enter", "Escape")
+    keys.next_step()
+    keys.to(".map", "Enter")
+    keys.to("#numbers-table button", "Enter", "Escape", "Escape")
+    keys.next_step()
+    keys.to(".map", "Enter")
+    keys.to("#numbers-table button")
+    at = keys.tab.evaluate("heads[0][0].row.indexOf(Math.max(...heads[0][0].row))")
+    if at > 0:  # below the class token
+        keys.press(*["ArrowDown"] * (1 + (at - 1) // 4), *["ArrowRight"] * ((at - 1) % 4))
+    keys.press("Enter", "Escape", "Escape")
+    keys.next_step()
+
+
+def steps_9_to_13(keys: Keys) -> None:
+    """Heads and the layer, off and on; the logit of the 7."""
+    layer = ".layer:first-child p input"
+    head_0, head_1 = (f".layer:first-child figure:nth-of-type({n}) input" for n in (1, 2))
+    for boxes in ([head_1], [head_1, head_0], [layer], [layer, head_0]):
+        for box in boxes:
+            keys.to(box, "Space")
+        keys.next_step()
+    keys.to("#classes button", *["ArrowDown"] * 7, "Enter", "Escape")
+    keys.next_step()
+
+
+def test_the_way_through_both_pages_by_keyboard_alone(opened: Callable[..., Any]) -> None:
+    tab = opened(GALLERY / "index.html")
+    keys = Keys(tab)
+    keys.to("#tour-start", "Enter")
+    tab.wait_for_function("() => document.activeElement.id === 'tour-smallest'")
+    keys.press("Enter")
+    ready(tab, "vit_mnist_p7")
+    steps_1_to_5(keys)
+    steps_6_to_8(keys)
+    steps_9_to_13(keys)
+    assert tab.locator("#tour-title").inner_text().startswith("14 of 14")
+    own = tab.evaluate("[...shown]")
+    keys.to("#picture", *["ArrowUp"] * 28, *["ArrowLeft"] * 28, *["ArrowDown"] * 5, "Space")
+    for key in ("ArrowRight", "ArrowLeft", "ArrowRight"):  # along the top stroke
+        keys.press(*[key] * 17, "ArrowDown")
+    keys.press("Space")
+    until_told(tab)
+    keys.to("#tour-on", "Enter")
+    same_picture_in_the_larger_model(tab, own)
+
+
+def test_why_this_answer_and_not_another(opened: Callable[..., Any], page: Any) -> None:
+    """Found beside the answer, for every pair: leaving out is computed, relevance says why not."""
+    page.emulate_media(reduced_motion="reduce")
+    tab, model = opened(), load_model("vit_mnist_p7")
+    answer, other = tab.evaluate("pair()")
+    why = tab.locator("#why-not")
+    assert why.inner_text() == f"Why {answer} and not {other}?"
+    why.focus()
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "other"
+    assert 0 <= tab.locator("#why-title").bounding_box()["y"] < 200, "the section is seen"
+    third = next(one for one in range(10) if one not in (answer, other))
+    tab.locator("#other").select_option(str(third))
+    assert why.inner_text() == f"Why {answer} and not {third}?"
+    tab.wait_for_function(DONE, timeout=60_000)
+    tab.wait_for_function("() => !$('effect-text').textContent.includes('runs done')")
+    image = shown_image(tab, model)
+    with torch.no_grad():
+        full = model(image)[0]
+        kept = [[t for t in range(17) if t != left] for left in range(1, 17)]
+        without_one = torch.stack([without(model, image, tokens)[0] for tokens in kept])
+    expected = (full - without_one)[:, answer] - (full - without_one)[:, third]
+    assert near(torch.tensor(tab.evaluate("[...drawnValues.effect]")), expected, 2e-5)
+    assert tab.locator("#effect").is_visible()
+    told = tab.locator("#effect-text").inner_text()
+    assert told.startswith(f"Why {answer} rather than {third}: ")
+    reason = tab.locator("#relevance-text").inner_text()
+    assert f"one pair only, {answer} rather than {other}" in reason
+    assert reason.count(".") == 1, "in one sentence"

@@ -4,8 +4,10 @@ switched off.
 It runs in V8 alone, which has nothing of a browser.
 """
 
+import base64
 import copy
 import json
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -14,12 +16,13 @@ import pytest
 import torch
 import torchvision
 from helpers import randomise
-from javascript import Engine, engine
+from javascript import Engine, data_of, engine
 from torch import Tensor, nn
 
 from mnist_vit import VisionTransformer, load_model
 from mnist_vit.attention import attention_weights, record_attention
 from mnist_vit.data import ImageData, load_data
+from mnist_vit.files import shipped
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +138,34 @@ def test_shipped_weights_classify_pictures_as_in_pytorch(js: Engine, real_cifar1
 @torch.no_grad()
 def test_shipped_weights_classify_500_digits_as_in_pytorch(js: Engine, name: str) -> None:
     same_logits(js, name, some_images(name, 500))
+
+
+@torch.no_grad()
+def test_the_smallest_models_page_classifies_digits_as_in_pytorch() -> None:
+    """With the script, the weights and the pixels that are in the shipped file."""
+    path = shipped("attention") / "smallest.html"
+    text, page = path.read_text(encoding="utf-8"), data_of(path)
+    stored = dict(re.findall(r'<script id="(\w+)"[^>]*>([^<]*)</script>', text))
+    pixels = torch.frombuffer(bytearray(base64.b64decode(stored["pixels"])), dtype=torch.uint8)
+    weights = torch.frombuffer(bytearray(base64.b64decode(stored["weights"])), dtype=torch.float32)
+    pictures = pixels.view(-1, 1, 28, 28)
+    assert len(pictures) == len(page["examples"]) == 20
+    model = load_model("vit_mnist_p7")
+    images = (pictures / 255 - page["mean"][0]) / page["std"][0]
+    logits, rows = model(images), attention_weights(model, images)
+    with engine() as js:
+        js.racer.eval(re.search(r'<script id="model">(.*?)</script>', text, re.DOTALL)[1])
+        js.racer.eval("globalThis.weights = {}; 0")
+        for name, start, end in page["weights"]:
+            js.put("tensor", weights[start:end])
+            js.racer.eval(f"weights[{json.dumps(name)}] = tensor; 0")
+        js.racer.eval(
+            f"globalThis.model = new VisionTransformer({json.dumps(page['config'])}, weights); 0"
+        )
+        for image, expected, heads in zip(images, logits, rows, strict=True):
+            found, recorded = js.forward(image)
+            assert near(found, expected)
+            assert (recorded - heads).abs().max() < 2e-6
 
 
 def same_logits(js: Engine, name: str, data: ImageData) -> None:

@@ -134,6 +134,7 @@ def test_api_search_teachers_page_and_live_page_are_there(
     assert "attention-weight" in pages[site / "notebooks" / "glossary.html"].anchors
     assert "patch" in (site / "searchindex.js").read_text(encoding="utf-8")
     front = pages[site / "docs" / "index.html"].links
+    live = [path for path, page in pages.items() if 'content="mnist_vit"' in page.text]
     for name in (
         "teaching.html",
         "api.html",
@@ -146,6 +147,9 @@ def test_api_search_teachers_page_and_live_page_are_there(
     scripts = pages[site / "docs" / "index.html"].loaded
     assert any("copybutton.js" in link for link in scripts)
     assert "../attention/index.html" in pages[site / "docs" / "live.html"].loaded
+    for name in ("index.html", "smallest.html"):  # which open each other: no copies elsewhere
+        assert [path.parent for path in site.rglob(name) if path in live] == [site / "attention"]
+        assert f"../attention/{name}" in front
 
 
 @pytest.mark.full

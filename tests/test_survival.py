@@ -185,22 +185,23 @@ def test_image_folders_are_whole_and_of_one_model(run: Callable, tmp_path: Path,
     folder = tmp_path / "maps"
     of_old = dict.fromkeys(OLD, 3)
     of_new = dict.fromkeys(NEW, 2)
-    toy_maps(old, OLD, layers=3)
+    toy_maps(old, OLD, layers=3, two=True)
     (old / ".mine.part").write_text("mine")
     (old / "a" / "my notes").write_text("mine too")
     shutil.copytree(old, folder)
-    steps = run(folder, job="draw", names=NEW)["steps"]
+    steps = run(folder, job="draw", names=NEW, two=True)["steps"]
     shutil.rmtree(folder)
     for at in moments(steps, stride=7):
         shutil.copytree(old, folder)
-        run(folder, job="draw", names=NEW, at=at, how=how)
+        run(folder, job="draw", names=NEW, two=True, at=at, how=how)
         if "2 layers" in (folder / "index.html").read_text():
             assert drawn(folder) == of_new, "the page comes last"
+            assert "2 layers" in (folder / "smallest.html").read_text(), "after the one beside it"
         drawn(folder)
         assert run(folder, job="draw", names=["z"], page=False)["error"] is None
         assert drawn(folder) in (of_old, of_new), "a swap that was cut short is ended"
         assert ("2 layers" in (folder / "index.html").read_text()) == (drawn(folder) == of_new)
-        assert run(folder, job="draw", names=NEW)["error"] is None
+        assert run(folder, job="draw", names=NEW, two=True)["error"] is None
         assert drawn(folder) == of_new
         assert not hidden(folder)
         assert (folder / ".mine.part").read_text() == "mine"

@@ -14,6 +14,7 @@ import json
 import math
 import re
 import zlib
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from ..model import VisionTransformer
 from ..relevance import relevance
 from ..tokens import patch_grid, pools_patches
 
-__all__ = ["Page", "live_twin", "pack", "write_page"]
+__all__ = ["Beside", "Page", "live_twin", "pack", "write_page"]
 
 HERE = Path(__file__).parent
 VIRIDIS = torch.from_numpy(colormaps["viridis"](range(256), bytes=True)[:, :3].copy())
@@ -94,6 +95,26 @@ POLICY = (
 
 # The page cannot see the notebook: it is told the colour of the text there, light in a dark theme.
 THEME = "onload=\"this.contentWindow.postMessage(getComputedStyle(this.parentNode).color, '*')\""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The page of another model in the same folder, in which the tour begins or goes on.
+
+    Attributes:
+        file: its name in the folder.
+        name: its model's.
+        tokens, patches: how many its model has of one picture.
+        first: whether the tour begins there; else it goes on there.
+        own: the name of the model of the page that this is written into.
+    """
+
+    file: str
+    name: str
+    tokens: int
+    patches: int
+    first: bool
+    own: str
 
 
 class Page(type(Path())):  # type: ignore[misc]
@@ -288,7 +309,8 @@ def write_page(
 
     ``about``: ``title``, ``text``, ``classes`` (none for a model without a class head), ``mean``
     and ``std`` (None: not known), ``digits`` (whether the pictures have MNIST's form), ``grid``
-    (rows and columns of patches, if the model does not tell them).
+    (rows and columns of patches, if the model does not tell them), ``beside`` (a ``Beside``, or
+    None: the page stands alone).
     """
     check_place(Path(path))
     has_head = len(about["classes"]) > 0
@@ -333,7 +355,9 @@ def write_page(
         else:
             relevance_text = ""
             stored += _script("relevance", _levels(maps, examples))
+    beside = about.get("beside")
     data |= about | {
+        "beside": beside and asdict(beside),
         "image": pictures.shape[1:],
         "grid": regions,
         "prefix": prefix,

@@ -3,6 +3,7 @@
 //   example=NAME  pixels=BASE64 of the deflated pixels, if they were changed  removed=5,6 (tokens)
 //   order=0,2,1 (the patch at each place)  off=0.1,1 (heads, layers)  query=7  tool=draw  step=3 (of the tour)
 //   why=7 and than=1 (the classes that were chosen)
+// A step alone, without a picture, begins the tour there.
 
 async function packed(bytes, Stream) {
   const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate-raw"));
@@ -37,6 +38,16 @@ async function addressOf({example, pixels, order, removed, off}) {
   if ($("other").value !== "") parts.set("than", $("other").value);
   if (step !== null) parts.set("step", step + 1);
   if (pinned !== READ) parts.set("query", pinned);
+  return parts.toString();
+}
+
+// What is shown, as it is, at a step of the tour: also for the page of another model, which has other patches
+async function addressOfStep(number, tool) {
+  const parts = new URLSearchParams();
+  if (state.example !== null) parts.set("example", page.examples[state.example].name);
+  parts.set("pixels", toText(await packed(shown, CompressionStream)));
+  parts.set("tool", tool);
+  parts.set("step", number);
   return parts.toString();
 }
 
@@ -91,19 +102,24 @@ function whyNothing(text) {
 
 // Shows what an address says; if it says nothing that can be shown, tells why and returns false.
 async function openAddress(text) {
+  const parts = new URLSearchParams(partOf(text));
+  const number = Number(parts.get("step")) - 1;
+  const isStep = Boolean(hasTour() && STEPS[number]);
+  if (isStep && !parts.has("example") && !parts.has("pixels")) {
+    beginTour(number);
+    return true;
+  }
   const found = await stateIn(text);
   if (!found) {
     notice(whyNothing(text));
     return false;
   }
   edit(state => Object.assign(state, found));
-  const parts = new URLSearchParams(partOf(text));
   if (live && TOOLS[parts.get("tool")]) choose(parts.get("tool"));
   choosePair(classIn(parts.get("why") ?? ""), classIn(parts.get("than") ?? ""));
   const query = Number(parts.get("query") ?? READ);
   keepQuery(isPatch(query) || page.prefix[query] ? query : READ);
-  const number = Number(parts.get("step")) - 1;
-  if (hasTour() && STEPS[number]) goTo(number, false);
+  if (isStep) goTo(number, false);
   return true;
 }
 

@@ -109,13 +109,23 @@ function update() {
 
 const prepare = pixels => normalise(pixels, page.image, page.mean, page.std);
 
-// With everything on
-const logitsOf = pixels => model.forward(prepare(pixels), {record: false}).logits;
+// With everything on. Asked again for the same pixels, as after each head that is switched off, it is not computed again.
+function logitsOf(pixels) {
+  if (!lastAsked || !isSame(lastAsked.pixels, pixels)) {
+    const {logits} = model.forward(prepare(pixels), {record: false});
+    lastAsked = {pixels: pixels.slice(), logits};
+  }
+  return lastAsked.logits;
+}
+
+let lastAsked = null;
 
 function compute() {
   const image = prepare(shown);
   now = model.forward(image, state);
   untouched = now.logits;
+  const isAll = !isMoved() && state.removed.size + state.off.size === 0;
+  if (isAll) lastAsked = {pixels: state.pixels.slice(), logits: now.logits};
   if (isTouched()) untouched = logitsOf(state.example === null ? state.pixels : pixelsOf(state.example));
   planEffects(image);
   render();
@@ -458,6 +468,10 @@ function build() {
 }
 
 function buildControls() {
+  $("why-not").onclick = () => {
+    scrollBelowTour($("why"), "start");
+    $("other").focus({preventScroll: true});
+  };
   $("one").onchange = renderWhy;
   $("other").onchange = renderWhy;
   for (const id of ["filter", "wrong"]) $(id).onchange = () => chooseCell(null);

@@ -1,5 +1,7 @@
 // A tour through one picture, from pixels to probabilities, in the page's own model. Each step says what happens,
 // asks for an action, and tells, when that is done, what the model makes of it: every number is computed here.
+// The gallery has two pages, which name each other in page.beside: the tour begins in the smallest model's, and goes on
+// with the same picture in the larger one's. A page without another has the tour in its own model.
 
 const SEVEN = 7;
 const best = () => ranking(now.logits)[0];
@@ -173,11 +175,81 @@ const STEPS = [
     task: "Erase the top stroke of the 7 in the picture, until the answer is another digit.",
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
-    found: () => `${answerNow()} That is the end of the tour. "What the answer depends on", below the maps, goes on: it leaves`
-      + " out each patch. \"Copy link\" keeps what you see: a drawing opens in the page of any model of digits, an example"
-      + " only where the page has it.",
+    found: () => `${answerNow()} ${goesOn ? whereItGoesOn() : ENDING}`,
   },
 ];
+
+const ENDING = "That is the end of the tour. \"What the answer depends on\", below the maps, goes on: it leaves out each patch."
+  + " \"Copy link\" keeps what you see: a drawing opens in the page of any model of digits, an example only where the page"
+  + " has it.";
+
+// --- the page beside this one: {file, name, tokens, patches, first, own}; first: whether the tour begins there; own: this page's model ---
+
+const {beside} = page;
+const goesOn = beside !== null && !beside.first;
+// In a notebook's frame a page has no folder, so what lies beside its file is not beside it there.
+const canOpenBeside = /^(file|https?):/.test(location.protocol);
+
+function whereItGoesOn() {
+  if (canOpenBeside) {
+    return `That is the whole way through this model. Next comes ${beside.name}, with the 7 as it was before this step.`;
+  }
+  return `That is the end of the tour here. It goes on in ${beside.file}, beside the file of this page: open that in a browser.`;
+}
+
+// A link to the page beside this one. Whoever comes back by the browser's Back finds this page at its own address.
+function linkTo(link, address, own) {
+  link.href = address ? `${beside.file}#${address}` : beside.file;
+  link.onclick = () => {
+    try {
+      history.replaceState(null, "", `#${own}`);
+    } catch {
+      // A browser that keeps the address of a file as it is: Back then shows the page as it opens.
+    }
+  };
+}
+
+// At the last step: the same picture in the larger model, as it is before a stroke is erased
+async function offerToGoOn() {
+  const isLast = step === STEPS.length - 1;
+  $("tour-on").hidden = true;
+  if (!isLast || !goesOn || !canOpenBeside) return;
+  const [there, here] = await Promise.all([addressOfStep(2, "look"), addressOfStep(STEPS.length, "erase")]);
+  linkTo($("tour-on"), there, here);
+  if (step !== STEPS.length - 1) return; // it was left meanwhile
+  $("tour-on").hidden = false;
+  bringIntoView(STEPS[step].part); // the panel has grown
+}
+
+// Where the tour begins is asked only in a page that has a smaller one beside it.
+async function askWhere() {
+  const {name, tokens, own, file} = beside;
+  const steps = `${STEPS.length} steps`;
+  $("tour-where-text").textContent = canOpenBeside
+    ? `In ${name}, the smallest model, all ${tokens} tokens are seen at once. After its ${steps} the same picture opens here, in`
+      + ` ${own}, cut into ${patches} patches. Or take the ${steps} here alone.`
+    : `The smallest model, with ${tokens} tokens, has a page of its own: ${file}, beside the file of this page. Open that in a`
+      + ` browser, or take the ${steps} here.`;
+  $("tour-smallest").textContent = `Begin in the smallest model, ${tokens} tokens`;
+  $("tour-smallest").hidden = !canOpenBeside;
+  $("tour-here").textContent = `Begin here, in ${own}`;
+  if (canOpenBeside) linkTo($("tour-smallest"), "step=1", await addressOf(state));
+  $("tour-where").hidden = false;
+  $(canOpenBeside ? "tour-smallest" : "tour-here").focus();
+}
+
+function buildBeside() {
+  if (!beside || !hasTour()) return;
+  $("tour-here").onclick = () => beginTour(0);
+  $("tour-not").onclick = () => {
+    $("tour-where").hidden = true;
+    $("tour-start").focus();
+  };
+  $("larger").hidden = !goesOn || !canOpenBeside;
+  $("larger").textContent = `To ${beside.name}, ${beside.patches} patches`;
+  $("larger").href = beside.file;
+  $("tour-on").textContent = `The same picture in ${beside.name}, ${beside.patches} patches`;
+}
 
 let step = null; // of the tour; null outside it
 let ownSeven = null; // the picture that the step that needs a 7 last began with
@@ -210,6 +282,8 @@ function prepareDrawing({isOfSeven = false}) {
 // Without preparing, the state stays as it is, as in a link
 function goTo(number, isPrepared = true) {
   step = number;
+  $("tour-where").hidden = true;
+  $("tour-on").hidden = true;
   $("tour").hidden = step === null;
   document.body.classList.toggle("touring", step !== null);
   if (step === null) return;
@@ -218,12 +292,14 @@ function goTo(number, isPrepared = true) {
   if (isPrepared) begin?.();
   $("tour").dataset.part = part;
   light($("tour"));
-  $("tour-title").replaceChildren(`${step + 1} of ${STEPS.length}: `, name ? term(name, title) : title);
+  const where = beside ? ` in ${beside.own}` : "";
+  $("tour-title").replaceChildren(`${step + 1} of ${STEPS.length}${where}: `, name ? term(name, title) : title);
   $("tour-text").textContent = told + text();
   $("tour-task").textContent = task;
   $("tour-found").textContent = "";
   $("tour-back").disabled = step === 0;
   $("tour-next").textContent = "Skip";
+  offerToGoOn();
   bringIntoView(part);
 }
 
@@ -231,9 +307,13 @@ function goTo(number, isPrepared = true) {
 function bringIntoView(part) {
   const parts = [...document.querySelectorAll(`[data-part="${part}"]`)].filter(one => one !== $("tour"));
   const target = parts.find(one => !$("model-drawing").contains(one)) ?? parts[0];
+  scrollBelowTour(target, "nearest");
+}
+
+function scrollBelowTour(target, block) {
   target.style.scrollMargin = `${$("tour").offsetHeight + 20}px 0 20px`;
   const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  target.scrollIntoView({block: "nearest", behavior: isStill ? "instant" : "smooth"});
+  target.scrollIntoView({block, behavior: isStill ? "instant" : "smooth"});
 }
 
 // Something happened: is it what the step asks for? While it is, what is told stays up to date. In the middle of a
@@ -246,16 +326,21 @@ function happened(what, detail = {}) {
     if (isOpen) $("tour-found").textContent = miss?.(what, detail) || $("tour-found").textContent;
     return;
   }
+  const isFirst = !$("tour-found").textContent.startsWith("✓");
   $("tour-found").textContent = `✓ ${STEPS[step].found(detail)}`;
+  if (isFirst && !pen) bringIntoView(STEPS[step].part); // the panel has grown
   $("tour-next").textContent = step + 1 < STEPS.length ? "Next" : "End";
+}
+
+function beginTour(number) {
+  ownSeven = null;
+  goTo(number);
 }
 
 function buildTour() {
   $("tour-start").hidden = !hasTour();
-  $("tour-start").onclick = () => {
-    ownSeven = null;
-    goTo(0);
-  };
+  $("tour-start").onclick = () => beside?.first ? askWhere() : beginTour(0);
+  buildBeside();
   $("tour-back").onclick = () => goTo(step - 1);
   $("tour-again").onclick = () => goTo(step);
   $("tour-next").onclick = () => goTo(step + 1 < STEPS.length ? step + 1 : null);

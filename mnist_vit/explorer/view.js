@@ -153,6 +153,7 @@ function renderWhy() {
   if ($("other").value === String(pair()[0])) $("other").value = ""; // no class beside itself
   const [one, other] = pair().map(i => page.classes[i]);
   const before = isTouched() ? `; without the changes: ${signed(score(untouched))}.` : ".";
+  $("why-not").textContent = `Why ${one} and not ${other}?`;
   $("compared").textContent = `Logit of ${one} minus logit of ${other}: ${signed(score(now.logits))}${before}`;
   $("after").replaceChildren(...now.after.map((logits, layer) => {
     const [best] = ranking(logits);
@@ -187,8 +188,10 @@ function whyNoRelevance() {
   }
   const [one, other] = firstPair();
   if (isSame(pair(), [one, other])) return "";
-  return `Stored for one question, why ${page.classes[one]} rather than ${page.classes[other]}: not for the one that you`
-    + " have chosen. What each patch does when it is left out is computed for any question.";
+  const [chosen, against] = pair().map(i => page.classes[i]);
+  return `Relevance needs gradients, which this page does not compute, and was stored for one pair only,`
+    + ` ${page.classes[one]} rather than ${page.classes[other]}: why ${chosen} rather than ${against} is answered by leaving`
+    + " patches out.";
 }
 
 function drawRelevance() {
@@ -239,7 +242,8 @@ function renderPatchEffects(change) {
   const progress = `${answers.length} of ${jobs.length} runs done, each without one patch, head or layer`;
   const end = isBusy ? progress : largestEffect(values, whole);
   $("effect-text").textContent =
-    `By how much the difference falls without this one patch: orange patches support ${one}, blue ones ${other}; ${end}.`;
+    `Why ${one} rather than ${other}: by how much the difference falls without this one patch. Orange patches support ${one},`
+    + ` blue ones ${other}; ${end}.`;
 }
 
 // The largest effect of one patch, beside the whole difference
