@@ -28,6 +28,14 @@ def moved(images: Tensor, pixels: float) -> Tensor:
     return resample(images, grid - offset.to(images), "bilinear", "zeros")
 
 
+def uneven(images: Tensor) -> Tensor:
+    """The pictures with 0.6 and 1.4 of their detail in turn."""
+    changed = images.clone()
+    changed[::2] *= 0.6**0.5
+    changed[1::2] *= 1.4**0.5
+    return changed
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images = random(40, 1, 20, 22).sigmoid()
     columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
@@ -74,6 +82,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "half as much contrast again": (1.5 * images, images),
         "a tenth more contrast": (1.1 * images, images),
         "blurred, and with the contrast put back": (faded, images),
+        "half of the pictures with 0.6 of the detail, half with 1.4": (uneven(images), images),
         "few large steps in place of many small ones, the same mean square": (few, many),
         "many small steps in place of few large ones, the same mean square": (many, few),
     }
@@ -142,6 +151,12 @@ def notice(answer: Any) -> Mistake | None:
             " detail.",
             "True is asked for from 0.75 to 1.25, where detail is a mean of squares: twice the"
             " contrast is four times the detail.",
+        )
+    if held and not _plain(answer(uneven(images), images.clone())):
+        return Mistake(
+            "Of a batch in which half of the pictures have 0.6 of the detail and half 1.4, 1.0 in"
+            " all, you say False.",
+            "Each batch has one number, the mean over all its pictures.",
         )
     return _noticed_weights(answer)
 
