@@ -864,6 +864,32 @@ def test_a_line_of_an_earlier_answer_is_told_with_the_line_that_calls_it() -> No
     assert "which your line `return my_own(q, nn.Linear(1, 1)), v` calls" in told
 
 
+def test_an_error_inside_a_model_is_told_with_the_model_s_line() -> None:
+    def patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: Any):
+        kept: list[Tensor] = []
+
+        def first_alone(module: nn.Module, args: Any, output: Any) -> Tensor | None:
+            changed = output[0].clone() if isinstance(output, tuple) else output.clone()
+            if not kept:
+                kept.append(changed)
+                return None
+            changed[:, tokens] = kept[0][:, tokens]
+            return changed
+
+        handle = site.register_forward_hook(first_alone)
+        try:
+            model(clean)
+            return model(corrupted)
+        finally:
+            handle.remove()
+
+    def in_torch(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return x @ weight[None]
+
+    assert "in the model's line `x, _ = self.self_attention(" in said("patch", patch)
+    assert "the model's line" not in said("rms_norm", in_torch)
+
+
 def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
     def without_keepdim(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         root = (x.square().mean(dim=-1) + eps).sqrt()

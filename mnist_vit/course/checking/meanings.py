@@ -43,8 +43,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"too many values to unpack|not enough values to unpack|cannot unpack",
-        "What is taken apart has another number of parts than there are names for them.",
-        "Print it: what is it, and how many parts has it?",
+        "What is taken apart there has another number of parts than there are names for them.",
+        "",
     ),
     (
         r"must be Tensor, not (?:int|float)|only be called with a Tensor",
@@ -82,8 +82,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"Boolean value of Tensor with more than one",
         "One yes or no is asked of many numbers at once.",
-        "and, or, not and if take a single truth. For a whole tensor: &, | and ~ with each"
-        " comparison in brackets, or .any() and .all().",
+        "if, while, and, or and not take a single truth; a comparison of a whole tensor gives one"
+        " for each number.",
     ),
     (
         r"expected input\[.*\] to have \d+ channels",
@@ -187,6 +187,12 @@ COUNTS = re.compile(r"shape '\[([\d, -]+)\]' is invalid for input of size (\d+)"
 AXES = re.compile(r"Dimension out of range \(expected to be in range of \[-(\d+), .*got (-?\d+)\)")
 
 
+SUBSCRIPTS = re.compile(
+    r"subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\)"
+    r" for operand (\d+)"
+)
+
+
 def meaning_of(text: str) -> tuple[str, str]:
     """What the words of an exception mean, and what can be done; ("", "") if that is not known."""
     counted = _of_sizes(text)
@@ -207,6 +213,12 @@ def _of_sizes(text: str) -> tuple[str, str]:
     if found := COUNTS.search(text):
         sizes = [int(size) for size in found[1].split(",")]
         return _of_counts(sizes, int(found[2]))
+    if found := SUBSCRIPTS.search(text):
+        return (
+            f"The equation names {found[1]} axes of tensor {found[3]}, counted from 0, and it has"
+            f" {found[2]}.",
+            "... stands for any number of axes in front, as in ...d,wd->...w.",
+        )
     if not SHAPES.search(text):
         return "", ""
     if found := PRODUCT.search(text):

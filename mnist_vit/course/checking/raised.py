@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...errors import printable
-from ..observing.tracing import is_theirs, quoted
+from ..observing.tracing import is_of_models, is_theirs, quoted
 from .meanings import meaning_of
 from .tools import shortened
 
@@ -37,6 +37,9 @@ def told(error: BaseException) -> str:
         sentence = f"{sentence}: {printable(shortened(text, LONGEST))}"
     if not text or not sentence.endswith((".", "!", "?")):
         sentence += "."
+    inner = _inner_line(error)
+    if inner:
+        sentence += f" That happened deeper, in the model's line {quoted(inner)}."
     stood = _values(frame, line) if frame is not None else []
     if stood:
         sentence += f" There {'; '.join(stood)}."
@@ -174,6 +177,17 @@ def _line(error: BaseException) -> str:
 def _text_of(frame: traceback.FrameSummary) -> str:
     """The text of the line at which a frame stands."""
     return (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
+
+
+def _inner_line(error: BaseException) -> str:
+    """The line of a model that the learner's line called, and in which it raised; else ""."""
+    found = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if is_theirs(frame.filename):
+            found = ""
+        elif is_of_models(frame.filename):
+            found = _text_of(frame)
+    return found
 
 
 def _calling_line(error: BaseException) -> str:

@@ -44,7 +44,7 @@ SLIPS = (
     Slip(
         {W: "W = W_1 @ W_2", B: "b = W_1 @ b_1 + b_2"},
         "multiply in the order in which the layers stand",
-        f"{TURNED}, and the first bias goes through the second layer, W_2 @ b_1",
+        f"{TURNED}, and the first bias is multiplied by W_2, W_2 @ b_1",
     ),
     Slip(
         {W: "W = W_1 @ W_2"},
@@ -54,17 +54,17 @@ SLIPS = (
     Slip(
         {W: "W = W_1 @ W_2", B: "b = b_1 + b_2"},
         "multiply the matrices in the order in which the layers stand, and add the biases",
-        f"{TURNED}; and the first bias goes through the second layer too",
+        f"{TURNED}; and the first bias is multiplied by W_2: b = W_2 @ b_1 + b_2",
     ),
     Slip(
         {B: "b = b_1 + b_2"},
         "add the two biases",
-        "The first one goes through the second layer too",
+        "The first one is multiplied by W_2 before: b = W_2 @ b_1 + b_2",
     ),
     Slip(
         {B: "b = b_2"},
         "forget the first bias",
-        "It goes through the second layer, and what comes out is added",
+        "It is multiplied by W_2, and the product is added to b_2",
     ),
     Slip(
         {B: "b = W_2 @ F.gelu(b_1) + b_2"},
@@ -74,13 +74,18 @@ SLIPS = (
     Slip({B: "b = W_2 @ b_1"}, "forget the second bias", "b_2 is added at the end, as it stands"),
     Slip(
         {B: "b = W_1 @ b_1 + b_2"},
-        "send the first bias through the first layer",
-        "It goes through the second",
+        "multiply the first bias by W_1",
+        "It is added after W_1, so W_2 alone multiplies it: W_2 @ b_1",
+    ),
+    Slip(
+        {B: "b = W @ b_1 + b_2"},
+        "multiply the first bias by both matrices",
+        "It is added after W_1, so W_2 alone multiplies it: W_2 @ b_1",
     ),
     Slip(
         {B: "b = W_2 @ (b_1 + b_2)"},
-        "send both biases through the second layer",
-        "b_2 is added after it",
+        "multiply both biases by W_2",
+        "b_2 is added after it, as it stands",
     ),
     Slip(
         {B: "b = W_2.T @ b_1 + b_2"},

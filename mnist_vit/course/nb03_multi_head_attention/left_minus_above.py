@@ -116,8 +116,9 @@ SLIPS = (
     Slip(
         {HEADS: "[(left, 1), (above, 1)]"},
         "add the two",
-        "One head counts negative. That is the business of out_proj, since no weight can be below"
-        " zero",
+        "The upper one must count negative, in the values of its head or in the columns of out_proj"
+        " that belong to its head, and not in both: two minuses make a plus. (An attention weight"
+        " cannot be negative)",
     ),
     Slip(
         {HEADS: "[(left, 0.5), (above, -0.5)]"},

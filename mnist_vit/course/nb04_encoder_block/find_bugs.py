@@ -64,7 +64,10 @@ def _numbered(sentence: Any) -> Any:
     return f"number {sentence}" if type(sentence) is int else sentence
 
 
-_BUILD = "write a block with that mistake yourself, give both the same moved weights, and compare"
+_BUILD = (
+    "write a block with that mistake yourself, give both the same moved weights, and compare their"
+    " outputs in eval mode, on tokens of small variance, too (x / 1000), where eps shows"
+)
 TESTS = {  # of each sentence; what comes out where it is false is true of all four blocks
     1: "change the parameters of ln_2 alone, and see whether the output changes",
     2: _BUILD,

@@ -76,11 +76,17 @@ TELLS = {
     "softmax_over_queries": "Rows of its attention weights do not sum to 1",
     "heads_merged_by_reshape": "Its attention weights are right, and the layer's output is not",
     "heads_split_by_reshape": (
-        "Its attention weights sum to 1 along rows, and their logarithms are no multiple of the"
-        " right ones'"
+        "Its attention weights sum to 1 along rows, and the differences of their logarithms within"
+        " a row, ln(w[0] / w[1]), are no multiple of the right ones'"
     ),
-    "not_divided": "The logarithms of its weights are those of scores that are too large",
-    "divided_by_d_model": "The logarithms of its weights are those of scores that are too small",
+    "not_divided": (
+        "The differences of the logarithms of its weights within a row, ln(w[0] / w[1]), are a"
+        " multiple of the right ones', above 1"
+    ),
+    "divided_by_d_model": (
+        "The differences of the logarithms of its weights within a row, ln(w[0] / w[1]), are a"
+        " multiple of the right ones', below 1"
+    ),
 }
 
 
@@ -132,7 +138,8 @@ def notice(answer: Any) -> Mistake | None:
 TELL_FIRST = (
     "First ask where the models begin to differ; then, where it is in the attention, compare the"
     " weights on the same tokens: their sums along rows, whether they are the right ones, and"
-    " whether their logarithms are a multiple of the right ones'."
+    " whether the differences of their logarithms within a row, ln(w[0] / w[1]), are one multiple"
+    " of the right ones', above or below 1."
 )
 SAME = "same = torch.allclose(right(images), suspect(images), atol=1e-4)"
 FIRST = "first_difference(right, suspect, images)"

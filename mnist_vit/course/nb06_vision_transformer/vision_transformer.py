@@ -327,13 +327,13 @@ SLIPS = (
     Slip(
         {FLAT: "x = x.reshape(x.shape[0], -1, x.shape[1])", SWAP: ""},
         "reshape to (n, patches, hidden_dim) without permute",
-        "A token then mixes one number of many patches. Flatten the last two axes first, then swap"
+        "A token must hold all numbers of one patch. Flatten the last two axes first, then swap"
         " the last two: flatten(2).transpose(1, 2)",
     ),
     Slip(
         {SWAP: "x = x.reshape(x.shape[0], -1, x.shape[1])"},
         "reshape to (n, patches, hidden_dim) in place of a permute",
-        "A token then mixes one number of many patches. Swap the two axes: transpose(1, 2)",
+        "A token must hold all numbers of one patch. Swap the two axes: transpose(1, 2)",
     ),
     Slip(
         {FLAT: "x = x.transpose(2, 3).flatten(2)"},

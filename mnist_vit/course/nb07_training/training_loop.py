@@ -154,7 +154,7 @@ SLIPS = (
             AVERAGE: ("weight_average(averaged, model, average if epoch + step > 0 else 0.0)"),
         },
         "begin to count anew in each epoch, so that each has its own warm-up",
-        "Steps count from 0 to epochs * len(loader)",
+        "Count on over all epochs, from 0 to epochs * len(loader) - 1",
     ),
     Slip(
         {AVERAGE: "weight_average(averaged, model, average)"},

@@ -71,7 +71,10 @@ def notice(answer: Any) -> Mistake | None:
     if middle == RIGHT and reach == RIGHT:
         return None
     said = [_side("middle", middle), _side("reach, half of its length,", reach)]
-    return Mistake(f"Of your interval {said[0]}, and {said[1]}.", _instead(middle, reach))
+    return Mistake(
+        f"Of your interval, where no end is cut off at 0 or 1, {said[0]}, and {said[1]}.",
+        _instead(middle, reach),
+    )
 
 
 def _one_end(
@@ -111,10 +114,10 @@ def _side(what: str, name: str) -> str:
 def _instead(middle: str, reach: str) -> str:
     told = "With n images and the seen share s"
     if middle != RIGHT:
-        told += " the middle is (s + z² / 2n) / (1 + z² / n)"
+        told += " the middle is (s + z² / (2n)) / (1 + z² / n)"
     if reach != RIGHT:
         told += "," if middle != RIGHT else ""
-        told += " the reach is z √(s (1 − s) / n + z² / 4n²) / (1 + z² / n)"
+        told += " the reach is z √(s (1 − s) / n + z² / (4n²)) / (1 + z² / n)"
     return f"{told}. Or let the computer search, as the exercise says."
 
 
@@ -127,8 +130,8 @@ def _other_middles(correct: int, total: int, z: float) -> dict[str, float]:
         RIGHT: (share + more / 2) / below,
         "the seen share": share,
         "not divided by 1 + z² / n": share + more / 2,
-        "made with z² / n in the place of z² / 2n": (share + more) / below,
-        "made without z² / 2n": share / below,
+        "made with z² / n in the place of z² / (2n)": (share + more) / below,
+        "made without z² / (2n)": share / below,
         "made with the share of mistakes": (1 - share + more / 2) / below,
         "zero": 0.0,
     }
@@ -141,8 +144,8 @@ def _other_reaches(correct: int, total: int, z: float) -> dict[str, float]:
         RIGHT: z * math.sqrt(plain + more) / below,
         "that of the plain interval": z * math.sqrt(plain),
         "not divided by 1 + z² / n": z * math.sqrt(plain + more),
-        "made without z² / 4n² under the root": z * math.sqrt(plain) / below,
-        "made with z² / 4n under the root": z * math.sqrt(plain + total * more) / below,
+        "made without z² / (4n²) under the root": z * math.sqrt(plain) / below,
+        "made with z² / (4n) under the root": z * math.sqrt(plain + total * more) / below,
         "made without z in front of the root": math.sqrt(plain + more) / below,
         "made without the root": z * (plain + more) / below,
         "made with n in the place of n² under the root, and not divided": z
@@ -191,13 +194,13 @@ SLIPS = (
     ),
     Slip(
         {SHIFT: "shift = 0"},
-        "leave out z² / 2n in the numerator",
+        "leave out z² / (2n) in the numerator",
         "It moves the middle towards one half",
     ),
     Slip(
         {SHIFT: "shift = z * z / total"},
         "add z² / n in the numerator",
-        "It is half of that: z² / 2n",
+        "It is half of that: z² / (2n)",
     ),
     Slip(
         {SHIFT: "shift = z * z / 2 * total"},
@@ -206,8 +209,8 @@ SLIPS = (
     ),
     Slip(
         {MORE: " + z * z / (4 * total)"},
-        "write z² / 4n under the root",
-        "It is n squared there: z² / 4n²",
+        "write z² / (4n) under the root",
+        "It is n squared there: z² / (4n²)",
     ),
     Slip(
         {MORE: " + z * z / 4 * total * total"},
@@ -216,7 +219,7 @@ SLIPS = (
     ),
     Slip(
         {MORE: ""},
-        "leave out z² / 4n² under the root",
+        "leave out z² / (4n²) under the root",
         "Without it the interval has no width at 10 of 10",
     ),
     Slip(
@@ -262,14 +265,14 @@ SLIPS = (
             MORE: " + z / (4 * total * total)",
         },
         "write z where z² belongs",
-        "The equation was squared: z² / n, z² / 2n, z² / 4n²",
+        "The equation was squared: z² / n, z² / (2n), z² / (4n²)",
     ),
     Slip(
         {
             MIDDLE: "middle = share",
         },
         "put the interval around the share itself",
-        "Its middle is (share + z² / 2n) / (1 + z² / n), nearer to one half",
+        "Its middle is (share + z² / (2n)) / (1 + z² / n), nearer to one half",
     ),
     Slip(
         {END: "return math.ceil(100 * (middle - reach)) / 100, int(100 * (middle + reach)) / 100"},
@@ -293,10 +296,10 @@ EXERCISE = Exercise(
         ),
         (
             "With n images the equation is (1 + z²/n) p² − (2 share + z²/n) p + share² = 0. Its"
-            " solutions are middle ± reach: middle = (share + z² / 2n) / (1 + z² / n); reach = z"
-            " √(share (1 - share) / n + z² / 4n²) / (1 + z² / n). Or search: p = torch.linspace(0,"
-            " 1, 1_000_001, dtype=torch.float64), and of those that fit the smallest and the"
-            " largest."
+            " solutions are middle ± reach: middle = (share + z² / (2n)) / (1 + z² / n); reach = z"
+            " √(share (1 - share) / n + z² / (4n²)) / (1 + z² / n). Or search: p ="
+            " torch.linspace(0, 1, 1_000_001, dtype=torch.float64), and of those that fit the"
+            " smallest and the largest."
         ),
     ),
     same=(

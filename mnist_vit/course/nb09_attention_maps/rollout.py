@@ -72,8 +72,8 @@ SLIPS = (
     Slip(
         {ADD: "mixed = layer"},
         "leave out the identity",
-        "The residual connection hands every token on as it is. Add torch.eye to each layer before"
-        " the rows are made to sum to 1",
+        "The residual connection hands every token on as it is. Before the product each layer is"
+        " half its weights and half the identity, 0.5 * torch.eye, so that its rows sum to 1",
     ),
     Slip(
         {NORM: ""},

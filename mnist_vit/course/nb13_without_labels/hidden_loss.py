@@ -102,7 +102,7 @@ SLIPS = (
     Slip(
         {END: "return error.gather(1, order[:, keep:]).sum() / error.numel()"},
         "divide by the number of all patches",
-        "Divide by the number of hidden ones: the mean over what you gathered",
+        "The mean is over the numbers of the hidden patches alone: divide by how many there are",
     ),
     Slip(
         {ERROR: "(predicted - patches).square().sum(dim=2)"},

@@ -270,6 +270,12 @@ def is_theirs(file: str) -> bool:
     return not is_installed and "-packages" not in file
 
 
+def is_of_models(file: str) -> bool:
+    """Whether a file is one of the models that an answer may be given: ours or torchvision's."""
+    ours = file.startswith(PACKAGE + os.sep) and os.path.dirname(file) == PACKAGE
+    return ours or os.path.join("torchvision", "models") in file
+
+
 def quoted(text: str, most: int = 120) -> str:
     """Source on one line, in backticks; a long one ends at a word, with an ellipsis."""
     line = " ".join(text.split())
