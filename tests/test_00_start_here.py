@@ -97,7 +97,7 @@ NAMED: list[tuple[str, Any, str]] = [
     (
         "gradient_step",
         lambda *given: [2 * old - new for old, new in zip(given, by_formula(*given), strict=False)],
-        "go up",
+        "step towards a larger cross-entropy",
     ),
     (
         "patch_size",

@@ -290,7 +290,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
-    ("encoder", NormOfClassToken, "the encoder returns all tokens"),
+    ("encoder", NormOfClassToken, "normalises and returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
     ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("shared_block", SharedByWeights, "give each layer a block of its own"),

@@ -326,7 +326,7 @@ NAMED = [
         "load the linear layer's weight into the convolution in the shape that it has there",
     ),
     ("name_the_bug", lambda right, suspect, images: "right", "call every suspect right"),
-    ("registers", RegistersDropped, "let the encoder's dropout come after the registers"),
+    ("registers", RegistersDropped, "apply the encoder's dropout to the registers, too"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
 

@@ -278,7 +278,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
-    ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing from the blocks"),
+    ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing that reaches the answer"),
     ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),
     ("integrate", integrate_between_both_ends, "and also multiply by (reference - image), or"),
     (

@@ -249,7 +249,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("transfer", frozen_if_asked_before, "that you are given (with freeze=True)"),
     ("two_rates", thawed_before, "let the very model that you are given learn again"),
     ("transfer", frozen_before, "freeze the very model that you are given"),
-    ("transfer", nothing_learned, "never change the new head, so that it stays zero"),
-    ("transfer", head_too_late, "never change the new head, so that it stays zero"),
+    ("transfer", nothing_learned, "return a model whose new head is still zero"),
+    ("transfer", head_too_late, "return a model whose new head is still zero"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)

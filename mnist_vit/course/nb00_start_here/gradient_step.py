@@ -59,20 +59,23 @@ END = "return weight, bias"
 SLIPS = (
     Slip(
         {WEIGHT: "weight + rate * weight_gradient", BIAS: "bias + rate * bias_gradient"},
-        "go up",
-        "A gradient points to where the loss grows, and a step goes the other way",
+        "step towards a larger cross-entropy",
+        (
+            "Subtract rate times the gradient of the cross-entropy, which is minus the mean of"
+            " the right classes' log-softmax"
+        ),
     ),
     Slip({BIAS: "bias"}, "leave the bias where it was", "It has a gradient too"),
     Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),
     Slip(
         {WEIGHT: "weight - weight_gradient", BIAS: "bias - bias_gradient"},
         "forget the rate",
-        "The step is the gradient times the rate",
+        "Multiply the gradient by the rate before you subtract it",
     ),
     Slip(
         {WEIGHT: "-rate * weight_gradient", BIAS: "-rate * bias_gradient"},
         "return the step alone",
-        "The new weight is the old one plus the step",
+        "Add the steps to the old weight and to the old bias",
     ),
     Slip(
         {WEIGHT: "rate * weight_gradient", BIAS: "rate * bias_gradient"},
@@ -96,8 +99,8 @@ SLIPS = (
     ),
     Slip(
         {LOSS: "F.cross_entropy(logits, labels) / len(x)"},
-        "divide by the number of digits",
-        "F.cross_entropy is a mean already",
+        "divide by the number of digits once too often",
+        "The mean over the digits divides by it once; leave out the other division",
     ),
     Slip(
         {LOGITS: "F.linear(x, weight)"},
@@ -106,7 +109,7 @@ SLIPS = (
     ),
     Slip(
         {LOSS: "F.mse_loss(logits, F.one_hot(labels, 10).float())"},
-        "take the squared distance from the right answers",
+        "take F.mse_loss of the logits and the one-hot labels",
         "The loss here is the cross-entropy",
     ),
     Slip(
@@ -125,7 +128,10 @@ SLIPS = (
     Slip(
         {LOSS: "F.nll_loss(logits, labels)"},
         "leave the softmax out of the loss",
-        "F.nll_loss wants logarithms of shares; F.cross_entropy takes logits",
+        (
+            "The cross-entropy takes logarithms of probabilities, logits.log_softmax(dim=-1);"
+            " F.cross_entropy does so by itself"
+        ),
     ),
     Slip(
         {WEIGHT: "weight - 0.1 * weight_gradient", BIAS: "bias - 0.1 * bias_gradient"},
@@ -137,8 +143,16 @@ SLIPS = (
         "use the first digit of the batch alone",
         "The loss is the mean over all of them",
     ),
-    Slip({BIAS: "bias + rate * bias_gradient"}, "move the bias up", "It goes down, too"),
-    Slip({WEIGHT: "weight + rate * weight_gradient"}, "move the weight up", "It goes down, too"),
+    Slip(
+        {BIAS: "bias + rate * bias_gradient"},
+        "move the bias along its gradient",
+        "It moves against its gradient, as the weight does",
+    ),
+    Slip(
+        {WEIGHT: "weight + rate * weight_gradient"},
+        "move the weight along its gradient",
+        ("It moves against its gradient, as the bias does"),
+    ),
     Slip({BIAS: "bias - bias_gradient"}, "forget the rate for the bias", "It is for both"),
     Slip({END: "return bias, weight"}, "return the bias first", "The weight comes first"),
     Slip(
@@ -154,7 +168,10 @@ SLIPS = (
     Slip(
         {LOGITS: "F.linear(x, weight, bias).detach()"},
         "cut the loss off from weight and bias, so that nothing can be derived",
-        "Leave out no_grad(), detach() and item()",
+        (
+            "Compute the loss from weight and bias themselves, without no_grad(), detach(), .data"
+            " and item()"
+        ),
     ),
     Slip(
         {LOGITS: "x @ weight + bias"},

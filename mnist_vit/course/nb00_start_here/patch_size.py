@@ -90,8 +90,8 @@ SLIPS = (
     ),
     Slip(
         {TOKENS: "(side + 1) * (side + 1)"},
-        "add the class token before squaring",
-        "It is one token, not a row of them",
+        "count (side + 1) * (side + 1) tokens",
+        "The class token is one token, not a row and a column of them: side * side + 1",
     ),
     Slip(
         {DIVIDES: "True"},
@@ -105,13 +105,19 @@ SLIPS = (
     ),
     Slip(
         {ORDER: "range(image_size, 0, -1)"},
-        "take the largest patches that fit",
-        "The smallest show the most detail",
+        "return the whole picture as one patch, the largest that fits",
+        (
+            "Go through the sizes from 1 up, and return the first that divides image_size,"
+            " image_size % size == 0, and fits the budget"
+        ),
     ),
     Slip(
         {FITS: "tokens * (tokens - 1) // 2 <= budget"},
         "count every pair once",
-        "How much token 3 takes from token 5 is another score than how much 5 takes from 3",
+        (
+            "Token 3 with token 5 is another score than 5 with 3, and each token has one with"
+            " itself: tokens * tokens"
+        ),
     ),
     Slip(
         {FITS: "tokens * (tokens - 1) <= budget"},
@@ -145,8 +151,11 @@ SLIPS = (
     ),
     Slip(
         {FITS: "size * size <= budget"},
-        "compare the pixels of a patch with the budget",
-        "It is for scores",
+        "return 1 always, as if the budget did not count, or counted the pixels of a patch",
+        (
+            "Compare the number of scores with the budget: tokens * tokens, with tokens ="
+            " (image_size // size) ** 2 + 1"
+        ),
     ),
     Slip(
         {ORDER: "(1, 2, 4, 7, 14, 28)"},

@@ -57,8 +57,10 @@ SLIPS = (
     Slip(
         {ORDER: ""},
         "reshape without permute",
-        "A patch is then a run of pixels along the rows, across the whole picture. Split h and w"
-        " into two axes each, and permute before the last reshape",
+        (
+            "Each row then holds the next c * p * p pixels as they lie in memory. Split h and w"
+            " into two axes each, and permute before the last reshape"
+        ),
     ),
     Slip(
         {SIZES: "n, c, w, h = images.shape"},
@@ -80,8 +82,10 @@ SLIPS = (
     Slip(
         {ORDER: "x = x.permute(0, 2, 4, 3, 5, 1)"},
         "put the channels last inside a patch",
-        "The convolution's weight is (hidden_dim, c, p, p): all pixels of the first channel come"
-        " first",
+        (
+            "In a patch the channels come one after the other: all pixels of the first, then all"
+            " of the second"
+        ),
     ),
     Slip(
         {ORDER: "x = x.permute(0, 2, 4, 1, 5, 3)"},
@@ -91,8 +95,10 @@ SLIPS = (
     Slip(
         {ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"},
         "leave the channel axis in front of the patch axes",
-        "Each patch then holds pixels of one channel from several places. Put the channel after the"
-        " patch row and the patch column",
+        (
+            "A row then holds pieces of several places, and not all channels of one place. Put"
+            " the channel after the patch row and the patch column"
+        ),
     ),
     Slip(
         {END: "return x.reshape(n, (h // p) * (h // p), c * p * p)"},
@@ -102,7 +108,7 @@ SLIPS = (
     Slip(
         {SPLIT: "x = images.reshape(n, c, h // p, p, h // p, p)"},
         "split w as if the picture were square",
-        "Its pieces are w // p, and those of h are h // p",
+        "w has w // p pieces, and h has h // p",
     ),
     Slip(
         {END: "return x.view(n, (h // p) * (w // p), c * p * p)"},

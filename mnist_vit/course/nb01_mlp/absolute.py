@@ -79,8 +79,11 @@ FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([
 SLIPS = (
     Slip(
         {FIRST: "[[1.0], [-1.0]]", SECOND: "[[1.0, 1.0]]"},
-        "let GELU work where it bends gently",
-        "Near 0 it is far from ReLU. Make x large before it, and small after it",
+        "add GELU(x) and GELU(-x) as they are",
+        (
+            "For small numbers GELU is not yet ReLU. Multiply x by a large number before it, and"
+            " divide by the same number after it"
+        ),
     ),
     Slip(
         {FIRST: "[[10.0], [-10.0]]", SECOND: "[[0.1, 0.1]]"},

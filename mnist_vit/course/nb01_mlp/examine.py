@@ -334,20 +334,27 @@ SLIPS = (
     ),
     Slip(
         {EVAL: "block.train()"},
-        "compare two runs in train mode",
-        "There every right block drops other numbers each time. Call block.eval() first",
+        "compare two runs of which one or both are in train mode",
+        (
+            "In train mode a right block drops other numbers each time: make both runs after"
+            " block.eval()"
+        ),
     ),
     Slip(
         {MIX: "(block(other) - y).abs().max() > 1e-4"},
         "look at the row of the changed token, too",
-        "Look only at the rows of the other tokens: that of the changed token changes in every"
-        " block",
+        (
+            "A token's own row changes in every block. Change one token alone, in its place, look"
+            " only at the rows of the others, and take differences below 0.0001 for rounding"
+        ),
     ),
     Slip(
         {"block.train()(x)": "block(x)"},
         "count zeros in eval mode, or find none",
-        "In train mode, and only there, a right one gives exact zeros: count them after"
-        " block.train()",
+        (
+            "A right block gives exact zeros in train mode, and only there: count them after"
+            " block.train()"
+        ),
     ),
     Slip(
         {ZEROS: "zeros > 0"},

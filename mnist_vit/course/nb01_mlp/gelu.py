@@ -68,12 +68,12 @@ SLIPS = (
     Slip(
         {PHI: "phi = 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"},
         "use the tanh approximation",
-        "The exact GELU, and torchvision's, needs torch.erf",
+        "It comes near, and the exact GELU is made with torch.erf",
     ),
     Slip(
         {"x / math.sqrt(2)": "x"},
         "give erf the x itself",
-        "Divide it by the square root of 2 first",
+        "Divide x by the square root of 2 before erf",
     ),
     Slip(
         {"0.5 * ": ""},
@@ -89,12 +89,15 @@ SLIPS = (
     Slip(
         {PHI: "phi = torch.erf(inside)"},
         "take erf(x / √2) for the share",
-        "It counts the numbers between -x and x, and Φ(x) counts all that are below x",
+        (
+            "For positive x that is the share between -x and x, and Φ(x) is the share of all that"
+            " are below x"
+        ),
     ),
     Slip(
         {"1 + ": "1 - "},
-        "take 1 - erf",
-        "That is the share of numbers above x, and Φ is the share of those below",
+        "take 0.5 * (1 - erf), the share of the numbers above x",
+        "Φ(x) is the share of those below x",
     ),
     Slip(
         {"x / math.sqrt(2)": "x * math.sqrt(2)"},
@@ -110,7 +113,7 @@ SLIPS = (
     Slip(
         {PHI: "phi = torch.sigmoid(1.702 * x)"},
         "use the sigmoid approximation, x sigmoid(1.702 x)",
-        "The exact GELU needs torch.erf",
+        "It comes near, and the exact GELU is made with torch.erf",
     ),
     Slip(
         {PHI: "phi = torch.sigmoid(x)"},
@@ -123,12 +126,15 @@ SLIPS = (
         "GELU lets a little of the negative numbers through",
     ),
     Slip(
-        {PHI: "phi = 0.5 + torch.erf(inside)"}, "add 1/2 to the whole of erf", "It is halved, too"
+        {PHI: "phi = 0.5 + torch.erf(inside)"}, "add 1/2 to the whole of erf", "erf is halved, too"
     ),
     Slip(
         {PHI: "phi = torch.erf(x)"},
         "take erf(x) for the share",
-        "x is divided by √2 first, and Φ(x) counts all that are below x, not those between",
+        (
+            "x is divided by √2 first, and Φ(x) is the share of all that are below x, not of"
+            " those between -x and x"
+        ),
     ),
     Slip(
         {PHI: "phi = 0.5 * (1 + torch.erf(x) / math.sqrt(2))"},

@@ -90,7 +90,7 @@ SLIPS = (
     Slip(
         {B: "b = W_2.T @ b_1 + b_2"},
         "turn W_2 round for the bias",
-        "PyTorch keeps one row for each number that comes out",
+        "W_2 has one row for each number that comes out, so it stands as it is: W_2 @ b_1",
     ),
     Slip(
         {W: "W = (W_2 @ W_1).T"},

@@ -180,7 +180,7 @@ SLIPS = (
     Slip(
         {GELU: "x = F.relu(x)"},
         "use ReLU",
-        "The paper's first Transformer did, a Vision Transformer uses GELU",
+        "The first Transformer, of Vaswani et al., did; a Vision Transformer uses GELU",
     ),
     *(
         Slip({GELU: f"x = {function}(x)"}, f"use {name}", "A Vision Transformer uses GELU")
@@ -227,9 +227,12 @@ SLIPS = (
     ),
     Slip(
         {DROP: "x = F.dropout(x, self.dropout.p)", END: "return F.dropout(x, self.dropout.p)"},
-        "drop in eval mode too",
-        "self.dropout knows the mode by itself. F.dropout needs training=self.training, and an"
-        " nn.Dropout that is made in forward is in train mode always",
+        "use new random numbers in eval mode too, as dropout in train mode does",
+        (
+            "self.dropout knows the mode by itself, and F.dropout needs training=self.training."
+            " Make no layer in forward: a new nn.Dropout is in train mode always, and a new"
+            " nn.Linear has new weights"
+        ),
     ),
     Slip(
         {
@@ -237,11 +240,22 @@ SLIPS = (
             END: "return F.dropout(x, training=self.training)",
         },
         "drop one half, whatever dropout is",
-        "F.dropout does so if p is not given; self.dropout knows its own",
+        (
+            "F.dropout and nn.Dropout take 0.5 if they are given no p: give them the dropout that"
+            " came in"
+        ),
     ),
-    Slip({END: "return x"}, "leave out the second dropout", "The output is dropped too"),
-    Slip({DROP: ""}, "leave out the first dropout", "The hidden numbers are dropped too"),
-    Slip({DROP: "", END: "return x"}, "leave out both dropouts", "One follows each linear layer"),
+    Slip(
+        {END: "return x"},
+        "leave out the second dropout",
+        ("Dropout comes after the second linear layer, too"),
+    ),
+    Slip({DROP: ""}, "leave out the first dropout", "Dropout comes after GELU, too"),
+    Slip(
+        {DROP: "", END: "return x"},
+        "leave out both dropouts",
+        ("One comes after GELU, the other after the second linear layer"),
+    ),
     Slip(
         {GELU: "x = F.gelu(self.dropout(x))", DROP: ""},
         "drop before GELU",
@@ -250,7 +264,7 @@ SLIPS = (
     Slip(
         {XAVIER: "", NORMAL: "pass"},
         "leave the start values of nn.Linear as they are",
-        "Keep the two lines of the stub",
+        "Keep the two lines of the stub that call nn.init",
     ),
     Slip(
         {XAVIER: ""},

@@ -152,8 +152,8 @@ SLIPS = (
     ),
     Slip(
         {WEIGHT: "nn.init.uniform_(linear.weight)"},
-        "do not hand the bounds on",
-        "nn.init.uniform_(weight) draws from 0 to 1",
+        "draw from 0 to 1, as nn.init.uniform_ does without bounds",
+        "Draw from -bound to bound",
     ),
     Slip(
         {ROOT: "2 / (fan_in + fan_out)"},
@@ -188,11 +188,15 @@ SLIPS = (
         "take √(2 / (fan_in + fan_out)) for the bound",
         "That is the spread, and the bound is √3 times as large",
     ),
-    Slip({"6 / ": "3 / "}, "take √(3 / (fan_in + fan_out)) for the bound", "It has a 6 in it"),
+    Slip(
+        {"6 / ": "3 / "},
+        "take √(3 / (fan_in + fan_out)) for the bound",
+        ("The bound is √(6 / (fan_in + fan_out))"),
+    ),
     Slip(
         {"-bound, bound": "0, bound"},
         "draw from 0 to the bound",
-        "Half of the weights are below zero",
+        "Half of the weights must be below zero: draw from -bound to bound",
     ),
     Slip(
         {"-bound, bound": "-bound, 0"},
@@ -202,12 +206,15 @@ SLIPS = (
     Slip(
         {"-bound, bound": "-bound / 2, bound / 2"},
         "draw within half the bound, as (rand - 0.5) * bound does",
-        "The range is 2 * bound wide",
+        "Draw from -bound to bound, with bound = √(6 / (fan_in + fan_out))",
     ),
     Slip(
         {"6 / ": "12 / "},
         "take √(12 / (fan_in + fan_out)) for the bound",
-        "Numbers drawn evenly within ± bound have the variance bound² / 3, and not bound² / 6",
+        (
+            "Numbers drawn evenly within ± bound have the variance bound² / 3, and the variance"
+            " asked for is 2 / (fan_in + fan_out)"
+        ),
     ),
     Slip(
         {"6 / ": "24 / "},
@@ -232,7 +239,7 @@ SLIPS = (
     Slip(
         {BIAS: "nn.init.normal_(linear.bias)"},
         "give the biases the spread 1",
-        "torchvision's is 1e-6",
+        "Their standard deviation must be 1e-6: std=1e-6",
     ),
 )
 

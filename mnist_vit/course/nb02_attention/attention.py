@@ -91,9 +91,8 @@ SCORES, SCALED, ROOT = (
 SOFTMAX, GATHER, END = "scores.softmax(dim=-1)", "output = weights @ v", "return output, weights"
 
 WRITTEN = (
-    "The gradient does not see a division under no_grad(). Without no_grad(), write q = q /"
-    " math.sqrt(q.shape[-1]), or the same with the scores: a new tensor, and the q and k that came"
-    " in stay as they are"
+    "The gradient does not see such a division. Write q = q / math.sqrt(q.shape[-1]), or the"
+    " same with the scores: a new tensor, and the q and k that came in stay as they are"
 )
 
 
@@ -108,14 +107,14 @@ SLIPS = (
     *(
         Slip(
             _unseen(f"{name} /= math.sqrt({name}.shape[-1])"),
-            f"divide {name} in place under no_grad()",
+            f"divide {name} in place under no_grad(), or through .data",
             WRITTEN,
         )
         for name in ("q", "k")
     ),
     Slip(
         _unseen("scores /= math.sqrt(q.shape[-1])", scores=f"scores = {SCORES}\n    "),
-        "divide the scores in place under no_grad()",
+        "divide the scores in place under no_grad(), or through .data",
         WRITTEN,
     ),
     Slip(
@@ -199,8 +198,7 @@ SLIPS = (
     Slip(
         {SOFTMAX: "scores.exp() / scores.exp().sum(dim=-1)"},
         "sum without keepdim",
-        "The axis is gone, so the division takes the sums for a row of another matrix: sum(dim=-1,"
-        " keepdim=True)",
+        "The axis is gone, so numbers are divided by sums of other rows: sum(dim=-1, keepdim=True)",
     ),
     Slip(
         {SOFTMAX: "scores"},
@@ -210,7 +208,7 @@ SLIPS = (
     Slip(
         {".softmax": ".log_softmax"},
         "use the logarithm of the weights",
-        "Take softmax and not log_softmax",
+        "The weights are the softmax itself, scores.softmax(dim=-1), without a logarithm",
     ),
     Slip(
         {SCORES: "k @ q.transpose(-2, -1)"},
@@ -279,8 +277,8 @@ SLIPS = (
     ),
     Slip(
         {SOFTMAX: "scores.softmax(dim=-1).detach()"},
-        "cut the weights off from q and k, so that no gradient flows",
-        "Leave out detach() and no_grad()",
+        "cut the weights off from q and k, so that no gradient reaches those",
+        "Leave out detach(), .data and no_grad(), and make no new tensor of the weights",
     ),
 )
 

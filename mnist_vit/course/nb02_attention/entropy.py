@@ -81,7 +81,7 @@ SLIPS = (
     Slip(
         {"-terms": "terms"},
         "leave out the minus sign",
-        "The logarithm of a weight is below zero, and entropy is not",
+        "The logarithm of a weight is never above zero, and entropy is never below",
     ),
     Slip(
         {".log()": ".log2()"},

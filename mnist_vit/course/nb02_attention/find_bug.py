@@ -184,8 +184,11 @@ SLIPS = (
     Slip(
         {'return "no bug"': 'return "no root"'},
         'say "no root" where none of the others fits',
-        "Its weights are the softmax of the scores divided by √d. Compare with that of the scores"
-        " as they stand, closely, atol=1e-5; and what fits none of the bugs has none",
+        (
+            'Say "no root" only where the weights agree with softmax(q kᵀ), not divided,'
+            " closely, atol=1e-5; of a head without a bug they are softmax(q kᵀ / √d). What fits"
+            " none of the bugs has none"
+        ),
     ),
     Slip(
         {"weights @ k,": "weights @ head.w_v(x),"},
@@ -200,14 +203,18 @@ SLIPS = (
     Slip(
         {NO_ROOT: "if False"},
         "let heads pass whose scores are not divided by √d",
-        "The weights of such a head are the softmax of the scores as they stand, which you compute"
-        " from head.w_q(x) and head.w_k(x)",
+        (
+            "The weights of such a head are softmax(q kᵀ), with nothing to divide by, q ="
+            " head.w_q(x), k = head.w_k(x)"
+        ),
     ),
     Slip(
         {COLUMNS: "if False"},
         "let heads pass whose softmax runs over the queries",
-        "A head has one bug at a time: its scores are divided by √d, d = q.shape[-1], and then"
-        " columns sum to 1, not rows",
+        (
+            "The weights of such a head are (q kᵀ / √d).softmax(dim=-2), d = q.shape[-1]: columns"
+            " sum to 1, rows do not"
+        ),
     ),
     *(
         Slip(
@@ -220,7 +227,10 @@ SLIPS = (
     Slip(
         {"if torch.allclose(weights, (twice / root)": "if torch.allclose(weights, (twice)"},
         "compare with a softmax of q qᵀ that is not divided by √d",
-        "A head has one bug at a time: its weights are the softmax of q qᵀ / √d, d = q.shape[-1]",
+        (
+            "A head with w_q twice has no other bug: its weights are softmax(q qᵀ / √d), d ="
+            " q.shape[-1]"
+        ),
     ),
     Slip(
         {TWICE: "if False"},

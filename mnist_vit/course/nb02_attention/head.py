@@ -77,12 +77,18 @@ SLIPS = (
     Slip(
         {END: written_out(root="q.shape[-1]")},
         "divide by head_dim and not by its root",
-        "The rows come out too flat: my_attention divides by √head_dim",
+        (
+            "The rows come out too flat: divide by √head_dim, math.sqrt(q.shape[-1]), once, in"
+            " my_attention or here"
+        ),
     ),
     Slip(
         {END: written_out(root="1")},
         "leave out the division by √head_dim",
-        "The rows come out too sharp: my_attention divides by it",
+        (
+            "The rows come out too sharp: divide the scores by math.sqrt(q.shape[-1]), once, in"
+            " my_attention or here"
+        ),
     ),
     Slip(
         {K: "k = self.w_q(x)", V: "v = self.w_q(x)"},
@@ -151,7 +157,10 @@ SLIPS = (
     Slip(
         {END: written_out(softmax="")},
         "leave out the softmax",
-        "Scores are no weights until each row sums to 1: my_attention sees to that",
+        (
+            "Scores are no weights until each row sums to 1: take softmax(dim=-1) of them, once,"
+            " in my_attention or here"
+        ),
     ),
     Slip(
         {END: written_out(gather="weights.transpose(-2, -1) @ v")},
@@ -182,7 +191,7 @@ SLIPS = (
             ),
         },
         "add each token to what it gathers, before w_v",
-        "A head returns only what was gathered: self.w_v(gathered), without x",
+        "A head returns only weights @ v, v = self.w_v(x); leave out the sum with x",
     ),
     Slip(
         {END: "return my_attention(self.w_q, self.w_k, self.w_v)"},
@@ -191,7 +200,7 @@ SLIPS = (
     ),
     Slip(
         {END: "return my_attention(k, v, q)"},
-        "hand them on in another order",
+        "hand them on in the order k, v, q",
         "It is my_attention(q, k, v)",
     ),
 )

@@ -95,14 +95,20 @@ SLIPS = (
     Slip(
         {"100 * ": "-100 * "},
         "look away from the left neighbour",
-        "It gets the lowest score of all. Leave out the minus",
+        (
+            "It gets the lowest score of all, and must get the highest: turn the sign of W_Q or"
+            " of W_K, not of both"
+        ),
     ),
     *(
         Slip(
             {"100 * ": few},
-            "look at the right patches, but not sharply enough",
-            "Each must give its left neighbour more than 0.9. The scores are"
-            " divided by √d, so make the matrices larger",
+            "give the left neighbour the largest weight of all, but not more than 0.9",
+            (
+                "Its score must be at least 5 above that of every other patch, after the division"
+                " by √d: let no other patch have the same score, and multiply W_Q or W_K by a"
+                " larger number"
+            ),
         )
         for few in ("", "15 * ")
     ),
@@ -130,7 +136,10 @@ SLIPS = (
             ROLL: "clone()",
         },
         "look one patch to the right",
-        "Row i of W_Q is what patch i asks for: it must ask for place i − 1, so W[i, i − 1]",
+        (
+            "The query of patch i must have its largest score with the key of patch i − 1, and"
+            " here it is i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i"
+        ),
     ),
 )
 

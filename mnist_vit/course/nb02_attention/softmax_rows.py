@@ -157,9 +157,11 @@ SLIPS = (
     ),
     Slip(
         {TOTAL: "e.sum(dim=-1)"},
-        "sum without keepdim",
-        "The axis is gone, so the division takes the sums for a row of another matrix: sum(dim=-1,"
-        " keepdim=True)",
+        "leave out keepdim=True",
+        (
+            "The axis is gone, and what is left does not fit the rows: keepdim=True in the sum,"
+            " and in the maximum"
+        ),
     ),
     Slip(
         {"scores - largest": "scores", END: "return e"},
@@ -189,7 +191,7 @@ SLIPS = (
     ),
     Slip(
         {"scores - largest": "scores - 1000"},
-        "subtract the same number from all scores",
+        "subtract one large number, such as 1000, from all scores",
         "Where they are far below it every exp is 0, and 0 / 0 is nan. Each row needs its own"
         " maximum: scores.amax(dim=-1, keepdim=True)",
     ),

@@ -72,7 +72,7 @@ SLIPS = (
     ),
     Slip(
         {COLUMNS: "out_proj.weight[start : start + head_dim]", END: "return head_output @ columns"},
-        "take rows of out_proj.weight in place of columns",
+        "take rows of out_proj.weight in place of columns, or multiply by it without .T",
         "A linear layer computes x Wᵀ, so its columns belong to the numbers that come in",
     ),
     Slip(
@@ -103,7 +103,7 @@ SLIPS = (
     Slip(
         {START: "start = 0"},
         "use the first head_dim columns of the projection for every head",
-        "Head h owns the columns from h * head_dim on",
+        "Head h owns the head_dim columns from h * head_dim on",
     ),
     Slip(
         {HEAD: "head_output = values[:, head]"},

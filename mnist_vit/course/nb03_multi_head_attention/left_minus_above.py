@@ -135,13 +135,15 @@ SLIPS = (
     ),
     Slip(
         {QUERIES: "1000 * F.one_hot(wanted, places).float()"},
-        "fill W_Q the wrong way round",
-        "A linear layer computes x Wᵀ, so the column of W_Q that belongs to a place holds what a"
-        " token in that place looks for",
+        "fill W_Q the wrong way round, or exchange W_Q and W_K",
+        (
+            "A linear layer computes x Wᵀ: the column of W_Q that belongs to a place holds what a"
+            " token in that place looks for, and the column of W_K where it stands"
+        ),
     ),
     Slip(
         {LEFT: "(place - 1) % places", ABOVE: "(place - grid) % places"},
-        "let the picture go on at its other side",
+        "take place - 1 and place - grid at the edges, too, and count from the end below 0",
         "A token at the edge takes itself",
     ),
     Slip(
@@ -192,8 +194,8 @@ SLIPS = (
     ),
     Slip(
         {"places = grid * grid": "places = 9"},
-        "write the size of one grid into it",
-        "Others come, too. Take grid * grid",
+        "write the number of places of one grid as a number",
+        "Grids of other sizes come, too: take grid * grid",
     ),
     Slip(
         {OUT: "layer.out_proj.weight[rows, :places] = sign * one"},

@@ -126,39 +126,42 @@ SPLIT = "x.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v)
 FILL = "scores = scores.masked_fill(~mask, -torch.inf)"
 SOFTMAX, EMPTY = "scores.softmax(dim=-1)", "weights = weights.masked_fill(~mask, 0)"
 GATHER = "x = weights @ v"
-INSTEAD = "Give the forbidden scores -inf before the softmax"
+INSTEAD = (
+    "Give the forbidden scores -inf before the softmax, as in scores ="
+    " scores.masked_fill(~mask, -torch.inf)"
+)
 
 SLIPS = (
     Slip(
         {FILL: "pass"},
         "set forbidden weights to 0 after the softmax, and leave the others as they are",
-        f"Their rows no longer sum to 1. {INSTEAD}",
+        f"A row that loses weights no longer sums to 1. {INSTEAD}",
     ),
     Slip(
         {FILL: "pass", EMPTY: "pass"},
-        "never use the mask",
+        "never use the mask, or throw away what masked_fill returns",
         INSTEAD,
     ),
     Slip(
         {FILL: "scores = scores * mask", EMPTY: "pass"},
-        "multiply the scores by the mask",
+        "give forbidden scores 0, as in scores * mask",
         "A score of 0 is a score like others, and e⁰ is 1. A forbidden score is -inf",
     ),
     Slip(
         {FILL: "scores = scores * mask"},
-        "multiply the scores by the mask",
+        "give forbidden scores 0, as in scores * mask",
         "A score of 0 still counts in the sum of the softmax. A forbidden score is -inf",
     ),
     Slip(
         {FILL: "scores = scores + ~mask * -torch.inf"},
-        "multiply the mask by -inf",
-        "Where the mask is 0, 0 times -inf is nan. `masked_fill` writes -inf only where it is"
+        "multiply the mask, or its opposite, by -inf",
+        "False times -inf is 0 times -inf, which is nan. `masked_fill` writes -inf only where it is"
         " wanted",
     ),
     Slip(
         {FILL: "scores = scores + ~mask * -torch.inf", EMPTY: "pass"},
-        "multiply the mask by -inf",
-        "Where the mask is 0, 0 times -inf is nan. `masked_fill` writes -inf only where it is"
+        "multiply the mask, or its opposite, by -inf",
+        "False times -inf is 0 times -inf, which is nan. `masked_fill` writes -inf only where it is"
         " wanted",
     ),
     Slip(
@@ -205,9 +208,15 @@ SLIPS = (
             FILL: "scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)",
             EMPTY: "weights = weights.nan_to_num()",
         },
-        "add -inf to the scores and mend the nan after the softmax",
-        "The output is right, but the gradient is nan: it passes the softmax's nan, and the sum"
-        " hands it on. `masked_fill` on the scores stops it",
+        (
+            "let the row of a query that may look nowhere become nan and mend it afterwards,"
+            " without overwriting its scores"
+        ),
+        (
+            "The output is right, but on the way back the gradient becomes nan where the nan"
+            " arose. scores.masked_fill(~mask, -torch.inf) before the softmax overwrites the"
+            " forbidden scores, so that no gradient goes on through them"
+        ),
     ),
     Slip(
         {

@@ -223,14 +223,14 @@ SLIPS = (
     ),
     Slip(
         {SPLIT: "part.reshape(n, self.num_heads, seq_length, self.head_dim)"},
-        "split into heads with one `reshape` and no `transpose`",
+        "split into heads with one view or reshape and no transpose",
         "Cut the last dimension first, then swap dimensions 1 and 2",
         name="split_by_reshape",
     ),
     Slip(
         {MERGE: "x.reshape(n, seq_length, self.embed_dim)"},
-        "merge the heads with one `reshape` and no `transpose`",
-        "Swap heads and tokens back before the reshape",
+        "merge the heads with one view or reshape and no transpose",
+        "Swap heads and tokens back first, then merge with reshape",
         name="merged_by_reshape",
     ),
     Slip(
@@ -256,8 +256,8 @@ SLIPS = (
     ),
     Slip(
         {KEY: "F.linear(key, w_q, b_q)", VALUE: "F.linear(value, w_q, b_q)"},
-        "make queries, keys and values all with W_Q, the first third of in_proj_weight",
-        "Keys need the second third, values the last",
+        "make queries, keys and values all with W_Q and its bias, the first thirds",
+        "Keys need the second third of in_proj_weight and of in_proj_bias, values the last",
     ),
     Slip(
         {KEY: "F.linear(key, w_q, b_q)"},
@@ -293,8 +293,8 @@ SLIPS = (
                 " 1).flatten(1, 2)"
             ),
         },
-        "cut the rows of in_proj_weight by head first and by q, k, v second",
-        "It holds W_Q of all heads, then W_K of all heads, then W_V of all heads",
+        "cut in_proj_weight, or what it makes, by head first and by q, k, v second",
+        "in_proj_weight holds W_Q of all heads, then W_K of all heads, then W_V of all heads",
     ),
     Slip(
         DEALT,
@@ -320,7 +320,10 @@ SLIPS = (
     Slip(
         {PROJECT: "output = x"},
         "leave out out_proj at the end",
-        "Without it no head's numbers ever meet another's",
+        (
+            "Without it this layer only sets the heads side by side and mixes nothing: end with"
+            " self.out_proj(x)"
+        ),
     ),
     Slip(
         {PROJECT: "output = F.linear(x, self.out_proj.weight)"},
@@ -370,8 +373,8 @@ SLIPS = (
     ),
     Slip(
         {MEAN: "weights"},
-        "ignore average_attn_weights",
-        "If it is True, which is its default, give the mean of the weights over the heads",
+        "give each head's own weights where average_attn_weights is True or not given",
+        "Its default is True, and then the mean of the weights over the heads is asked for",
     ),
     Slip(
         {MEAN: "weights.mean(dim=1)"},
@@ -380,26 +383,47 @@ SLIPS = (
     ),
     Slip(
         {DROPOUT: "weights"},
-        "leave out dropout, or drop scores before the softmax",
-        "`F.dropout(weights, self.dropout, self.training)` sets some weights to zero in train mode",
+        (
+            "leave the weights without dropout: it is missing, its result is thrown away, its"
+            " probability is 0, or it stands before the softmax"
+        ),
+        (
+            "After the softmax, weights = F.dropout(weights, self.dropout, self.training), with the"
+            " dropout that __init__ is given, sets some weights to zero in train mode"
+        ),
     ),
     Slip(
         {
             SCALE: "F.dropout(scores / self.head_dim**0.5, self.dropout, self.training)",
             DROPOUT: "weights",
         },
-        "leave out dropout, or drop scores before the softmax",
-        "`F.dropout(weights, self.dropout, self.training)` sets some weights to zero in train mode",
+        (
+            "leave the weights without dropout: it is missing, its result is thrown away, its"
+            " probability is 0, or it stands before the softmax"
+        ),
+        (
+            "After the softmax, weights = F.dropout(weights, self.dropout, self.training), with the"
+            " dropout that __init__ is given, sets some weights to zero in train mode"
+        ),
     ),
     Slip(
         {DROPOUT: "F.dropout(weights, self.dropout)"},
         "drop weights in eval mode too",
-        "Give F.dropout `self.training` as its third argument",
+        (
+            "Write F.dropout(weights, self.dropout, self.training). An nn.Dropout that is made in"
+            " forward is always in train mode"
+        ),
     ),
     Slip(
         {DROPOUT: "weights", MERGE: f"F.dropout({MERGE}, self.dropout, self.training)"},
-        "apply dropout to the heads' outputs",
-        "Here it sets attention weights to zero, before they meet the values",
+        (
+            "apply dropout to the values, the heads' outputs or the layer output in place of the"
+            " weights"
+        ),
+        (
+            "Here dropout sets attention weights to zero, before they meet the values, and"
+            " nothing else"
+        ),
     ),
     Slip(
         {MERGE: "x.flatten(2)"},
@@ -408,13 +432,13 @@ SLIPS = (
     ),
     Slip(
         {PROJECT: "output = F.dropout(self.out_proj(x), self.dropout, self.training)"},
-        "apply dropout to the layer output, too",
-        "Here it sets attention weights to zero, and nothing else",
+        "apply dropout a second time, to the values, the heads' outputs or the layer output",
+        "Here dropout sets attention weights to zero, and nothing else",
     ),
     Slip(
         {QUERY: "query @ w_q + b_q", KEY: "key @ w_k + b_k", VALUE: "value @ w_v + b_v"},
         "multiply by the parts of in_proj_weight without transposing them",
-        "F.linear(query, w_q, b_q) does it",
+        "F.linear(query, w_q, b_q) transposes w_q itself; with @ write query @ w_q.T",
     ),
     Slip(
         {MEAN: "weights.sum(dim=1) if average_attn_weights else weights"},

@@ -33,8 +33,10 @@ SLIPS = (
     Slip(
         {CUT: "x.reshape(n, num_heads, seq_length, head_dim)", SWAP: "return x"},
         "go to (n, num_heads, seq_length, head_dim) in one `view` or `reshape`",
-        "A head then gets all numbers of a few tokens. Cut the last dimension first, then swap two"
-        " dimensions with `transpose`",
+        (
+            "A head then gets numbers of some tokens only. Cut the last dimension first, then"
+            " swap dimensions 1 and 2 with transpose"
+        ),
     ),
     Slip(
         {SWAP: "return x"},
@@ -57,8 +59,10 @@ SLIPS = (
             SWAP: "return x.permute(0, 3, 1, 2)",
         },
         "deal the numbers out one by one, every num_heads-th to the same head",
-        "A head owns head_dim numbers that stand side by side, so cut into (num_heads, head_dim),"
-        " not (head_dim, num_heads)",
+        (
+            "A head owns head_dim numbers that stand side by side, those of head 0 first: cut the"
+            " last dimension into (num_heads, head_dim)"
+        ),
     ),
     Slip(
         {CUT: "x.reshape(n, seq_length, head_dim, num_heads)"},
@@ -73,7 +77,7 @@ SLIPS = (
     Slip(
         {SWAP: "return x.transpose(1, 2)[:, :1].expand(-1, num_heads, -1, -1)"},
         "give every head the first head_dim numbers",
-        "Head h owns h * head_dim to (h + 1) * head_dim",
+        "Head h owns the numbers h * head_dim to (h + 1) * head_dim - 1 of each token",
     ),
 )
 

@@ -58,7 +58,10 @@ SLIPS = (
     Slip(
         {OUT: "pass"},
         "leave out_proj as it is",
-        "It still takes the old head 0 from where the new one stands now",
+        (
+            "Its columns still stand in the old order of the heads: move them as the rows of"
+            " in_proj_weight"
+        ),
     ),
     Slip(
         {OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[rows])"},
@@ -83,7 +86,7 @@ SLIPS = (
     Slip(
         {OUT: "layer.out_proj.weight.copy_(layer.out_proj.weight[:, rows.argsort()])"},
         "move the columns of out_proj.weight the other way round",
-        "New columns i are old columns order[i], as the rows are",
+        "The columns of new head i are those of old head order[i], just as its rows are",
     ),
     Slip(
         {ROWS: f"{ROWS}.argsort()"},
@@ -102,16 +105,22 @@ SLIPS = (
                 " layer.embed_dim)]"
             )
         },
-        "move queries and keys, and leave the values where they are",
-        "A head is all three",
+        (
+            "move the rows of W_Q and W_K and the columns of out_proj, and leave the rows of W_V"
+            " where they are"
+        ),
+        "A head has rows in W_V, too, and their numbers in in_proj_bias",
     ),
     *(
         Slip(
             {THIRDS: "[rows, torch.arange(layer.embed_dim, 3 * layer.embed_dim)]", **edit},
-            f"move the rows of W_Q alone{words}",
-            "A head has rows in W_K and W_V, too",
+            f"move of {what} the part of W_Q alone, and the columns of out_proj{words}",
+            "A head has rows in W_K and W_V, too, each with its number in in_proj_bias",
         )
-        for edit, words in (({}, ""), ({BIAS: "pass"}, ", and not its bias"))
+        for edit, what, words in (
+            ({}, "in_proj_weight and in_proj_bias", ""),
+            ({BIAS: "pass"}, "in_proj_weight", ", but no bias"),
+        )
     ),
     Slip(
         {
@@ -147,8 +156,11 @@ SLIPS = (
             BIAS: "pass",
             OUT: "pass",
         },
-        "move num_heads single rows",
-        "A head owns head_dim rows in each third of in_proj_weight",
+        "move only the first num_heads rows of in_proj_weight",
+        (
+            "A head owns head_dim rows in each third of in_proj_weight, their numbers in"
+            " in_proj_bias, and head_dim columns of out_proj.weight"
+        ),
     ),
     Slip(
         {

@@ -203,7 +203,11 @@ SLIPS = (
         "run the MLP before the attention",
         "First talk, then think",
     ),
-    Slip({DROP: ""}, "forget self.dropout", "It comes after the attention, before z is added"),
+    Slip(
+        {DROP: ""},
+        "leave out self.dropout, or throw away what it gives",
+        ("x = self.dropout(x) comes after the attention, before z is added"),
+    ),
     Slip(
         {DROP: "", ADD: "x = self.dropout(x + input)"},
         "drop numbers of the sum, and with them the input",
@@ -216,8 +220,8 @@ SLIPS = (
     ),
     Slip(
         {END: "return x + self.dropout(y)"},
-        "apply self.dropout to the MLP's output too",
-        "MLPBlock has its own dropout inside already",
+        "apply a dropout to the MLP's output, too",
+        "MyMLPBlock has its own dropout inside already",
     ),
     Slip(
         {DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
@@ -270,8 +274,8 @@ SLIPS = (
     ),
     Slip(
         {ATTENTION: ATTENTION.replace("num_heads", "2")},
-        "write the number of heads in",
-        "It is the argument num_heads",
+        "make the attention with 2 heads whatever num_heads is",
+        "Give it the argument num_heads",
     ),
     Slip(
         {ATTENTION: TORCHS.replace(", batch_first=True", "")},

@@ -110,8 +110,10 @@ SLIPS = (
         Slip(
             {C: f'"c": {number}'},
             f"say that block c {does}",
-            "Then it would differ from ours at the start, too. What differs only once the weights"
-            " have moved?",
+            (
+                "Another eps changes little for tokens of usual size, and with moved weights c"
+                " differs much. Change the parameters of ln_2 alone: does the output change?"
+            ),
         )
         for number, does in (
             (2, "adds z at the end"),
@@ -142,7 +144,10 @@ SLIPS = (
     Slip(
         {B: '"b": 4'},
         "say that block b lets pictures hear of each other",
-        "Give it two pictures, and change each in turn. The other one comes out as before",
+        (
+            "Give it two pictures, a fresh copy at each call, and change each in turn: the other"
+            " one comes out as before"
+        ),
     ),
 )
 

@@ -110,9 +110,11 @@ IN_PLACE = (
 SLIPS = (
     Slip(
         {f"centred = {CENTRE}": IN_PLACE, DIVIDE: "centred"},
-        "normalise x in place under no_grad(), which the gradient does not see",
-        "Without no_grad() make new tensors, x - mean and so on: then x stays as it came, and the"
-        " gradient goes through mean and variance",
+        "normalise x in place under no_grad() or through .data, which the gradient does not see",
+        (
+            "Make new tensors, x - mean and so on, with neither: then x stays as it came, and the"
+            " gradient goes through mean and variance"
+        ),
     ),
     Slip(
         {ROOT: "(x.std(dim=-1, keepdim=True) + eps)"},
@@ -191,11 +193,17 @@ SLIPS = (
         "add bias before multiplying by weight",
         "Weight first, then bias",
     ),
-    Slip({ROOT: "(variance + eps)"}, "divide by the variance", "Divide by its root"),
+    Slip(
+        {ROOT: "(variance + eps)"},
+        "divide by variance + eps, without the root",
+        ("Divide by the root of (variance + eps)"),
+    ),
     Slip({CENTRE: "x"}, "leave the mean in (that is RMSNorm)", "Subtract it first"),
     Slip({DIVIDE: "x / (variance + eps).sqrt()"}, "divide x itself", "Subtract the mean first"),
     Slip(
-        {DIVIDE: "centred"}, "only subtract the mean", "Divide by the root of (variance + eps) too"
+        {DIVIDE: "centred"},
+        "subtract the mean and do not divide",
+        "Divide by the root of (variance + eps) too",
     ),
 )
 

@@ -110,12 +110,12 @@ SLIPS = (
     ),
     Slip(
         {LAYERS: '(part.self_attention.out_proj, part.mlp.get_submodule("0"))'},
-        "silence mlp[0], the first layer of the MLP",
+        "silence out_proj, but of the MLP the first layer, mlp[0], and not the last",
         "The bias of its last layer, mlp[3], is still added to every token",
     ),
     Slip(
         {LAYERS: '(part.mlp.get_submodule("3"),)', BIAS: BIAS + IN_PROJ},
-        "silence in_proj, the first layer of the attention",
+        "silence mlp[3], but of the attention the first layer, in_proj, and not the last",
         "The bias of its last layer, out_proj, is still added to every token",
     ),
     Slip(

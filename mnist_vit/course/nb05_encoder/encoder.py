@@ -136,8 +136,8 @@ SLIPS = (
                 + _each("x = block(x + self.pos_embedding)", "self.layers[1:]")
             )
         },
-        "add the position embedding again before every block",
-        "Equation 1 adds it once, before the first",
+        "add the position embedding before every block, once each",
+        "Equation 1 adds it once, before the first block",
     ),
     Slip(
         {BLOCKS: _each("x = block(x + self.pos_embedding)")},
@@ -177,12 +177,16 @@ SLIPS = (
     ),
     Slip(
         {NORM: "return self.ln(x)[:, 0]"},
-        "return the class token alone",
-        "Equation 4 takes token 0 alone. In the code the encoder returns all tokens, and the model"
-        " around it takes token 0",
+        "return token 0 alone",
+        (
+            "Equation 4 takes token 0 alone, but in the code the encoder normalises and returns"
+            " all tokens"
+        ),
     ),
     Slip(
-        {NORM: "return self.ln(x)[:, 1:]"}, "drop the class token", "The encoder returns all tokens"
+        {NORM: "return self.ln(x)[:, 1:]"},
+        "leave token 0 out of the result",
+        "The encoder returns all tokens",
     ),
     Slip(
         {BLOCKS: _each("x = x + block(x)")},
@@ -195,7 +199,9 @@ SLIPS = (
         "Each block takes what the one before gave, x = block(x)",
     ),
     Slip(
-        {BLOCKS: _each("block(x)")}, "throw away what the blocks give", "x = block(x) hands it on"
+        {BLOCKS: _each("block(x)")},
+        "never run the blocks, or throw away what they give",
+        ("x = self.layers(x), or x = block(x) in a loop, sends the tokens through them"),
     ),
     Slip(
         {BLOCKS: _each("x = block(x)", "reversed(list(self.layers))")},
@@ -214,8 +220,8 @@ SLIPS = (
     ),
     Slip(
         {ADD: "x = torch.cat([input[:, :1], input[:, 1:] + self.pos_embedding[:, 1:]], dim=1)"},
-        "add positions to the patches only",
-        "The class token has a position too, the first",
+        "add no position to token 0",
+        "Every token has a position, token 0 the first",
     ),
     Slip(
         {OPTIONS: "options = 0.0, attention_dropout, norm_layer"},
@@ -224,7 +230,7 @@ SLIPS = (
     ),
     Slip(
         {ADD: "x = input + self.dropout(self.pos_embedding)", DROP: ""},
-        "drop the position embedding alone",
+        "apply self.dropout to the position embedding alone",
         "self.dropout comes after the addition, and drops numbers of the sum",
     ),
     Slip(
@@ -233,12 +239,12 @@ SLIPS = (
     Slip(
         {DROP: "", NORM: "return self.ln(self.dropout(x))"},
         "apply self.dropout after the blocks",
-        "It stands between the addition and the first block",
+        "It stands once, between the addition and the first block, and nowhere else",
     ),
     Slip(
         {DROP: "", NORM: "return self.dropout(self.ln(x))"},
         "apply self.dropout at the very end",
-        "It stands between the addition and the first block",
+        "It stands once, between the addition and the first block, and nowhere else",
     ),
     Slip(
         {DROP: "", BLOCKS: _each("x = block(self.dropout(x))")},
@@ -252,8 +258,11 @@ SLIPS = (
     ),
     Slip(
         {OPTIONS: "options = attention_dropout, dropout, norm_layer"},
-        "give the blocks dropout and attention_dropout in the wrong order",
-        "A block takes dropout first",
+        "exchange the blocks' dropout and attention_dropout",
+        (
+            "Give a block dropout=dropout and attention_dropout=attention_dropout; by place,"
+            " dropout comes first"
+        ),
     ),
     Slip(
         {OPTIONS: "", GIVEN: "mlp_dim, 0.0, 0.0"},

@@ -77,12 +77,18 @@ SLIPS = (
     Slip(
         {IN: "patches.reshape(1, d, g, g)"},
         "reshape without permute before the interpolation",
-        "First (1, g * g, d) -> (1, d, g * g)",
+        (
+            "First permute(0, 2, 1) makes (1, hidden_dim, g * g) of (1, g * g, hidden_dim), then"
+            " reshape cuts out the grid"
+        ),
     ),
     Slip(
         {OUT: "maps.reshape(1, grid * grid, d)"},
         "reshape without permute after the interpolation",
-        "Last (1, d, grid * grid) -> (1, grid * grid, d)",
+        (
+            "First flatten to (1, hidden_dim, grid * grid), then permute(0, 2, 1) makes (1, grid"
+            " * grid, hidden_dim)"
+        ),
     ),
     Slip(
         {IN: f"{IN}.transpose(2, 3)"},
@@ -104,7 +110,11 @@ SLIPS = (
         'interpolate with mode="bilinear" and align_corners=False',
         'Use mode="bicubic" and align_corners=True',
     ),
-    Slip({KIND: 'mode="area"'}, 'interpolate with mode="area"', 'Use mode="bicubic"'),
+    Slip(
+        {KIND: 'mode="area"'},
+        'interpolate with mode="area"',
+        ('Use mode="bicubic" and align_corners=True'),
+    ),
     Slip(
         {KIND: 'mode="bicubic", align_corners=True, antialias=True'},
         "interpolate with antialias=True",
@@ -112,13 +122,13 @@ SLIPS = (
     ),
     Slip(
         {PARTS: "[patches.mean(dim=1, keepdim=True), patches]"},
-        "give the class token the mean of the patches' positions",
+        "give the class token the mean of the patches' new positions",
         "It belongs to no place, and stays what it is",
     ),
     Slip(
         {KIND: 'mode="nearest"'},
         'interpolate with mode="nearest", the default',
-        'That copies patches; use mode="bicubic"',
+        'That copies positions; use mode="bicubic" and align_corners=True',
     ),
 )
 

@@ -93,14 +93,21 @@ SLIPS = (
     Slip(
         {COUNT: "(model(images).argmax(dim=1) != labels).sum().item()"},
         "count the images that are wrong",
-        "Compare with == and not with !=",
+        "Return how many predictions equal their labels",
     ),
-    Slip({ZERO: "parameter[:, 1:] = 0"}, "keep row 0 of the parameter", "All of it is to be zero"),
+    Slip(
+        {ZERO: "parameter[:, 1:] = 0"},
+        "write zeros into parameter[:, 1:] alone",
+        "All of it is to be zero",
+    ),
     Slip(
         {ZERO: "", BACK: "parameter.zero_()"},
         "count with a model whose parameter is as it was, such as a copy, and leave the one given"
         " at zero",
-        "The model that counts is the one in which the parameter is zero",
+        (
+            "Count with the model in which the parameter is zero, and write the old numbers back"
+            " afterwards"
+        ),
     ),
     Slip(
         {"return right": "return (model(images).argmax(dim=1) == labels).sum().item() - right"},

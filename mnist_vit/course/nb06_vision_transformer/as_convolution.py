@@ -59,7 +59,11 @@ SLIPS = (
         "leave the stride at 1",
         "The windows then overlap. Patches do not: the stride is the size of the window",
     ),
-    Slip({BIAS: "convolution.bias.zero_()"}, "leave out the linear layer's bias", "Copy it too"),
+    Slip(
+        {BIAS: "convolution.bias.zero_()"},
+        "leave out the linear layer's bias",
+        "Make the convolution with a bias, and copy the linear layer's bias into it",
+    ),
     Slip(
         {
             MAKE: (
@@ -69,7 +73,7 @@ SLIPS = (
             BIAS: "",
         },
         "leave out the linear layer's bias",
-        "Copy it too",
+        "Make the convolution with a bias, and copy the linear layer's bias into it",
     ),
     Slip(
         {WEIGHT: "linear.weight.reshape(-1, patch_size, patch_size, channels).permute(0, 3, 1, 2)"},
@@ -78,13 +82,13 @@ SLIPS = (
     ),
     Slip(
         {WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).transpose(2, 3)"},
-        "turn every window, columns before rows",
-        "A patch's pixels come row by row",
+        "exchange the rows and columns of every window",
+        "A patch's pixels come row by row: reshape to (hidden_dim, c, p, p), and swap no axes",
     ),
     Slip(
         {WEIGHT: "linear.weight.reshape(-1, channels, patch_size, patch_size).flip(2, 3)"},
         "flip the windows, as convolutions in mathematics do",
-        "torch's convolution does not flip",
+        "torch's convolution multiplies without flipping, as the linear layer does: flip nothing",
     ),
     Slip(
         {BIAS: "pass"},
@@ -104,7 +108,7 @@ SLIPS = (
             )
         },
         "add padding",
-        "The windows then begin outside the picture, and patches do not",
+        "The first windows then begin outside the picture. Patches do not: leave out the padding",
     ),
     Slip(
         {"convolution.weight.copy_(weight)": "convolution.weight = linear.weight"},
@@ -123,7 +127,10 @@ SLIPS = (
     Slip(
         {WEIGHT: "linear.weight.T.reshape(-1, channels, patch_size, patch_size)"},
         "transpose the linear layer's weight first",
-        "Its rows are what makes one number each, and so are a convolution's",
+        (
+            "Row i of it makes number i of a token, as window i of the convolution does: reshape"
+            " it without .T"
+        ),
     ),
 )
 

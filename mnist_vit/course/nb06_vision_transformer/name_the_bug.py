@@ -176,7 +176,10 @@ SLIPS = (
     Slip(
         {"if factor.mean() > 1": "if factor.mean() < 1"},
         'swap "not_divided" and "divided_by_d_model"',
-        "Without the division scores are too large: the factor is above 1",
+        (
+            "Without the division scores are too large, and the weights of a row lie further"
+            " apart than the right ones; divided by d_model they lie closer together"
+        ),
     ),
     Slip(
         {'return "heads_merged_by_reshape"': 'return "heads_split_by_reshape"'},

@@ -114,8 +114,8 @@ SLIPS = (
     ),
     Slip(
         {END: "self.heads(x[:, 1:].mean(dim=1))"},
-        "give the heads the mean of the patches",
-        "They take the class token alone, as in MyVisionTransformer",
+        "take the mean over the patches, before or after the heads",
+        "Give the heads the class token alone, as in MyVisionTransformer: x[:, 0]",
     ),
     Slip(
         {ENCODE: ("x = self.encoder(torch.cat([token, x], dim=1) + self.encoder.pos_embedding)")},

@@ -125,8 +125,10 @@ SLIPS = (
     Slip(
         {JOIN: "x = torch.cat([x, registers], dim=1)"},
         "put the registers behind the patches",
-        "The logits are the same. But whoever draws maps takes the last tokens for the patches: the"
-        " registers stand between the class token and the patches",
+        (
+            "In eval mode the logits are the same. But whoever draws maps takes the last tokens"
+            " for the patches: the registers stand between the class token and the patches"
+        ),
     ),
     Slip(
         {JOIN: "x = torch.cat([registers, x], dim=1)"},
@@ -136,16 +138,18 @@ SLIPS = (
     Slip(
         {JOIN: "x = torch.cat([registers, x], dim=1)", END: "self.heads(x[:, registers.shape[1]])"},
         "put the registers in front of the class token",
-        "The logits are the same. But others take token 0 for the class token: it stays there",
+        (
+            "In eval mode the logits are the same. But others take token 0 for the class token:"
+            " it stays there"
+        ),
     ),
     Slip(
         {
             PLACES: "x = x + self.encoder.pos_embedding",
             JOIN: ("x = self.encoder.dropout(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))"),
         },
-        "let the encoder's dropout come after the registers have joined, and so drop their"
-        " numbers, too",
-        "They join the sequence after it",
+        "apply the encoder's dropout to the registers, too",
+        "They join the sequence after it, as they are",
     ),
     Slip(
         {PLACES: "x = self.encoder.dropout(x)"},
@@ -165,13 +169,13 @@ SLIPS = (
     ),
     Slip(
         {END: "self.heads(x.mean(dim=1))"},
-        "give the heads the mean of all tokens",
-        "They take the class token alone",
+        "take the mean over all tokens, before or after the heads",
+        "Give the heads the class token alone: x[:, 0]",
     ),
     Slip(
         {END: "self.heads(x[:, : 1 + registers.shape[1]].mean(dim=1))"},
-        "give the heads the mean of class token and registers",
-        "They take the class token alone; the registers are thrown away",
+        "take the mean over the class token and the registers, before or after the heads",
+        "Give the heads the class token alone: x[:, 0]. The registers are thrown away",
     ),
     Slip(
         {JOIN: "x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1) if False else x"},

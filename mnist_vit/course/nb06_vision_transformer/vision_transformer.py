@@ -295,8 +295,10 @@ SLIPS = (
     Slip(
         {**LAST, READ: "x = x[:, -1]"},
         "put the class token last and take it from there",
-        "Each token then gets another token's position embedding. Put the class token first:"
-        " torch.cat([class_token, x], dim=1)",
+        (
+            "Each token then gets another token's position embedding. Put the class token,"
+            " expanded to the n pictures, first: torch.cat([token, x], dim=1)"
+        ),
     ),
     Slip(
         LAST,
@@ -347,8 +349,11 @@ SLIPS = (
     ),
     Slip(
         {ENCODE: "x = self.encoder.ln(self.encoder.layers(x))"},
-        "apply the encoder's blocks and its norm yourself, without the position embedding",
-        "Call self.encoder(x): it adds it",
+        (
+            "apply the encoder's blocks and its norm yourself, without the position embedding and"
+            " the encoder's dropout"
+        ),
+        "Call self.encoder(x): it does all four",
     ),
     Slip(
         {ENCODE: "x = self.encoder(x + self.encoder.pos_embedding)"},
@@ -357,7 +362,10 @@ SLIPS = (
     ),
     Slip(
         {ENCODE: "x = self.encoder.layers(x + self.encoder.pos_embedding)"},
-        "leave out the encoder's last norm",
+        (
+            "add the positions and apply the blocks yourself, without the encoder's dropout and"
+            " last norm"
+        ),
         "Call self.encoder(x): it does all of its steps",
     ),
     Slip(
@@ -388,7 +396,7 @@ SLIPS = (
     Slip(
         {END: "x = self.heads.head(x)"},
         "call the last layer of the heads alone",
-        "With a representation_size there are others before it. Call self.heads",
+        "With a representation_size the linear layer pre_logits and tanh come before it",
     ),
     Slip(
         {READ: "x = x[0]"},
@@ -397,7 +405,7 @@ SLIPS = (
     ),
     Slip(
         {END: "x = self.heads(x).argmax(dim=-1)"},
-        "give the number of the largest logit",
+        "give the class with the largest logit, by argmax",
         "The model gives the logits themselves: the loss needs them",
     ),
 )

@@ -88,8 +88,8 @@ FALL = f"0.5 * (1 + math.cos({ANGLE}))"
 SLIPS = (
     Slip(
         {RISE: "1.0"},
-        "leave out the warm-up",
-        "In the first steps the share rises to 1; it does not begin there",
+        "give every step of the warm-up the share 1",
+        "The share rises there along a straight line: (step + 1) / warmup",
     ),
     Slip(
         {CASE: "step < 0", BEHIND: "step / steps"},
@@ -113,13 +113,13 @@ SLIPS = (
     ),
     Slip(
         {FALL: f"0.5 * (1 - math.cos({ANGLE}))"},
-        "take 1 minus the cosine, so that the share rises from 0 behind the warm-up",
-        "At step == warmup the cosine is 1, and so is the share",
+        "let the share rise from 0 behind the warm-up",
+        "It falls from 1 at step == warmup to 0 at step == steps",
     ),
     Slip(
         {RISE: "step / (warmup - 1)"},
-        "start at 0 and divide by warmup - 1",
-        "The first step then changes nothing. Its share is 1 / warmup",
+        "let the line begin with 0 and reach 1 at step warmup - 1",
+        "The first step then changes nothing. Its share is 1 / warmup: (step + 1) / warmup",
     ),
     Slip(
         {RISE: "(step + 1) / (warmup + 1)"},
@@ -140,7 +140,7 @@ SLIPS = (
     Slip(
         {BEHIND: "(step - warmup + 1) / (steps - warmup)"},
         "begin the fall one step too early, off by one",
-        "At step == warmup the cosine is still at its top",
+        "At step == warmup the share is still 1",
     ),
     Slip(
         {BEHIND: "(step - warmup) / (steps - warmup - 1)"},

@@ -86,16 +86,22 @@ SLIPS = (
     ),
     Slip(
         {PICK: "log_probabilities[:, labels]"},
-        "write [:, labels], which takes the columns of all labels from every picture",
+        "take the columns of all labels from every picture, as [:, labels] does",
         "Each picture has one label: [torch.arange(len(labels)), labels], or gather",
     ),
     Slip(
-        {MEAN: "picked.mean()"}, "leave out the minus", "Logarithms of probabilities are negative"
+        {MEAN: "picked.mean()"},
+        "leave out the minus",
+        (
+            "The logarithm of a probability is"
+            " never above 0, and the loss never"
+            " below it: put a minus in front"
+        ),
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).log_softmax(dim=-1)"},
         "take the softmax twice, as happens when probabilities are given to F.cross_entropy",
-        "Logits go in",
+        "Take it once, of the logits",
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).log2()"},
@@ -124,8 +130,8 @@ SLIPS = (
     ),
     Slip(
         {SOFTMAX: "logits"},
-        "leave out the softmax",
-        "Logits must become probabilities before the logarithm",
+        "take the logits themselves, without softmax and logarithm",
+        "They must become logarithms of probabilities first: log_softmax(dim=-1)",
     ),
     Slip(
         {MEAN: "(1 - picked.exp()).mean()"},
@@ -149,19 +155,28 @@ SLIPS = (
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).log()"},
-        "take softmax first and the logarithm then",
-        "That is the formula, but with logits far apart a probability is rounded to 0, and ln 0 is"
-        " minus infinity: log_softmax does both in one, without that",
+        "compute softmax and logarithm, or exp and logarithm, one after the other",
+        (
+            "That is the formula, but with logits far apart exp becomes infinite, or a"
+            " probability is rounded to 0, and the loss infinite: log_softmax does both in one,"
+            " without that"
+        ),
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).clamp(min=1e-7).log()"},
         "keep probabilities from falling below 1e-7",
-        "A wrong answer that is surer than that pays too little. log_softmax needs no such limit",
+        (
+            "Where the right class has a smaller probability than that, the loss is too small."
+            " log_softmax needs no such limit"
+        ),
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).clamp(min=1e-8).log()"},
         "keep probabilities from falling below 1e-8",
-        "A wrong answer that is surer than that pays too little. log_softmax needs no such limit",
+        (
+            "Where the right class has a smaller probability than that, the loss is too small."
+            " log_softmax needs no such limit"
+        ),
     ),
     Slip(
         {PICK: "torch.eye(10)[labels] * log_probabilities"},

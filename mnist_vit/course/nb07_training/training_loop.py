@@ -159,7 +159,7 @@ SLIPS = (
     Slip(
         {AVERAGE: "weight_average(averaged, model, average)"},
         "let the average begin with the start values",
-        "It begins as the weights after step 0: there its share is 0",
+        "It begins as the weights after step 0: copy them there, or call weight_average with 0.0",
     ),
     Slip(
         {
@@ -174,8 +174,11 @@ SLIPS = (
     ),
     Slip(
         {AVERAGE: "pass"},
-        "never update the average",
-        "What is measured and kept are the start values",
+        "never change the averaged model that is measured",
+        (
+            "Call weight_average(averaged, model, average) after each step, with 0.0 at step 0:"
+            " else the start values are measured and kept"
+        ),
     ),
     Slip(
         {MEASURE: "accuracy, loss = accuracy_and_loss(model, other)"},
@@ -201,18 +204,26 @@ SLIPS = (
     Slip(
         {SEED: "pass"},
         "leave out torch.manual_seed(epoch)",
-        "Dropout then draws other numbers each time you run it",
+        (
+            "Call it at the beginning of each epoch: else what dropout draws depends on what was"
+            " drawn before"
+        ),
     ),
     Slip(
         {ORDER: "pass"},
-        "leave out loader.set_epoch(epoch)",
-        "All epochs then have the pictures in the same order",
+        (
+            "give every epoch the pictures in the same order, as happens without"
+            " loader.set_epoch(epoch)"
+        ),
+        "Call loader.set_epoch(epoch) at the beginning of each epoch",
     ),
     Slip(
         {SEED: "pass", ORDER: "pass"},
         "leave out both torch.manual_seed(epoch) and loader.set_epoch(epoch)",
-        "The one makes dropout draw the same numbers again, the other gives each epoch"
-        " an order of its own",
+        (
+            "Both belong at the beginning of each epoch: the one fixes what dropout draws, the"
+            " other gives the epoch an order of its own"
+        ),
     ),
     Slip({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches", "Their mean is wanted"),
     Slip(
@@ -223,7 +234,7 @@ SLIPS = (
     Slip(
         {KEEP: "losses = [] if epoch == 0 else losses"},
         "go on collecting losses",
-        "Each epoch has a mean of its own, so begin with an empty list",
+        "Each epoch has a mean of its own: begin anew in each",
     ),
     Slip({EPOCH: '"epoch": epoch'}, "count epochs from 0", "In the history the first one is 1"),
     Slip(
@@ -239,11 +250,11 @@ SLIPS = (
             )
         },
         "make a new optimizer in each epoch",
-        "It forgets what it remembers of earlier gradients",
+        "A new one knows nothing of earlier gradients: make one, before the first epoch",
     ),
     Slip(
         {"warmup = round(0.15 * steps)": "warmup = round(0.15 * epochs)"},
-        "take the warm-up from the number of epochs",
+        "train with a warm-up of 0 steps, as round(0.15 * epochs) gives with few epochs",
         "It takes round(0.15 * steps) of all steps",
     ),
     Slip(
@@ -256,7 +267,10 @@ SLIPS = (
             ),
         },
         "set the learning rate after the step",
-        "Each step then has the rate of the one before: set it first",
+        (
+            "Each later step then has the rate of the one before, and the first has learning_rate"
+            " itself: set it before the step"
+        ),
     ),
     Slip(
         {

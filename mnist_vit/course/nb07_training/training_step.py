@@ -124,8 +124,8 @@ SLIPS = (
     ),
     Slip(
         {CLIP: "\n"},
-        "leave out the clipping, or clip where it does nothing, before backward() or after step()",
-        "It comes between backward() and step()",
+        "leave out the clipping, or clip so that it changes nothing",
+        "Between backward() and step(): nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
     ),
     Slip(
         {CLIP: "nn.utils.clip_grad_value_(model.parameters(), 1.0)\n"},
@@ -149,8 +149,11 @@ SLIPS = (
                 "        parameter.grad /= length\n"
             )
         },
-        "make every gradient 1 long, short ones too",
-        "Clipping shortens those that are longer, and leaves the others",
+        "make all gradients together 1 long, also where they are shorter",
+        (
+            "Clipping shortens them where they are longer than 1, and leaves them as they are"
+            " otherwise"
+        ),
     ),
     Slip(
         {"return loss.item()": "return F.cross_entropy(model(images), labels).item()"},

@@ -100,7 +100,7 @@ SLIPS = (
     Slip(
         {LINE: "old.lerp_(new, average)"},
         "swap the two shares",
-        "The average keeps the large one, the new weights get 1 - average",
+        "The old weights keep the share average, the new ones get 1 - average",
     ),
     Slip(
         {LINE: "old = average * old + (1 - average) * new"},
@@ -115,7 +115,7 @@ SLIPS = (
     ),
     Slip(
         {LINE: "old.mul_(average).add_(new.mul_(1 - average))"},
-        "multiply the weights of the model that is trained in place",
+        "multiply in place the weights of the model that is trained",
         "Only averaged changes: new * (1 - average) makes a tensor of its own",
     ),
     Slip(

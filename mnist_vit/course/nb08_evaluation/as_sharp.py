@@ -238,10 +238,13 @@ SLIPS = (
     *(
         Slip(
             {INSIDE: f"inside = batch[..., {cut}, {cut}]"},
-            "leave the border out at one side only",
-            "Four pixels on each side: the first four and the last four rows and columns",
+            f"leave the border out at the {here} only",
+            f"Leave out the {there} four rows and columns, too",
         )
-        for cut in ("4:", ":-4")
+        for cut, here, there in (
+            ("4:", "top and the left", "last"),
+            (":-4", "bottom and the right", "first"),
+        )
     ),
     Slip(
         {SUM: "across.square().mean()"},
@@ -278,7 +281,7 @@ SLIPS = (
     ),
     Slip(
         {SUM: "inside.var()"},
-        "measure contrast, the spread of all pixels",
+        "measure contrast, the spread of the pixels",
         "A blurred picture can have as much of it. Take differences of neighbours",
     ),
     Slip(

@@ -169,8 +169,10 @@ SLIPS = (
     Slip(
         {END: 'return "first" if b < c else "second"'},
         "name the wrong one",
-        "You count mistakes as right answers, or have exchanged b and c. b counts the images that"
-        " only the first classifies correctly",
+        (
+            "b counts the images that only the first classifies correctly. Where b is larger than"
+            " c, and the coin says so, the first is better"
+        ),
     ),
     Slip(
         {
@@ -228,7 +230,17 @@ SLIPS = (
         "take the root of the number of all images",
         "Only those count on which exactly one is right",
     ),
-    Slip(border("b + c"), 'answer "cannot tell" for every pair', "Is the border too far out?"),
+    Slip(
+        border("b + c"),
+        'answer "cannot tell" for every pair',
+        (
+            "Where coin(b, c) is below"
+            " 0.05, name the model with"
+            " more of these images. Look"
+            " at b, c and coin(b, c) for"
+            " one pair of models"
+        ),
+    ),
     Slip(
         border("0.01 * len(labels)"),
         "ask for a whole percent more, whatever the counts are",

@@ -125,7 +125,7 @@ SLIPS = (
     Slip(
         {IF: "heads == b"},
         "take the chance of exactly this outcome",
-        "The more uneven ones count, too: each single outcome is rare",
+        "The more uneven ones count, too, to whichever side",
     ),
     Slip(
         {IF: "heads == b or heads == c"},
@@ -144,18 +144,18 @@ SLIPS = (
     ),
     Slip(
         {IF: "abs(heads - (n - heads)) > abs(b - c)"},
-        "leave out the outcome itself",
+        "leave out the outcomes that are exactly as uneven",
         "Outcomes count that are as uneven *or* more so",
     ),
     Slip(
         {IF: "abs(heads - (n - heads)) <= abs(b - c)"},
-        "add up the outcomes that are *less* uneven, and this one",
+        "add up the outcomes that are as uneven or *less* so",
         "Those that are as uneven as this one or more so are wanted",
     ),
     Slip(
         {IF: "heads >= max(b, c)", END: "return 2 * ways / 2**n"},
-        "double one side, also where both sides are the same outcome",
-        "For b = c that is a chance above 1",
+        "double one side, also for b = c, where the middle outcome belongs to both",
+        "That gives a chance above 1. For b = c it is 1",
     ),
     Slip(
         {
@@ -170,7 +170,11 @@ SLIPS = (
         "treat all outcomes as equally likely",
         "Of 4 tosses one way leads to 4 heads, and six ways lead to 2: math.comb",
     ),
-    Slip({END: "return ways / 2 * n"}, "write 2 * n", "Each toss doubles the number of ways, 2**n"),
+    Slip(
+        {END: "return ways / 2 * n"},
+        "multiply by n / 2, as ways / 2 * n does",
+        ("Each toss doubles the number of ways: ways / 2**n"),
+    ),
     Slip(
         {END: "return 1 - ways / 2**n"},
         "return the chance of everything less uneven",
@@ -195,11 +199,11 @@ SLIPS = (
     Slip(
         {IF: "heads <= b", END: "return min(1.0, 2 * ways / 2**n)"},
         "double the chance of at most b heads, also where b is the larger one",
-        "Begin with the smaller of the two, min(b, c)",
+        "Count up to the smaller of the two, heads <= min(b, c)",
     ),
     Slip(
         {"range(n + 1)": "range(n)"},
-        "leave out n heads, as range(n) does",
+        "leave out n heads, as range(n) does, or 0 heads, as range(1, n + 1) does",
         "There are n + 1 outcomes, 0 to n heads: range(n + 1)",
     ),
 )

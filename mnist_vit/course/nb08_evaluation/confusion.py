@@ -92,9 +92,8 @@ SLIPS = (
     ),
     Slip(
         {LOOP: "matrix[labels, predictions] += 1"},
-        "write matrix[labels, predictions] += 1 for all images at once",
-        "Each pair is then counted once, however often it comes. Go through the images one by one,"
-        " or use torch.bincount",
+        "count each pair once, however often it comes, as matrix[labels, predictions] += 1 does",
+        "Each image adds 1: go through them one by one with += 1, or use torch.bincount",
     ),
     Slip(
         {ADD: "if truth == named:\n            matrix[truth, named] += 1"},
@@ -165,11 +164,14 @@ SLIPS = (
     Slip(
         {", dtype=torch.int64": ""},
         "count in floats",
-        "torch.zeros makes floats if nothing is said: dtype=torch.int64",
+        (
+            "Counts are whole numbers: dtype=torch.int64 in torch.zeros, or .to(torch.int64) at"
+            " the end"
+        ),
     ),
     Slip(
         {START: f"num_classes = int(torch.cat([labels, predictions]).max()) + 1\n    {START}"},
-        "make the matrix as large as the largest class that occurs",
+        "make rows and columns only up to the largest class that occurs",
         "A class without images has a row, too: num_classes rows and columns",
     ),
     Slip(
@@ -185,7 +187,7 @@ SLIPS = (
             ),
             PLACE: "[there.index(truth), there.index(named)]",
         },
-        "make rows and columns for the classes that occur alone",
+        "make rows and columns only for the classes that occur",
         "A class without images has a row, too: num_classes rows and columns",
     ),
     Slip(
@@ -214,7 +216,7 @@ SLIPS = (
     Slip(
         {END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},
         "leave out the last class",
-        "range(num_classes - 1) ends one too early. The classes are range(num_classes)",
+        "The classes are 0 to num_classes - 1, and the last one counts, too",
     ),
     Slip(
         {END: "return matrix[:-1, :-1]"},
@@ -223,8 +225,8 @@ SLIPS = (
     ),
     Slip(
         {END: "return matrix.flatten()"},
-        "leave out the last step",
-        "num_classes² counts in one row. Lay them out: .view(num_classes, num_classes)",
+        "return all counts in one row",
+        "Return num_classes rows and columns: .view(num_classes, num_classes)",
     ),
 )
 

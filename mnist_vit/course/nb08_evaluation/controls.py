@@ -134,14 +134,19 @@ SHIFT, BORDER = "shift = wide[..., :-2, :-2]", "border = torch.zeros_like(images
 SLIPS = (
     Slip(
         {PAD: "F.pad(images, (1, 1, 1, 1))"},
-        "put black around the image before you blur and shift it",
-        "That brings in a border, and each control changes one thing. Repeat the outermost pixels:"
-        ' mode="replicate"',
+        "let black come in when you blur and when you shift",
+        (
+            "That brings in a border, and each control changes one thing. Repeat the outermost"
+            ' pixels first: F.pad(images, (1, 1, 1, 1), mode="replicate")'
+        ),
     ),
     Slip(
         {"F.conv2d(wide,": "F.conv2d(F.pad(images, (1, 1, 1, 1)),"},
-        "put black around the image before you blur it",
-        'That brings in a border. Repeat the outermost pixels: mode="replicate"',
+        "let black come in when you blur",
+        (
+            "That brings in a border. Repeat the outermost pixels first: F.pad(images, (1, 1, 1,"
+            ' 1), mode="replicate"), and no padding in the convolution'
+        ),
     ),
     Slip(
         {"wide[..., :-2, :-2]": "F.pad(images, (1, 0, 1, 0))[..., :-1, :-1]"},

@@ -102,9 +102,11 @@ WHITE, PAD = (
 SLIPS = (
     Slip(
         {"large.clamp(0, 1)": "large"},
-        "leave out the clamp",
-        "Bicubic interpolation goes a little below black and above white, and uint8 turns −1 into"
-        " 255 and 256 into 0",
+        "leave out the clamp, or clamp before the interpolation or after the change to uint8",
+        (
+            "Bicubic interpolation goes a little below black and above white, and uint8 turns −1"
+            " into 255 and 256 into 0: clamp between the two"
+        ),
     ),
     Slip(
         {WHITE: "(16 * images.new_tensor(16) * large.clamp(0, 1)).round().to(torch.uint8)"},
@@ -126,7 +128,7 @@ SLIPS = (
     ),
     Slip(
         {'mode="bicubic"': 'mode="nearest"'},
-        "repeat pixels, which gives squares",
+        'repeat pixels, as mode="nearest" does',
         'mode="bicubic" is asked for',
     ),
     Slip(

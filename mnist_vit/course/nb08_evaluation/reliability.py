@@ -185,11 +185,14 @@ SLIPS = (
     Slip(
         {END: "(low + high) / 2"},
         "take the middle between low and high",
-        "Most answers of a bin lie near one end: their mean confidence is wanted",
+        (
+            "The answers of a bin need not lie evenly around its middle: take the mean of their"
+            " confidences"
+        ),
     ),
     Slip(
         {CHOSEN: "chosen = (confidence >= low) & (confidence < high)"},
-        "leave out answers with a confidence of exactly high",
+        "take low <= confidence < high",
         "Softmax rounds to 1.0 where it is very sure, and those would be lost: low < confidence <="
         " high",
     ),

@@ -170,14 +170,19 @@ PLAIN = {BELOW: "below = 1", SHIFT: "shift = 0", MORE: ""}
 SLIPS = (
     Slip(
         PLAIN,
-        "leave out all three terms with z²",
-        "That is the plain interval: for 8 of 10 it ends above 1, for 10 of 10 it has no width."
-        " Wilson's terms mend that",
+        "take the plain interval, p̂ ± z √(p̂ (1 − p̂) / n)",
+        (
+            "For 8 of 10 it ends above 1, for 10 of 10 it has no width. Under the root stands p,"
+            " not p̂: solve for p"
+        ),
     ),
     Slip(
         {**PLAIN, END: "return max(0.0, middle - reach), min(1.0, middle + reach)"},
-        "take the plain interval, without the terms with z², and cut it off at 0 and 1",
-        "Wilson's needs no cutting",
+        (
+            "take the plain interval, with p̂ in the place of p under the root, and keep it"
+            " within 0 and 1"
+        ),
+        "Under the root stands p: solve for p, or put the p that you try there",
     ),
     Slip(
         {BELOW: "below = 1"}, "leave out the denominator", "Divide middle and reach by 1 + z² / n"
@@ -185,7 +190,7 @@ SLIPS = (
     Slip(
         {MIDDLE: "middle = share + shift"},
         "divide the reach alone by 1 + z² / n",
-        "The denominator is under the middle, too: parentheses around it",
+        "The denominator is under the middle, too: (p̂ + z² / (2n)) / (1 + z² / n)",
     ),
     Slip(
         {REACH: "reach = z * math.sqrt(variance)"},
@@ -195,7 +200,7 @@ SLIPS = (
     Slip(
         {SHIFT: "shift = 0"},
         "leave out z² / (2n) in the numerator",
-        "It moves the middle towards one half",
+        "The middle is (p̂ + z² / (2n)) / (1 + z² / n)",
     ),
     Slip(
         {SHIFT: "shift = z * z / total"},
@@ -225,12 +230,12 @@ SLIPS = (
     Slip(
         {REACH: "reach = math.sqrt(variance) / below"},
         "leave out z in front of the root",
-        "The reach is z standard deviations",
+        "The reach is z times the root, divided by 1 + z² / n",
     ),
     Slip(
         {REACH: "reach = z * variance / below"},
         "leave out the root",
-        "What stands under it is a variance",
+        "The reach is z times the square root, divided by 1 + z² / n",
     ),
     Slip(
         {"share * (1 - share) / total": "share * (1 - share)"},
@@ -272,7 +277,7 @@ SLIPS = (
             MIDDLE: "middle = share",
         },
         "put the interval around the share itself",
-        "Its middle is (share + z² / (2n)) / (1 + z² / n), nearer to one half",
+        "Its middle is (share + z² / (2n)) / (1 + z² / n)",
     ),
     Slip(
         {END: "return math.ceil(100 * (middle - reach)) / 100, int(100 * (middle + reach)) / 100"},

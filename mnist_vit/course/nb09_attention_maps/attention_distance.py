@@ -73,9 +73,14 @@ LOOKED, END = "(patches * pixels).sum(dim=-1)", "return looked.mean(dim=(0, -1))
 SLIPS = (
     Slip(
         {NORM: ""},
-        "leave the rows as they are after the class token is gone",
-        "They sum to less than 1 then, and the distance comes out too short. Divide each row by"
-        " its sum",
+        (
+            "let the weight on the class token count as distance 0, whether you keep its column"
+            " or drop it and leave the rows as they are"
+        ),
+        (
+            "The distance comes out too short. Leave the class token's column out, and divide"
+            " each row by the sum of what is left"
+        ),
     ),
     Slip(
         {PIXELS: f"nn.functional.pad({PIXELS}, (1, 0, 1, 0))", PATCHES: "weights", NORM: ""},
@@ -99,7 +104,10 @@ SLIPS = (
             LOOKED: "(patches * pixels).sum(dim=-2)",
         },
         "mix up who looks and what is looked at",
-        "A row is the query, so sum over the last dimension",
+        (
+            "The patch that asks is the row of weights, dim=-2, and what it looks at the column,"
+            " dim=-1: divide each row by its sum, and add up along it"
+        ),
     ),
     Slip(
         {PIXELS: "torch.cdist(place, place)"},
@@ -108,12 +116,12 @@ SLIPS = (
     ),
     Slip(
         {PIXELS: "torch.cdist(place, place) ** 2 * patch_size"},
-        "forget the square root of the distance",
+        "take the square of the distance in patches, times patch_size",
         "The straight line is the root of the sum of squares",
     ),
     Slip(
         {PIXELS: "(torch.cdist(place, place) * patch_size) ** 2"},
-        "forget the square root of the distance, so that the result is in square pixels",
+        "take the square of the distance, so that the result is in square pixels",
         "The straight line is the root of the sum of squares",
     ),
     Slip(
@@ -161,7 +169,10 @@ SLIPS = (
             END: ("return looked.sum(dim=-1).mean(dim=0)"),
         },
         "divide by the sum of all rows together",
-        "Each row is made to sum to 1 by itself: sum(dim=-1, keepdim=True)",
+        (
+            "Each row is made to sum to 1 by itself, sum(dim=-1, keepdim=True), and at the end"
+            " the mean of the rows is taken, not their sum"
+        ),
     ),
     Slip(
         {

@@ -165,7 +165,7 @@ SLIPS = (
     Slip(
         {E: '"e": 3'},
         "say that function e averages the heads",
-        "Then the maps of both would be the same. Can a weight be negative?",
+        "Then the maps of both heads would be the same. Can a weight be negative?",
     ),
     Slip(
         {E: '"e": 8'},

@@ -64,7 +64,7 @@ SLIPS = (
     ),
     Slip(
         {QUERY: "row * grid + column"},
-        "forget that token 0 is the class token",
+        "take token row · grid + column for the query, although token 0 is the class token",
         "Every patch has a number one higher than its place in the picture",
     ),
     Slip(
@@ -84,8 +84,8 @@ SLIPS = (
     ),
     Slip(
         {QUERY: "row * grid + column", ROW: "weights[:, :, 1:, 1:][:, :, query - 1]"},
-        "take the class token out and still count it",
-        "Without it, patch (row, column) has number row · grid + column",
+        "take the class token out of the rows, and take 1 off the patch's number besides",
+        "Among the rows of the patches alone, patch (row, column) has number row · grid + column",
     ),
     Slip(
         {FOLD: "return looked_at.unflatten(-1, (grid, grid)).transpose(-2, -1)"},

@@ -329,8 +329,11 @@ SLIPS = (
     ),
     Slip(
         {ALL_HEADS: ""},
-        "ask for need_weights=True and no more",
-        "Torch then gives the mean over the heads. Ask for average_attn_weights=False too",
+        (
+            "keep the mean over the heads: you average them yourself, or ask for"
+            " need_weights=True and no more"
+        ),
+        "Ask for average_attn_weights=False too, and keep all heads apart",
     ),
     Slip(
         {WEIGHTS: "output[0]"},
@@ -370,12 +373,12 @@ SLIPS = (
     Slip(
         {REMOVE: "pass"},
         "never remove the hooks",
-        "Keep what register_forward_hook returns, and call its remove()",
+        "Every register_… returns a handle: keep all of yours, and call remove() on each",
     ),
     Slip(
         {PRE_HOOK: "module.register_forward_pre_hook(ask_for_weights, with_kwargs=True)"},
         "remove the forward hooks and leave the pre-hooks",
-        "From then on every layer makes weights for nobody. Remove both kinds",
+        "From then on every attention layer makes weights for nobody. Remove both kinds",
     ),
     Slip(
         {
@@ -385,7 +388,7 @@ SLIPS = (
             )
         },
         "take away all hooks of the layers, somebody else's too",
-        "Keep what register_forward_hook returns, and call its remove()",
+        "Every register_… returns a handle: keep all of yours, and call remove() on each",
     ),
     Slip(
         {"kwargs | {": "{"},
@@ -412,8 +415,10 @@ SLIPS = (
     Slip(
         {"finally:": "except Exception:\n        pass\n    finally:"},
         "swallow the exception of the block",
-        "The hooks must go, and the exception must get out. Use `finally`, without `except` or"
-        " `return`",
+        (
+            "The hooks must go, and the exception must get out: use finally, without except or"
+            " return, or an __exit__ that returns nothing"
+        ),
     ),
     Slip(
         {"kept, handles = [], []": "kept, handles = [], []\n    model.eval()"},

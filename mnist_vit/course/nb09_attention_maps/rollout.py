@@ -103,12 +103,12 @@ SLIPS = (
     ),
     Slip(
         {START: "torch.ones(1)", MULTIPLY: "mixed * total"},
-        "multiply number by number, with *",
+        "multiply the layers number by number",
         "A chain of mixtures is a matrix product, @",
     ),
     Slip(
         {MULTIPLY: "mixed * total"},
-        "multiply number by number, with *, so that only the diagonal is left of the identity",
+        "multiply number by number, beginning with the identity, so that only the diagonal is left",
         "A chain of mixtures is a matrix product, @",
     ),
     Slip(
@@ -144,20 +144,26 @@ SLIPS = (
     Slip(
         {HEADS: "sum(dim=2)", NORM: "mixed = mixed / 2"},
         "sum over the heads in place of their mean, and halve",
-        "All heads weigh the same, and together 1: mean(dim=2)",
+        (
+            "All heads count the same, and together they count as much as the identity: take"
+            " their mean"
+        ),
     ),
     Slip(
         {HEADS: "amax(dim=2)", NORM: "mixed = mixed / 2"},
         "take the largest head at each place, and halve",
-        "All heads weigh the same: mean(dim=2)",
+        "All heads count the same: take their mean",
     ),
     Slip(
         {
             LAYERS: "weights.mean(dim=2).transpose(-2, -1).unbind(dim=1)",
             NORM: "mixed = mixed / 2",
         },
-        "exchange queries and keys",
-        "Row i of the weights says what token i gathers: no transpose is needed",
+        "exchange queries and keys, or multiply in the wrong order and transpose the result",
+        (
+            "Row i of the weights says what token i gathers: nothing is transposed, and each"
+            " later layer stands on the left, layer @ total"
+        ),
     ),
     Slip(
         {END: "return total[:, 0]"},

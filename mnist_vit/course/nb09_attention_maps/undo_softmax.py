@@ -60,17 +60,17 @@ SLIPS = (
     Slip(
         {MISSING: "-logs.mean(dim=-1, keepdim=True)"},
         "make each row sum to 0",
-        "Weights of a row sum to 1, so their mean is 1 / N",
+        "Weights of a row sum to 1, so their mean is 1 / twice.shape[-1]",
     ),
     Slip(
         {MISSING: "1 - logs.mean(dim=-1, keepdim=True)"},
         "give each row a mean of 1",
-        "Weights of a row sum to 1, so their mean is 1 / N",
+        "Weights of a row sum to 1, so their mean is 1 / twice.shape[-1]",
     ),
     Slip(
         {"return logs + missing": "return logs.softmax(dim=-1)"},
-        "give back what was given, as the softmax of its logarithm is",
-        "The logarithm lacks one number for each row: add it",
+        "give back what was given (the softmax of its logarithm is that, too)",
+        "Take the logarithm, and add to each row the one number that makes it sum to 1",
     ),
     Slip(
         {"return logs + missing": "return logs / logs.sum(dim=-1, keepdim=True)"},

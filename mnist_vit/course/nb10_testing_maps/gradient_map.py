@@ -96,12 +96,12 @@ SLIPS = (
     ),
     Slip(
         {PRODUCT: "(tokens * gradient).sum(dim=-1).abs()"},
-        "take the absolute value of each contribution",
+        "take the absolute value of each patch's sum",
         "Keep the sign: it says for or against the class",
     ),
     Slip(
         {PRODUCT: "(tokens * gradient).sum(dim=-1).relu()"},
-        "set negative contributions to zero",
+        "set the negative sums of patches to zero",
         "Keep the sign: it says for or against the class",
     ),
     Slip(

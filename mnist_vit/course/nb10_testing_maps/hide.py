@@ -203,8 +203,7 @@ SLIPS = (
     Slip(
         {TAKEN: "(z * stays.unsqueeze(-1),)"},
         "set tokens to zero",
-        "They are still there to be looked at, with a key and a value that come from the biases."
-        " Take them out",
+        "They are still there and are looked at. Take them out",
     ),
     Slip(
         {WHERE: "model.encoder.layers[-1].register_forward_pre_hook(take_out)"},
@@ -238,7 +237,7 @@ SLIPS = (
     Slip(
         {"return model(images)": "return model.eval()(images)"},
         "leave the model, or a part of it, in eval mode",
-        "Whoever hides patches leaves the mode alone, or puts it back: model.train(before)",
+        "Whoever hides patches leaves the mode alone",
     ),
     Slip(
         {END: "logits = model(images)\n    handle.remove()\n    return logits"},
@@ -253,7 +252,10 @@ SLIPS = (
     Slip(
         {WHERE: "model.encoder.register_forward_pre_hook(take_out)"},
         "take the patches out before the encoder adds the positions",
-        "It has one for each patch. Take them out behind that, before the first block",
+        (
+            "The encoder adds a position to every token, so all must still be there. Take the"
+            " hidden ones out after that, before the first block"
+        ),
     ),
     Slip(
         {
@@ -267,7 +269,7 @@ SLIPS = (
     ),
     Slip(
         {WHERE: "model.encoder.ln.register_forward_pre_hook(take_out)"},
-        "hide nothing from the blocks: these are the logits of the whole pictures",
+        "hide nothing that reaches the answer: these are the logits of the whole pictures",
         "Take the tokens out before the first block: what its pre-hook returns, a tuple, takes the"
         " place of what it is given",
     ),
@@ -289,7 +291,10 @@ SLIPS = (
             )
         },
         "give the patches that stay the first positions",
-        "Each keeps the position of its place. Take them out behind the addition",
+        (
+            "A patch that stays keeps the position of its own place. Let the encoder add all"
+            " positions, and take the hidden patches out after that"
+        ),
     ),
     Slip(
         {

@@ -80,12 +80,12 @@ SLIPS = (
     Slip(
         {AT: AT.replace("(step + 0.5)", "step")},
         "take the gradient at the beginning of each step",
-        "Take it in the middle, (step + 0.5) / steps of the way: the error is far smaller",
+        "The middles are asked for: (step + 0.5) / steps of the way",
     ),
     Slip(
         {AT: AT.replace("(step + 0.5)", "(step + 1)")},
         "take the gradient at the end of each step",
-        "Take it in the middle, (step + 0.5) / steps of the way: the error is far smaller",
+        "The middles are asked for: (step + 0.5) / steps of the way",
     ),
     Slip(
         {AT: "gradient_at(reference + step / max(steps - 1, 1) * way)"},
@@ -94,8 +94,8 @@ SLIPS = (
     ),
     Slip(
         {END: "return -way * total / steps"},
-        "multiply by (reference - image), or walk from the picture to the reference",
-        "Every sign is reversed: what the picture adds gets a number below zero",
+        "multiply by (reference - image), or put a minus before the result",
+        "Every sign is reversed then. Multiply by (image - reference)",
     ),
     Slip(
         {END: "return total / steps"},
@@ -114,8 +114,11 @@ SLIPS = (
     ),
     Slip(
         {AT: "gradient_at(images)"},
-        "take the gradient at the picture itself every time",
-        "The point moves from the reference to the picture",
+        "take the gradient at the picture itself and nowhere else",
+        (
+            "Take the mean of the gradients at the middles of the steps, reference + (step + 0.5)"
+            " / steps * (image - reference)"
+        ),
     ),
     Slip(
         {AT: "gradient_at((step + 0.5) / steps * images)"},

@@ -170,7 +170,7 @@ SLIPS = (
     ),
     Slip(
         {"for patch in range(patches)": "for patch in range(1, patches)"},
-        "leave out the first patch",
+        "give no number for the first patch",
         "There is no class token among the columns of hidden: patch 0 is column 0",
     ),
 )

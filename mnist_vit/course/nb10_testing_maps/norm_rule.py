@@ -44,7 +44,7 @@ SLIPS = (
     Slip(
         {QUOTIENT: "centred / deviation"},
         "let the gradient pass through the standard deviation, as the plain norm does",
-        "Values that are to be constants in the backward pass are detached: .detach()",
+        "Compute the standard deviation yourself, and divide by it detached: .detach()",
     ),
     Slip(
         {CENTRED: "x.detach() - x.detach().mean(dim=-1, keepdim=True)"},
@@ -64,8 +64,7 @@ SLIPS = (
     Slip(
         {CENTRED: "x - x.mean(dim=-1, keepdim=True).detach()"},
         "detach the mean, too",
-        "What the mean takes away from each number must be taken from its relevance as well. Only"
-        " the standard deviation is a constant",
+        "The mean stays a function of x. Only the standard deviation is a constant",
     ),
     Slip(
         {END: f"{END.replace('return ', 'return (')}).detach()"},
@@ -88,7 +87,11 @@ SLIPS = (
         "Each token is normalised alone, over its own numbers, dim=-1",
     ),
     Slip({ROOT: f"{VARIANCE}.sqrt()"}, "forget eps", "Add it to the variance, inside the root"),
-    Slip({QUOTIENT: "centred"}, "only subtract the mean", "Divide by the standard deviation, too"),
+    Slip(
+        {QUOTIENT: "centred"},
+        "subtract the mean and do not divide by the standard deviation",
+        ("Divide by it, detached, before you multiply by weight"),
+    ),
     Slip(
         {QUOTIENT: "centred / deviation.square().detach()"},
         "divide by the variance",

@@ -211,8 +211,8 @@ SLIPS = (
     ),
     Slip(
         {TOKENS: "new[:, tokens] += kept[0][:, tokens]"},
-        "add the clean run's tokens to the others",
-        "They take their place",
+        "add the clean run's tokens to the corrupted run's",
+        "The clean run's tokens take the place of the corrupted run's",
     ),
     Slip(
         {TOKENS: "new[:, tokens] = kept[0][:1, tokens]"},
@@ -237,7 +237,7 @@ SLIPS = (
     Slip(
         {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},
         "leave the model, or a part of it, in eval mode",
-        "The mode stays as it was, or is put back: model.train(before)",
+        "Leave the mode alone",
     ),
     Slip(
         {CLEAN_UP: "logits = model(images)"},

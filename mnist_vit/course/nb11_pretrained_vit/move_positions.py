@@ -49,16 +49,19 @@ SLIPS = (
     Slip(
         {ROLL: "grid.roll((-down, -right), dims=(1, 2))"},
         "move them the other way",
-        "A patch and its position stay together: what was at row r is now at row r + down",
+        (
+            "A position goes where its patch goes: from row r to row (r + down) % rows, from"
+            " column c to column (c + right) % columns"
+        ),
     ),
     Slip(
         {ROLL: "grid.roll((right, down), dims=(1, 2))"},
         "swap down and right",
-        "Rows come first: axis 1 is moved by down, axis 2 by right",
+        "Rows are moved by down, columns by right",
     ),
     Slip(
         {GRID: "patches.unflatten(1, (columns, rows))"},
-        "give the grid as many rows as it has columns",
+        "swap the two sizes of the grid, (columns, rows)",
         "It has the shape (rows, columns)",
     ),
     Slip(
@@ -68,7 +71,10 @@ SLIPS = (
             "moved.flatten(1, 2)": "moved",
         },
         "move the patches along one line",
-        "What leaves a row at its right end comes in at the left of the same row, not of the next",
+        (
+            "What leaves a row at one end comes in at the other end of the same row, not in the"
+            " next row"
+        ),
     ),
     Slip(
         {

@@ -66,8 +66,11 @@ SLIPS = (
     Slip({PARTS: "[grid.flatten(1, 2)]"}, "lose the class token", "It has a position, too"),
     Slip(
         {GRID: "patches.flip(1).unflatten(1, (rows, columns))"},
-        "turn the order round",
-        "Their first patch is yours, the one at the top left",
+        "turn the order of their patches round",
+        (
+            "Their first patch is yours, too, at the top left, but theirs go on column by column:"
+            " cut them into (columns, rows), and swap these two axes"
+        ),
     ),
     Slip(
         {GRID: f"{GRID}.flip(2)"},

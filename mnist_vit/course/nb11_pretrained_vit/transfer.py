@@ -192,8 +192,8 @@ UNTOUCHED = (
     " copy, copy.deepcopy(model), and all else is done to the copy."
 )
 LEARNS = (
-    "Each step is zero_grad, backward and optimizer.step(), in this order. And the optimizer"
-    " changes only what it was given: the new head is put in before the optimizer is made"
+    "Put the new head in before the optimizer is made, do zero_grad, backward and"
+    " optimizer.step() in this order in each step, and return the model that was trained"
 )
 
 
@@ -236,7 +236,10 @@ SLIPS = (
     Slip(
         {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
         "freeze the very model that you are given, before you copy it",
-        "It must stay as it was, and that it learns is part of it. Freeze the copy",
+        (
+            "It must stay as it was, and what can learn is part of it: copy first, and then"
+            " requires_grad_(not freeze) on the copy"
+        ),
     ),
     Slip(
         {COPY: "model.requires_grad_(not freeze)\n    model = copy.deepcopy(model)"},
@@ -294,7 +297,7 @@ SLIPS = (
             PUT: "old = list(model.parameters())\n    model.heads = head",
             "[p for p in model.parameters() if p.requires_grad]": "old",
         },
-        "never change the new head, so that it stays zero",
+        "return a model whose new head is still zero",
         LEARNS,
     ),
     Slip(
@@ -303,7 +306,9 @@ SLIPS = (
         "It wants logarithms of probabilities",
     ),
     Slip(
-        {", lr=learning_rate": ""}, "leave out the learning rate", "AdamW then takes its own, 0.001"
+        {", lr=learning_rate": ""},
+        "train at 0.001, which AdamW takes if it gets no learning rate",
+        ("Give it lr=learning_rate"),
     ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(

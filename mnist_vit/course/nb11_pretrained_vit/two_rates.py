@@ -155,7 +155,7 @@ SLIPS = (
     Slip(
         {COPY: "model.requires_grad_(False)\n    model = copy.deepcopy(model)"},
         "freeze the very model that you are given, before you copy it",
-        "It must stay as it was, and that it learns is part of it. Freeze the copy",
+        "It must stay as it was, and what can learn is part of it: copy first, and freeze nothing",
     ),
     Slip(
         {COPY: "model.requires_grad_(True)\n    model = copy.deepcopy(model)"},
@@ -185,7 +185,7 @@ SLIPS = (
     Slip(
         {GROUPS: 'groups = [{"params": head, "lr": body_rate}, {"params": body, "lr": head_rate}]'},
         "swap the two rates",
-        "The new head gets head_rate, everything else body_rate",
+        "The head, model.heads, gets head_rate, everything else body_rate",
     ),
     Slip(
         {
@@ -215,8 +215,8 @@ SLIPS = (
     ),
     Slip(
         {HEAD: f"nn.init.zeros_(model.heads.head.weight)\n    {HEAD}"},
-        "set the head's weights back to zero",
-        "The head that the model comes with goes on learning",
+        "begin with a head of zeros, a new one or the old one set to zero",
+        "The head that the model comes with is kept, and goes on learning",
     ),
     Slip(
         {"optimizer.zero_grad()": "pass"},

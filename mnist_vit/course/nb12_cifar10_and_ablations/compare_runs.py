@@ -168,27 +168,36 @@ SLIPS = (
     Slip(
         {SPREAD: "0"},
         "compare the means and nothing else",
-        "With other seeds the order may be another",
+        (
+            "With other seeds the other mean may be the larger one: the means must differ by more"
+            " than the larger spread"
+        ),
     ),
     Slip(
         {DIFFERENCE: "max(variant) - max(base)"},
-        "compare the best runs with the spread",
-        "The luckiest seed says little; compare the means",
+        "compare the difference of the best runs with the spread",
+        "The luckiest seed says little; take the difference of the means",
     ),
     Slip(
         {DIFFERENCE: "max(variant) - max(base)", SPREAD: "0"},
         "compare the best runs and nothing else",
-        "The luckiest seed says little; compare the means with the spread",
+        "The luckiest seed says little; compare the difference of the means with the larger spread",
     ),
     Slip(
         {"abs(difference)": "difference"},
-        "forget the sign",
-        "A difference below minus the spread is a difference, too",
+        'never say "worse"',
+        (
+            "Where the variant's mean is below the base's by more than the larger spread, the"
+            ' word is "worse"'
+        ),
     ),
     Slip(
         {END: 'return "better" if difference < 0'},
         "subtract the wrong way round",
-        "The variant is better if its mean is the larger one",
+        (
+            'Where the means differ by more than the spread, it is "better" if the variant\'s'
+            ' mean is the larger one, else "worse"'
+        ),
     ),
     Slip(
         {SPREAD: "min(max(base) - min(base), max(variant) - min(variant))"},
@@ -198,12 +207,12 @@ SLIPS = (
     Slip(
         {SPREAD: "max(base) - min(base)"},
         "look at the spread of the base only",
-        "The variant's runs vary, too",
+        "The variant's runs vary, too: take the larger of the two spreads",
     ),
     Slip(
         {SPREAD: "max(variant) - min(variant)"},
         "look at the spread of the variant only",
-        "The base's runs vary, too",
+        "The base's runs vary, too: take the larger of the two spreads",
     ),
     Slip(
         {SPREAD: "max(statistics.stdev(base), statistics.stdev(variant))"},
@@ -218,11 +227,11 @@ SLIPS = (
     Slip(
         {SPREAD: f"{SPREAD} / 2"},
         "take half of the spread",
-        "The largest minus the smallest is the border, not a reach to either side",
+        "The means must differ by more than the whole spread, the largest minus the smallest",
     ),
     Slip(
         {DIFFERENCE: "statistics.median(variant) - statistics.median(base)"},
-        "compare the runs in the middle (the medians)",
+        "compare the medians",
         "Compare the means",
     ),
     Slip(
@@ -237,8 +246,11 @@ SLIPS = (
     ),
     Slip(
         {SPREAD: "max(base + variant) - min(base + variant)"},
-        "take the spread of all runs together",
-        "The difference that you test is part of it",
+        (
+            "take the spread of all runs together, which is never smaller than the difference of"
+            " the means"
+        ),
+        "Take the spread of each list by itself, and compare with the larger of the two",
     ),
     Slip(
         {"abs(difference) <= spread": "max(base) >= min(variant) and max(variant) >= min(base)"},
@@ -252,7 +264,7 @@ SLIPS = (
             )
         },
         "divide both sums by the number of the base's runs",
-        "The lists may have different lengths: each sum by its own",
+        "The lists may have different lengths: divide each sum by the length of its own list",
     ),
     Slip(
         {
@@ -261,7 +273,7 @@ SLIPS = (
             )
         },
         "divide both sums by the number of the variant's runs",
-        "The lists may have different lengths: each sum by its own",
+        "The lists may have different lengths: divide each sum by the length of its own list",
     ),
     Slip(
         {DIFFERENCE: "sum(variant) / 3 - sum(base) / 3"},
@@ -271,7 +283,7 @@ SLIPS = (
     Slip(
         {DIFFERENCE: "sum(v - b for b, v in zip(base, variant)) / min(len(base), len(variant))"},
         "take the runs in pairs, so that those without a partner are lost",
-        "Compare the two means",
+        "Take each mean over all runs of its own list",
     ),
     Slip(
         {"abs(difference) <= spread": "abs(difference) < spread"},
@@ -281,7 +293,7 @@ SLIPS = (
     Slip(
         {"abs(difference) <= spread": "0 <= difference <= spread"},
         "call every variant with a lower mean worse",
-        "There, too, the difference must be larger than the spread",
+        "There, too, the means must differ by more than the larger spread",
     ),
     Slip(
         {SPREAD: "max(abs(base[-1] - base[0]), abs(variant[-1] - variant[0]))"},

@@ -167,55 +167,73 @@ def _terms(
 BLOCK = (
     "A block has two norms with 2 · hidden_dim numbers each; queries, keys, values and output, each"
     " with hidden_dim · hidden_dim + hidden_dim; and the two layers of the MLP, each with"
-    " hidden_dim · mlp_dim weights, and with mlp_dim and hidden_dim biases"
+    " hidden_dim · mlp_dim weights, the first with mlp_dim biases and the second with hidden_dim"
 )
 OUTSIDE = (
     "Outside the blocks are conv_proj, with in_channels · patch_size² · hidden_dim weights and"
-    " hidden_dim biases; the class token; the positions, one for each patch and one for the class"
-    " token; the last norm; and the head, with weights and num_classes biases"
+    " hidden_dim biases; the class token, hidden_dim; the positions, hidden_dim for each patch and"
+    " for the class token; the last norm, 2 · hidden_dim; and the head, with hidden_dim ·"
+    " num_classes weights and num_classes biases"
 )
 
 SLIPS = (
     Slip(
         {"** 2 + 1": "** 2"},
-        "leave out d numbers once: the class token, its position, or the bias of conv_proj",
-        "All three are learned; print the names and shapes of a small model",
+        (
+            "count hidden_dim numbers too few outside the blocks, as many as the class token, its"
+            " position, or the bias of a layer or norm there may have"
+        ),
+        "All that is learned counts; print the names and shapes of a small model",
     ),
     Slip(
         {"3 * d * d + 3 * d + d * d + d": "3 * d * d + 3 * d"},
-        "leave out d · d + d numbers in each block: one of queries, keys, values and output",
+        (
+            "count hidden_dim · hidden_dim + hidden_dim numbers too few in each block, as many as"
+            " one of queries, keys, values and output has"
+        ),
         BLOCK,
     ),
     Slip(
         {"3 * d * d + 3 * d + d * d + d": "4 * d * d"},
-        "leave out 4 · d numbers in each block: the biases of attention, or both norms",
+        (
+            "count 4 · hidden_dim numbers too few in each block, as many as the biases of"
+            " attention, or both norms, have"
+        ),
         BLOCK,
     ),
     Slip(
         {"d * mlp_dim + mlp_dim + mlp_dim * d + d": "2 * d * mlp_dim"},
-        "leave out mlp_dim + d numbers in each block: the biases of the MLP",
+        (
+            "count mlp_dim + hidden_dim numbers too few in each block, as many as the biases of"
+            " the MLP"
+        ),
         BLOCK,
     ),
     Slip(
         {"block = attention + mlp + 2 * norm": "block = attention + mlp + norm"},
-        "leave out 2 · d numbers in each block, as many as one norm has",
+        "count 2 · hidden_dim numbers too few in each block, as many as one norm has",
         BLOCK,
     ),
     Slip(
         {"num_layers * block + norm": "num_layers * block"},
-        "leave out 2 · d numbers once: the encoder's last norm, or the class token and its"
-        " position",
+        "count 2 · hidden_dim numbers too few outside the blocks, as many as the last norm has",
         OUTSIDE,
     ),
     Slip(
         {"norm = 2 * d": "norm = d"},
-        "leave out d numbers for each norm, two in a block and one at the end",
-        "A norm has d weights and d biases",
+        (
+            "count 2 · hidden_dim numbers too few in each block and hidden_dim outside, as many"
+            " as the biases of all norms"
+        ),
+        (
+            "A norm has hidden_dim weights and hidden_dim biases; every block has two norms, and"
+            " one stands at the end"
+        ),
     ),
     Slip(
         {"in_channels * patch_size**2 * d": "patch_size**2 * d"},
         "forget the channels in conv_proj",
-        "A patch of a colour picture has three numbers for each pixel",
+        "A patch has in_channels numbers for each pixel: multiply by in_channels",
     ),
     Slip(
         {"d * num_classes + num_classes": "d * num_classes"},
@@ -225,7 +243,7 @@ SLIPS = (
     Slip(
         {"num_layers * block": "block"},
         "count one block only",
-        "Each layer has a block of its own",
+        "There are num_layers blocks, each with its own numbers",
     ),
 )
 

@@ -211,7 +211,7 @@ def more(answer: Any) -> list:
 BASE, VARIANT = "base = torch.randn(seeds)", "effect + torch.randn(seeds)"
 
 SLIPS = (
-    Slip({'== "better"': '!= "unclear"'}, 'count "worse" too', 'Only "better" finds what is there'),
+    Slip({'== "better"': '!= "unclear"'}, 'count "worse" too', 'Only "better" is counted'),
     Slip(
         {VARIANT: "effect + base"},
         "give the variant the base's runs and add the effect",
@@ -224,8 +224,8 @@ SLIPS = (
     ),
     Slip(
         {VARIANT: "torch.randn(seeds) - effect"},
-        "subtract the effect",
-        "The variant is better by it",
+        "subtract the effect from the variant's runs",
+        "The variant is better by the effect: add it to the variant's runs",
     ),
     Slip(
         {BASE: "base = torch.rand(seeds)", VARIANT: "effect + torch.rand(seeds)"},
@@ -235,7 +235,7 @@ SLIPS = (
     Slip(
         {VARIANT: "effect * torch.randn(seeds)"},
         "multiply by the effect",
-        "It is added to every run",
+        "Add it to every run of the variant",
     ),
     Slip(
         {BASE: "base = torch.randn(3)", VARIANT: "effect + torch.randn(3)"},
@@ -253,7 +253,7 @@ SLIPS = (
     Slip(
         {"found / trials": "found"},
         "return how many are found",
-        "A share is wanted: found / trials",
+        "A share is wanted: divide the count by trials",
     ),
     Slip(
         {BASE: "base = torch.randn(seeds) + effect", VARIANT: "torch.randn(seeds)"},
@@ -262,13 +262,13 @@ SLIPS = (
     ),
     Slip(
         {'== "better"': '== "unclear"'},
-        "count the differences that are missed",
-        'The share of those that are found is wanted, "better"',
+        'count "unclear" in place of "better"',
+        'The share of "better" is wanted',
     ),
     Slip(
         {VARIANT: "effect + torch.randn(seeds - 1)"},
         "draw one run too few of the variant",
-        "There are seeds of each",
+        "Draw as many runs of the variant as of the base: the number that seeds gives",
     ),
     Slip(
         {VARIANT: "effect * torch.rand(seeds) + torch.randn(seeds)"},

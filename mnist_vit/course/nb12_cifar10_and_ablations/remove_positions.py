@@ -98,7 +98,7 @@ SLIPS = (
     Slip(
         {FREEZE: ""},
         "set the positions to zero and let them learn",
-        "After the first step they are back; requires_grad_(False) keeps them where they are",
+        "Training would move them away from zero; requires_grad_(False) keeps them there",
     ),
     Slip(
         {ZERO: ""},
@@ -108,12 +108,12 @@ SLIPS = (
     Slip(
         {ZERO: "position.data[:, 1:] = 0"},
         "keep the class token's position",
-        "Take all rows, the first one too",
+        "Set all of pos_embedding to zero, the class token's position too",
     ),
     Slip(
         {ZERO: "position.data[:, 0] = 0"},
-        "take the class token's position only",
-        "The patches' are what tells where things are",
+        "set the class token's position to zero and leave those of the patches",
+        "Set all of pos_embedding to zero: the patches' positions tell where things are",
     ),
     Slip(
         {FREEZE: "model.requires_grad_(False)"},
@@ -123,7 +123,10 @@ SLIPS = (
     Slip(
         {FREEZE: "model.encoder.requires_grad_(False)"},
         "freeze the whole encoder",
-        "Its blocks have to learn; call requires_grad_ on the position embedding",
+        (
+            "Its blocks and its last norm have to learn; call requires_grad_(False) on the"
+            " position embedding alone"
+        ),
     ),
     Slip(
         {ZERO: "nn.init.zeros_(position)\n    nn.init.zeros_(model.class_token)"},
@@ -137,7 +140,7 @@ SLIPS = (
                 " nn.init.zeros_(model.class_token).requires_grad_(False)"
             )
         },
-        "remove the class token too",
+        "set the class token to zero and freeze it, too",
         "It is no position, and it has to learn",
     ),
     Slip(
@@ -148,8 +151,10 @@ SLIPS = (
     Slip(
         {FIND: "model.encoder.pos_embedding = torch.zeros(1)\n    position = model.encoder"},
         "put a plain tensor in the place of a parameter",
-        "Make it an nn.Parameter with requires_grad=False, or change the numbers of the one that is"
-        " there",
+        (
+            "Make it an nn.Parameter of zeros with requires_grad=False, or set the one that is"
+            " there to zero and freeze it"
+        ),
     ),
     Slip(
         {FIND: "position = model.class_token; model.encoder"},

@@ -93,7 +93,10 @@ SLIPS = (
     Slip(
         {LINE: "return left < cut, left >= cut"},
         "put crops that lie in both regions into the training",
-        "A crop covers columns left to left + size - 1. All of them must be left of the line",
+        (
+            "A crop covers columns left to left + size - 1. For training all of them must be left"
+            " of the line"
+        ),
     ),
     Slip(
         {LINE: "return left + size <= cut, left + size > cut"},

@@ -92,12 +92,15 @@ SLIPS = (
     Slip(
         {END: "return error[:, order[0, keep:]].mean()"},
         "count in every picture what is hidden in the first",
-        "Each row of order belongs to a picture of its own: error.gather(1, …)",
+        (
+            "Each row of order belongs to a picture of its own: gather along axis 1 takes other"
+            " patches from each picture"
+        ),
     ),
     Slip(
         {END: "return error.gather(1, order[:, keep:]).sum()"},
-        "add the patches up",
-        "The mean is asked for, so that the loss does not grow with the batch",
+        "add up the errors of the hidden patches of all pictures",
+        "Take the mean over pictures and hidden patches",
     ),
     Slip(
         {END: "return error.gather(1, order[:, keep:]).sum() / error.numel()"},
@@ -106,7 +109,7 @@ SLIPS = (
     ),
     Slip(
         {ERROR: "(predicted - patches).square().sum(dim=2)"},
-        "add the pixels of a patch up",
+        "add up the squared errors of a patch's pixels",
         "Take the mean over the pixels, too",
     ),
     Slip(
@@ -127,19 +130,32 @@ SLIPS = (
     Slip(
         {END: "return error.gather(1, order[:, keep:]).mean().detach()"},
         "cut the loss off from its gradient",
-        "loss.backward() needs it: no .detach(), no torch.no_grad() and no new tensor on the way",
+        (
+            "loss.backward() needs it: no .detach(), .data, .item(), torch.tensor(…) or"
+            " torch.no_grad() on the way from predicted to the loss"
+        ),
     ),
     Slip(
         {END: "return error[order >= keep].mean()"},
-        "compare order itself with keep",
-        "order >= keep asks for the number of a patch, and not for its place in order. The hidden"
-        " patches are order[:, keep:]",
+        (
+            "take the patches i with order[i] >= keep, by a comparison or by"
+            " order.argsort(dim=1)[:, keep:]"
+        ),
+        (
+            "order holds the numbers of the patches, the hidden ones from place keep on: they are"
+            " order[:, keep:] itself"
+        ),
     ),
     Slip(
         {END: "return error[order < keep].mean()"},
-        "compare order itself with keep, and take what is below",
-        "order < keep asks for the number of a patch, and not for its place in order. The hidden"
-        " patches are order[:, keep:]",
+        (
+            "take the patches i with order[i] < keep, by a comparison or by"
+            " order.argsort(dim=1)[:, :keep]"
+        ),
+        (
+            "order holds the numbers of the patches, the hidden ones from place keep on: they are"
+            " order[:, keep:] itself"
+        ),
     ),
     Slip(
         {END: "return error.gather(1, order[:, keep + 1 :]).mean()"},
@@ -171,8 +187,11 @@ SLIPS = (
             ERROR: "(predicted - patches).square().sum(dim=2)",
             END: "return error.gather(1, order[:, keep:]).sum() / len(order)",
         },
-        "add patches and pixels up, and divide by the number of pictures",
-        "It is the mean over pictures, patches and pixels",
+        (
+            "add up the squared errors of hidden patches and pixels, and divide by the number of"
+            " pictures"
+        ),
+        "Take the mean over pictures, hidden patches and pixels",
     ),
     Slip(
         {

@@ -77,7 +77,7 @@ SLIPS = (
     ),
     Slip(
         {ORDER: "order = noise.argsort(dim=1).argsort(dim=1)"},
-        "return the rank of each patch",
+        "take the rank of each patch for order, and choose the tokens by it",
         "order lists the numbers of the patches: that of the smallest noise first. One argsort"
         " gives it",
     ),
@@ -94,8 +94,10 @@ SLIPS = (
     Slip(
         {FIRST: "order[:, :keep].sort(dim=1).values[:, :, None]"},
         "put the visible tokens into reading order",
-        "They must stand as order says: token i of visible is patch order[i]. Otherwise nobody"
-        " knows later where a token belongs",
+        (
+            "They must stand as order says: token i of visible is patch order[i]; put_back relies"
+            " on that"
+        ),
     ),
     Slip(
         {FIRST: "order[:, -keep:, None]"},
@@ -131,8 +133,10 @@ SLIPS = (
             END: "return tokens.masked_fill(late[:, :, None], 0.0), order",
         },
         "set hidden tokens to zero",
-        "They are still tokens that the encoder computes with. Leave them out: that is what makes"
-        " it four times as cheap",
+        (
+            "They are still tokens that the encoder computes with. Leave them out: visible is (n,"
+            " keep, hidden_dim), in the order of order"
+        ),
     ),
     Slip(
         {FIRST: "noise.topk(keep, dim=1).indices[:, :, None]"},

@@ -73,9 +73,14 @@ SLIPS = (
     ),
     Slip(
         {PLACE: "place = order"},
-        "take order itself where its inverse is needed",
-        "order says which patch a token is; here you need to know which token a patch is:"
-        " order.argsort(dim=1)",
+        (
+            "take order where its inverse is needed (gather), or the inverse where order is"
+            " needed (scatter)"
+        ),
+        (
+            "Token i goes to patch order[i]: scatter and assignments take order, gather takes its"
+            " inverse, order.argsort(dim=1)"
+        ),
     ),
     Slip(
         {
@@ -83,8 +88,7 @@ SLIPS = (
             END: "return torch.cat([visible.gather(1, among), hidden], dim=1)",
         },
         "sort the visible tokens among themselves and put the mask tokens behind them",
-        "Between the visible patches are the places of hidden ones, and the mask tokens stand"
-        " there",
+        "A mask token stands at each hidden patch's place, which may be before a visible one",
     ),
     Slip(
         {END: "return shuffled.gather(1, place[:, :, None])"},
@@ -94,14 +98,19 @@ SLIPS = (
     ),
     Slip(
         {END: "return shuffled[:, place]"},
-        "index with the whole table, shuffled[:, place]",
-        "That takes the places of every picture from every picture, (n, n, num_patches, width)."
-        " shuffled.gather(1, …) takes a list for each picture",
+        "index all pictures with the whole table of places",
+        (
+            "That takes the places of every picture from every picture, (n, n, num_patches,"
+            " width). gather(1, …) takes a list for each picture"
+        ),
     ),
     Slip(
         {CAT: "torch.cat([hidden, visible], dim=1)"},
-        "put the mask tokens before the visible ones",
-        "The visible patches are the first of order",
+        (
+            "give the visible tokens the last places of order, as when the mask tokens stand"
+            " before them"
+        ),
+        "The visible patches are the first keep of order",
     ),
     Slip(
         {PLACE: "place = order[:1].argsort(dim=1).expand(n, -1)"},
@@ -116,7 +125,7 @@ SLIPS = (
     Slip(
         {"mask_token.expand(n, ": "mask_token.detach().expand(n, "},
         "cut the mask token off from its gradient",
-        "It is a parameter, and has to learn",
+        "It has to learn: use mask_token itself, without .detach(), .data or torch.tensor(…)",
     ),
     Slip(
         {CAT: "torch.cat([visible + mask_token, hidden], dim=1)"},
@@ -140,7 +149,10 @@ SLIPS = (
                 "    place = torch.cat([first, order[:, keep:]], dim=1).argsort(dim=1)"
             )
         },
-        "give the visible tokens to their places in reading order",
+        (
+            "fill the visible places one after the other, in reading order, with the visible"
+            " tokens as they come"
+        ),
         "They stand as order says: token i of visible belongs to patch order[i]",
     ),
     Slip(

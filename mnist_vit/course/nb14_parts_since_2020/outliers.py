@@ -120,7 +120,7 @@ SLIPS = (
     Slip(
         {MIDDLE: "norms.mean(dim=1)"},
         "divide by the mean",
-        "An outlier moves the mean; the median stays where most patches are",
+        "An outlier moves the mean; divide by the median",
     ),
     Slip(
         {MIDDLE: "norms.median()"},
@@ -129,7 +129,7 @@ SLIPS = (
     ),
     Slip(
         {NORMS: "patches.square().sum(dim=2)"},
-        "leave out the root of the norm",
+        "leave out the root: take each token's sum of squares",
         "The norm of a token is the root of its sum of squares",
     ),
     Slip(
@@ -139,7 +139,7 @@ SLIPS = (
     ),
     Slip(
         {NORMS: "patches.abs().amax(dim=2)"},
-        "take each token's largest number",
+        "take each token's largest absolute value",
         "The norm of a token is the root of its sum of squares",
     ),
     Slip(
@@ -159,12 +159,12 @@ SLIPS = (
     ),
     Slip(
         {"largest, where = norms.max(dim=1)": "largest, where = norms.min(dim=1)"},
-        "look for the shortest token",
+        "look for the shortest patch",
         "An outlier is much longer than the others: max(dim=1)",
     ),
     Slip(
         {NORMS: "patches.sum(dim=2).abs()"},
-        "add up the numbers of a token",
+        "add up the numbers of a token, and take the absolute value of the sum",
         "The norm of a token is the root of its sum of squares",
     ),
     Slip(

@@ -121,18 +121,18 @@ SQUARE, END = (
 SLIPS = (
     Slip(
         {SQUARE: "(x - x.mean(dim=-1, keepdim=True)).square().mean(dim=-1, keepdim=True)"},
-        "divide by the standard deviation",
-        "No mean is subtracted anywhere",
+        "take the variance (over n) for the mean of the squares",
+        "The variance is that of x minus its mean: take x.square() itself, and its mean",
     ),
     Slip(
         {END: "(x - x.mean(dim=-1, keepdim=True)) / (mean_square + eps).sqrt() * weight"},
-        "subtract the mean first",
-        "No mean is subtracted anywhere",
+        "subtract the mean from x in the division, but not in the mean of the squares",
+        "Divide x itself",
     ),
     Slip(
         {SQUARE: "x.square().sum(dim=-1, keepdim=True)"},
-        "add up the squares",
-        "The root of their mean is asked for: with the sum, tokens get length 1",
+        "take the sum of the squares in place of their mean",
+        "Take the mean of the squares: the sum divided by how many numbers a token has",
     ),
     Slip(
         {SQUARE: "x.square().mean(dim=1, keepdim=True)"},
@@ -144,7 +144,11 @@ SLIPS = (
         "average over all tokens of a picture",
         "Each token by itself: over its own numbers, dim=-1",
     ),
-    Slip({SQUARE: "x.square().mean()"}, "average over everything", "Each token by itself: dim=-1"),
+    Slip(
+        {SQUARE: "x.square().mean()"},
+        "average over everything",
+        ("Each token by itself: mean(dim=-1, keepdim=True)"),
+    ),
     Slip(
         {END: "x / (mean_square.sqrt() + eps) * weight"},
         "add eps outside of the root",
@@ -155,8 +159,8 @@ SLIPS = (
     Slip({END: "x / (mean_square + eps).sqrt()"}, "leave out the weight", "Multiply by it last"),
     Slip(
         {END: "x / (mean_square + eps).sqrt() * (1 + weight)"},
-        "multiply by 1 + weight, as some libraries do",
-        "Here the weight starts at 1 and is used as it is",
+        "multiply by 1 + weight in all, as some libraries do",
+        "Multiply by weight alone",
     ),
     Slip(
         {
@@ -168,8 +172,8 @@ SLIPS = (
     ),
     Slip(
         {SQUARE: "x.var(dim=-1, keepdim=True)"},
-        "divide by the root of the variance, over n - 1",
-        "No mean is subtracted anywhere",
+        "take the variance, over n - 1, for the mean of the squares",
+        "The variance is that of x minus its mean: take x.square() itself, and its mean",
     ),
     Slip(
         {SQUARE: "x.mean(dim=-1, keepdim=True).square()"},
@@ -181,16 +185,16 @@ SLIPS = (
             SQUARE: "x.abs().mean(dim=-1, keepdim=True)",
             END: "x / (mean_square + eps) * weight",
         },
-        "divide by the mean of the absolute values",
-        "RMS: root of the mean of the squares",
+        "divide by the mean of the absolute values, plus eps",
+        "Divide by the root of (the mean of the squares + eps)",
     ),
     Slip(
         {
             SQUARE: "x.norm(dim=-1, keepdim=True)",
             END: "x / (mean_square + eps) * weight",
         },
-        "divide by the length of the token",
-        "The root of the *mean* of the squares is asked for: with the length, tokens get length 1",
+        "divide by the length of the token, plus eps",
+        "Divide by the root of (the *mean* of the squares + eps)",
     ),
     Slip(
         {END: "x * (mean_square + eps).sqrt() * weight"},

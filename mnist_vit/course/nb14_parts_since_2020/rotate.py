@@ -67,8 +67,8 @@ SLIPS = (
     ),
     Slip(
         {TURN: "[a * cos - b * sin, a * sin - b * cos]"},
-        "mirror instead of turning, by a minus before b · cos",
-        "(a cos − b sin, a sin + b cos)",
+        "put a minus before b · cos",
+        "Only b · sin has a minus: (a cos − b sin, a sin + b cos)",
     ),
     Slip(
         {TURN: "[a * cos + b * sin, a * sin + b * cos]"},
@@ -117,7 +117,7 @@ SLIPS = (
     ),
     Slip(
         {PAIRS: "a, b = x[..., 1::2], x[..., 0::2]"},
-        "swap the two numbers of each pair",
+        "swap the two numbers of each pair before the turn",
         "a is the one at an even place, b the one behind it",
     ),
     Slip(
@@ -141,7 +141,7 @@ SLIPS = (
                 "x * cos.repeat(1, 2) + torch.stack([-b, a], dim=-1).flatten(-2) * sin.repeat(1, 2)"
             )
         },
-        "repeat the angles one after the other, so that neighbours get different ones",
+        "put the whole row of angles behind itself, so that neighbours get different ones",
         "Both numbers of a pair have the same angle: repeat_interleave(2, dim=-1) doubles each",
     ),
     Slip(

@@ -108,7 +108,7 @@ SLIPS = (
     ),
     Slip(
         {ROW: "weights[:, -1, 0, 0]"},
-        "take one head",
+        "take the first head alone",
         "It is the mean over the heads",
     ),
     Slip(
@@ -128,7 +128,7 @@ SLIPS = (
     ),
     Slip(
         {REGISTERS: "row[:, -4:].sum(dim=1)"},
-        "take the last tokens for the registers",
+        "take the last four tokens for the registers",
         "The patches are the last tokens; the registers stand between class token and patches",
     ),
     Slip(
@@ -168,7 +168,7 @@ SLIPS = (
     ),
     Slip(
         {BLANK: "(row[:, 1 : count + 1] * is_blank).sum(dim=1)"},
-        "take the tokens behind the class token for the patches",
+        "take the first num_patches tokens behind the class token for the patches",
         "Registers may stand there; the patches are the last tokens",
     ),
     Slip(

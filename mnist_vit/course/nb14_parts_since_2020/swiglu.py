@@ -95,8 +95,8 @@ END = "F.linear(gate * value, w_out)"
 SLIPS = (
     Slip(
         {GATE: "F.linear(x, w_gate)", VALUE: "value = F.silu(F.linear(x, w_value))"},
-        "apply SiLU to the value",
-        "It belongs to the gate",
+        "apply SiLU to w_value's layer and not to w_gate's",
+        "SiLU goes over what w_gate gives; what w_value gives stays as it is",
     ),
     Slip(
         {GATE: "F.sigmoid(F.linear(x, w_gate))"},
@@ -105,7 +105,11 @@ SLIPS = (
     ),
     Slip({GATE: "F.gelu(F.linear(x, w_gate))"}, "use GELU (that is GEGLU)", "Use F.silu"),
     Slip({GATE: "F.relu(F.linear(x, w_gate))"}, "use ReLU (that is ReGLU)", "Use F.silu"),
-    Slip({GATE: "F.linear(x, w_gate)"}, "leave out SiLU", "Then the gate is linear, too"),
+    Slip(
+        {GATE: "F.linear(x, w_gate)"},
+        "leave out SiLU",
+        ("Without it the gate is linear, too: apply F.silu to what w_gate gives"),
+    ),
     Slip(
         {VALUE: "value = F.silu(F.linear(x, w_value))"},
         "apply SiLU to gate and value",
@@ -130,13 +134,16 @@ SLIPS = (
     ),
     Slip(
         {GATE: "F.linear(F.silu(x), w_gate)"},
-        "apply SiLU before the linear layer",
+        "apply SiLU to x before w_gate's layer",
         "It goes over what the gate's layer gives",
     ),
     Slip(
         {GATE: "F.linear(x, w_gate)", VALUE: "value = F.linear(x, w_value).sigmoid()"},
         "multiply the gate's layer by the sigmoid of the value's",
-        "SiLU is x · sigmoid(x), with the same x: F.silu over the gate, and the value as it is",
+        (
+            "SiLU multiplies a number by its own sigmoid: F.silu over what w_gate gives, and what"
+            " w_value gives as it is"
+        ),
     ),
     Slip(
         {GATE: 'F.gelu(F.linear(x, w_gate), approximate="tanh")'},
