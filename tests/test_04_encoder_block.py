@@ -195,6 +195,7 @@ WRONG: list[tuple[str, Any, str]] = [
         "not nn.Identity()",
     ),
     ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
+    ("find_bugs", {5: "a", 3: "b", 1: "c", 4: "d"}, "Turn it round"),
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
     ("find_bugs", lambda: dict.fromkeys("abcd", 6), "should not be 'number 6'. Sentence 6 is"),
     ("find_bugs", lambda: {"a": 5, "b": 3, "c": 5, "d": 4}, "block c"),

@@ -197,6 +197,11 @@ WRONG: list[tuple[str, Any, str]] = [
         {"a": 5, "b": 2, "c": 1, "d": 7, "e": 4},
         "the sentence about function d should not be 'number 7'",
     ),
+    (
+        "name_the_maps",
+        {"a": "It shows who looks at it.", "b": 2, "c": 1, "d": 8, "e": 4},
+        "a text stands at a, and the number",
+    ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
     ("record", record_and_clear, "it was filled inside. The weights are looked at later"),

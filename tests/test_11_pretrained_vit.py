@@ -164,6 +164,21 @@ def nothing_learned(
     return EXERCISES["transfer"].answer(model, images, labels, freeze, 0, rate)
 
 
+def rates_by_another_name(model, images, labels, steps, head_rate, body_rate):
+    made = copy.deepcopy(model).train()
+    body = [p for name, p in made.named_parameters() if not name.startswith("heads.")]
+    groups = [
+        {"params": made.heads.parameters(), "learning_rate": head_rate},
+        {"params": body, "learning_rate": body_rate},
+    ]
+    optimizer = torch.optim.AdamW(groups)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(images), labels).backward()
+        optimizer.step()
+    return made
+
+
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
     ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "They are 10, 20"),
@@ -180,6 +195,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("transfer", lambda *given: half_frozen_before(*given), "no longer ask for gradients"),
     ("transfer", lambda *given: half_of_the_images(*given), "makes no difference for number 10"),
     ("two_rates", lambda *given: one_step(*given), "the same after 1 step and after 3"),
+    ("two_rates", rates_by_another_name, 'its rate under the name "lr"'),
     ("two_rates", lambda *given: fixed_share(*given), "moves by 0.005 at most"),
 ]
 

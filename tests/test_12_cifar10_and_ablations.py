@@ -94,6 +94,11 @@ def one_block_less(*sizes: int) -> int:
     return COUNT(*sizes[:2], sizes[2] - 1, *sizes[3:])
 
 
+def positions_elsewhere(model):
+    zeros = torch.zeros_like(model.encoder.pos_embedding)
+    model.pos_embedding = nn.Parameter(zeros, requires_grad=False)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("split_by_region", lambda *given: torch.stack(SPLIT(*given))),
     ("remove_positions", with_new_parameter),
@@ -107,6 +112,7 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None,
         "",
     ),
+    ("remove_positions", positions_elsewhere, "and at this place"),
     ("remove_positions", lambda model: nn.init.zeros_(model.conv_proj.weight) and None, ""),
     ("remove_positions", lambda model: delattr(model.encoder, "pos_embedding"), ""),
     ("remove_positions", another_forward, "pos_embedding is not zero"),

@@ -28,13 +28,18 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"must be Tensor, not tuple",
         "A tuple stands where a tensor is needed.",
-        "A tuple is unpacked: first, second = pair. Some layers, such as nn.MultiheadAttention,"
-        " give a pair.",
+        "Its parts are pair[0] and pair[1]. Some layers, such as nn.MultiheadAttention, give a"
+        " pair.",
     ),
     (
         r"'tuple' object has no|'tuple' and|and 'tuple'",
         "A tuple, (a, b), stands where a single value is needed.",
-        "A tuple is unpacked: first, second = pair.",
+        "Its parts are pair[0] and pair[1].",
+    ),
+    (
+        r"'list' object has no attribute '(dtype|shape|dim|to|float|device|T)'",
+        "A list stands where a tensor is needed.",
+        "torch.tensor(…) or torch.stack(…) makes one of a list.",
     ),
     (
         r"'(builtin_function_or_method|method|function)'",
@@ -60,7 +65,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"found element of type float|got float|'float' object cannot be interpreted"
         r"|float.* as an ind",
         "A size or a place is a float.",
-        "/ gives a float even where nothing is left over: use //, int(…) or math.isqrt.",
+        "/ gives a float even where nothing is left over: use // or int(…).",
     ),
     (
         r"could not infer output dtype|mean\(\): .*(Bool|Long)",
@@ -229,9 +234,9 @@ def _of_sizes(text: str) -> tuple[str, str]:
         )
     if found := LINED_UP.search(text):
         return (
-            f"{FIT}: axis {found[3]} has {found[1]} places in one and {found[2]} in the other.",
-            "The axes are lined up from the last one. Print both shapes, and say of each axis what"
-            " it stands for.",
+            f"{FIT}: lined up from the last axis, one has {found[1]} places where the other has"
+            f" {found[2]}.",
+            "Print the shapes of the two that meet, and say of each axis what it stands for.",
         )
     return f"{FIT}.", "Print both shapes, and say of each axis what it stands for."
 

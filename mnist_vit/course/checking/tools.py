@@ -81,7 +81,7 @@ def _refuse_keys(what: str, keys: set[str]) -> None:
         if len(keys) > 4:
             some += f" and {len(keys) - 4} more"
         raise Mistake(
-            f"the module {what} the parameters {some}. Keep the names that the notebook gives."
+            f"the module {what} the parameters {some}. The names are those that the notebook gives."
         )
 
 

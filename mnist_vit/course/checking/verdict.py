@@ -304,7 +304,7 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return Finding(f"{own.said} {_cases(exercise, got)}".strip(), own.instead)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
-        said = f"The first wrong numbers are those you get when you {slip.did}; later ones are not."
+        said = f"The first wrong numbers are those you get when you {slip.did}."
         return Finding(said, f"{slip.instead}." if slip.instead else "")
     observation = observation or Finding(_cases(exercise, got))
     return _with_place(exercise, answer, got, observation)

@@ -94,12 +94,12 @@ SLIPS = (
     ),
     Slip(
         {W: "W = (W_2 @ W_1).T"},
-        "turn the product round",
+        "transpose the product",
         "It has one row for each number that comes out, as W_1 and W_2 have",
     ),
     Slip(
         {W: "W = W_1.T @ W_2.T"},
-        "turn the product round",
+        "transpose the product",
         "It has one row for each number that comes out, as W_1 and W_2 have",
     ),
     Slip(

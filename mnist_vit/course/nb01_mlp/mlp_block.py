@@ -229,7 +229,8 @@ SLIPS = (
         {DROP: "x = F.dropout(x, self.dropout.p)", END: "return F.dropout(x, self.dropout.p)"},
         "use new random numbers in eval mode too, as dropout in train mode does",
         (
-            "self.dropout knows the mode by itself, and F.dropout needs training=self.training."
+            "An nn.Dropout that __init__ makes knows the mode by itself, F.dropout needs"
+            " training=self.training."
             " Make no layer in forward: a new nn.Dropout is in train mode always, and a new"
             " nn.Linear has new weights"
         ),

@@ -79,6 +79,17 @@ SLIPS = (
         " weight inside the logarithm, as in weights.clamp_min(1e-9).log()",
     ),
     Slip(
+        {CLAMPED: "weights.log1p()", "-terms": "terms"},
+        "add up a ln(1 + a), as log1p does, without the minus",
+        "log1p(a) is another function, ln(1 + a): take ln a where a is not 0, and put a minus in"
+        " front of the sum",
+    ),
+    Slip(
+        {CLAMPED: "weights.log1p()"},
+        "take ln(1 + a), as log1p does",
+        "That is another function: take ln a, and add 0 where a is 0",
+    ),
+    Slip(
         {"-terms": "terms"},
         "leave out the minus sign",
         "The logarithm of a weight is never above zero, and entropy is never below",

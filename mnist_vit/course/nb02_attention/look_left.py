@@ -44,9 +44,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 )
         w_q, w_k = (matrix.detach().to_dense() for matrix in made)
         _, weights = my_attention(tokens @ w_q, tokens @ w_k, tokens)
-        # All but the first column.
+        # All but the first column, whose patches may look anywhere: 0 stands for them.
         asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
-        yield f"the patch looked at most in {side} x {side} patches", weights[asked].argmax(dim=-1)
+        most = torch.zeros(side * side, dtype=torch.int64)
+        most[asked] = weights[asked].argmax(dim=-1)
+        yield f"the patch that each patch looks at most, of {side} x {side}", most
         above = int((weights[asked, asked - 1] > 0.9).sum())
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above
 
@@ -56,15 +58,14 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if not evidence.has_tensors:
         return "", ""
     side = 4 if "4 x 4" in evidence.what else 3
-    asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
+    count = side * (side - 1)
     wrong = (evidence.value != evidence.expected).nonzero()[:, 0]
     first = int(wrong[0])
     return (
-        f"{len(wrong)} of {len(asked)} patches look elsewhere: patch {int(asked[first])} gives most"
+        f"{len(wrong)} of {count} patches look elsewhere: patch {first} gives most"
         f" to patch {int(evidence.value[first])}, and its left neighbour is"
         f" {int(evidence.expected[first])}.",
-        f"Row {int(asked[first])} of W_Q is its query: with which row of W_K, a key, is the product"
-        " largest?",
+        f"Row {first} of W_Q is its query: with which row of W_K, a key, is the product largest?",
     )
 
 
@@ -90,7 +91,8 @@ SLIPS = (
     Slip(
         {ROLL: "clone()"},
         "let every patch look at itself",
-        "Move either the queries or the keys by 1, and not both",
+        "The query of patch i must have its largest score with the key of patch i − 1: where the"
+        " queries are the plain identity, patch i is found by place i + 1",
     ),
     Slip(
         {"100 * ": "-100 * "},

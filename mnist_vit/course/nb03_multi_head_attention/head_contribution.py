@@ -44,6 +44,11 @@ LAYER = "out_proj((weights @ values).transpose(1, 2).flatten(2))"
 
 SLIPS = (
     Slip(
+        {START: "start = head * weights.shape[1]"},
+        "take the columns from head * num_heads on",
+        "Each head has head_dim columns, so those of head h begin at h * head_dim",
+    ),
+    Slip(
         {
             HEAD: "head_output = torch.zeros_like(values)\n"
             "    head_output[:, head] = weights[:, head] @ values[:, head]",

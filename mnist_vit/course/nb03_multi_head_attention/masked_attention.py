@@ -204,6 +204,12 @@ SLIPS = (
         "A query that may look nowhere then looks everywhere alike",
     ),
     Slip(
+        {FILL: "scores = scores + ~mask * -1e9", EMPTY: "pass"},
+        "add a large finite number to forbidden scores",
+        "A query that may look nowhere then looks everywhere. Write -inf into the forbidden scores,"
+        " with masked_fill, and give such a query weights of 0",
+    ),
+    Slip(
         {
             FILL: "scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)",
             EMPTY: "weights = weights.nan_to_num()",

@@ -76,16 +76,16 @@ TELLS = {
     "softmax_over_queries": "Rows of its attention weights do not sum to 1",
     "heads_merged_by_reshape": "Its attention weights are right, and the layer's output is not",
     "heads_split_by_reshape": (
-        "Its attention weights sum to 1 along rows, and the differences of their logarithms within"
-        " a row, ln(w[0] / w[1]), are no multiple of the right ones'"
+        "Each head's attention weights sum to 1 along rows, and the differences of their"
+        " logarithms within a row, ln(w[0] / w[1]), are no multiple of the right ones'"
     ),
     "not_divided": (
-        "The differences of the logarithms of its weights within a row, ln(w[0] / w[1]), are a"
-        " multiple of the right ones', above 1"
+        "The differences of the logarithms of each head's weights within a row, ln(w[0] / w[1]),"
+        " are a multiple of the right ones', above 1"
     ),
     "divided_by_d_model": (
-        "The differences of the logarithms of its weights within a row, ln(w[0] / w[1]), are a"
-        " multiple of the right ones', below 1"
+        "The differences of the logarithms of each head's weights within a row, ln(w[0] / w[1]),"
+        " are a multiple of the right ones', below 1"
     ),
 }
 

@@ -89,6 +89,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for letter in MAPS:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the five functions.')
+    texts = [letter for letter in MAPS if isinstance(found[letter], str)]
+    if texts:
+        raise Mistake(
+            f"a text stands at {', '.join(texts)}, and the number of a sentence is asked for.",
+            'A number from 1 to 8 for each letter, as in "a": 3.',
+        )
     for letter in MAPS:
         yield f"the sentence about function {letter}", _numbered(found[letter])
 

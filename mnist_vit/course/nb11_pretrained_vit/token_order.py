@@ -32,9 +32,9 @@ def notice(answer: Any) -> Mistake | None:
     if numbers == "6, 0, 2, 4, 1, 3, 5":
         return None
     return Mistake(
-        f"With 2 rows and 3 columns, 0, 1, 2, 3, 4, 5, 6 become {numbers}.",
-        "They become 6, 0, 2, 4, 1, 3, 5: the class token, 6, comes first; then row 0, since the"
-        " columns begin with 0, 2 and 4; then row 1.",
+        f"With 2 rows and 3 columns you make {numbers} of 0, 1, 2, 3, 4, 5, 6.",
+        "They should become 6, 0, 2, 4, 1, 3, 5: the class token, 6, comes first; then row 0, since"
+        " the columns begin with 0, 2 and 4; then row 1.",
     )
 
 

@@ -103,9 +103,10 @@ def notice(answer: Any) -> Mistake | None:
         body = {name: made.state_dict()[name] for name in start}
         moved = [name for name in body if not torch.equal(body[name], start[name])]
         if freeze and moved:
+            more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
             return Mistake(
-                f"With freeze=True not only the head has changed, but {', '.join(moved[:3])} …"
-                f" ({len(moved)} tensors).",
+                f"With freeze=True not only the head has changed, but {', '.join(moved[:3])}{more},"
+                " too.",
                 "All but the new head is frozen.",
             )
         still = [name for name in body if name not in moved]

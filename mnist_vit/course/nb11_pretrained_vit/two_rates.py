@@ -71,6 +71,17 @@ def notice(answer: Any) -> Mistake | None:
                 "The model that comes back begins with all numbers of the given one, its head too.",
             )
     made = answer(_given(), images.clone(), labels.clone(), 1, 0.05, 0.003)
+    moved = {
+        name: float((tensor.detach() - before[name]).abs().max())
+        for name, tensor in made.named_parameters()
+    }
+    if all(0.0008 < far < 0.0013 for far in moved.values()):
+        return Mistake(
+            "In the first step all parameters, the head's too, move by 0.001 at most, whatever the"
+            " rates are.",
+            "That is AdamW's own rate, so the two rates do not reach it: each group has its rate"
+            ' under the name "lr", and other names are passed over without an error.',
+        )
     for name, tensor in dict(made.named_parameters()).items():
         rate = 0.05 if name.startswith("heads.") else 0.003
         far = float((tensor.detach() - before[name]).abs().max())

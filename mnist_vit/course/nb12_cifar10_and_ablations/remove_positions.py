@@ -58,11 +58,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "logits", model(images)
 
 
+def _plain() -> VisionTransformer:
+    """A small model, the same each time."""
+    model = VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)
+    randomise(model)
+    return model
+
+
 def notice(answer: Any) -> Mistake | None:
     """What no longer learns, and how large the positions are."""
-    model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1))
+    model = _plain()
     answer(model)
     position = model.encoder.pos_embedding
+    added = set(model.state_dict()) - set(_plain().state_dict())
+    if added:
+        return Mistake(
+            f"The model has a new parameter, {sorted(added)[0]}, which its forward does not read.",
+            "The positions that are added are model.encoder.pos_embedding.",
+        )
     largest = float(position.detach().abs().max())
     if largest > 0:
         return Mistake(
@@ -145,8 +158,8 @@ SLIPS = (
     ),
     Slip(
         {FIND: "position = copy.deepcopy(model).encoder"},
-        "change a copy, or nothing at all",
-        "The model that was given is to be changed",
+        "leave model.encoder.pos_embedding as it was",
+        "The model that was given is to be changed, not a copy of it, and at this place",
     ),
     Slip(
         {FIND: "model.encoder.pos_embedding = torch.zeros(1)\n    position = model.encoder"},

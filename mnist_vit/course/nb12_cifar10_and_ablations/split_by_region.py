@@ -41,7 +41,8 @@ def _other_kind(what: str, flags: Tensor, left: Tensor, ours: Tensor) -> Mistake
             "A comparison gives them, True or False for each crop.",
         )
     said = (
-        f"for {len(left)} crops, {what} has the shape {tuple(flags.shape)} and holds {flags.dtype}."
+        f"for {len(left)} crops, {what} has, as a tensor, the shape {tuple(flags.shape)}, and its"
+        f" numbers are {flags.dtype}."
     )
     if flags.shape[:1] == (int(ours.sum()),):
         if torch.equal(flags.flatten(), ours.nonzero().flatten()):

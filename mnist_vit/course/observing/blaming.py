@@ -59,7 +59,7 @@ def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
     came_in = [step for step in steps if step.place is None]
     related = _related(steps[_same_expression(steps, first)[-1]], known + came_in)
     if related:
-        return f"What {expression} gives is {related}."
+        return f"What {expression} gives is {related}: if that is meant, the mistake is behind it."
     given = _inputs(steps, _same_expression(steps, first))
     if all(_is_ours(steps[parent], known) for parent in given):
         return (
