@@ -359,6 +359,7 @@ class _Subject:
     ) -> Page:
         """Write the live page with these images."""
         size = self.images.images.shape[1:]
+        recipe = self.about.get("recipe") or {}
         return write_page(
             path,
             self.model,
@@ -373,6 +374,7 @@ class _Subject:
             digits=self.classes == DATA_SETS["mnist"].classes and size == (1, 28, 28),
             found=found,
             beside=beside,
+            smoothing=recipe.get("label_smoothing"),
         )
 
 

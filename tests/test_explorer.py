@@ -53,6 +53,7 @@ def test_explore_shows_the_first_of_each_class_and_the_hardest(tmp_path: Path) -
     assert len(wrong) <= 400
     assert set(wrong) <= set(numbers), "all misclassified, so that no cell of the matrix is empty"
     assert shown["text"].startswith(f"{len(numbers)} of ")
+    assert shown["aim"] == pytest.approx(0.95 + 0.05 / 10), "its labels were smoothed by 0.05"
     for number, one in zip(numbers, shown["examples"], strict=True):
         assert one["label"] == digits.labels[number]
         assert one["prediction"] == found.predictions[number]
@@ -360,6 +361,13 @@ def headless_page(folder: Path) -> explorer.Page:
     return mnist_vit.explore(
         model, folder / "photos", transform=transform, out=folder / "headless.html"
     )
+
+
+def test_what_training_aimed_at_is_told_only_where_it_is_known() -> None:
+    assert explorer._aim(0.1, 4) == pytest.approx(0.925)
+    assert explorer._aim(0.0, 10) is None, "labels as they are"
+    assert explorer._aim(None, 10) is None, "nothing is known"
+    assert explorer._aim(0.1, 0) is None, "no classes"
 
 
 def test_a_model_without_a_class_head(tmp_path: Path) -> None:

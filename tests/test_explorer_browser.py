@@ -84,6 +84,10 @@ def after(tab: Any, action: Callable[[], Any]) -> Any:
     return torch.tensor(tab.evaluate("[...now.logits]"))
 
 
+def text_of(tab: Any, selector: str) -> str:
+    return tab.locator(selector).inner_text()
+
+
 def patch_at(tab: Any, row: int, column: int, element: str = "#picture") -> tuple[float, float]:
     """Where the middle of a patch is on the screen."""
     tab.locator(element).first.scroll_into_view_if_needed()
@@ -414,9 +418,11 @@ def test_examples_and_the_confusion_matrix(opened: Callable[..., Any]) -> None:
     wrong = sum(is_wrong for is_wrong, _ in shown)
     assert [is_wrong for is_wrong, _ in shown] == [False] * (500 - wrong) + [True] * wrong
     assert sorted(tab.evaluate("sorted.slice(0, 10).map(one => one.label)")) == [*range(10)]
-    assert f"({wrong} of 500)" in tab.locator("#wrong-text").inner_text()
+    assert f"({wrong} of 500, all here)" in tab.locator("#wrong-text").inner_text()
+    assert f"Here are {wrong} misclassified and {500 - wrong} others." in text_of(tab, "#about")
     tab.locator("#wrong").check()
     assert tab.locator("#examples button").count() == wrong
+    assert text_of(tab, "#count") == f"{wrong} shown"
     tab.locator("#wrong").uncheck()
     assert tab.locator("#examples button[tabindex='0']").count() == 1, "one tab stop"
     tab.locator("#filter").select_option("7")
@@ -737,6 +743,9 @@ def test_a_link_brings_everything_back(opened: Callable[..., Any], tmp_path: Pat
     what = "() => ({logits: [...now.logits], tokens: now.tokens, query, pair: pair(),"
     what += " order: state.order})"
     expected = tab.evaluate(what)
+    tab.locator("#scale").select_option("map")
+    tab.locator("#filter").select_option("4")
+    tab.locator("#over").check()
     tab.locator("#share").click()
     tab.locator("#link").wait_for()  # it opens when the link is made
     link = tab.locator("#link-here").input_value()
@@ -749,12 +758,168 @@ def test_a_link_brings_everything_back(opened: Callable[..., Any], tmp_path: Pat
     again.locator("#link-given").fill("https://elsewhere.example/page.html" + link)
     after(again, lambda: again.locator("#link-open").click())
     assert again.evaluate(what) == expected
+    assert again.evaluate("[$('scale').value, $('filter').value, $('over').checked]") == [
+        "map",
+        "4",
+        True,
+    ]
+    assert again.locator("body.over").count() == 1
+    assert text_of(again, "#count") == "2 shown"
     with again.expect_download() as saved:
         again.locator("#save").click()
     saved.value.save_as(tmp_path / "saved.png")
     picture = Image.open(tmp_path / "saved.png")
     assert picture.size == (896, 448), "the picture and the answer"
     assert again.locator("#notice").is_visible(), "it says that it is saved"
+
+
+def test_the_clipboard_is_left_alone_until_copy_is_pressed(opened: Callable[..., Any]) -> None:
+    tab = opened()
+    stub = "Object.defineProperty(navigator, 'clipboard', {value: {writeText: %s}})"
+    tab.evaluate(stub % "async text => { window.copied = text }")
+    tab.locator("#share").click()
+    tab.locator("#link").wait_for()
+    assert tab.evaluate("window.copied") is None
+    assert "the query" in text_of(tab, "#link-text"), "it says what the link holds"
+    tab.locator("#link-copy").click()
+    tab.wait_for_function("() => window.copied === $('link-here').value")
+    assert text_of(tab, "#link-text") == "Copied."
+    tab = opened()
+    tab.evaluate(stub % "async () => { throw new Error() }")
+    tab.locator("#share").click()
+    tab.locator("#link-copy").click()
+    tab.wait_for_function("() => $('link-text').textContent.includes('Ctrl+C')")
+    selected = "$('link-here').selectionEnd - $('link-here').selectionStart"
+    assert tab.evaluate(selected) == len(tab.locator("#link-here").input_value())
+
+
+def test_a_link_keeps_which_examples_are_listed(opened: Callable[..., Any]) -> None:
+    tab = opened(GALLERY / "index.html")
+    assert text_of(tab, "#count") == "101 shown"
+    tab.locator("#wrong").check()
+    link = tab.evaluate("addressOf(state)")
+    assert "wrong=1" in link
+    tab.locator("#matrix button.wrong").first.click()
+    cell = tab.evaluate("addressOf(state)")
+    listed = tab.locator("#examples button").count()
+    tab.evaluate("text => openAddress(text)", link)
+    assert text_of(tab, "#count") == "33 shown"
+    assert tab.locator("#chip").is_hidden()
+    tab.evaluate("text => openAddress(text)", cell)
+    assert tab.locator("#examples button").count() == listed
+    assert tab.locator("#chip").is_visible()
+    assert not tab.locator("#wrong").is_checked()
+    tab.evaluate("openAddress('#example=7_3500&cell=4,x&scale=none&class=77')")
+    assert text_of(tab, "#count") == "101 shown"
+    assert tab.locator("#scale").input_value() == "layer"
+
+
+def test_reset_brings_a_picture_back_as_it_was_opened(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
+    tab = opened()
+    digit = Image.fromarray(load_embedded().images[4321, 0].numpy())
+    digit.save(tmp_path / "4.png")
+    link = "#pixels=" + tab.evaluate("packed(pixelsOf(3), CompressionStream).then(toText)")
+    ways = {
+        "blank": lambda: tab.locator("#blank").click(),
+        "file": lambda: tab.locator("#file").set_input_files(tmp_path / "4.png"),
+        "link": lambda: tab.evaluate("text => openAddress(text)", link),
+        "example": lambda: tab.evaluate("show(5)"),
+    }
+    for way, open_it in ways.items():
+        after(tab, open_it)
+        before = tab.evaluate("[...state.pixels]")
+        line(tab, 4, 4, 24, 24)
+        after(tab, lambda: tab.evaluate("edit(({off}) => off.add('0.1'))"))
+        changed = tab.evaluate("[...state.pixels]")
+        assert changed != before, way
+        after(tab, lambda: tab.locator("#reset").click())
+        assert tab.evaluate("[...state.pixels]") == before, way
+        assert tab.evaluate("state.off.size") == 0
+        assert "Undo takes that back" in text_of(tab, "#status")
+        after(tab, lambda: tab.locator("#undo").click())
+        assert tab.evaluate("[...state.pixels]") == changed, way
+
+
+def test_a_wrong_answer_is_marked_and_a_saved_picture_says_what_is_changed(
+    opened: Callable[..., Any],
+) -> None:
+    tab = opened(GALLERY / "index.html")
+    colour = "getComputedStyle($('verdict').firstChild).color"
+    right = tab.evaluate(colour)
+    assert "wrong" not in text_of(tab, "#verdict")
+    after(tab, lambda: tab.evaluate("show(page.examples.findIndex(isWrong))"))
+    truth = tab.evaluate("truth()")
+    assert f"✗ wrong: truth {truth}" in text_of(tab, "#verdict")
+    assert tab.evaluate(colour) != right
+    assert tab.evaluate("changesInWords()") == ""
+    change = "edit(({off, removed, order}) => { off.add('0.0'); %s })"
+    after(tab, lambda: tab.evaluate(change % "removed.add(60)"))
+    assert tab.evaluate("changesInWords()") == "1 patch removed; head 0 of layer 0 off"
+    more = "removed.add(61); order[0] = 9; order[9] = 0; off.add('1')"
+    after(tab, lambda: tab.evaluate(change % more))
+    told = "2 patches removed; 2 patches moved; head 0 of layer 0, layer 1 off"
+    assert tab.evaluate("changesInWords()") == told
+    tab.evaluate(
+        "() => { window.written = []; const {fillText} = CanvasRenderingContext2D.prototype;"
+        " CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {"
+        " written.push(text); fillText.call(this, text, ...more); }; drawSaved(); }"
+    )
+    written = " ".join(tab.evaluate("written"))
+    assert told in written, "in one line or more"
+    assert f"truth {truth}" in written
+    after(tab, lambda: tab.locator("#reset").click())
+    line(tab, 4, 4, 24, 24)
+    assert tab.evaluate("changesInWords()") == "drawn on"
+
+
+def test_what_training_aimed_at_is_said_where_it_is_known(opened: Callable[..., Any]) -> None:
+    assert json.loads((ROOT / "weights/vit_mnist.json").read_text("utf-8"))["recipe"][
+        "label_smoothing"
+    ] == pytest.approx(0.05)
+    tab = opened(GALLERY / "index.html")
+    assert text_of(tab, "#aim") == "Training aimed at 95.5 %, not at 100 %: label smoothing."
+    assert opened().locator("#aim").is_hidden(), "nothing is known of this model's training"
+
+
+def test_a_finger_taps(opened: Callable[..., Any], chromium: Any, tmp_path: Path) -> None:
+    path = digits_page(tmp_path / "page.html")
+    tab = opened(path)
+    assert text_of(tab, "#maps-hint") == "Click a map for its numbers."
+    phone = {"width": 390, "height": 844}
+    context = chromium.new_context(viewport=phone, has_touch=True, is_mobile=True)
+    tab = context.new_page()
+    tab.goto(path.resolve().as_uri())
+    tab.wait_for_function("() => now !== null")
+    assert text_of(tab, "#maps-hint") == "Tap a map for its numbers."
+    for number in range(14):
+        tab.evaluate("number => goTo(number)", number)
+        assert "lick" not in text_of(tab, "#tour")
+        tab.wait_for_timeout(50)
+    tab.evaluate("choose('look')")
+    assert text_of(tab, "#status") == "Tap a patch: it is the query."
+    tab.evaluate("pin(READ)")
+    status = "one => one.scrollHeight <= one.clientHeight"
+    assert tab.locator("#status").evaluate(status), "nothing of it is clipped"
+    context.close()
+
+
+def test_the_rows_of_a_window_of_numbers_keep_their_labels(opened: Callable[..., Any]) -> None:
+    tab = opened(GALLERY / "index.html")
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.locator(".map").first.click()
+    room = tab.locator("#numbers .scroll")
+    room.evaluate("one => one.scrollTo(300, 0)")
+    assert room.evaluate("one => one.scrollLeft") > 100
+    label = tab.locator("#numbers-table tr").nth(5).locator("th")
+    assert label.bounding_box()["x"] >= room.bounding_box()["x"]
+    tab.keyboard.press("Escape")
+    small = opened()
+    small.evaluate("openToken(prefix)")
+    table = small.locator("#origin-text table").first
+    numbers = table.locator("tr").evaluate_all("all => all.map(row => row.cells.length - 1)")
+    assert numbers == [7] * 8, "a row for each of the patch's seven, below the numbers of columns"
 
 
 def test_a_logit_that_is_not_finite_is_a_sentence(opened: Callable[..., Any]) -> None:
@@ -808,7 +973,7 @@ def test_a_map_a_weight_a_logit_and_a_token_open(opened: Callable[..., Any]) -> 
     shot(tab, "explorer_weight")
     tab.keyboard.press("Escape")
     tab.keyboard.press("Escape")
-    tab.locator("#classes button").nth(4).click()
+    tab.locator("#classes td button").nth(4).click()
     told = tab.locator("#origin-title").inner_text().replace("−", "-")
     logit = float(model(image)[0, 4].detach())
     assert float(told.rpartition(": ")[2]) == pytest.approx(logit, abs=1e-3)
@@ -863,7 +1028,10 @@ def without_bar(tab: Any) -> float:
 
 
 @pytest.mark.parametrize("width", [1366, 390])
-def test_the_tour_leaves_the_visitors_drawing(opened: Callable[..., Any], width: int) -> None:
+def test_the_tour_leaves_the_visitors_drawing(
+    opened: Callable[..., Any], page: Any, width: int
+) -> None:
+    page.emulate_media(reduced_motion="reduce")  # the page is not scrolling any more
     tab = opened()
     tab.set_viewport_size({"width": width, "height": 800})
     told, text = tab.locator("#tour-found"), tab.locator("#tour-text")
@@ -905,18 +1073,56 @@ def test_a_step_of_the_tour_brings_what_it_asks_for_into_view(
     tab.set_viewport_size({"width": width, "height": height})
     targets = ["#board", "#board", '#model-drawing [data-part="tokens"]', "#board"]
     targets += ["#askers [data-part]", *['.layer[data-part="layer 0"]'] * 6]
-    targets += ['.layer[data-part="layer 1"]', "#answer", "#board"]
+    targets += ['.layer[data-part="layer 0"]', "#answer", "#board"]  # 12: where its boxes are
     for number, target in enumerate(targets):
         tab.evaluate("number => goTo(number)", number)
         panel, box = tab.locator("#tour").bounding_box(), tab.locator(target).bounding_box()
         assert panel["y"] + panel["height"] <= box["y"] + 1, number + 1
         assert box["y"] + box["height"] <= height, number + 1
-        assert tab.locator(target).evaluate("one => one.classList.contains('lit')"), number + 1
+        lit = '.layer[data-part="layer 1"]' if number == 11 else target
+        assert tab.locator(lit).evaluate("one => one.classList.contains('lit')"), number + 1
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_a_drawing_that_is_no_seven_is_answered(opened: Callable[..., Any], width: int) -> None:
+    tab = opened()
+    tab.set_viewport_size({"width": width, "height": 800})
+    told = tab.locator("#tour-found")
+    tab.locator("#tour-start").click()
+    tab.wait_for_function("() => isBlank()")
+    place = tab.locator("#picture").bounding_box()
+    for stroke in ((9, 5, 19, 5), (19, 5, 19, 22), (19, 22, 9, 22), (9, 22, 9, 5)):
+        line(tab, *stroke)
+        assert tab.locator("#picture").bounding_box() == place, "not between strokes, either"
+    tab.wait_for_function("() => best() !== SEVEN && $('tour-found').textContent !== ''")
+    expected = tab.evaluate("`The answer is ${best()}, ${sure(best())}; a 7 is asked for.`")
+    assert told.inner_text().startswith(expected)
+    tab.locator("#blank").click()
+    tab.wait_for_function("() => $('tour-found').textContent === ''")
+    seven(tab)
+    until_told(tab)
+    assert f"The model's answer is 7, {tab.evaluate('sure(SEVEN)')}." in told.inner_text()
+    assert "If your 7 is not finished, draw on." in told.inner_text()
+    line(tab, 9, 22, 19, 22)
+    line(tab, 9, 5, 9, 22)
+    tab.wait_for_function("() => best() !== SEVEN")
+    assert "✓" not in told.inner_text(), "it is no 7 any more"
 
 
 def test_a_step_of_the_tour_answers_a_wrong_action(opened: Callable[..., Any]) -> None:
     tab = opened()
     told = tab.locator("#tour-found")
+    tab.evaluate("goTo(2)")
+    tab.locator("#model-drawing button").nth(1).click()
+    assert told.inner_text() == "This is the class token: first click a patch."
+    tab.keyboard.press("Escape")
+    tab.evaluate("goTo(4)")
+    assert tab.locator(".lit:not(#tour)").count() == 1, "one place is lit"
+    tab.locator("#model-drawing button", has_text="class token at the end").click()
+    assert told.inner_text() == 'That was another one: the button is beside "Query".'
+    tab.keyboard.press("Escape")
+    tab.locator("#askers button").click()
+    assert told.inner_text().startswith("✓")
     tab.evaluate("goTo(1)")
     tab.evaluate("pin(prefix)")
     assert told.inner_text() == "This patch is blank: one with ink is asked for."
@@ -969,7 +1175,7 @@ def tour_actions(tab: Any) -> list[Callable[[], Any]]:
             tab.get_by_label("layer 0", exact=True).check(),
             tab.get_by_label("head 0").first.check(),
         ),
-        click("#classes button", 7),
+        click("#classes td button", 7),
         lambda: without_bar(tab),
     ]
 
@@ -978,19 +1184,33 @@ def until_told(tab: Any) -> None:
     tab.wait_for_function("() => $('tour-found').textContent.startsWith('✓')")
 
 
-def test_a_tour_from_pixels_to_probabilities(opened: Callable[..., Any], page: Any) -> None:
+def panel(tab: Any) -> list[float]:
+    """The height of the tour's panel, and where Next stands in it."""
+    box, following = (tab.locator(name).bounding_box() for name in ("#tour", "#tour-next"))
+    return [box["height"], following["x"] - box["x"], following["y"] - box["y"]]
+
+
+@pytest.mark.parametrize("width", [1366, 390, 320])
+def test_a_tour_from_pixels_to_probabilities(
+    opened: Callable[..., Any], page: Any, width: int
+) -> None:
     page.emulate_media(reduced_motion="reduce")
     tab = opened()
+    tab.set_viewport_size({"width": width, "height": 800})
     actions = tour_actions(tab)
     tab.locator("#tour-start").click()
     tab.wait_for_function("() => isBlank()")
     for number, act in enumerate(actions, start=1):
+        before = panel(tab)
         assert tab.locator("#tour-title").inner_text().startswith(f"{number} of {len(actions)}:")
         assert tab.locator("#tour-found").inner_text() == "", "not before the action"
         act()
         until_told(tab)
+        assert panel(tab) == before, f"step {number} moves what stands below it"
+        patched = tab.locator("body.gridded").count() == 1
+        assert patched == (number in (2, 3, 4)), "a grid where patches are spoken of"
         if number in (1, 8, 14):
-            shot(tab, f"explorer_tour_{number}")
+            shot(tab, f"explorer_tour_{number}_{width}")
         if number == 7:
             link = tab.evaluate("addressOf(state)")
             tab.locator("#tour-again").click()
@@ -1023,7 +1243,9 @@ def same_picture_in_the_larger_model(tab: Any, own: list[int]) -> None:
     assert tab.evaluate("[...shown]") == own, "pixel for pixel"
     title = tab.locator("#tour-title").inner_text()
     assert title == "2 of 14 in vit_mnist: Patches"
-    assert "14 × 14 patches" in tab.locator("#tour-text").inner_text()
+    text = text_of(tab, "#tour-text")
+    assert text.startswith("What is new here: 196 patches of 4 pixels in place of 16 of 49."), text
+    assert "14 × 14 patches" in text
     model = load_model("vit_mnist")
     image = shown_image(tab, model)
     with torch.no_grad():
@@ -1072,7 +1294,7 @@ def test_the_tour_goes_through_both_pages(
         if number < 14:
             tab.locator("#tour-next").click()
     assert tab.evaluate("[...shown]") != own, "the top stroke is gone"
-    assert tab.locator("#tour-on").inner_text() == "The same picture in vit_mnist, 196 patches"
+    assert text_of(tab, "#tour-on") == "Steps 2 to 14 again, in vit_mnist: 196 patches"
     tab.locator("#tour-on").click()
     same_picture_in_the_larger_model(tab, own)
     tab.go_back()
@@ -1214,7 +1436,7 @@ def steps_9_to_13(keys: Keys) -> None:
         for box in boxes:
             keys.to(box, "Space")
         keys.next_step()
-    keys.to("#classes button", *["ArrowDown"] * 7, "Enter", "Escape")
+    keys.to("#classes button", *["ArrowDown"] * 7, "ArrowRight", "Enter", "Escape")
     keys.next_step()
 
 
@@ -1250,9 +1472,19 @@ def test_why_this_answer_and_not_another(opened: Callable[..., Any], page: Any) 
     tab.keyboard.press("Enter")
     assert tab.evaluate("document.activeElement.id") == "other"
     assert 0 <= tab.locator("#why-title").bounding_box()["y"] < 200, "the section is seen"
-    third = next(one for one in range(10) if one not in (answer, other))
-    tab.locator("#other").select_option(str(third))
-    assert why.inner_text() == f"Why {answer} and not {third}?"
+    third, fourth = [one for one in range(10) if one not in (answer, other)][:2]
+    name = tab.locator("#classes th button")
+    tab.locator("#classes .bar").nth(fourth).click()
+    assert why.inner_text() == f"Why {answer} and not {fourth}?", "by a click on its bar"
+    assert tab.evaluate("$('other').value") == str(fourth)
+    name.nth(answer).click()
+    assert why.inner_text() == f"Why {answer} and not {other}?", "not beside itself"
+    name.nth(third).focus()
+    tab.keyboard.press("Enter")
+    assert why.inner_text() == f"Why {answer} and not {third}?", "by its name, and by keyboard"
+    pressed = name.evaluate_all("all => all.map(one => one.ariaPressed)")
+    assert pressed.index("true") == third
+    assert pressed.count("true") == 1
     tab.wait_for_function(DONE, timeout=60_000)
     tab.wait_for_function("() => !$('effect-text').textContent.includes('runs done')")
     image = shown_image(tab, model)

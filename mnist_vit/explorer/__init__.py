@@ -310,7 +310,7 @@ def write_page(
     ``about``: ``title``, ``text``, ``classes`` (none for a model without a class head), ``mean``
     and ``std`` (None: not known), ``digits`` (whether the pictures have MNIST's form), ``grid``
     (rows and columns of patches, if the model does not tell them), ``beside`` (a ``Beside``, or
-    None: the page stands alone).
+    None: the page stands alone), ``smoothing`` (the label smoothing in training; None: not known).
     """
     check_place(Path(path))
     has_head = len(about["classes"]) > 0
@@ -356,8 +356,10 @@ def write_page(
             relevance_text = ""
             stored += _script("relevance", _levels(maps, examples))
     beside = about.get("beside")
+    smoothing = about.pop("smoothing", None)
     data |= about | {
         "beside": beside and asdict(beside),
+        "aim": _aim(smoothing, len(about["classes"])),
         "image": pictures.shape[1:],
         "grid": regions,
         "prefix": prefix,
@@ -394,6 +396,13 @@ def _all_logits(model: nn.Module, images: Tensor) -> Tensor:
     if not logits.isfinite().all():
         raise ValueError(NOT_FINITE)
     return logits
+
+
+def _aim(smoothing: float | None, classes: int) -> float | None:
+    """The probability of the label that smoothed labels ask for; None without smoothing."""
+    if not smoothing or classes == 0:
+        return None
+    return 1 - smoothing + smoothing / classes
 
 
 def _example(name: str, label: int | None) -> dict[str, Any]:

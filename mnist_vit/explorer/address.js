@@ -2,7 +2,8 @@
 // written. What is read was written by anybody: each part is checked, and one that does not fit is left out.
 //   example=NAME  pixels=BASE64 of the deflated pixels, if they were changed  removed=5,6 (tokens)
 //   order=0,2,1 (the patch at each place)  off=0.1,1 (heads, layers)  query=7  tool=draw  step=3 (of the tour)
-//   why=7 and than=1 (the classes that were chosen)
+//   why=7 and than=1 (the classes that were chosen)  scale=map  over=1 (maps over the picture)
+//   class=7, wrong=1, cell=4,9 (which examples are listed: of a class, misclassified, of a cell of the confusion matrix)
 // A step alone, without a picture, begins the tour there.
 
 async function packed(bytes, Stream) {
@@ -23,6 +24,10 @@ function fromText(text) {
 
 const isSame = (a, b) => a.every((value, i) => value === b[i]);
 
+// Controls whose choice an address holds: its part, the control's id
+const KEPT = {why: "one", than: "other", scale: "scale", class: "filter"};
+const TICKED = {over: "over", wrong: "wrong"};
+
 async function addressOf({example, pixels, order, removed, off}) {
   const parts = new URLSearchParams();
   if (example !== null) parts.set("example", page.examples[example].name);
@@ -34,8 +39,13 @@ async function addressOf({example, pixels, order, removed, off}) {
     if (off.size > 0) parts.set("off", [...off].join());
     if (tool !== "draw") parts.set("tool", tool);
   }
-  if ($("one").value !== "") parts.set("why", $("one").value);
-  if ($("other").value !== "") parts.set("than", $("other").value);
+  for (const [part, id] of Object.entries(KEPT)) {
+    if ($(id).selectedIndex > 0) parts.set(part, $(id).value);
+  }
+  for (const [part, id] of Object.entries(TICKED)) {
+    if ($(id).checked) parts.set(part, 1);
+  }
+  if (cell) parts.set("cell", cell.join());
   if (step !== null) parts.set("step", step + 1);
   if (pinned !== READ) parts.set("query", pinned);
   return parts.toString();
@@ -77,6 +87,7 @@ async function stateIn(text) {
   const found = {...fresh(), example: null, name: "a drawing", label: null};
   if (example >= 0) Object.assign(found, page.examples[example], {example});
   found.pixels = given ?? pixelsOf(example);
+  found.opened = example >= 0 ? pixelsOf(example) : given;
   if (!live) return found;
   const order = numbersIn(parts.get("order"), isPatchPlace);
   if (new Set(order).size === patches) found.order = order;
@@ -91,6 +102,22 @@ const isPartKey = key => [...heads, ...heads.flat()].some(part => part.key === k
 
 // A class of a part of an address, "" if it is none
 const classIn = text => /^\d+$/.test(text) && page.classes[Number(text)] !== undefined ? `${Number(text)}` : "";
+
+// The controls as an address says; what it leaves out is as the page opens.
+function restoreControls(parts) {
+  for (const [part, id] of Object.entries(KEPT)) {
+    const given = parts.get(part) ?? "";
+    const isKnown = [...$(id).options].some(({value}) => value === given);
+    if (isKnown) $(id).value = given;
+    else $(id).selectedIndex = 0;
+  }
+  for (const [part, id] of Object.entries(TICKED)) $(id).checked = parts.get(part) === "1";
+  if ($("wrong-only").hidden) $("wrong").checked = false; // there are none
+  showOver();
+  const given = (parts.get("cell") ?? "").split(",");
+  const isCell = page.matrix !== null && given.length === 2 && given.every(text => classIn(text) !== "");
+  chooseCell(isCell ? given.map(Number) : null);
+}
 
 // Why an address shows nothing
 function whyNothing(text) {
@@ -116,7 +143,7 @@ async function openAddress(text) {
   }
   edit(state => Object.assign(state, found));
   if (live && TOOLS[parts.get("tool")]) choose(parts.get("tool"));
-  choosePair(classIn(parts.get("why") ?? ""), classIn(parts.get("than") ?? ""));
+  restoreControls(parts);
   const query = Number(parts.get("query") ?? READ);
   keepQuery(isPatch(query) || page.prefix[query] ? query : READ);
   if (isStep) goTo(number, false);
@@ -129,14 +156,24 @@ async function share() {
   const isServed = location.protocol.startsWith("http");
   const text = isServed ? location.href.split("#")[0] + part : part;
   $("link-here").value = text;
-  let told = "Copied. It opens this page with the picture, the changes and the query as they are now.";
-  if (!isServed) told = "Copied: the part after #. Whoever has this page adds it to its address, or pastes it below.";
+  $("link-given").value = "";
+  let told = "It opens this page as it is now: ";
+  if (!isServed) told = "Whoever has this page adds this to its address, or pastes it below. It holds ";
+  $("link-text").textContent = `${told}${HELD}.`;
   $("link").showModal();
+}
+
+const HELD = "the picture, what is changed, the tool, the query, the classes compared, how the maps are drawn, which examples"
+  + " are listed, and the step of the tour";
+
+// Only when it is asked for: the clipboard may hold the link that is to be opened.
+async function copyLink() {
   $("link-here").select();
+  let told = "Copied.";
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText($("link-here").value);
   } catch {
-    told = told.replace(/^Copied[.:]/, "Copy it with Ctrl+C:");
+    told = "The browser does not allow it: copy the marked text with Ctrl+C.";
   }
   $("link-text").textContent = told;
 }
@@ -149,6 +186,7 @@ async function openGiven() {
 
 function buildAddress() {
   $("share").onclick = share;
+  $("link-copy").onclick = copyLink;
   $("link-open").onclick = openGiven;
   $("link-given").onkeydown = event => {
     if (event.key !== "Enter") return;

@@ -25,7 +25,9 @@ const LEAD = {
 
 // What is chosen and changed
 const fresh = () => ({order: [...Array(patches).keys()], removed: new Set(), off: new Set()});
-let state = {example: null, name: "", label: null, pixels: new Uint8Array(COUNT), ...fresh()};
+const noPixels = new Uint8Array(COUNT);
+// opened: the pixels as they were when the picture was opened
+let state = {example: null, name: "", label: null, pixels: noPixels, opened: noPixels, ...fresh()};
 let past = [];
 let shown = null; // the pixels of the picture as it is shown
 
@@ -69,7 +71,7 @@ function edit(change) {
   past = [...past.slice(-199), state];
   state = {...state, pixels: pixels.slice(), order: [...order], removed: new Set(removed), off: new Set(off)};
   change(state);
-  notice("");
+  if (!pen) notice(""); // in a stroke nothing may move: at its end
   update();
 }
 
@@ -80,12 +82,13 @@ const isTouched = () => isMoved() || isRedrawn() || state.removed.size + state.o
 const truth = () => isRedrawn() ? null : state.label; // what is drawn on may be another digit
 
 function show(example) {
-  edit(now => Object.assign(now, page.examples[example], {example, pixels: pixelsOf(example)}));
+  const pixels = pixelsOf(example);
+  edit(now => Object.assign(now, page.examples[example], {example, pixels, opened: pixels}));
 }
 
 // Another picture; what is switched off stays off.
 function replace(name, pixels) {
-  edit(now => Object.assign(now, fresh(), {off: now.off, name, pixels, label: null, example: null}));
+  edit(now => Object.assign(now, fresh(), {off: now.off, name, pixels, opened: pixels, label: null, example: null}));
   keepQuery(READ);
 }
 
@@ -308,7 +311,7 @@ function choose(key) {
   adding = false;
   $("board").className = `marked ${key}`;
   for (const button of $("tools").children) button.setAttribute("aria-checked", button.key === key);
-  say(TOOLS[key]);
+  say(forHand(TOOLS[key]));
 }
 
 // --- the tools, by mouse, finger or keys: begin, use along the way, end ---
@@ -435,13 +438,17 @@ function build() {
   body.style.setProperty("--rows", rows);
   body.style.setProperty("--columns", columns);
   body.style.setProperty("--heads", page.heads);
-  $("about").textContent = page.text;
+  if (page.aim) {
+    $("aim").hidden = false;
+    $("aim").replaceChildren(`Training aimed at ${percent(page.aim)}, not at 100 %: `, term("label smoothing"), ".");
+  }
   let kind = page.digits ? "digits" : "pictures";
   if (!live) {
     kind = "stored";
     if (!relevances) $("why-title").textContent = "Attention, all heads together";
   }
-  $("lead").textContent = LEAD[kind];
+  $("lead").textContent = forHand(LEAD[kind]);
+  $("maps-hint").textContent = forHand("Click a map for its numbers.");
   $("colour").hidden = channels !== 3;
   for (const key of live ? Object.keys(TOOLS) : ["look"]) {
     $("tools").append(make("button", {textContent: key, key, role: "radio", onclick: () => choose(key)}));
@@ -449,7 +456,7 @@ function build() {
   for (const token of [...page.prefix.keys(), ...(READ === MEAN ? [MEAN] : [])]) {
     const button = make("button", {textContent: nameOf(token), token, onclick: () => pin(token)});
     if (token === 0) button.dataset.term = "class token";
-    if (token === READ) button.dataset.part = "pooled";
+    if (token === READ) button.dataset.part = "reader";
     $("askers").append(button);
   }
   for (let i = 0; i < page.layers; i++) buildLayer(i);
@@ -467,6 +474,8 @@ function build() {
   for (const id of ["tools", "heads", "matrix"]) roving($(id))();
 }
 
+const showOver = () => document.body.classList.toggle("over", $("over").checked);
+
 function buildControls() {
   $("why-not").onclick = () => {
     scrollBelowTour($("why"), "start");
@@ -478,7 +487,7 @@ function buildControls() {
   $("chip").onclick = () => chooseCell(null);
   $("save").onclick = savePicture;
   $("scale").onchange = renderMaps;
-  $("over").onchange = () => document.body.classList.toggle("over", $("over").checked);
+  $("over").onchange = showOver;
   $("undo").onclick = () => {
     if (past.length < 2) return; // the first of all is empty
     state = past.pop();
@@ -486,12 +495,11 @@ function buildControls() {
   };
   $("reset").onclick = () => {
     edit(now => {
-      Object.assign(now, fresh());
-      if (now.example !== null) now.pixels = pixelsOf(now.example); // a drawing stays
+      Object.assign(now, fresh(), {pixels: now.opened});
     });
     keepQuery(READ);
     choosePair("", "");
-    say(TOOLS[tool]);
+    say("The picture is as it was when it was opened, and everything is on. Undo takes that back.");
   };
   $("blank").onclick = () => {
     replace("a drawing", new Uint8Array(COUNT));
@@ -544,9 +552,10 @@ function buildBoard(board) {
   };
   const lift = event => {
     if (pen) end(pixelAt(board, event));
+    if (pen && tool !== "look") notice("");
     pen = null;
     adding = false;
-    if (now) happened("render");
+    if (now && !waiting) happened("render"); // else when it is rendered
   };
   board.onpointerup = lift;
   board.onpointercancel = lift;
@@ -590,7 +599,7 @@ function buildReading(id) {
   leave();
 }
 
-const READ_HINT = "Point at a square for its value.";
+const READ_HINT = forHand("Point at a square for its value.");
 
 // A checkbox that switches a layer or a head off, and its label
 function buildToggle(name, key) {
@@ -669,20 +678,23 @@ function isListed(one) {
 
 function listExamples() {
   const some = sorted.filter(isListed);
-  $("count").textContent = `${some.length} of ${sorted.length}`;
+  $("count").textContent = `${some.length} shown`;
   $("examples").replaceChildren(...some.map(buildExample));
   firstExample();
   return some;
 }
 
-// The filter for misclassified examples says how many there are of all that were classified.
+// The filter for misclassified examples says how many there are of all that were classified: the page shows more of them
+// than of the others.
 function buildWrongFilter() {
   const here = sorted.filter(isWrong).length;
   $("wrong-only").hidden = here === 0;
   const number = value => value.toLocaleString("en");
   const {wrong, total} = page.found ?? {wrong: here, total: sorted.length};
-  const part = here < wrong ? `; ${here} of them here` : "";
-  $("wrong-text").textContent = `only misclassified (${number(wrong)} of ${number(total)}${part})`;
+  const part = here < wrong ? here : "all";
+  $("wrong-text").textContent = `only misclassified (${number(wrong)} of ${number(total)}, ${part} here)`;
+  const both = `. Here are ${here} misclassified and ${sorted.length - here} others.`;
+  $("about").textContent = page.text + (here > 0 ? both : "");
 }
 
 function buildExample(one) {
@@ -697,7 +709,7 @@ function buildExample(one) {
 
 function buildMatrix({counts, text}) {
   $("confusions").hidden = false;
-  $("matrix-text").textContent = text;
+  $("matrix-text").textContent = forHand(text);
   const className = page.classes.some(name => name.length > 2) ? "upright" : "";
   const titles = page.classes.map(name => make("th", {}, make("span", {textContent: name, className})));
   $("matrix").append(line("", ...titles));

@@ -10,6 +10,14 @@ const prefix = page.prefix.length;
 const patches = rows * columns;
 const MEAN = -1; // the query that stands for the mean over the patches
 
+// What is told of a mouse, as a finger does it: it taps, and points at nothing without a tap.
+const isFinger = matchMedia("(pointer: coarse)").matches;
+
+function forHand(text) {
+  if (!isFinger) return text;
+  return text.replace(" Click to keep it.", "").replace(/\b(Click|Point at)\b/g, "Tap").replace(/\bclick\b/g, "tap");
+}
+
 // A new element; names of files and classes are always text in it, never HTML.
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);

@@ -24,12 +24,27 @@ function vectorTable(named) {
 
 function vectorLine(name, values, places) {
   const row = line(name);
-  for (const i of places) {
-    const cell = make("td", {textContent: three(values[i])});
-    cell.style.background = `rgba(${colourOf(values[i])}, ${Math.min(0.6, Math.abs(values[i]) / 3)})`;
-    row.append(cell);
-  }
+  row.append(...places.map(i => numberCell(values[i])));
   return row;
+}
+
+function numberCell(value) {
+  const cell = make("td", {textContent: three(value)});
+  cell.style.background = `rgba(${colourOf(value)}, ${Math.min(0.6, Math.abs(value) / 3)})`;
+  return cell;
+}
+
+// The pixels of a patch as they stand in it, for each channel
+function patchTable(pixels) {
+  const wide = width / columns;
+  const tall = height / rows;
+  const table = make("table", {className: "vectors"}, line("", ...cells([...Array(wide).keys()], "th")));
+  for (let y = 0; y < channels * tall; y++) {
+    const channel = channels === 1 ? "" : `channel ${Math.floor(y / tall)}, `;
+    const values = [...pixels.slice(y * wide, (y + 1) * wide)];
+    table.append(line(`${channel}row ${y % tall}`, ...values.map(numberCell)));
+  }
+  return make("div", {className: "scroll"}, table);
 }
 
 // As many numbers as there is room for: 4, 8, 16, 32
@@ -56,7 +71,7 @@ function showNumbers(map, pressed = null) {
   const isOne = live && query !== MEAN && map.row.length > 0;
   $("numbers-title").textContent = `${map.name}: weights of the ${nameOf(query)}`;
   $("numbers-text").textContent = `All together ${total.toFixed(4)}.`;
-  if (isOne) $("numbers-text").textContent += " Click a number, or a square of the map, to see where it comes from.";
+  if (isOne) $("numbers-text").textContent += forHand(" Click a number, or a square of the map, to see where it comes from.");
   paintMap($("large"), map.values, map.drawn);
   const cellOf = (text, token) => make("td", {}, isOne && has(token) ? weightButton(text, token) : text);
 
@@ -184,7 +199,7 @@ function openLayer(layer) {
     vectorTable({hidden: found.hidden}),
     sentence(`Of these it makes ${found.mlp.length} numbers, which are added too: what the next layer is given.`),
     vectorTable({MLP: found.mlp, output: found.output}),
-    sentence("Another query, another token: click a patch with Look."),
+    sentence(forHand("Another query, another token: click a patch with Look.")),
   );
 }
 
@@ -216,7 +231,7 @@ function openToken(token) {
     content.push(
       sentence(`The ${found.pixels.length} pixels of the ${nameOf(token)}, less the mean and divided by the standard`
         + " deviation of the training images:"),
-      vectorTable({pixels: found.pixels}),
+      patchTable(found.pixels),
       sentence("The projection, a ", term("linear layer"), `, makes ${found.before.length} numbers of them. The `,
         term("position embedding"), " of this place is added:"),
     );
@@ -250,7 +265,11 @@ function buildDrawing() {
   if (hasClasses) blocks.push(["answer", "class head, answer", () => openLogit(best())]);
   for (const [part, textContent, onclick] of blocks) {
     const isOpened = live && (part !== "picture" || width <= 32);
-    const block = make(isOpened ? "button" : "span", {textContent, onclick: isOpened ? onclick : null});
+    const open = () => {
+      onclick();
+      happened("block");
+    };
+    const block = make(isOpened ? "button" : "span", {textContent, onclick: isOpened ? open : null});
     block.dataset.part = part;
     $("model-drawing").append(make("li", {}, block));
   }

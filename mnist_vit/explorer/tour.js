@@ -19,16 +19,35 @@ function before() {
   return `With everything on it is ${page.classes[first]}, ${percent(probabilities(logits)[first])}.`;
 }
 
+// What is told of a drawing that the model takes for another digit
+function whatIsNoSeven() {
+  if (isBlank()) return "";
+  return `The answer is ${page.classes[best()]}, ${sure(best())}; a 7 is asked for. Draw on, or begin anew: "Blank".`;
+}
+
 // The pixels of a patch, 0 to 255
 function pixelsIn8(token) {
   const inPatch = (_, i) => tokenAt([i % width, Math.floor(i / width) % height]) === token;
   return shown.filter(inPatch);
 }
 
+const ENDING = "That is the end of the tour. \"What the answer depends on\", below the maps, goes on: it leaves out each patch."
+  + " \"Link\" keeps what you see: a drawing opens in the page of any model of digits, an example only where the page"
+  + " has it.";
+
+// --- the page beside this one: {file, name, tokens, patches, first, own}; first: whether the tour begins there; own: this page's model ---
+
+const {beside} = page;
+const goesOn = beside !== null && !beside.first;
+// In a notebook's frame a page has no folder, so what lies beside its file is not beside it there.
+const canOpenBeside = /^(file|https?):/.test(location.protocol);
+
 // title; term: the glossary's, that defines it; part: what is lit, in the drawing of the model and below
 // text: what happens; task: what to do; isDone(what, detail): whether something that happened is it, after "render" (the
-// model has run) or "pin", "token", "map", "weight", "logit" (what was opened); found: what is then told; miss: what is
-// told of something else that happened, if anything is; begin: what is made ready; isOfSeven: it needs a picture that the model takes for a 7
+// model has run) or "pin", "token", "map", "weight", "logit" (what was opened), "block" (of the model's row); found: what is
+// then told; room: for how many letters of it room is kept; miss: what is told of something else that happened, null to
+// leave what is told; begin: what is made ready; isOfSeven: it needs a picture that the model takes for a 7;
+// isOfPatches: their grid is drawn; at: the part where the task is done, if it is another than what is lit
 const STEPS = [
   {
     title: "Pixels",
@@ -37,48 +56,60 @@ const STEPS = [
     task: "Draw a 7.",
     begin: () => $("blank").click(),
     isDone: what => what === "render" && !isBlank() && best() === SEVEN,
-    found: () => `The answer is ${page.classes[best()]}, ${sure(best())}. How is it made?`,
+    miss: what => what === "render" ? whatIsNoSeven() : null,
+    found: () => `The model's answer is 7, ${sure(SEVEN)}. If your 7 is not finished, draw on. How is that answer made?`,
+    room: 100,
   },
   {
     title: "Patches",
     term: "patch",
     part: "picture",
-    text: () => `The picture is cut into ${rows} × ${columns} patches of ${height / rows} × ${width / columns} pixels.`,
+    isOfPatches: true,
+    text: () => `The picture is cut into ${rows} × ${columns} patches of ${height / rows} × ${width / columns} pixels.`
+      + " Rows and columns count from 0.",
     task: "Click a patch with ink.",
     begin: () => choose("look"),
     isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) > 0,
-    miss: (what, token) => what === "pin" && token >= prefix ? "This patch is blank: one with ink is asked for." : "",
+    miss: (what, token) => what === "pin" && token >= prefix ? "This patch is blank: one with ink is asked for." : null,
+    room: 60,
     found: () => `This one, in ${spot(pinned - prefix)}, has ${pixelsIn8(pinned).filter(Boolean).length} pixels with ink.`,
   },
   {
     title: "Projection",
     term: "linear layer",
     part: "tokens",
+    isOfPatches: true,
     text: () => `A linear layer makes ${model.hidden_dim} numbers of the pixels of each patch: its projection.`,
     task: `Press "${patches} patches and a class token" in the row of the model's blocks, look at the pixels and at the`
       + " numbers \"projected\", and close the window.",
     isDone: (what, {at}) => what === "token" && at >= prefix,
+    miss: (what, {at}) => what === "token" && at < prefix ? `This is the ${nameOf(at)}: first click a patch.` : null,
+    room: 50,
     found: ({before: [first]}) => `The first of the ${model.hidden_dim} numbers is ${three(first)}.`,
   },
   {
     title: "Position",
     term: "position embedding",
     part: "picture",
+    isOfPatches: true,
     text: () => "All blank patches have the same pixels, so the same projection. The position embedding of the place is"
       + " added to each: the sum is the token of the patch.",
     task: "Click a blank patch.",
     begin: () => choose("look"),
     isDone: (what, token) => what === "pin" && token >= prefix && inkIn(token) === 0,
-    miss: (what, token) => what === "pin" && token >= prefix ? "This patch has ink: a blank one is asked for." : "",
+    miss: (what, token) => what === "pin" && token >= prefix ? "This patch has ink: a blank one is asked for." : null,
+    room: 90,
     found: () => `Of this patch the model knows no more than that it is blank and in ${spot(pinned - prefix)}.`,
   },
   {
     title: "Class token",
     term: "class token",
-    part: "pooled",
+    part: "reader",
     text: () => `One more token belongs to no patch. It gathers what the answer needs: ${prefix + patches} tokens in all.`,
     task: "Press \"class token\", below the picture.",
     isDone: (what, token) => what === "pin" && token === 0,
+    miss: what => what === "pin" || what === "block" ? "That was another one: the button is beside \"Query\"." : null,
+    room: 75,
     found: () => "It is the query again: each map shows how much of each patch it takes in.",
   },
   {
@@ -90,6 +121,7 @@ const STEPS = [
     task: "Click the map of layer 0, head 0, look at its numbers, and close the window.",
     isDone: (what, map) => what === "map" && map === heads[0][0],
     found: () => `Its numbers are the ${prefix + patches} weights of the class token.`,
+    room: 55,
   },
   {
     title: "Score",
@@ -100,6 +132,7 @@ const STEPS = [
     task: "Click a map, then one of its numbers; follow the products, their sum and the score, and close both windows.",
     isDone: what => what === "weight",
     found: ({score}) => `Its score is ${three(score)}.`,
+    room: 25,
   },
   {
     title: "Softmax",
@@ -109,21 +142,23 @@ const STEPS = [
     task: "Click the brightest square of a map, then its number, the largest weight, and close both windows.",
     isDone: (what, {weight, scores, score}) => what === "weight" && weight > 0 && Math.max(...scores) === score,
     miss: (what, {scores}) => {
-      if (what !== "weight") return "";
+      if (what !== "weight") return null;
       const largest = now.tokens[scores.indexOf(Math.max(...scores))];
       return `This weight is not the largest of its row: that is the one of the ${nameOf(largest)}.`;
     },
     found: ({weight}) => `It is ${weight.toFixed(4)}; all others together have ${(1 - weight).toFixed(4)}.`,
+    room: 95,
   },
   {
     title: "Weighted sum",
     term: "value",
     part: "layer 0",
-    text: () => "Every token hands over a value, times its weight: their sum is the output of the head. A head that is"
-      + " switched off adds nothing.",
+    text: () => "Every token hands over a value, times its weight: their sum is the output of the head. A large weight is not"
+      + " yet a reason for the answer; a head that is switched off adds nothing, and shows what it was needed for.",
     task: "Switch head 1 of layer 0 off: untick it, above its map.",
     isDone: what => what === "render" && state.off.has("0.1"),
     found: () => `${answerNow()} ${before()}`,
+    room: 75,
   },
   {
     title: "Heads merged",
@@ -133,6 +168,7 @@ const STEPS = [
     task: "Tick head 1 of layer 0 again, and untick head 0 beside it.",
     isDone: what => what === "render" && state.off.has("0.0") && !state.off.has("0.1"),
     found: () => `${answerNow()} ${before()}`,
+    room: 75,
   },
   {
     title: "Residual connection and MLP",
@@ -143,11 +179,13 @@ const STEPS = [
     task: "Switch layer 0 off: untick it, left of its maps.",
     isDone: what => what === "render" && state.off.has("0"),
     found: () => `${answerNow()} ${before()}`,
+    room: 75,
   },
   {
     title: "The next layer",
     term: "encoder block",
     part: "layer 1",
+    at: "layer 0",
     text: () => "Layer 1 does the same again, with tokens that layer 0 has changed.",
     task: "Tick layer 0 again, and its head 0: everything is on.",
     isDone: what => what === "render" && state.off.size === 0,
@@ -155,6 +193,7 @@ const STEPS = [
       const [first] = ranking(logits);
       return `behind layer ${layer}: ${page.classes[first]} (${percent(probabilities(logits)[first])})`;
     }).join("; ")}.`,
+    room: 35 + 27 * page.layers,
   },
   {
     title: "Class head",
@@ -164,6 +203,7 @@ const STEPS = [
     task: "Click the logit of the 7, the last number of its row, and close the window.",
     isDone: (what, {one}) => what === "logit" && one === SEVEN,
     found: ({logit}) => `It is ${three(logit)}.`,
+    room: 20,
   },
   {
     title: "Probabilities",
@@ -176,25 +216,21 @@ const STEPS = [
     begin: () => choose("erase"),
     isDone: what => what === "render" && !isBlank() && best() !== SEVEN,
     found: () => `${answerNow()} ${goesOn ? whereItGoesOn() : ENDING}`,
+    room: goesOn ? 210 : 270,
   },
 ];
 
-const ENDING = "That is the end of the tour. \"What the answer depends on\", below the maps, goes on: it leaves out each patch."
-  + " \"Copy link\" keeps what you see: a drawing opens in the page of any model of digits, an example only where the page"
-  + " has it.";
-
-// --- the page beside this one: {file, name, tokens, patches, first, own}; first: whether the tour begins there; own: this page's model ---
-
-const {beside} = page;
-const goesOn = beside !== null && !beside.first;
-// In a notebook's frame a page has no folder, so what lies beside its file is not beside it there.
-const canOpenBeside = /^(file|https?):/.test(location.protocol);
-
 function whereItGoesOn() {
   if (canOpenBeside) {
-    return `That is the whole way through this model. Next comes ${beside.name}, with the 7 as it was before this step.`;
+    return `That is the whole way through this model. Next, with the 7 as it was: ${newThere(beside.patches, patches)}`;
   }
   return `That is the end of the tour here. It goes on in ${beside.file}, beside the file of this page: open that in a browser.`;
+}
+
+// What a model has in place of another: how many patches, of how many pixels each
+function newThere(some, others) {
+  return `${some} patches of ${COUNT / some} pixels in place of ${others} of ${COUNT / others}. The steps are the same, the numbers`
+    + " and the maps are new.";
 }
 
 // A link to the page beside this one. Whoever comes back by the browser's Back finds this page at its own address.
@@ -212,13 +248,13 @@ function linkTo(link, address, own) {
 // At the last step: the same picture in the larger model, as it is before a stroke is erased
 async function offerToGoOn() {
   const isLast = step === STEPS.length - 1;
-  $("tour-on").hidden = true;
-  if (!isLast || !goesOn || !canOpenBeside) return;
+  const isOffered = isLast && goesOn && canOpenBeside;
+  $("tour-on").hidden = !isOffered;
+  if (!isOffered) return;
+  $("tour-on").style.visibility = "hidden"; // its room is there at once
   const [there, here] = await Promise.all([addressOfStep(2, "look"), addressOfStep(STEPS.length, "erase")]);
   linkTo($("tour-on"), there, here);
-  if (step !== STEPS.length - 1) return; // it was left meanwhile
-  $("tour-on").hidden = false;
-  bringIntoView(STEPS[step].part); // the panel has grown
+  $("tour-on").style.visibility = "";
 }
 
 // Where the tour begins is asked only in a page that has a smaller one beside it.
@@ -248,7 +284,7 @@ function buildBeside() {
   $("larger").hidden = !goesOn || !canOpenBeside;
   $("larger").textContent = `To ${beside.name}, ${beside.patches} patches`;
   $("larger").href = beside.file;
-  $("tour-on").textContent = `The same picture in ${beside.name}, ${beside.patches} patches`;
+  $("tour-on").textContent = `Steps 2 to ${STEPS.length} again, in ${beside.name}: ${beside.patches} patches`;
 }
 
 let step = null; // of the tour; null outside it
@@ -264,8 +300,8 @@ const isSeven = () => ranking(logitsOf(state.pixels))[0] === SEVEN;
 // for another digit: by the 7 that the step last began with, else by an example. Returns what is told of it.
 function prepareDrawing({isOfSeven = false}) {
   if (isOfSeven && isSeven()) {
-    const {example, name, label, pixels} = state;
-    ownSeven = {example, name, label, pixels};
+    const {example, name, label, pixels, opened} = state;
+    ownSeven = {example, name, label, pixels, opened};
     return "";
   }
   const wasBlank = isBlank();
@@ -286,9 +322,12 @@ function goTo(number, isPrepared = true) {
   $("tour-on").hidden = true;
   $("tour").hidden = step === null;
   document.body.classList.toggle("touring", step !== null);
+  document.body.classList.toggle("gridded", STEPS[step]?.isOfPatches === true);
   if (step === null) return;
-  const {title, term: name, part, text, task, begin} = STEPS[step];
-  const told = isPrepared && step > 0 ? prepareDrawing(STEPS[step]) : "";
+  const {title, term: name, part, at, text, begin, room} = STEPS[step];
+  const task = forHand(STEPS[step].task);
+  let told = isPrepared && step > 0 ? prepareDrawing(STEPS[step]) : "";
+  if (!isPrepared && step === 1 && beside?.first) told = `What is new here: ${newThere(patches, beside.patches)} `;
   if (isPrepared) begin?.();
   $("tour").dataset.part = part;
   light($("tour"));
@@ -297,10 +336,18 @@ function goTo(number, isPrepared = true) {
   $("tour-text").textContent = told + text();
   $("tour-task").textContent = task;
   $("tour-found").textContent = "";
+  keepRoom(task, room);
   $("tour-back").disabled = step === 0;
   $("tour-next").textContent = "Skip";
   offerToGoOn();
-  bringIntoView(part);
+  bringIntoView(at ?? part);
+}
+
+// The panel is as high from the start as what is told will make it: the picture does not move under the pen, nor Next
+// under the finger. Digits are wider than most letters.
+function keepRoom(task, room) {
+  const letters = "0000000 ".repeat(room / 8 + 1);
+  $("tour-room").replaceChildren($("tour-text").textContent, " ", make("b", {textContent: task}), " ✓ ", letters);
 }
 
 // What a step asks for, below the panel of the tour: a part of the page, or the model's block where there is none
@@ -316,19 +363,18 @@ function scrollBelowTour(target, block) {
   target.scrollIntoView({block, behavior: isStill ? "instant" : "smooth"});
 }
 
-// Something happened: is it what the step asks for? While it is, what is told stays up to date. In the middle of a
-// stroke nothing is told, since a longer text moves the picture away under the pen: it is told at the end of the stroke.
+// Something happened: is it what the step asks for? While it is, what is told stays up to date. Of a drawing it is told
+// at the end of each stroke. What is once done stays done, unless the answer changes that was told.
 function happened(what, detail = {}) {
   if (step === null || (pen && inks())) return;
   const {isDone, miss} = STEPS[step];
   if (!isDone(what, detail)) {
     const isOpen = !$("tour-found").textContent.startsWith("✓");
-    if (isOpen) $("tour-found").textContent = miss?.(what, detail) || $("tour-found").textContent;
+    const told = miss?.(what, detail) ?? null;
+    if (told !== null && (isOpen || what === "render")) $("tour-found").textContent = forHand(told);
     return;
   }
-  const isFirst = !$("tour-found").textContent.startsWith("✓");
   $("tour-found").textContent = `✓ ${STEPS[step].found(detail)}`;
-  if (isFirst && !pen) bringIntoView(STEPS[step].part); // the panel has grown
   $("tour-next").textContent = step + 1 < STEPS.length ? "Next" : "End";
 }
 

@@ -18,6 +18,14 @@ function render() {
 // Only black: the picture holds nothing.
 const isBlank = () => shown.every(value => value === 0);
 
+const isAnswerWrong = () => truth() !== null && truth() !== ranking(now.logits)[0];
+
+// Beside the answer; "" where no truth is known
+function truthInWords() {
+  if (truth() === null) return "";
+  return isAnswerWrong() ? `✗ wrong: truth ${page.classes[truth()]}` : `truth ${page.classes[truth()]}`;
+}
+
 function verdictOf(is, best) {
   if (!now.logits.every(Number.isFinite)) {
     const told = "A number grew too large for 32 bits on the way: there is no answer for this picture.";
@@ -27,8 +35,7 @@ function verdictOf(is, best) {
     const told = `No class means "nothing": the model still prefers ${page.classes[best]}, ${percent(is[best])}.`;
     return ["nothing drawn yet", "", told];
   }
-  const known = truth() === null ? "" : `truth ${page.classes[truth()]}`;
-  return [page.classes[best], [percent(is[best]), known].filter(Boolean).join(", "), state.name];
+  return [page.classes[best], percent(is[best]), state.name, truthInWords()];
 }
 
 function renderAnswer() {
@@ -36,13 +43,16 @@ function renderAnswer() {
   const was = probabilities(untouched);
   const [best] = ranking(is);
   const [before] = ranking(was);
-  let [title, numbers, source] = verdictOf(is, best);
+  let [title, numbers, source, known = ""] = verdictOf(is, best);
   if (isTouched()) source = `Without the changes (${state.name}): ${page.classes[before]}, ${percent(was[before])}`;
   $("verdict").replaceChildren(
     make("strong", {textContent: title}),
     ` ${numbers}`,
+    known && ", ",
+    make("span", {textContent: known, className: "truth"}),
     make("span", {className: "small", textContent: source}),
   );
+  $("verdict").classList.toggle("wrong", known !== "" && isAnswerWrong());
   $("classes").classList.toggle("faint", isBlank());
   renderClasses(is, was, best);
 }
@@ -72,8 +82,22 @@ function classRow(i, is, was) {
   const title = isTouched() ? `${percent(is)}; the mark: ${percent(was)} without the changes` : "";
   const bars = make("td", {}, make("div", {className: "bar", title}, bar, before));
   const row = line(page.classes[i], bars, ...cells([percent(is)]), make("td", {}, logitOf(i)));
+  if (live) makeRival(row, bars, i);
   if (isTouched()) row.append(...cells([signed(now.logits[i] - untouched[i])]));
   return row;
+}
+
+// The name of a class, or its bar, chooses it to be compared with the answer.
+function makeRival(row, bars, i) {
+  const compare = () => {
+    $("other").value = i;
+    renderWhy();
+  };
+  const name = page.classes[i];
+  const button = make("button", {textContent: name, title: `Why not ${name}?`, onclick: compare});
+  row.rival = i;
+  row.querySelector("th").replaceChildren(button);
+  bars.onclick = compare;
 }
 
 // A logit; in a live page a button that tells where it comes from
@@ -154,6 +178,7 @@ function renderWhy() {
   const [one, other] = pair().map(i => page.classes[i]);
   const before = isTouched() ? `; without the changes: ${signed(score(untouched))}.` : ".";
   $("why-not").textContent = `Why ${one} and not ${other}?`;
+  for (const row of $("classes").rows) row.cells[0].firstChild.ariaPressed = row.rival === pair()[1];
   $("compared").textContent = `Logit of ${one} minus logit of ${other}: ${signed(score(now.logits))}${before}`;
   $("after").replaceChildren(...now.after.map((logits, layer) => {
     const [best] = ranking(logits);
