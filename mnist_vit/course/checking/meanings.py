@@ -65,7 +65,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"found element of type float|got float|'float' object cannot be interpreted"
         r"|float.* as an ind",
         "A size or a place is a float.",
-        "/ gives a float even where nothing is left over: use // or int(…).",
+        "/ and math.sqrt give a float even where nothing is left over: //, math.isqrt and int(…)"
+        " give whole numbers.",
     ),
     (
         r"could not infer output dtype|mean\(\): .*(Bool|Long)",

@@ -15,7 +15,7 @@ from ..observing.tracing import is_of_models, is_theirs, quoted
 from .meanings import meaning_of
 from .tools import shortened
 
-MOST = 5  # names of a line whose values are told
+MOST = 8  # names of a line whose values are told
 LONGEST = 240  # characters of an exception's own text
 NAMES = 8  # keys, or parts of a module, that are told
 

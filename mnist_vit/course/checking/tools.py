@@ -206,6 +206,11 @@ def _another_distribution(value: Tensor, right: Tensor) -> str:
                 "its spread is √2 times ours, as if Xavier's rule drew each of its three square"
                 " matrices by itself; ours draws all of it at once"
             )
+        if abs(share / right.std(correction=0).item() - 1) < 0.05:
+            return (
+                f"its spread is {share:.2g} times ours, as if the variance were taken for the"
+                " standard deviation, which is its root"
+            )
         return f"its spread is {share:.2g} times ours"
     if is_many and (_kurtosis(value) < UNIFORM) != (_kurtosis(right) < UNIFORM):
         return "ours are uniform" if _kurtosis(right) < UNIFORM else "ours are normal"

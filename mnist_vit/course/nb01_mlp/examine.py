@@ -245,8 +245,8 @@ SEEN = (
         "tokens mix",
         "tokens mix",
         "unequal",
-        "It finds blocks in which a token gets more of some tokens than of others, and not those"
-        " in which it gets the mean of all.",
+        "It finds blocks in which it matters where a token stands, and not those in which all"
+        " tokens mix in the same way whatever their order, as by their mean.",
         "The mean is the same in whatever order the tokens stand: change one token alone, and look"
         " at the rows of the others.",
     ),

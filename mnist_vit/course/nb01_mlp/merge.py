@@ -78,6 +78,11 @@ SLIPS = (
         "It is added after W_1, so W_2 alone multiplies it: W_2 @ b_1",
     ),
     Slip(
+        {B: "b = b_1.mean() + b_2"},
+        "add the mean of the first bias",
+        "Each of its numbers is multiplied by W_2: W_2 @ b_1",
+    ),
+    Slip(
         {B: "b = W @ b_1 + b_2"},
         "multiply the first bias by both matrices",
         "It is added after W_1, so W_2 alone multiplies it: W_2 @ b_1",

@@ -75,8 +75,8 @@ SLIPS = (
     Slip(
         {ROLL: "roll(-1, dims=1)"},
         "look one patch to the right",
-        "The query of patch i must have its largest score with the key of patch i − 1, and here"
-        " it is i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i",
+        "The query of patch i must have its largest score with the key of patch i − 1, and not"
+        " with that of patch i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i",
     ),
     Slip(
         {ROLL: "roll(side, dims=1)"},
@@ -117,8 +117,8 @@ SLIPS = (
     Slip(
         {ROLL: "roll(-1, dims=1).tril()"},
         "look one patch to the right",
-        "The query of patch i must have its largest score with the key of patch i − 1, and here"
-        " it is i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i",
+        "The query of patch i must have its largest score with the key of patch i − 1, and not"
+        " with that of patch i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i",
     ),
     Slip(
         {ROLL: "roll(side, dims=1).triu()"},
@@ -140,7 +140,7 @@ SLIPS = (
         "look one patch to the right",
         (
             "The query of patch i must have its largest score with the key of patch i − 1, and"
-            " here it is i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i"
+            " not with that of patch i + 1. With q = x @ W_Q, row i of W_Q is the query of patch i"
         ),
     ),
 )

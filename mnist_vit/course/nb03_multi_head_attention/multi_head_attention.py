@@ -133,7 +133,7 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
         out, weights = _pair(module.train(mode)(x, x, x, average_attn_weights=False))
         heads = out.reshape(-1, 4).mean(dim=1)
         name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
-        yield f"{name}: the shares of weights that are 0, as they were, doubled", _shares(heads)
+        yield f"{name}: the shares of heads that give 0, 1 and 2, of values of 1", _shares(heads)
         if mode and isinstance(weights, Tensor):
             yield f"{name}: the same shares of the weights that come back", _shares(weights)
 

@@ -108,7 +108,7 @@ def _passed(module: nn.Module, x: Tensor) -> Any:
             raise Mistake(
                 "a tuple stands where a tensor is needed.",
                 "Attention returns a pair, its output and the weights: take the first, x, _ = "
-                "self.self_attention(…). And a comma at the end of a line makes a tuple.",
+                "self.self_attention(…).",
             ) from None
         raise
 

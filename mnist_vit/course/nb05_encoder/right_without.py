@@ -71,9 +71,8 @@ SLIPS = (
     Slip(
         {BACK: ""},
         "leave the parameter at zero",
-        "Write back what was there, parameter.copy_(kept). parameter = kept only gives the name to"
-        " another tensor; and kept must be a copy, made by clone(): the tensor itself, or its"
-        " .detach(), becomes zero with it",
+        "What you write back must be a copy, made by clone(): the tensor itself, its .data or its"
+        " .detach() becomes zero with it. Write it into the parameter, parameter.copy_(kept)",
     ),
     Slip(
         {ZERO: "for one in model.parameters():\n            one.zero_()"},

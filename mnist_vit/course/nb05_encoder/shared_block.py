@@ -98,7 +98,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     blocks = (evidence.value - rest) / block
     return (
         f"Beside the positions and the last norm these are the numbers of {blocks:.3g} blocks.",
-        "All layers learn the numbers of one block, whatever num_layers is.",
+        "It should be 1, whatever num_layers is: attention, MLP and norms of one block, in all"
+        " places.",
     )
 
 

@@ -79,6 +79,11 @@ READ, BUILD, FILL = (
 
 SLIPS = (
     Slip(
+        {'kind(**content["sizes"])': 'kind(*content["sizes"].values())'},
+        "hand the sizes over by their order",
+        "They have names, as in the class: kind(**sizes)",
+    ),
+    Slip(
         {BUILD: 'kind(content["sizes"])'},
         "hand over one object, such as the dict, in the place of keywords",
         "Two stars make keywords of it: kind(**sizes)",

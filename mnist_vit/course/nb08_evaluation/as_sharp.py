@@ -147,10 +147,10 @@ def notice(answer: Any) -> Mistake | None:
         upper = f"{held[-1]:g}" if held[-1] < shares[-1] else f"{held[-1]:g} or more"
         lower = f"{held[0]:g}" if held[0] > shares[0] else f"{held[0]:g} or less"
         return Mistake(
-            f"Where all contrast is changed alike, you say True from {lower} to {upper} of the"
-            " detail.",
-            "True is asked for from 0.75 to 1.25, where detail is a mean of squares: twice the"
-            " contrast is four times the detail.",
+            "Where all contrast of a batch of ours is changed alike, you say True from"
+            f" {lower} to {upper} of the detail.",
+            "True is asked for from 0.75 to 1.25, for every batch: the quotient of two means of"
+            " squares. Twice the contrast is four times the detail.",
         )
     if held and not _plain(answer(uneven(images), images.clone())):
         return Mistake(

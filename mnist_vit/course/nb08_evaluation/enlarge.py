@@ -187,7 +187,7 @@ SLIPS = (
     ),
     Slip(
         {GREY: "grey = images[:, None] / images.amax(dim=(1, 2))[:, None, None, None]"},
-        "stretch each digit by its own brightest pixel",
+        "divide by the brightest pixel that occurs, in the digit or in the batch",
         "16 is white in all of them: divide by 16",
     ),
     Slip(

@@ -46,13 +46,13 @@ def _other_kind(what: str, flags: Tensor, left: Tensor, ours: Tensor) -> Mistake
     )
     if flags.shape[:1] == (int(ours.sum()),):
         if torch.equal(flags.flatten(), ours.nonzero().flatten()):
-            said += " Its numbers are the places of the right crops."
+            said += " Its numbers are the places of the crops that belong there."
         elif torch.equal(flags, left[ours]):
-            said += " Its numbers are the left edges of the right crops."
+            said += " Its numbers are the left edges of the crops that belong there."
     return Mistake(
         said,
         f"It must have the shape ({len(left)},): True or False for each crop, whether it is chosen"
-        " or not. A comparison of left with a number gives that.",
+        " or not. A comparison of the tensor left with a number gives that.",
     )
 
 
