@@ -838,6 +838,9 @@ def test_reset_brings_a_picture_back_as_it_was_opened(
         assert tab.evaluate("[...state.pixels]") == before, way
         assert tab.evaluate("state.off.size") == 0
         assert "Undo takes that back" in text_of(tab, "#status")
+        after(tab, lambda: tab.evaluate("show(7)"))
+        assert "Undo takes that back" not in text_of(tab, "#status")
+        after(tab, lambda: tab.locator("#undo").click())
         after(tab, lambda: tab.locator("#undo").click())
         assert tab.evaluate("[...state.pixels]") == changed, way
 
@@ -1301,6 +1304,7 @@ def test_the_tour_goes_through_both_pages(
     ready(tab, "vit_mnist_p7")
     assert tab.locator("#tour-title").inner_text().startswith("14 of 14")
     tab.locator("#tour-leave").click()
+    assert tab.evaluate("location.hash") == "", "loading the page again begins no tour"
     tab.locator("#larger").click()
     ready(tab, "vit_mnist")
     assert tab.locator("#tour").is_hidden(), "the way back without a tour"

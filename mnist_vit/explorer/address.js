@@ -184,6 +184,11 @@ async function openGiven() {
   else $("link-text").textContent = whyNothing($("link-given").value);
 }
 
+// Who has left the tour is not thrown back into it by loading the page again.
+function forgetAddress() {
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+}
+
 function buildAddress() {
   $("share").onclick = share;
   $("link-copy").onclick = copyLink;

@@ -84,6 +84,7 @@ const truth = () => isRedrawn() ? null : state.label; // what is drawn on may be
 function show(example) {
   const pixels = pixelsOf(example);
   edit(now => Object.assign(now, page.examples[example], {example, pixels, opened: pixels}));
+  say(forHand(TOOLS[tool])); // what was said of the picture before is over
 }
 
 // Another picture; what is switched off stays off.

@@ -323,7 +323,10 @@ function goTo(number, isPrepared = true) {
   $("tour").hidden = step === null;
   document.body.classList.toggle("touring", step !== null);
   document.body.classList.toggle("gridded", STEPS[step]?.isOfPatches === true);
-  if (step === null) return;
+  if (step === null) {
+    forgetAddress();
+    return;
+  }
   const {title, term: name, part, at, text, begin, room} = STEPS[step];
   const task = forHand(STEPS[step].task);
   let told = isPrepared && step > 0 ? prepareDrawing(STEPS[step]) : "";
