@@ -910,6 +910,7 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ("Dimension out of range (expected to be in range of [-1, 0], but got 1)", "no axis 1."),
         ("shape '[2, -1, 7]' is invalid for input of size 15", "14, which does not divide 15."),
         ("'list' object has no attribute 'dtype'", "A list stands where a tensor is needed"),
+        ("unflatten: sizes [4, 3] don't multiply up to the size of dim 2 (10)", "the axis that is"),
         ("cannot assign parameters before Module.__init__() call", "nn.Module is not set up"),
         ("unsupported operand type(s) for //: 'tuple' and 'int'", "a single value is needed"),
         ("unsupported operand: 'Tensor' and 'builtin_function_or_method'", "A function itself"),

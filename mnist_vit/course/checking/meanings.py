@@ -135,6 +135,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Each belongs to one: take it out of the group whose rate it should not have.",
     ),
     (
+        r"don't multiply up to",
+        "The sizes asked for do not multiply to the length of the axis that is split.",
+        "Print the shape before it, and multiply the sizes.",
+    ),
+    (
         r"empty parameter list",
         "The optimizer is given nothing: there is nothing in this list.",
         "What is to learn must be there, and ask for a gradient, before the optimizer is made.",
@@ -180,6 +185,7 @@ FEWER_AXES = (
     " keeps the axes."
 )
 FIT = "The shapes do not fit together"
+BOTH = "Print both shapes, and say of each axis what it stands for."
 SHAPES = re.compile(
     r"must match the size of tensor|didn't match|shapes cannot be multiplied|Expected size for"
     r"|does not match|Sizes of tensors must match|inconsistent tensor size|mat1 and mat2"
@@ -187,12 +193,9 @@ SHAPES = re.compile(
 PRODUCT = re.compile(r"\((\d+)x(\d+) and (\d+)x(\d+)\)")
 LINED_UP = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton"
-    r" dimension (\d+)"
 )
 COUNTS = re.compile(r"shape '\[([\d, -]+)\]' is invalid for input of size (\d+)")
 AXES = re.compile(r"Dimension out of range \(expected to be in range of \[-(\d+), .*got (-?\d+)\)")
-
-
 SUBSCRIPTS = re.compile(
     r"subscripts in the equation \((\d+)\) does not match the number of dimensions \((\d+)\)"
     r" for operand (\d+)"
@@ -231,15 +234,15 @@ def _of_sizes(text: str) -> tuple[str, str]:
         return (
             f"{FIT}: a matrix product wants as many columns on the left, here {found[2]}, as rows"
             f" on the right, here {found[3]}.",
-            "Print both shapes, and say of each axis what it stands for.",
+            BOTH,
         )
     if found := LINED_UP.search(text):
         return (
             f"{FIT}: lined up from the last axis, one has {found[1]} places where the other has"
             f" {found[2]}.",
-            "Print the shapes of the two that meet, and say of each axis what it stands for.",
+            BOTH,
         )
-    return f"{FIT}.", "Print both shapes, and say of each axis what it stands for."
+    return f"{FIT}.", BOTH
 
 
 def _of_counts(sizes: list[int], numbers: int) -> tuple[str, str]:
