@@ -93,9 +93,7 @@ def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float
     if not isinstance(got, list | tuple) or len(got) != len(expected):
         return f"{what} must be {len(expected)} values, but is {describe(got)}."
     for number, (own, right) in enumerate(zip(got, expected, strict=True), start=1):
-        place = ""
-        if isinstance(expected, tuple):
-            place = f", number {number} of {len(expected)},"
+        place = f", number {number} of {len(expected)},"
         problem = _compare_plain(what + place, own, right, tolerance)
         if problem is not None:
             return problem

@@ -172,9 +172,15 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "A new tensor has the kind of x with dtype=x.dtype.",
     ),
     (
-        r"is not defined|referenced before assignment|cannot access local",
+        r"is not defined",
         "The name stands for nothing here.",
-        "Is it misspelt, or set on another path only, or in a cell that has not run?",
+        "Is it misspelt, or set in a cell that has not run?",
+    ),
+    (
+        r"referenced before assignment|cannot access (local|free)",
+        "The function sets this name somewhere, and it was not set when this line ran.",
+        "Is the line that sets it further down, or on a path that was not taken? Or is another name"
+        " meant?",
     ),
 )
 

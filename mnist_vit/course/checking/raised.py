@@ -195,7 +195,8 @@ def _calling_line(error: BaseException) -> str:
     frames = [one for one in traceback.extract_tb(error.__traceback__) if is_theirs(one.filename)]
     if len(frames) < 2 or frames[-1].name == frames[-2].name:
         return ""
-    return _text_of(frames[-2])
+    calling = _text_of(frames[-2])
+    return "" if calling == _text_of(frames[-1]) else calling  # as in a list comprehension
 
 
 def _values(frame: FrameType, line: str) -> list[str]:

@@ -40,7 +40,8 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
             raise Mistake(
-                f"{key} must have shape {tuple(tensor.shape)}, but has {tuple(own[key].shape)}."
+                f"{key} must have shape {tuple(tensor.shape)}, but has {tuple(own[key].shape)}.",
+                _sizes_of_layers(source, target, key),
             )
     if not may_share:
         _refuse_shared(source, target)
@@ -72,6 +73,27 @@ def _refuse_plain_tensor(target: nn.Module, key: str) -> None:
             f"{key} is there, but as a plain tensor, which is neither learned nor stored.",
             "Make a parameter of it: nn.Parameter(…).",
         )
+
+
+def _sizes_of_layers(source: nn.Module, target: nn.Module, key: str) -> str:
+    """Of a weight of another shape: for how many numbers its layer is made, and ours is."""
+    name, _, last = key.rpartition(".")
+    own, right = target.get_submodule(name), source.get_submodule(name)
+    if last != "weight":
+        return ""
+    if isinstance(own, nn.Linear) and isinstance(right, nn.Linear):
+        gives, takes = own.weight.shape
+        gives_ours, takes_ours = right.weight.shape
+        return (
+            f"Layer {name} takes {takes} numbers and gives {gives}; it must take {takes_ours} and"
+            f" give {gives_ours}."
+        )
+    if isinstance(own, nn.LayerNorm) and isinstance(right, nn.LayerNorm):
+        return (
+            f"The norm {name} is made for tokens of {own.weight.numel()} numbers; here they have"
+            f" {right.weight.numel()}."
+        )
+    return ""
 
 
 def _refuse_keys(what: str, keys: set[str]) -> None:

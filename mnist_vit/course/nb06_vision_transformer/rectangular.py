@@ -47,13 +47,15 @@ OPTIONS: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Wide, high and square pictures; rows and columns of the patches differ in number."""
     for size in ((8, 20), (16, 8), (12, 12)):
-        weights = randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6)
-        module = _made(answer, size)
+        options = {**OPTIONS, "representation_size": 7} if size == (12, 12) else OPTIONS
+        weights = randomise(MyRectangular(size, *SIZES, **options), seed=6)
+        module = _made(answer, size, options)
         _positions(module, size)
         copy_weights(weights, module)
         images = random(3, 2, *size, seed=7).requires_grad_()
         logits = module.eval()(images)
-        yield f"output for {size[0]} × {size[1]} pixels", logits
+        head = " with representation_size=7" if options is not OPTIONS else ""
+        yield f"output for {size[0]} × {size[1]} pixels{head}", logits
         if size == (8, 20):
             yield from gradients(logits, images=images, positions=module.encoder.pos_embedding)
     large = ((64, 128), 8, 1, 2, 64, 64)
@@ -61,10 +63,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield start_values(make(answer, *large, **OPTIONS), reference)
 
 
-def _made(answer: Any, size: tuple[int, int]) -> Any:
+def _made(answer: Any, size: tuple[int, int], options: dict[str, Any]) -> Any:
     """The learner's module. Raise Mistake where its parent is given the pair."""
     try:
-        return make(answer, size, *SIZES, **OPTIONS)
+        return make(answer, size, *SIZES, **options)
     except TypeError as error:
         own = getattr(getattr(answer, "__init__", None), "__code__", None)
         for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -116,6 +118,12 @@ SLIPS = (
         {END: "self.heads(x[:, 1:].mean(dim=1))"},
         "take the mean over the patches, before or after the heads",
         "Give the heads the class token alone, as in MyVisionTransformer: x[:, 0]",
+    ),
+    Slip(
+        {END: "self.heads.head(x[:, 0])"},
+        "call the last layer of the class head alone",
+        "With representation_size the class head has two layers, and tanh between them: call"
+        " self.heads",
     ),
     Slip(
         {ENCODE: ("x = self.encoder(torch.cat([token, x], dim=1) + self.encoder.pos_embedding)")},

@@ -159,6 +159,21 @@ SLIPS = (
         'Repeat the outermost pixels: mode="replicate"',
     ),
     Slip(
+        {"F.conv2d(wide,": 'F.conv2d(F.pad(images, (1, 1, 1, 1), mode="reflect"),'},
+        "mirror the image at its border when you blur",
+        'Repeat the outermost pixels: mode="replicate"',
+    ),
+    Slip(
+        {"wide[..., :-2, :-2]": 'F.pad(images, (1, 0, 1, 0), mode="reflect")[..., :-1, :-1]'},
+        "mirror the image at its border when you shift",
+        "The outermost row and column come in once more",
+    ),
+    Slip(
+        {"F.conv2d(wide,": 'F.conv2d(F.pad(images, (1, 1, 1, 1), mode="circular"),'},
+        "let the pixels of one side count as neighbours of the other when you blur",
+        'Repeat the outermost pixels: mode="replicate"',
+    ),
+    Slip(
         {ROW: "torch.tensor([0.21, 0.58, 0.21], dtype=images.dtype)"},
         "give each neighbour the weight 0.21",
         "Both together have 0.21, so each has 0.105",

@@ -54,26 +54,34 @@ def notice(answer: Any) -> Mistake | None:
             "The first of your numbers is the middle of the interval.",
             "Its two ends are asked for: middle - reach and middle + reach.",
         )
-    near = [
-        abs(own - right)
-        for case, pair in zip(cases, pairs, strict=True)
-        for own, right in zip(pair, my_wilson(*case), strict=True)
-    ]
-    if 1e-5 < max(near) < 0.006:
-        return Mistake(
-            f"In four cases your ends are off by {max(near):.1g} at most.",
-            "To 0.00001 is asked for: search in finer steps, or solve for p.",
-        )
     if seen := _one_end(cases, pairs):
         return seen
     middle = fits(middles, [(low + high) / 2 for low, high in pairs])
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
     if middle == RIGHT and reach == RIGHT:
         return None
+    if not middle and not reach and (seen := _nearly(cases, pairs)):
+        return seen
     said = [_side("middle", middle), _side("reach, half of its length,", reach)]
     return Mistake(
         f"Of your interval, where no end is cut off at 0 or 1, {said[0]}, and {said[1]}.",
         _instead(middle, reach),
+    )
+
+
+def _nearly(
+    cases: list[tuple[int, int, float]], pairs: list[tuple[float, float]]
+) -> Mistake | None:
+    """What is said where both ends are nearly right in all cases."""
+    far = []
+    for case, pair in zip(cases, pairs, strict=True):
+        far += [abs(own - right) for own, right in zip(pair, my_wilson(*case), strict=True)]
+    if not 1e-5 < max(far) < 0.006:
+        return None
+    said = ", ".join(f"{correct} of {total}, z = {z:g}" for correct, total, z in cases)
+    return Mistake(
+        f"In four further cases ({said}) your ends are off by {max(far):.1g} at most.",
+        "To 0.00001 is asked for. A search needs finer steps; an equation for p has no steps.",
     )
 
 
@@ -152,10 +160,20 @@ def _other_reaches(correct: int, total: int, z: float) -> dict[str, float]:
         * math.sqrt(plain + total * more),
         "half as long as it should be": z * math.sqrt(plain + more) / below / 2,
         "twice as long as it should be": 2 * z * math.sqrt(plain + more) / below,
+        "made from the middle m in the place of s, z √(m (1 − m) / (n + z²))": _agresti_coull(
+            correct, total, z
+        ),
         "made with z = 1.96 whatever z is": 1.96
         * math.sqrt(plain + 1.96**2 / (4 * total * total))
         / (1 + 1.96**2 / total),
     }
+
+
+def _agresti_coull(correct: int, total: int, z: float) -> float:
+    """The reach of another interval with Wilson's middle (Agresti and Coull 1998)."""
+    number = total + z * z
+    middle = (correct + z * z / 2) / number
+    return z * math.sqrt(middle * (1 - middle) / number)
 
 
 SHARE, BELOW, SHIFT = (

@@ -80,12 +80,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     found = answer() if callable(answer) else answer
     if not isinstance(found, dict):
         raise Mistake('a dictionary is needed: a number for each of "a", "b", "c", "d" and "e".')
-    if set(found.values()) & set(MAPS):
-        raise Mistake(
-            "the letters are values of your dictionary.",
-            'Turn it round: the letter is the key, and the number of its sentence the value, "a":'
-            " 3.",
-        )
+    for key, value in found.items():
+        if value in MAPS:
+            raise Mistake(
+                "the letters are values of your dictionary.",
+                "Turn it round: the letter is the key, and the number of its sentence the value."
+                f' Your {key!r}: "{value}" becomes "{value}": {key!r}.',
+            )
     for letter in MAPS:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the five functions.')

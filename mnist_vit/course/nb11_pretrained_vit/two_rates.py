@@ -75,6 +75,12 @@ def notice(answer: Any) -> Mistake | None:
         name: float((tensor.detach() - before[name]).abs().max())
         for name, tensor in made.named_parameters()
     }
+    if not any(moved.values()):
+        return Mistake(
+            "In the first step no parameter of the new model moves, not even those of its head.",
+            "The optimizer must hold the parameters of the model that comes back. Each step must"
+            " compute that model's loss, call backward() and then step().",
+        )
     if all(0.0008 < far < 0.0013 for far in moved.values()):
         return Mistake(
             "In the first step all parameters, the head's too, move by 0.001 at most, whatever the"
@@ -89,8 +95,9 @@ def notice(answer: Any) -> Mistake | None:
             return Mistake(
                 f"In the first step, with rates 0.05 for the head and 0.003 for the body, {name}"
                 f" moves by {far:.2g} at most.",
-                f"AdamW's first step moves each number by about its rate, here {rate:g}. Every"
-                " parameter is in one of the two groups: model.heads, or everything else.",
+                f"AdamW's first step moves each number by about its rate, here {rate:g}. The two"
+                " groups, model.heads and everything else, hold each parameter once, and each has"
+                ' its rate under the name "lr".',
             )
     later = dict(
         answer(_given(), images.clone(), labels.clone(), 3, 0.05, 0.003).named_parameters()

@@ -124,7 +124,9 @@ INSTEAD = {
     ),
     "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
     "The result is ours plus the same vector": "Is a bias missing, or is one added twice?",
-    "Your code changes its input": "Work on a copy: clone() makes one.",
+    "Your code changes its input": (
+        "Write into a tensor of its own, such as a clone(), and read from the one that came in."
+    ),
     "Nothing came back": "Was it done to a copy?",
 }
 UNSEEN = (
