@@ -157,6 +157,18 @@ def mirrored(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
     return low, min(1.0, 2 * correct / total - low)
 
 
+def plain_around_the_middle(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    number = total + z * z
+    middle = (correct + z * z / 2) / number
+    reach = z * math.sqrt(middle * (1 - middle) / number)
+    return middle - reach, middle + reach
+
+
+def wilson_in_steps(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    low, high = my_wilson(correct, total, z)
+    return math.ceil(low * 300) / 300, math.floor(high * 300) / 300
+
+
 def reliability_by_division(
     probabilities: Tensor, labels: Tensor, low: float, high: float
 ) -> tuple[int, float, float]:
@@ -233,6 +245,8 @@ WRONG: list[tuple[str, Any, str]] = [
         around_the_share,
         "the middle is the seen share, and the reach",
     ),
+    ("wilson", plain_around_the_middle, "is made from the middle m in the place of s"),
+    ("wilson", wilson_in_steps, "your ends are off by 0.003 at most"),
     ("wilson", mirrored, "the upper one is not: of 8 of 10, with z = 1, you give 0.9509. It lies"),
     ("reliability", lambda p, *more: reliability_by_loop(p.softmax(1), *more), "the softmax of"),
     ("reliability", reliability_by_division, "no answer has a confidence from 0.0 to 0.1, and"),

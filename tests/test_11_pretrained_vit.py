@@ -179,6 +179,16 @@ def rates_by_another_name(model, images, labels, steps, head_rate, body_rate):
     return made
 
 
+def of_the_given(model, images, labels, steps, head_rate, body_rate):
+    made = copy.deepcopy(model)
+    groups = [{"params": copy.deepcopy(made).parameters(), "lr": head_rate}]
+    optimizer = torch.optim.AdamW(groups)
+    for _ in range(steps):
+        F.cross_entropy(made(images), labels).backward()
+        optimizer.step()
+    return made
+
+
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
     ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "They are 10, 20"),
@@ -195,6 +205,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("transfer", lambda *given: half_frozen_before(*given), "no longer ask for gradients"),
     ("transfer", lambda *given: half_of_the_images(*given), "makes no difference for number 10"),
     ("two_rates", lambda *given: one_step(*given), "the same after 1 step and after 3"),
+    ("two_rates", of_the_given, "no parameter of the new model moves"),
     ("two_rates", rates_by_another_name, 'its rate under the name "lr"'),
     ("two_rates", lambda *given: fixed_share(*given), "moves by 0.005 at most"),
 ]

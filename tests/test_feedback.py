@@ -920,6 +920,43 @@ def test_what_an_exception_means_holds_the_sizes_of_its_text(text: str, meaning:
     assert meaning in meaning_of(text)[0]
 
 
+def test_a_name_without_a_value_yet_is_told_as_that() -> None:
+    def gelu(x: Tensor) -> Tensor:
+        y = y * x  # noqa: F821
+        return y
+
+    told = said("gelu", gelu)
+    assert "was not set when this line ran" in told
+    assert "misspelt" not in told
+
+
+def test_a_comprehension_is_not_said_to_be_called_by_its_own_line() -> None:
+    def merge(w_1: Tensor, b_1: Tensor, w_2: Tensor, b_2: Tensor) -> list[Tensor]:
+        return [one.nothing for one in (w_1, b_1)]
+
+    told = said("merge", merge)
+    assert "return [one.nothing" in told
+    assert "which your line" not in told
+
+
+def test_a_weight_of_another_shape_is_told_by_what_its_layer_takes_and_gives() -> None:
+    class Block(nn.Sequential):
+        def __init__(self, in_dim: int, mlp_dim: int, dropout: float = 0.0) -> None:
+            super().__init__()
+            self.add_module("0", nn.Linear(mlp_dim, in_dim))
+            self.add_module("3", nn.Linear(in_dim, mlp_dim))
+
+    sizes = "Layer 0 takes 7 numbers and gives 3; it must take 3 and give 7."
+    assert sizes in judge(check.EXERCISES["mlp_block"], Block).instead
+
+
+def test_a_wrong_value_in_a_list_is_told_with_its_place() -> None:
+    def split(left: Tensor, size: int, cut: int) -> tuple[Tensor, Tensor]:
+        return left + size <= cut, left + size > cut
+
+    assert "number 1 of 11, should not be True" in said("split_by_region", split)
+
+
 def test_an_input_is_without_effect_only_if_it_is_so_beside_other_numbers() -> None:
     """A weight beside a 0 has no effect in this answer, and has one everywhere else."""
 
