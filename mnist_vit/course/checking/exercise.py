@@ -76,8 +76,9 @@ class Exercise:
             answer with this value.
         notice: what is special to this exercise: calls a wrong answer, which no slip explains, and
             says what it sees; None if it sees nothing. Each sentence follows a test.
-        more: calls an answer on further inputs and returns what it gives. A wrong word has many
-            causes: a slip that gives it is named only if it gives all the same here, too.
+        more: calls an answer on further inputs and returns what it gives. A wrong word, or a small
+            number, has many causes: a slip that gives it is named only if it gives all the same
+            here, too.
     """
 
     answer: Any

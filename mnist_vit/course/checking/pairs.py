@@ -19,8 +19,10 @@ def two_slips(
     values: list[tuple[str, Any]],
     end: tuple[type, list[str]],
     spoilt: Callable[[Slip], set[int]],
-) -> tuple[Slip, Slip] | None:
-    """Two slips that together give all the same values; None if no two do, or if none is found.
+) -> tuple[Any, tuple[Slip, Slip]] | None:
+    """The wrong answer that two slips make together, and the two, if it gives all the same values.
+
+    None if no two do, or if none is found in time.
 
     Args:
         exercise: whose slips are tried.
@@ -34,7 +36,7 @@ def two_slips(
         if spoilt(slips[0]) & spoilt(slips[1]):
             continue
         if _gives(exercise, mutant, values, end):
-            return slips
+            return mutant, slips
         if time.thread_time() > end_of_search:
             return None
     return None

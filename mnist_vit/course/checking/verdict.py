@@ -280,18 +280,14 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
     """
     is_sure = _has_wrong_numbers(got)
     if is_sure:
-        slips = _slips(exercise, got)
-        slip = slips[0][1] if slips else _slip_until_refused(exercise, got)
-        if slip is not None:
-            return _named(SURELY, slip)
-        first = unused(_evidence(exercise, got)) or _two_slips(exercise, got)
-        if first is not None:
-            return first
+        named = _named_by_its_numbers(exercise, answer, got)
+        if named is not None:
+            return named
     noticed = _noticed(exercise, answer, got)
     if not is_sure:
         for mutant, alike in _slips(exercise, got):
             is_noticed = _noticed(exercise, mutant, got) == noticed
-            if is_noticed and _more(exercise, mutant) == _more(exercise, answer):
+            if is_noticed and _is_alike_further_on(exercise, mutant, answer):
                 return _named(PERHAPS, alike)  # else it is another mistake
     if noticed is not None:
         return noticed
@@ -308,6 +304,17 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return Finding(said, f"{slip.instead}." if slip.instead else "")
     observation = observation or Finding(_cases(exercise, got))
     return _with_place(exercise, answer, got, observation)
+
+
+def _named_by_its_numbers(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
+    """A slip with all the same numbers, an input that is not used, or two slips together."""
+    for mutant, slip in _slips(exercise, got):
+        if _is_alike_further_on(exercise, mutant, answer):
+            return _named(SURELY, slip)
+    so_far = _slip_until_refused(exercise, got)
+    if so_far is not None:
+        return _named(SURELY, so_far)
+    return unused(_evidence(exercise, got)) or _two_slips(exercise, answer, got)
 
 
 def _both(observation: Finding, own: Finding | None) -> Finding:
@@ -340,6 +347,11 @@ def _noticed(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
         seen = exercise.notice(answer)
         return None if seen is None else Finding(seen.said, seen.instead)
     return None
+
+
+def _is_alike_further_on(exercise: Exercise, mutant: Any, answer: Any) -> bool:
+    """Whether a wrong answer and the learner's give the same on the exercise's further inputs."""
+    return bool(_more(exercise, mutant) == _more(exercise, answer))
 
 
 def _more(exercise: Exercise, answer: Any) -> Any:
@@ -383,13 +395,15 @@ def _slip_until_refused(exercise: Exercise, got: Outcome) -> Slip | None:
     return None
 
 
-def _two_slips(exercise: Exercise, got: Outcome) -> Finding | None:
+def _two_slips(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
     """Two known slips that together give all the same values."""
     if not exercise.source or not _is_varied(got) or got.seconds > FAST:
         return None
     right = {place for place, problem in enumerate(got.problems) if problem is None}
-    two = two_slips(exercise, got.values, got.end, lambda slip: right & _spoilt(exercise, slip))
-    return None if two is None else _named(SURELY, *two)
+    found = two_slips(exercise, got.values, got.end, lambda slip: right & _spoilt(exercise, slip))
+    if found is None or not _is_alike_further_on(exercise, found[0], answer):
+        return None
+    return _named(SURELY, *found[1])
 
 
 @functools.cache

@@ -58,6 +58,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     )
 
 
+def more(answer: Any) -> list[Any]:
+    """How many of other images, without each parameter of another model."""
+    options: dict[str, Any] = {"num_classes": 5, "in_channels": 1}
+    model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, **options), seed=3).eval()
+    images = random(200, 1, 8, 8, seed=4)
+    labels = model(images).argmax(dim=1)
+    labels[::3] = (labels[::3] + 1) % 5
+    return [float(answer(model, one, images, labels)) for one in model.parameters()]
+
+
 ZERO, BACK = "parameter.zero_()", "parameter.copy_(kept)"
 COUNT = "(model(images).argmax(dim=1) == labels).sum().item()"
 
@@ -122,6 +132,22 @@ SLIPS = (
         "Zero `parameter`",
     ),
     Slip(
+        {
+            "kept = parameter": "seen = model(images).argmax(dim=1)\n    kept = parameter",
+            COUNT: "(model(images).argmax(dim=1) == seen).sum().item()",
+        },
+        "count the predictions that stay the same without the parameter",
+        "A prediction is right if it is the label's: compare with labels",
+    ),
+    Slip(
+        {
+            "kept = parameter": "seen = model(images).argmax(dim=1)\n    kept = parameter",
+            COUNT: "(model(images).argmax(dim=1) != seen).sum().item()",
+        },
+        "count the predictions that change without the parameter",
+        "A prediction is right if it is the label's: compare with labels",
+    ),
+    Slip(
         {COUNT: "(model(images).argmax(dim=0) == labels).sum().item()"},
         "take argmax over the pictures",
         "The classes are along the last axis, argmax(dim=1)",
@@ -133,6 +159,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    more=more,
     hints=(
         (
             "Four steps: keep a copy of the numbers, write zeros into the tensor that the model"

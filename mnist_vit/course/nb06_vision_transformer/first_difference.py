@@ -236,13 +236,10 @@ SLIPS = (
         "forgive so much that the first difference passes for none",
         "Positions are small numbers. Allow 1e-4",
     ),
-    *(
-        Slip(
-            {TEST: f"if (a[name].{one}() - b[name].{one}()).abs() > 1e-4:"},
-            f"compare one number of each output, its {one}",
-            "The same numbers in other places give the same. Compare the outputs number by number",
-        )
-        for one in ("mean", "sum", "norm")
+    Slip(
+        {TEST: "if (a[name].mean() - b[name].mean()).abs() > 1e-4:"},
+        "compare one number of each output, such as its mean or its sum",
+        "The same numbers in other places give the same. Compare the outputs number by number",
     ),
 )
 
