@@ -23,6 +23,7 @@ from mnist_vit.course import helping
 from mnist_vit.course.checking import judge
 from mnist_vit.course.checking.comparing import compare
 from mnist_vit.course.checking.meanings import meaning_of
+from mnist_vit.course.nb05_encoder.encoder import MyEncoder
 from mnist_vit.course.observing import looking, reacting
 from mnist_vit.course.observing.calls import Call, alike, calls_of
 from mnist_vit.course.observing.observers import Evidence, Finding, observe
@@ -955,6 +956,24 @@ def test_a_wrong_value_in_a_list_is_told_with_its_place() -> None:
         return left + size <= cut, left + size > cut
 
     assert "number 1 of 11, should not be True" in said("split_by_region", split)
+
+
+def test_another_default_than_the_stub_s_is_refused() -> None:
+    right = check.EXERCISES["wilson"].answer
+    told = said("wilson", lambda correct, total, z=2.0: right(correct, total, z))
+    assert "the default of z is 2.0 in yours. It should be z=1.96" in told
+    assert "z has no default" in said("wilson", lambda correct, total, z: right(correct, total, z))
+    accept("wilson", lambda correct, total, factor=2.0: right(correct, total, factor))
+
+
+def test_options_that_do_not_reach_the_parent_are_told() -> None:
+    class Shared(MyEncoder):
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes)
+            for place in range(1, len(self.layers)):
+                self.layers[place] = self.layers[0]
+
+    assert "nothing is dropped in train mode" in said("shared_block", Shared)
 
 
 def test_an_input_is_without_effect_only_if_it_is_so_beside_other_numbers() -> None:

@@ -59,6 +59,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     one = make(answer, 5, 1, 2, 8, 12, 0.0, 0.0)
     yield "number of learned numbers with one layer", sum(p.numel() for p in one.parameters())
     _made_by_keyword(answer)
+    _options_by_keyword(answer, tokens.detach())
+
+
+def _options_by_keyword(answer: Any, tokens: torch.Tensor) -> None:
+    """Raise Mistake where what is given by name does not reach the encoder."""
+    with contextlib.suppress(TypeError):  # other names are right, too
+        module = make(answer, *SIZES, dropout=1.0, attention_dropout=0.0).double()
+        kept = module.eval()(tokens)
+        if torch.equal(module.train()(tokens), kept):
+            raise Mistake(
+                "right so far, but with dropout=1.0, given by name, nothing is dropped in train"
+                " mode.",
+                "What is given by name is in options: super().__init__(*sizes, **options) hands on"
+                " both.",
+            )
 
 
 def _made_by_keyword(answer: Any) -> None:

@@ -78,6 +78,23 @@ def other_places() -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
     return right, suspect, images
 
 
+class _Higher(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 1
+
+
+class _Lower(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) - 1
+
+
+def one_sided(part: type[nn.Conv2d]) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
+    """A suspect whose first part gives larger numbers everywhere, or smaller ones."""
+    right, suspect, images = models("right", seed=9)
+    suspect.conv_proj = part(2, 8, 4, stride=4)
+    return right, suspect, images
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     bugs = (
         "softmax_over_queries",
@@ -90,7 +107,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     suspects += [
         larger_models(bug) for bug in ("right", "positions_forgotten", "divided_by_d_model")
     ]
-    suspects += [small_positions(0.05), other_places()]
+    suspects += [small_positions(0.05), other_places(), one_sided(_Higher), one_sided(_Lower)]
     for number, (right, suspect, images) in enumerate(suspects):
         before = {name: tensor.clone() for name, tensor in right.state_dict().items()}
         found = answer(right, suspect, images)
@@ -235,6 +252,15 @@ SLIPS = (
         {TEST: "if not torch.allclose(a[name], b[name], atol=0.5):"},
         "forgive so much that the first difference passes for none",
         "Positions are small numbers. Allow 1e-4",
+    ),
+    *(
+        Slip(
+            {TEST: f"if ({difference}).max() > 1e-4:"},
+            "take the largest difference without abs(), so that a part with lower numbers alone, or"
+            " with higher ones alone, passes for equal",
+            "A difference counts in both directions: take abs() of it first",
+        )
+        for difference in ("a[name] - b[name]", "b[name] - a[name]")
     ),
     Slip(
         {TEST: "if (a[name].mean() - b[name].mean()).abs() > 1e-4:"},
