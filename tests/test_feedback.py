@@ -1040,6 +1040,16 @@ def test_two_slips_at_once_are_both_named() -> None:
     )
 
 
+def test_of_two_slips_no_consequence_is_told_that_one_alone_has() -> None:
+    def left(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (q @ k.transpose(-2, -1) / q.shape[-1]).softmax(dim=-2)
+        return weights @ v, weights
+
+    told = said("attention", left)
+    assert "and also" in told
+    assert "so that" not in told.partition("About the first")[0]
+
+
 def test_two_slips_that_contradict_each_other_are_not_named() -> None:
     """Whoever changes nothing neither "moves the columns of out_proj alone" nor anything else."""
 

@@ -11,7 +11,8 @@ from .comparing import compare, ended
 from .exercise import Exercise, Slip
 
 SECONDS = 1.0  # of computing, for the whole search
-LONELY = (" alone", "only ")  # what is done beside nothing else does not fit a second slip
+# what is done beside nothing else, or has a consequence by itself, does not fit a second slip
+LONELY = (" alone", "only ", " and so ")
 
 
 def two_slips(

@@ -328,7 +328,10 @@ def _both(observation: Finding, own: Finding | None) -> Finding:
 
 def _named(certainty: str, *slips: Slip) -> Finding:
     """What one slip, or two together, did, and what to do instead."""
-    did = ", and also ".join(slip.did for slip in slips)
+    done = [slip.did for slip in slips]
+    if len(slips) > 1:  # what follows from one alone need not be so beside the other
+        done = [did.partition(", so that ")[0] for did in done]
+    did = ", and also ".join(done)
     remedies = [f"{slip.instead}." if slip.instead else "" for slip in slips]
     if len(set(remedies)) == 1:
         return Finding(f"{certainty} {did}.", remedies[0])

@@ -140,6 +140,11 @@ SLIPS = (
         "Equation 1 adds it once, before the first block",
     ),
     Slip(
+        {ADD: "x = input", BLOCKS: _each("x = block(x + self.pos_embedding)")},
+        "add the position embedding before every block, behind self.dropout",
+        "Equation 1 adds it once, before self.dropout and the first block",
+    ),
+    Slip(
         {BLOCKS: _each("x = block(x + self.pos_embedding)")},
         "add the position embedding before every block, and so twice before the first",
         "Equation 1 adds it once",
