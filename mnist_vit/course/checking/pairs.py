@@ -44,11 +44,15 @@ def two_slips(
 
 
 def _pairs(exercise: Exercise) -> Iterator[tuple[Any, tuple[Slip, Slip]]]:
-    """The solution with both edits, for each two slips that edit different places."""
+    """The solution with both edits, for each two slips that edit different places.
+
+    A slip that edits several places moves a step, as a rule; its words are not true of the rest of
+    an answer in which another step is wrong, too.
+    """
     edits = []
     for slip in exercise.slips:
         is_lonely = any(word in slip.did for word in LONELY) and not slip.did.startswith("return")
-        if isinstance(slip.edit, dict) and not is_lonely:
+        if isinstance(slip.edit, dict) and len(slip.edit) == 1 and not is_lonely:
             edits.append(slip)
     for first, second in itertools.combinations(edits, 2):
         if first.edit.keys() & second.edit.keys():

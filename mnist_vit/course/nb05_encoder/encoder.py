@@ -150,6 +150,11 @@ SLIPS = (
         "Equation 1 adds it once",
     ),
     Slip(
+        {ADD: "x = input", BLOCKS: _each("x = block(x) + self.pos_embedding")},
+        "add the position embedding after every block",
+        "Equation 1 adds it once, before self.dropout and the first block",
+    ),
+    Slip(
         {ADD: "x = input", NORM: "return self.ln(x + self.pos_embedding)"},
         "add the position embedding after the blocks",
         "Then no block knows a place. Equation 1 comes first",
