@@ -201,3 +201,30 @@ def test_what_the_notebook_says_of_the_rows_is_what_was_measured() -> None:
     assert abs(gain) < half, "added, it costs none, and gains none"
     assert ladder.stored("same_no_root")["tried"]["0.01"] < 60, "near chance"
     assert round(ladder.stored("same_head")["tried"]["0.01"]) == 87
+
+
+def looking_in_rows(factor: float) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Right in the first row of patches; below it queries are larger or smaller by a factor."""
+
+    def answer(side: int) -> tuple[Tensor, Tensor]:
+        w_q, w_k = my_look_left(side)
+        w_q[side:] *= factor
+        return w_q, w_k
+
+    return answer
+
+
+SAID: list[tuple[str, Any, str]] = [
+    (
+        "look_left",
+        looking_in_rows(0.0),
+        "patch 5 gives the same weight, its largest, to 16 patches",
+    ),
+    ("look_left", looking_in_rows(-1.0), "with a left neighbour 9 do not look most at it: patch 5"),
+    (
+        "look_left",
+        looking_in_rows(0.13),
+        "or more, but 9 of 12 give it 0.9 or less. Its score must",
+    ),
+]
+test_sentences = judged([], SAID)

@@ -27,28 +27,32 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         weight, bias = random(10, 5, seed=1).requires_grad_(), random(10, seed=2).requires_grad_()
         before = weight.detach().clone(), bias.detach().clone()
         new = answer(weight, bias, random(7, 5, seed=3), labels, rate)
-        if (isinstance(new, tuple | list) and len(new) != 2) or isinstance(new, Tensor):
+        if new is None or new is ...:
+            yield f"weight after a step of rate {rate}", new
+            return
+        if not isinstance(new, tuple | list) or len(new) != 2:
             raise Mistake(
                 "two things must come back, the new weight and the new bias: return weight, bias."
             )
-        if not isinstance(new, tuple | list):
-            yield f"weight after a step of rate {rate}", new
-            return
         # The way, since what is wrong with a gradient shows there.
-        yield f"old weight minus new weight, at rate {rate}", _way(before[0], new[0])
-        yield f"old bias minus new bias, at rate {rate}", _way(before[1], new[1])
-        if not (torch.equal(weight, before[0]) and torch.equal(bias, before[1])):
+        for name, old, now in zip(("weight", "bias"), before, new, strict=True):
+            yield _way(name, rate, old, now)
+        given = {"weight": (weight, before[0]), "bias": (bias, before[1])}
+        changed = [name for name, (now, old) in given.items() if not torch.equal(now, old)]
+        if changed:
             raise Mistake(
-                "the tensors that came in are changed.",
-                "Make new ones: weight - …, and not weight -= ….",
+                f"the tensor {changed[0]} that came in is changed."
+                if len(changed) == 1
+                else "the tensors weight and bias that came in are changed.",
+                "Make new ones, as weight - … does: weight -= … writes into the old one.",
             )
 
 
-def _way(old: Tensor, new: Any) -> Any:
+def _way(name: str, rate: float, old: Tensor, new: Any) -> tuple[str, Any]:
     """How far a step went; what is no tensor of this shape is left to the comparison."""
     if isinstance(new, Tensor) and new.shape == old.shape and new.dtype == old.dtype:
-        return old - new
-    return new
+        return f"old {name} minus new {name}, at rate {rate}", old - new
+    return f"the new {name}, at rate {rate},", new
 
 
 LOGITS, LOSS = "F.linear(x, weight, bias)", "F.cross_entropy(logits, labels)"

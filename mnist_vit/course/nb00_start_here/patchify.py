@@ -28,7 +28,7 @@ class NoUnfold(TorchFunctionMode):
     ) -> Any:
         if function is F.unfold:
             raise Mistake(
-                "F.unfold is the exercise in one call.",
+                "F.unfold and nn.Unfold are the exercise in one call.",
                 "Write it with reshape and permute.",
             )
         return function(*args, **(kwargs or {}))

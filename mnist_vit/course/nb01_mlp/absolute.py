@@ -38,13 +38,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 _made_float(name, tensor),
             )
     hidden = len(layers[1]) if layers[1].dim() == 1 else 0
-    for name, tensor, shape in zip(
-        NAMES, layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True
-    ):
+    for tensor, shape in zip(layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True):
         if tuple(tensor.shape) != shape or not hidden:
-            told = f"{name} has the shape {tuple(tensor.shape)}"
+            found = [str(tuple(one.shape)) for one in layers]
             raise Mistake(
-                f"{told}. With m hidden numbers the shapes are (m, 1), (m,), (1, m) and (1,)."
+                f"W_1, b_1, W_2 and b_2 have the shapes {', '.join(found[:3])} and {found[3]}.",
+                "With m hidden numbers they must be (m, 1), (m,), (1, m) and (1,).",
             )
     W_1, b_1, W_2, b_2 = (tensor.detach() for tensor in layers)
     # the worst place is near 0, between two of 201 numbers
@@ -75,16 +74,18 @@ def _made_float(name: str, value: Any) -> str:
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """For which x the result is wrong."""
+    if not evidence.is_finite:
+        return "", ""
     widest = 5 if "5" in evidence.what else 0.25
     x = torch.linspace(-widest, widest, len(evidence.value))
     far = (evidence.value - evidence.expected)[:, 0].abs()
     wrong = x[far > 0.01]
-    said = f"It is off by more than 0.01 for {len(wrong)} of {len(x)} numbers x,"
-    said += f" between {wrong.min():.3g} and {wrong.max():.3g}."
+    said = f"y is off by more than 0.01 for {len(wrong)} of {len(x)} numbers x,"
+    said += f" which lie between {wrong.min():.3g} and {wrong.max():.3g}."
     places = [0, len(x) // 2, len(x) - 1]
     given = ", ".join(f"{y:.3g}" for y in evidence.value[places, 0].tolist())
-    said += f" For x = {-widest:g}, 0 and {widest:g} it gives {given}."
-    return said, "Follow one of them through the hidden numbers by hand."
+    said += f" For x = {-widest:g}, 0 and {widest:g} y is {given}."
+    return said, f"Follow x = {x[far.argmax()]:.3g} through the hidden numbers by hand."
 
 
 FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([0.0, 0.0])"

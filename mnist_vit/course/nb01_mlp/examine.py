@@ -279,7 +279,7 @@ SEEN = (
         "right",
         "tokens mix",
         "nothing dropped",
-        "Of a right block with dropout 0 it does not say so.",
+        'Of a right block with dropout 0 it does not say "tokens mix".',
         "Change a token in eval mode: in train mode dropout draws anew at each call, so every row"
         " changes.",
     ),
@@ -287,7 +287,7 @@ SEEN = (
         "right",
         "no second dropout",
         "nearly all dropped",
-        "Of a right block with dropout 0.9 at its end it does not say so.",
+        'Of a right block with dropout 0.9 at its end it does not say "no second dropout".',
         "Half of the outputs are zero in train mode where dropout is 0.5, a few more or fewer by"
         " chance: ask for less.",
     ),

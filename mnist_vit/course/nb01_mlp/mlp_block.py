@@ -113,7 +113,7 @@ def _blocks(answer: Any, dropout: float) -> tuple[MyMLPBlock, Any]:
     if isinstance(answer, nn.Module):
         raise Mistake(
             "this is an object made from the class, and the class itself is needed.",
-            "Hand it over without brackets.",
+            "Hand over the name of the class alone, without brackets behind it.",
         )
     reference = MyMLPBlock(3, 7, dropout)
     randomise(reference)
@@ -161,11 +161,23 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "",
         )
     if zeros != float(evidence.expected[2]):
-        return f"In train mode {zeros:g} of the outputs are 0, and the block has dropout 0.3.", ""
+        return (
+            f"In train mode about {100 * zeros:g} % of the outputs are 0, and the block has dropout"
+            " 0.3.",
+            "",
+        )
+    hidden = (
+        "The hidden numbers must be dropped once, after GELU, with the block's own probability."
+    )
+    if float(evidence.value[0]) != 1:
+        return (
+            "In train mode as many outputs are 0 as should be, but the mean of all is another.",
+            f"What is left must be divided by 1 - p, as nn.Dropout does. {hidden}",
+        )
     return (
-        "In train mode the right share of the outputs is 0, so look at what is dropped before the"
-        " end.",
-        "The hidden numbers are dropped once, after GELU, with the block's own probability.",
+        "In train mode as many outputs are 0 as should be, and the mean of all is right: look at"
+        " what is dropped before the end.",
+        hidden,
     )
 
 

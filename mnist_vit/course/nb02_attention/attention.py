@@ -34,7 +34,7 @@ class NotInOneCall(TorchFunctionMode):
         if function is F.scaled_dot_product_attention:
             raise Mistake(
                 "F.scaled_dot_product_attention is the exercise in one call.",
-                "Write the equation with a matrix product, a softmax and another matrix product.",
+                "Write the equation: a matrix product, a division, a softmax and another product.",
             )
         return function(*args, **(kwargs or {}))
 

@@ -118,7 +118,7 @@ def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
     except (RuntimeError, IndexError, ValueError) as error:
         raise Mistake(
             f"with fewer queries than keys, as in layer(x[:, -1:], x, x), {told(error)}",
-            "The output has as many tokens as query; k and v have as many as key.",
+            "The output must have as many tokens as query, k and v as many as key.",
         ) from None
 
 

@@ -79,7 +79,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(answer, nn.Module):
         raise Mistake(
             "this is an object made from the class, and the class itself is needed.",
-            "Hand it over without brackets: the check makes objects of its own sizes.",
+            "Hand over its name alone: the check makes objects of its own sizes.",
         )
     module = make(answer, 12, 3)
     copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
@@ -133,9 +133,12 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
         out, weights = _pair(module.train(mode)(x, x, x, average_attn_weights=False))
         heads = out.reshape(-1, 4).mean(dim=1)
         name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
-        yield f"{name}: the shares of heads that give 0, 1 and 2, of values of 1", _shares(heads)
+        yield f"{name}, all values 1: the shares of heads that give 0, 1 and 2", _shares(heads)
         if mode and isinstance(weights, Tensor):
-            yield f"{name}: the same shares of the weights that come back", _shares(weights)
+            yield (
+                f"{name}: the shares of 0, 1 and 2 among the weights that come back",
+                _shares(weights),
+            )
 
 
 def _shares(weights: Tensor) -> Tensor:

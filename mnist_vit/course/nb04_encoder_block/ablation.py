@@ -10,7 +10,7 @@ from torch import nn
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Evidence, Exercise, Mistake, Slip, gradients, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, gradients, random, randomise
 
 
 def my_ablation(block):
@@ -33,25 +33,29 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("two classes are needed: return without_norm, without_residual.")
     if any(isinstance(kind, nn.Module) for kind in kinds):
         raise Mistake(
-            "these are blocks already.",
-            "Return what makes them, called like the class that was given.",
+            "what came back holds a block that is made already.",
+            "Return what makes blocks when it is called like the class that was given.",
         )
     weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).state_dict()
     for kind, what in zip(kinds, ("without norms", "without residual connections"), strict=True):
         torch.default_generator.manual_seed(0)
         module = kind(2, 6, 10, 1.0, 0.0)
         if not isinstance(module, nn.Module):
-            raise Mistake(f"what should make the block {what} makes something else.")
+            raise Mistake(
+                f"what should make the block {what} does not make an nn.Module; what comes is"
+                f" {describe(module)}."
+            )
         if any(isinstance(getattr(module, name, None), int) for name in ("ln_1", "ln_2")):
             raise Mistake(
-                "a norm of the block is a number, and no module.",
-                "norm_layer is called with a width and makes a norm: give it nn.Identity, not "
-                "nn.Identity().",
+                f"a norm of the block {what} is a number, and no module.",
+                "norm_layer is called with a width and must make a module: give it nn.Identity, not"
+                " nn.Identity(), which hands on the width.",
             )
         own = module.state_dict()
         if unknown := own.keys() - weights.keys():
             raise Mistake(
-                f"the block {what} has parameters that the whole block has not: {min(unknown)}."
+                f"the block {what} has parameters that the whole block has not, such as"
+                f" {min(unknown)}."
             )
         module.load_state_dict({name: weights[name] for name in own})
         module.eval()
@@ -96,7 +100,11 @@ SLIPS = (
         "Its second addition is still there, and the MLP still sees the sum of the first: write"
         " forward without the two additions",
     ),
-    Slip({NORM: "block"}, "leave the norms in the first block as they are", "Both must be gone"),
+    Slip(
+        {NORM: "block"},
+        "leave the norms of your variant without norms as they are",
+        "Both must be gone",
+    ),
     *(
         Slip(
             {
@@ -127,12 +135,13 @@ SLIPS = (
     ),
     Slip(
         {NORM: "partial(NoResidual, norm_layer=nn.Identity)"},
-        "take the residual connections out of the first block too",
-        "Take away one thing at a time",
+        "take the residual connections out of your variant without norms, too",
+        "Take away one thing at a time, and write the other forward in a subclass: what is written"
+        " into the class that was given changes every block made from it",
     ),
     Slip(
         {READ: "x = input", END: "return self.mlp(x)"},
-        "take the norms out of the second block too",
+        "take the norms out of your variant without residual connections, too",
         "Take away one thing at a time",
     ),
     Slip(

@@ -1,5 +1,6 @@
 """Exercise: the encoder block, equations 2 and 3 of Dosovitskiy et al. 2020."""
 
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from ..checking import (
     randomise,
     start_values,
 )
+from ..observing.tracing import is_theirs
 
 
 class MyEncoderBlock(nn.Module):
@@ -78,7 +80,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not torch.equal(given, before):
         raise Mistake(
             "the block writes over the tokens it was given.",
-            "input += … changes them for everybody else, too: make new ones.",
+            "Make new ones, as x = x + input does: others still need those that came in.",
         )
     yield from gradients(output, x=x)
     yield from parameter_gradients(output, module)
@@ -105,12 +107,27 @@ def _passed(module: nn.Module, x: Tensor) -> Any:
         return module(x)
     except (TypeError, AttributeError) as error:
         if any(words in str(error) for words in ("not tuple", "to tuple", "'tuple'")):
+            if _is_one_in_a_tuple(error):
+                raise Mistake(
+                    "a tuple of one tensor stands where a tensor is needed.",
+                    "A comma at the end of a line makes a tuple: take it away.",
+                ) from None
             raise Mistake(
                 "a tuple stands where a tensor is needed.",
                 "Attention returns a pair, its output and the weights: take the first, x, _ = "
                 "self.self_attention(…).",
             ) from None
         raise
+
+
+def _is_one_in_a_tuple(error: Exception) -> bool:
+    """Whether a name of the learner's stands for a tuple of a single tensor."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if is_theirs(frame.f_code.co_filename):
+            for value in frame.f_locals.values():
+                if isinstance(value, tuple) and [type(one) for one in value] == [Tensor]:
+                    return True
+    return False
 
 
 ATTENTION = "MyMultiHeadAttention(hidden_dim, num_heads, dropout=attention_dropout)"

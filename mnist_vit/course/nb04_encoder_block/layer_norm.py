@@ -73,20 +73,27 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return (
             "Tokens whose numbers vary much are right, and those whose numbers vary little are"
             " wrong: for them eps counts.",
-            "It is added to the variance, before the root is taken.",
+            "It must be added to the variance, before the root is taken.",
         )
     ours, own = (call.again(BIAS, torch.zeros_like(bias))[0] / weight for call in evidence.pair)
     if torch.allclose(own, ours):
         return "With a bias of zero your result is right.", "Multiply by weight, then add bias."
-    row = own.mean(dim=-1).flatten().abs().argmax()
-    mean, square = own.mean(dim=-1).flatten()[row], own.square().mean(dim=-1).flatten()[row]
-    mean = mean if mean.abs() > 1e-9 else 0.0  # it is rounding
-    right = ours.square().mean(dim=-1).flatten()[row]
-    return (
-        "Given a bias of zero, and divided by weight, one of your tokens has the mean"
-        f" {mean:.2g} and the mean square {square:.2g}, and should have 0 and {right:.2g}.",
-        "Each token is centred by its own mean, and divided by the root of its own variance + eps.",
+    worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
+    token, right = own.flatten(0, -2)[worst], ours.flatten(0, -2)[worst]
+    mean, square, size = token.mean(), token.square().mean(), right.square().mean()
+    said, centre, divide = (
+        "Given a bias of zero, and divided by weight, one of your tokens has",
+        "",
+        "",
     )
+    if mean.abs() > 1e-3:
+        said += f" the mean {mean:.2g}, and should have 0."
+        centre = "Each token must be centred by its own mean."
+    if (square / size - 1).abs() > 0.02:
+        said += " Its" if centre else " the mean 0, as it should, but its"
+        said += f" mean square is {square:.2g}, and should be {size:.2g}."
+        divide = "What is centred must be divided by the root of the token's own variance + eps."
+    return (said, f"{centre} {divide}".strip()) if centre or divide else ("", "")
 
 
 MEAN, CENTRE, VARIANCE = (

@@ -102,7 +102,7 @@ def _blocks_of_their_own(module: nn.Module) -> None:
     if len(set(map(id, blocks))) < len(blocks):
         raise Mistake(
             "places of self.layers hold the same block.",
-            "Make a new one in each round of the loop, so that each has parameters of its own.",
+            "Make a new one for each place, so that each has parameters of its own.",
         )
 
 

@@ -42,7 +42,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         output = convolution(random(3, channels, h, w, seed=4))
         yield f"output for patches of {p}x{p} from {channels} channel{'s' * (channels > 1)}", output
         yield (
-            "weight of the linear layer after the call",
+            "change of the linear layer's weight",
             linear.state_dict()["weight"] - before["weight"],
         )
 

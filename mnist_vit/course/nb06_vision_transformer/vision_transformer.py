@@ -230,13 +230,15 @@ def _logits(module: nn.Module, images: Tensor) -> Any:
     except RuntimeError as error:
         first = str(error)
         if "Sizes of tensors must match" in first and (
-            "size 1 but got size 3" in first or "got size 1 " in first
+            "size 1 but got size 3" in first or "size 3 but got size 1 " in first
         ):
             raise Mistake(
                 "torch.cat needs a class token for each picture, and there is one for all of them.",
                 "self.class_token.expand(x.shape[0], -1, -1) makes n of it.",
             ) from error
-        if "Sizes of tensors must match" in first and "size 8 but got size 9" in first:
+        if "Sizes of tensors must match" in first and (
+            "size 8 but got size 9" in first or "size 9 but got size 8" in first
+        ):
             raise Mistake(
                 "the class token has 8 numbers, and the tokens beside it have 9, which is the "
                 "number of patches.",

@@ -56,7 +56,7 @@ def notice(answer: Any) -> Mistake | None:
     return Mistake(
         f"One picture never costs more than {losses[0]:.1f} in yours, however wrong its logits are:"
         f" that is -ln {math.exp(-losses[0]):.0e}.",
-        "There is no such limit. log_softmax needs no smallest probability, and none is added.",
+        "There should be no such limit: log_softmax needs no smallest probability.",
     )
 
 

@@ -79,7 +79,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"a list of dicts is needed, one for each epoch, and this is {describe(history)}."
             )
         if missing := [key for key in KEYS if not all(key in row for row in history)]:
-            raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; there is no {missing[0]}.")
+            raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; one has no {missing[0]}.")
         for key in KEYS:
             if odd := [row[key] for row in history if not _is_plain(row[key])]:
                 raise Mistake(

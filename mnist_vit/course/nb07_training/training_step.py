@@ -42,7 +42,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             if loss is None or loss is ...:
                 yield "loss", loss
             if isinstance(loss, torch.Tensor) and loss.numel() > 1:
-                raise Mistake(f"the loss of the batch is one number, and this is {describe(loss)}.")
+                raise Mistake(
+                    f"the loss of the batch must be one number, and this is {describe(loss)}."
+                )
             if isinstance(loss, tuple | list):
                 raise Mistake("the loss alone is to be returned, one number.")
             yield f"loss of step {step + 1} with {name}", loss
@@ -68,9 +70,10 @@ def notice(answer: Any) -> Mistake | None:
     if not is_clipped or abs(lengths[0] - 1) < 1e-3:
         return None
     return Mistake(
-        f"Two very long gradients of different lengths both have the length {lengths[0]:.3g} in"
-        " your step.",
-        "All gradients together count as one vector, which is shortened to the length 1.",
+        "At a learning rate of 1 your steps along two very long gradients of different lengths are"
+        f" both {lengths[0]:.3g} long.",
+        "They should be 1 long: all gradients together count as one vector, which must be shortened"
+        " to the length 1.",
     )
 
 
