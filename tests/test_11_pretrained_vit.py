@@ -191,7 +191,7 @@ def of_the_given(model, images, labels, steps, head_rate, body_rate):
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
-    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "They are 10, 20"),
+    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "should be 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),
     (
         "convert_block",
@@ -201,13 +201,15 @@ WRONG: list[tuple[str, Any, str]] = [
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
     ("transfer", lambda model, *rest: 1, "must return the new model"),
     ("convert_block", lambda theirs: biases_kqv(theirs), "attention.k_proj.bias, attention.q_proj"),
+    ("convert_block", lambda theirs: interleaved(theirs), "a row of each in turn: attention.q"),
+    ("two_rates", lambda *given: body_without_a_rate(*given), "which a group without a rate has"),
     ("convert_block", lambda theirs: popped(theirs), "takes layer_scale1.lambda1 out of the dict"),
     ("transfer", lambda *given: half_frozen_before(*given), "no longer ask for gradients"),
     ("transfer", lambda *given: half_of_the_images(*given), "makes no difference for number 10"),
     ("two_rates", lambda *given: one_step(*given), "the same after 1 step and after 3"),
     ("two_rates", of_the_given, "no parameter of the new model moves"),
     ("two_rates", rates_by_another_name, 'its rate under the name "lr"'),
-    ("two_rates", lambda *given: fixed_share(*given), "moves by 0.005 at most"),
+    ("two_rates", lambda *given: fixed_share(*given), "move by 0.005 at most"),
 ]
 
 
@@ -215,6 +217,20 @@ def biases_kqv(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     made = EXERCISES["convert_block"].answer(theirs)
     parts = [theirs[f"attention.{letter}_proj.bias"] for letter in "kqv"]
     return made | {"self_attention.in_proj_bias": torch.cat(parts)}
+
+
+def interleaved(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All right, but for the rows of q, k and v, which stand in turn."""
+    made = convert_by_rules(theirs)
+    for kind in ("weight", "bias"):
+        name = f"self_attention.in_proj_{kind}"
+        made[name] = torch.stack(made[name].chunk(3), dim=1).flatten(0, 1)
+    return made
+
+
+def body_without_a_rate(model, images, labels, steps, head_rate, body_rate):
+    """The body at AdamW's own rate."""
+    return EXERCISES["two_rates"].answer(model, images, labels, steps, head_rate, 0.001)
 
 
 def popped(theirs: dict[str, Tensor]) -> dict[str, Tensor]:

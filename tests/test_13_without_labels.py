@@ -101,7 +101,11 @@ def test_the_order_that_leads_back_is_told_as_that() -> None:
 @pytest.mark.parametrize(
     ("name", "answer", "words"),
     [
-        ("mask", lambda *given: MASK(given[0][:1].expand_as(given[0]), *given[1:]), "51, 53"),
+        (
+            "mask",
+            lambda *given: MASK(given[0][:1].expand_as(given[0]), *given[1:]),
+            "51, 53 and the right",
+        ),
         ("put_back", lambda v, m, o: PUT_BACK(v[:1].expand_as(v), m, o), "becomes 60, 5, 5, 50"),
         ("hidden_loss", lambda *given: HIDDEN_LOSS(*given) / 2, "off by 3 you give 4.5"),
         (

@@ -57,10 +57,10 @@ def notice(answer: Any) -> Mistake | None:
         return None
     told = " and ".join(f"{value:.4g}" for value in found[0].tolist())
     return Mistake(
-        "A logit that is ten times the sum of the numbers 3 and 4 of the first patch's token gets"
-        f" 30 + 40 = 70 from this patch, and 0 from the second patch. You give {told}.",
-        "The gradient of this logit is 10 at each of the two numbers and 0 elsewhere; multiply it"
-        " by the tokens, and add up over the last axis.",
+        "For a logit that is ten times the sum of the numbers 3 and 4 of the first patch's token"
+        f" you give {told} for the first and the second patch.",
+        "It should be 30 + 40 = 70 and 0. The gradient of this logit is 10 at each of the two"
+        " numbers and 0 elsewhere: multiply it by the tokens, and add up over the last axis.",
     )
 
 

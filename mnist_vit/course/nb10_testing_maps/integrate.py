@@ -53,10 +53,11 @@ def notice(answer: Any) -> Mistake | None:
     found = torch.as_tensor(answer(ones, images.clone(), reference.clone(), 4))
     middles = [0.125, 0.375, 0.625, 0.875]
     if len(at) != 4 or max(abs(a - b) for a, b in zip(sorted(at), middles, strict=True)) > 1e-4:
-        told = ", ".join(f"{one:.3g}" for one in at[:9]) or "nowhere"
+        told = ", ".join(f"{one:.3g}" for one in at[:9]) + ", …" * (len(at) > 9)
+        where = f"at these parts of the way: {told}" if at else "nowhere"
         return Mistake(
-            f"In 4 steps you take the gradient at these parts of the way: {told}.",
-            "The middles of four equal parts are 0.125, 0.375, 0.625, 0.875, where 0 is the"
+            f"In 4 steps you take the gradient {where}.",
+            "Take it in the middles of four equal parts, 0.125, 0.375, 0.625, 0.875, where 0 is the"
             " reference and 1 the image.",
         )
     if found.shape != images.shape:
@@ -66,9 +67,9 @@ def notice(answer: Any) -> Mistake | None:
         )
     if not torch.allclose(found, torch.full_like(found, 4.0)):
         return Mistake(
-            "The gradient is taken in the right places. If it is 1 everywhere, and a pixel goes"
-            f" from 1 in the reference to 5, you give it {float(found.flatten()[0]):.4g}.",
-            "It is 4: the mean gradient, times (image − reference).",
+            "You take the gradient in the right places. If it is 1 everywhere, and a pixel goes"
+            f" from 1 in the reference to 5, you give the pixel {float(found.flatten()[0]):.4g}.",
+            "It should be 4: the mean gradient, 1, times (image − reference).",
         )
     return None
 

@@ -134,7 +134,12 @@ def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
     for part in made.chunk(3):
         parts += [name for name, tensor in theirs.items() if _same(part, tensor)][:1]
     if len(made) % 3 == 0 and len(parts) == 3:
-        return f"these of the file, one below the other: {', '.join(parts)}"
+        return f"made of these of the file, one below the other: {', '.join(parts)}"
+    turns = []
+    for number in range(3):
+        turns += [name for name, tensor in theirs.items() if _same(made[number::3], tensor)][:1]
+    if len(turns) == 3:
+        return f"made of these of the file, a row of each in turn: {', '.join(turns)}"
     return ""
 
 
@@ -143,19 +148,22 @@ def _advice(name: str) -> str:
     if "in_proj" in name:
         kind = name.rpartition("_")[2]
         return (
-            "q, k and v become one tensor, in this order:"
+            "q, k and v must become one tensor, one below the other, in this order:"
             f" torch.cat of attention.q_proj.{kind}, k_proj.{kind} and v_proj.{kind}, as they are."
         )
     if "out_proj" in name:
         return SCALED.format(scale="layer_scale1", layer="attention.o_proj")
     if "mlp.3" in name:
         return SCALED.format(scale="layer_scale2", layer="mlp.fc2")
-    return "It has another name in the file, and no more: norm1 is ln_1, norm2 ln_2, mlp.fc1 mlp.0."
+    return (
+        "It should be a tensor of the file as it is, under another name: norm1 is ln_1, norm2 ln_2,"
+        " mlp.fc1 mlp.0."
+    )
 
 
 SCALED = (
-    "{scale} goes into the last linear layer before it, {layer}: row i of the weight is multiplied"
-    " by number i of the scale, and so is number i of the bias. Nothing else happens to it."
+    "{scale} must go into the last linear layer before it, {layer}: multiply row i of the weight"
+    " by number i of the scale, and number i of the bias, too. All else in them stays."
 )
 
 SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'
