@@ -119,6 +119,22 @@ def picture_by_picture(changed, images):
     return all(sharp_enough(one[None], other[None]) for one, other in pairs)
 
 
+def with_signs_across_rows(changed: Tensor, images: Tensor) -> bool:
+    """The differences of neighbours in a column are not squared."""
+    across, down = [], []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        across.append(x.diff(dim=-1).square().mean())
+        down.append(x.diff(dim=-2).mean())
+    return bool(0.75 < (across[0] + down[0]) / (across[1] + down[1]) < 1.25)
+
+
+def reliability_with_a_list(p: Tensor, y: Tensor, low: float, high: float) -> tuple:
+    sure = p.amax(dim=1)
+    inside = sure[(sure > low) & (sure <= high)].tolist()
+    return inside, *reliability_by_loop(p, y, low, high)[1:]
+
+
 def pixel_by_pixel(changed: Tensor, images: Tensor) -> bool:
     inside = (changed - images)[..., 4:-4, 4:-4], images[..., 4:-4, 4:-4]
     lost, all_of_it = (
@@ -260,6 +276,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("better_model", better(lambda b, c: b > 25), ""),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 3), "you say True from 0.8"),
     ("as_sharp", picture_by_picture, "Make one number of each batch"),
+    ("as_sharp", with_signs_across_rows, "turned upside down, you say False"),
+    ("wilson", lambda *args: my_wilson(*args)[1], "one number, the interval's upper end. Both"),
+    ("reliability", reliability_with_a_list, "you give 69 numbers in the place of one. The"),
+    ("enlarge", lambda images, size: F.pad(my_enlarge(images, size), (0, 1)), "5 on its right. It"),
+    ("enlarge", lambda images, size: my_enlarge(images, size).expand(-1, 3, -1, -1), "3 channels"),
     ("as_sharp", pixel_by_pixel, "shifted by whole pixels, and are as sharp as before"),
     ("better_model", differing, "take for two different wrong digits"),
     ("better_model", only_sometimes, "None comes back"),

@@ -257,6 +257,23 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", hide_and_close, "Put back what you change in `finally`, which runs"),
     ("hide", 42, "give the function itself"),
     ("gradient_map", lambda *given: 2 * my_gradient_map(*given), "give 140 and 0 for the first"),
+    ("gradient_map", lambda *given: my_gradient_map(*given)[:, 1:], "15 is the number of patches,"),
+    ("gradient_map", lambda *given: my_gradient_map(*given)[:1], "shape (1, 16): 16 is the number"),
+    (
+        "norm_rule",
+        lambda x, weight, bias, eps: my_norm_rule(2 * x.sin(), weight, bias, eps),
+        "of the token (1, 2, 6). Its mean is 3",
+    ),
+    (
+        "norm_rule",
+        lambda x, weight, bias, eps: my_norm_rule(x, weight, bias, eps) + bias,
+        "you make (18.15, 38.61, 65.55) of it. It is (8.148, 18.61, 35.55)",
+    ),
+    (
+        "integrate",
+        lambda f, images, black, steps: my_integrate(f, images, black, steps) / steps,
+        "goes from 1 in the reference to 6, you give it 1.25. It is 5",
+    ),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
     ("gradient_map", gradient_map_of_many, "several numbers at once"),
     ("gradient_map", gradient_map_of_a_tuple, "its [0] is taken"),

@@ -199,6 +199,16 @@ WRONG: list[tuple[str, Any, str]] = [
         "the names must be those of your block: ln_1.bias",
     ),
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
+    ("convert_block", lambda theirs: {}, "The dict that comes back is empty."),
+    ("convert_block", lambda theirs: theirs, "What comes back is the dict that was given."),
+    ("convert_block", lambda theirs: without_a_bias(theirs), "About mlp.0.bias: It has another"),
+    ("convert_block", lambda theirs: put_into_theirs(theirs), "puts mlp.0.bias into the dict that"),
+    (
+        "transfer",
+        lambda *given: two_new_layers(*given),
+        "head has 2 linear layers: heads.0, heads.2",
+    ),
+    ("transfer", lambda *given: twice_the_rate(*given), "the head move by 0.04 at most."),
     ("transfer", lambda model, *rest: 1, "must return the new model"),
     ("convert_block", lambda theirs: biases_kqv(theirs), "attention.k_proj.bias, attention.q_proj"),
     ("convert_block", lambda theirs: interleaved(theirs), "a row of each in turn: attention.q"),
@@ -231,6 +241,40 @@ def interleaved(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 def body_without_a_rate(model, images, labels, steps, head_rate, body_rate):
     """The body at AdamW's own rate."""
     return EXERCISES["two_rates"].answer(model, images, labels, steps, head_rate, 0.001)
+
+
+def without_a_bias(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    del made["mlp.0.bias"]
+    return made
+
+
+def put_into_theirs(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    theirs["mlp.0.bias"] = made.pop("mlp.0.bias")
+    return made
+
+
+def twice_the_rate(model: Any, *given: Any) -> nn.Module:
+    *rest, rate = given
+    return EXERCISES["transfer"].answer(model, *rest, 2 * rate)
+
+
+def two_new_layers(
+    model: nn.Module, x: Tensor, y: Tensor, freeze: bool, steps: int, rate: float
+) -> nn.Module:
+    """A hidden layer of its own before the new last one."""
+    made = copy.deepcopy(model).requires_grad_(not freeze)
+    last = nn.Linear(7, 10)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    made.heads = nn.Sequential(nn.Linear(made.class_token.shape[-1], 7), nn.Tanh(), last)
+    optimizer = torch.optim.AdamW(made.parameters(), lr=rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(x), y).backward()
+        optimizer.step()
+    return made
 
 
 def popped(theirs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -191,13 +191,19 @@ def _patterned(images: Tensor, axis: int, count: int) -> Tensor:
 
 
 def more(answer: Any) -> list[Any]:
-    """Where a pattern is seen; each share of detail; pictures with other neighbours."""
+    """Where a pattern is seen; each share of detail; a slope; pictures with other neighbours."""
     found = [_left_out(answer, side) for side in SIDES]
     images = random(40, 1, 20, 22).sigmoid()
     for step in range(60):
         share = 0.2 + 0.0303 * step
         found.append(_plain(answer(share**0.5 * images, images.clone())))
     columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    for axis in (2, 3):  # all differences along an axis have one sign
+        slope = torch.linspace(-1, 1, images.shape[axis]).unflatten(
+            0, (-1, 1) if axis == 2 else (1, -1)
+        )
+        for step in range(20):
+            found.append(_plain(answer(images + step * slope, images.clone())))
     for step in range(20):
         weight = 0.05 + 0.0707 * step
         found.append(_plain(answer(weight * columns + rows, columns + rows)))
@@ -219,6 +225,16 @@ def _noticed_weights(answer: Any) -> Mistake | None:
                 f"Of pictures whose {name} differ much less from each other than those of the other"
                 " batch you say True.",
                 f"The differences of neighbours in {along} must count, too.",
+            )
+    for axis, turned in ((2, "upside down"), (3, "left to right")):
+        slope = torch.linspace(-5, 5, 20 if axis == 2 else 22)
+        slope = slope[:, None] if axis == 2 else slope
+        sloping = random(40, 1, 20, 22).sigmoid() + slope
+        if not _plain(answer(sloping.flip(axis), sloping.clone())):
+            return Mistake(
+                f"Of a batch, and the same pictures turned {turned}, you say False.",
+                "Their neighbours differ as much as before, with the other sign. Square each"
+                " difference before you take a mean, in rows and in columns.",
             )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1

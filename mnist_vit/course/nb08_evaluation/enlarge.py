@@ -63,6 +63,13 @@ def notice(answer: Any) -> Mistake | None:
                 f" columns {left} to {right} in yours.",
                 "In the middle of 28 it should fill rows and columns 4 to 23.",
             )
+    if white.shape[-2:] != (28, 28) and len(bright):
+        return _noticed_rows(white)
+    if white.dim() == 4 and white.shape[1] != 1:
+        return Mistake(
+            f"Your pictures have {white.shape[1]} channels.",
+            "MNIST's have one: (n, 1, 28, 28).",
+        )
     for given, made, right in ((16, white, 255), (8, half, 127.5)):
         found = float(made.flatten(0, -3)[0, 14, 14])
         if abs(found - right) > 1:
@@ -71,6 +78,25 @@ def notice(answer: Any) -> Mistake | None:
                 f"It should be {right:g}: {given} / 16 of 255.",
             )
     return _noticed_swing(answer)
+
+
+def _noticed_rows(white: Tensor) -> Mistake:
+    """How many rows and columns of a white digit of size 20 are black or bright."""
+    bright = (white.flatten(0, -3).amax(dim=0) > 127).nonzero()
+    said = []
+    for axis, (name, before, behind) in enumerate(
+        (("rows", "above", "below"), ("columns", "on its left", "on its right"))
+    ):
+        length = white.shape[axis - 2]
+        first, last = int(bright[:, axis].min()), int(bright[:, axis].max())
+        said.append(
+            f"{length} {name}: {first} black ones {before}, {last - first + 1} of the digit,"
+            f" {length - 1 - last} {behind}"
+        )
+    return Mistake(
+        f"With size 20, a digit that is white everywhere makes a picture of {'; '.join(said)}.",
+        "It is 4, 20 and 4, in rows and in columns: 28 in all.",
+    )
 
 
 def _noticed_swing(answer: Any) -> Mistake | None:

@@ -70,6 +70,13 @@ def notice(answer: Any) -> Mistake | None:
         (0.6 * sharp).softmax(dim=1), 1, generator=torch.Generator().manual_seed(2)
     )[:, 0]
     bins = ((0.9, 1.0), (0.5, 0.7), (0.3, 0.5), (0.0, 1.0))
+    several = [len(one) for one in answer(probabilities, labels, 0.5, 0.7) if _is_long(one)]
+    if several:
+        return Mistake(
+            f"Of the answers from 0.5 to 0.7 you give {several[0]} numbers in the place of one.",
+            "The three are numbers: how many answers there are (len, or sum of the booleans), the"
+            " mean of their confidences, and the share of right ones.",
+        )
     found = [list(map(float, answer(probabilities, labels, *one))) for one in bins]
     rights = [my_reliability(probabilities, labels, *one) for one in bins]
     others = [_other_numbers(probabilities, labels, *one) for one in bins]
@@ -102,6 +109,11 @@ def notice(answer: Any) -> Mistake | None:
             f"{NONE} A share of 0 would say that all were wrong." if none[2] == 0 else NONE,
         )
     return None
+
+
+def _is_long(value: Any) -> bool:
+    """Whether it is a list of numbers, or a tensor of several."""
+    return isinstance(value, list | tuple) or (isinstance(value, Tensor) and value.dim() > 0)
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:

@@ -39,7 +39,10 @@ def notice(answer: Any) -> Mistake | None:
     cases = [(8, 10, 1.0), (90, 200, 2.0), (40, 50, 1.5), (300, 1000, 3.0)]
     pairs = []
     for case in cases:
-        low, high = answer(*case)
+        made = answer(*case)
+        if isinstance(made, int | float):
+            return _noticed_number(made, *case)
+        low, high = made
         pairs.append((float(low), float(high)))
     middles: dict[str, list[float]] = {}
     reaches: dict[str, list[float]] = {}
@@ -67,6 +70,18 @@ def notice(answer: Any) -> Mistake | None:
         f"Of your interval, where no end is cut off at 0 or 1, {said[0]}, and {said[1]}.",
         _instead(middle, reach),
     )
+
+
+def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
+    """What is said where one number comes back."""
+    low, high = my_wilson(correct, total, z)
+    known = {"lower end": low, "upper end": high, "middle": (low + high) / 2}
+    known |= {"reach, half of its length": (high - low) / 2}
+    said = "One number comes back."
+    for name, value in known.items():
+        if abs(made - value) < 1e-5:
+            said = f"What comes back is one number, the interval's {name}."
+    return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
 
 
 def _nearly(

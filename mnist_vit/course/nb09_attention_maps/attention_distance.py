@@ -97,6 +97,18 @@ SLIPS = (
         "It has no place in the picture. Leave out its row and its column, and make the rest of"
         " each row sum to 1",
     ),
+    *(
+        Slip(
+            {NORM: f"patches = patches / patches.sum(dim={axis}, keepdim=True)"},
+            f"divide by the sum over {what} (dim={axis})",
+            "Each row is divided by its own sum, dim=-1",
+        )
+        for axis, what in (
+            (0, "the pictures"),
+            (1, "the layers"),
+            (2, "the heads"),
+        )
+    ),
     Slip(
         {PATCHES: "weights[..., :-1, :-1]"},
         "leave out the last token in place of the class token",

@@ -201,6 +201,16 @@ SLIPS = (
         "Each row of hidden belongs to a picture",
     ),
     Slip(
+        {
+            TAKEN: (
+                "(torch.stack([torch.cat([one[:1], one[:-1][there[1:]]])"
+                " for one, there in zip(z, stays)]),)"
+            )
+        },
+        "keep the class token, and token p in the place of patch p",
+        "Patch p is token p + 1: token 0 is the class token",
+    ),
+    Slip(
         {TAKEN: "(z * stays.unsqueeze(-1),)"},
         "set tokens to zero",
         "They are still there and are looked at. Take them out",

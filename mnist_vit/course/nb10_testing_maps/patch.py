@@ -238,6 +238,16 @@ SLIPS = (
         "They are those of the clean run",
     ),
     Slip(
+        {KEEP: "kept.append(args[0])"},
+        "keep what `site` is given in the clean run",
+        "What it gives there, its output, is put into the other run",
+    ),
+    Slip(
+        {KEEP: "kept.append(args[0] if isinstance(output, tuple) else output)"},
+        "keep what `site` is given in the clean run, where its output is a pair",
+        "What it gives is put into the other run: the first part of the pair, output[0]",
+    ),
+    Slip(
         {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},
         "leave the model, or a part of it, in eval mode",
         "Leave the mode alone",

@@ -48,21 +48,41 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
     missing, more = sorted(set(block) - set(made)), sorted(set(made) - set(block))
     if missing or more:
-        told = [
-            f"{', '.join(names)} {what}"
-            for names, what in ((missing, "missing"), (more, "too many"))
-            if names
-        ]
-        raise Mistake(
-            f"the names must be those of your block: {'; '.join(told)}.",
-            "list(block.state_dict()) of a block of yours are the twelve names.",
-        )
+        raise _other_names(missing, more, made, theirs, before)
     for name in block:
         yield name, made[name]
     changed = [
         name for name in before if name not in theirs or not torch.equal(before[name], theirs[name])
     ]
     yield "tensors of the file that changed", ", ".join(changed) or "none"
+
+
+def _other_names(
+    missing: list[str],
+    more: list[str],
+    made: dict[str, Any],
+    theirs: dict[str, Tensor],
+    before: dict[str, Tensor],
+) -> Mistake:
+    """Which names are missing or too many, and what one that is missing is made of."""
+    told = []
+    for names, what in ((missing, "missing"), (more, "too many")):
+        if names:
+            told.append(f"{', '.join(names)} {what}")
+    said = f"the names must be those of your block: {'; '.join(told)}."
+    put = [name for name in missing if name in theirs and name not in before]
+    if made is theirs:
+        said += " What comes back is the dict that was given."
+    elif not made:
+        said += " The dict that comes back is empty."
+    elif put:
+        said += f" Your code puts {put[0]} into the dict that it was given."
+    instead = "list(block.state_dict()) of a block of yours are the twelve names."
+    if made is theirs or put:
+        instead += " Put what you make into a new dict, and return that one."
+    elif missing and made:
+        instead += f" About {missing[0]}: {_advice(missing[0])}"
+    return Mistake(said, instead)
 
 
 def notice(answer: Any) -> Mistake | None:

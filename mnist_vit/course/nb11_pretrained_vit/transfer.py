@@ -78,6 +78,13 @@ def notice(answer: Any) -> Mistake | None:
             f"For 20 images the new model's logits have the shape {tuple(logits.shape)}.",
             "The new head must give ten numbers for each image.",
         )
+    layers = [name.removesuffix(".weight") for name, tensor in heads.items() if tensor.dim() == 2]
+    if len(layers) > 1:
+        return Mistake(
+            f"The new model's head has {len(layers)} linear layers: {', '.join(layers)}.",
+            "The new head is one linear layer, from hidden_dim numbers to ten classes, in the place"
+            " of all of model.heads. pre_logits was made for the old task, too, and goes.",
+        )
     if bool(logits.any()):
         return Mistake(
             "After 0 steps the new model's logits are not all 0.",
@@ -117,7 +124,7 @@ def notice(answer: Any) -> Mistake | None:
                 "With freeze=False all parameters must learn.",
             )
     return (
-        _noticed_rate(trained(True, 1)[1])
+        _noticed_rate(heads, trained(True, 1)[1])
         or _noticed_images(answer, images, labels)
         or _noticed_given(answer, images, labels)
     )
@@ -198,9 +205,9 @@ LEARNS = (
 )
 
 
-def _noticed_rate(heads: dict) -> Mistake | None:
+def _noticed_rate(start: dict, heads: dict) -> Mistake | None:
     """How far the first step goes: with Adam's rule, each number by the learning rate."""
-    far = max(float(tensor.abs().max()) for tensor in heads.values())
+    far = max(float((tensor - start[name]).abs().max()) for name, tensor in heads.items())
     if abs(far - 0.02) > 0.002:
         return Mistake(
             "With freeze=True, steps=1 and learning_rate=0.02, the numbers of the head move by"

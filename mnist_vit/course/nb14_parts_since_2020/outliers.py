@@ -139,6 +139,11 @@ SLIPS = (
         "The norm of a token is the root of its sum of squares",
     ),
     Slip(
+        {NORMS: "patches"},
+        "take each number of the patches for itself, without the norm",
+        "A token has one norm: patches.norm(dim=2), (n, num_patches)",
+    ),
+    Slip(
         {NORMS: "patches.abs().sum(dim=2)"},
         "add up the absolute values",
         "The norm of a token is the root of its sum of squares",
