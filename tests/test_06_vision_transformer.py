@@ -348,7 +348,6 @@ WRONG: list[tuple[str, Any, str]] = [
         RegistersByAnotherName,
         "has no parameter register_tokens and has registers, which",
     ),
-    ("registers", RegistersByAnotherName, "these parameters are missing or new"),
     ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
     ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
     ("rectangular", PairForTheParent, "takes one whole number as image_size, and gets the pair"),

@@ -250,6 +250,7 @@ def hide_in_a_hook_that_returns_nothing(model: nn.Module, images: Tensor, hidden
 
 
 WRONG: list[tuple[str, Any, str]] = [
+    ("integrate", integrate_between_both_ends, "0, 0.333, 0.667, 1. Take it in the middles"),
     ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
     ("patch", keep_a_handle, "After one call of your function the model has 1 forward hook"),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
@@ -272,7 +273,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "integrate",
         lambda f, images, black, steps: my_integrate(f, images, black, steps) / steps,
-        "goes from 1 in the reference to 6, you give it 1.25. It is 5",
+        "goes from 1 in the reference to 6, you give it 1.25. It should be 5",
     ),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
     ("gradient_map", gradient_map_of_many, "several numbers at once"),
@@ -303,7 +304,6 @@ WRONG: list[tuple[str, Any, str]] = [
 NAMED: list[tuple[str, Any, str]] = [
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing that reaches the answer"),
     ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),
-    ("integrate", integrate_between_both_ends, "and also multiply by (reference - image), or"),
     (
         "norm_rule",
         lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),

@@ -201,7 +201,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
     ("convert_block", lambda theirs: {}, "The dict that comes back is empty."),
     ("convert_block", lambda theirs: theirs, "What comes back is the dict that was given."),
-    ("convert_block", lambda theirs: without_a_bias(theirs), "About mlp.0.bias: It has another"),
+    ("convert_block", lambda theirs: without_a_bias(theirs), "About mlp.0.bias: It should be a"),
     ("convert_block", lambda theirs: put_into_theirs(theirs), "puts mlp.0.bias into the dict that"),
     (
         "transfer",
