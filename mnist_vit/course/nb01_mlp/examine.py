@@ -270,8 +270,8 @@ SEEN = (
         "no second dropout",
         "no second dropout",
         "nothing dropped",
-        "It finds that the second dropout is missing where the first is, too, and not where it is"
-        " there.",
+        'It says "no second dropout" of a block without either dropout, and not of one that has the'
+        " first.",
         "In train mode the first dropout alone makes every run another one. Only the second makes"
         " exact zeros in the output: count them.",
     ),

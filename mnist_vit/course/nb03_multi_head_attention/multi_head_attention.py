@@ -253,6 +253,22 @@ SLIPS = (
         "The heads know nothing of each other, so dim=-1, over the keys",
     ),
     Slip(
+        {SOFTMAX: "scores.softmax(dim=-1).softmax(dim=-1)"},
+        "take the softmax twice",
+        "Once makes weights of the scores. A second one makes them nearly even: no weight of a row"
+        " is more than e times another",
+    ),
+    Slip(
+        {SCORES: "scores = k @ q.transpose(-2, -1)"},
+        "multiply the keys by the queries, k qᵀ",
+        "A row belongs to a query, and so do the scores in it: q kᵀ",
+    ),
+    Slip(
+        {QUERY: "F.linear(key, w_q, b_q)", KEY: "F.linear(query, w_k, b_k)"},
+        "make the queries of key, and the keys of query",
+        "w_q is for query, and w_k for key",
+    ),
+    Slip(
         {SOFTMAX: "scores"},
         "use the scores as weights, without a softmax over the keys",
         "Weights are positive, and each row of them sums to 1: softmax(dim=-1)",
