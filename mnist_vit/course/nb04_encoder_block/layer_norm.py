@@ -81,11 +81,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
     token, right = own.flatten(0, -2)[worst], ours.flatten(0, -2)[worst]
     mean, square, size = token.mean(), token.square().mean(), right.square().mean()
-    said, centre, divide = (
-        "Given a bias of zero, and divided by weight, one of your tokens has",
-        "",
-        "",
-    )
+    said = "Given a bias of zero, and divided by weight, one of your tokens has"
+    centre = divide = ""
     if mean.abs() > 1e-3:
         said += f" the mean {mean:.2g}, and should have 0."
         centre = "Each token must be centred by its own mean."
