@@ -652,7 +652,7 @@ def test_as_many_experiments_as_trials_with_runs_of_their_own() -> None:
         return right(lambda _, variant: rule(base, variant), effect, seeds, trials)
 
     assert "There are as many as trials says" in said("power", always_1000)
-    assert "the same runs again and again" in said("power", one_base)
+    assert "in two or more of 7 experiments the base has the same runs" in said("power", one_base)
 
 
 def test_of_sentences_with_a_number_none_is_too_small() -> None:
