@@ -1182,7 +1182,7 @@ def test_contents_that_a_token_gets_are_told_in_shares() -> None:
 
     told = said("left_minus_above", softer)
     assert "token 1 gets is +0.7 times token 0, -0.7 times token 1" in told
-    assert "token 0, its left one, minus token 1, its upper one" in told
+    assert "token 0, its left one, minus token 1 itself, since none is above it" in told
 
     def not_zero(layer: nn.Module, grid: int) -> None:
         right(layer, grid)
