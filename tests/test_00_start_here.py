@@ -83,7 +83,7 @@ RIGHT: list[tuple[str, Any]] = [
     ("patchify", patchify_convolution),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("gradient_step", in_place, "are changed. Make new ones"),
+    ("gradient_step", in_place, "weight and bias that came in are changed. Make new ones"),
     ("gradient_step", one_label_off, ""),
     ("gradient_step", lambda weight, *_: weight, "two things must come back"),
     ("gradient_step", lambda *given: by_formula(*given)[:1], "two things must come back"),
@@ -107,3 +107,26 @@ NAMED: list[tuple[str, Any, str]] = [
     ("patch_size", below_the_budget, "refuse what uses the budget up"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def bias_in_place(weight, bias, x, labels, rate):
+    new_weight, new_bias = by_formula(weight, bias, x, labels, rate)
+    bias.data.copy_(new_bias)
+    return new_weight, bias
+
+
+SAID: list[tuple[str, Any, str]] = [
+    ("gradient_step", lambda weight, bias, *_: {"weight": weight}, "two things must come back"),
+    (
+        "gradient_step",
+        lambda weight, bias, *_: (weight[:, :1], bias),
+        "the new weight, at rate 0.5,",
+    ),
+    ("gradient_step", bias_in_place, "the tensor bias that came in is changed."),
+    (
+        "patch_size",
+        lambda image_size, budget: 28,
+        "patches of 2 × 2 pixels there are 196 of them, so 197",
+    ),
+]
+test_sentences = judged([], SAID)

@@ -95,6 +95,24 @@ class WithoutDropout(Positional):
         return F.gelu(self[3](F.gelu(self[0](x))))
 
 
+def started_otherwise(widely: float, std: float) -> Callable[..., nn.Module]:
+    """Blocks whose start weights, and start biases, spread otherwise."""
+
+    def made(in_dim: int, mlp_dim: int, dropout: float = 0.0) -> nn.Module:
+        block = OwnDropout(in_dim, mlp_dim, dropout)
+        for linear in block.values():
+            nn.init.xavier_uniform_(linear.weight, gain=widely)
+            nn.init.normal_(linear.bias, std=std)
+        return block
+
+    return made
+
+
+def biases_too_wide(linear: nn.Linear) -> None:
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.normal_(linear.bias, std=1e-5)
+
+
 class Unstarted(OwnDropout):
     """With the start values of nn.Linear."""
 
@@ -201,6 +219,14 @@ def examining(
     return answer
 
 
+def changing_its_tokens(block: nn.Module, x: Tensor) -> str:
+    """Before and after are the same tensor."""
+    other = x.detach()
+    other[:, 0] += 1
+    said = patient(block, x)
+    return "right" if said == "tokens mix" else said
+
+
 def missing_means_no_zeros(block: nn.Module, x: Tensor) -> str:
     """The last question the wrong way round."""
     said = patient(block, x)
@@ -251,17 +277,19 @@ WRONG: list[tuple[str, Any, str]] = [
     ("gelu", changing_its_input, "changed"),
     ("mlp_block", lambda d, m, p: Positional(d, m, p / 2), "variance"),
     ("mlp_block", Positional(3, 7, 0.5), "the class itself"),
-    ("gelu", nn.GELU(), "but F.gelu is what you are to write"),
-    ("gelu", F.gelu, "but F.gelu is what you are to write"),
+    ("gelu", nn.GELU(), "but torch's GELU is what you are to write"),
+    ("gelu", F.gelu, "but torch's GELU is what you are to write"),
     ("merge", lambda *layers: layers[2] @ layers[0], "two things must come back"),
     ("merge", lambda *layers: (layers[2] @ layers[0], layers[1] * 0 + layers[3]), ""),
     ("absolute", lambda: hinges(20.0, 1), ""),
     (
         "absolute",
         lambda: tuple(part.double() for part in hinges(100.0, 1)),
-        "must be a tensor of torch.float32, but is torch.float64",
+        "must be a tensor of torch.float32, but is torch.float64. W_1.float() is one.",
     ),
-    ("absolute", lambda: (torch.ones(1, 2), *hinges(100.0, 1)[1:]), "the shapes are (m, 1)"),
+    ("absolute", lambda: (torch.ones(1, 2), *hinges(100.0, 1)[1:]), "numbers they must be (m, 1)"),
+    ("absolute", lambda: (*hinges(100.0, 1)[:3], [1]), "of a list in which a number"),
+    ("absolute", lambda: (*hinges(100.0, 1)[:3], 1), "b_2 has the shape (1,)"),
     ("absolute", lambda: hinges(100.0, 1)[:3], "four tensors must come back"),
     ("examine", lambda block, x: "broken", "none of the five names"),
     ("examine", lambda block, x: block(x[0]) and "right", "(n, tokens, numbers)"),
@@ -274,13 +302,17 @@ WRONG: list[tuple[str, Any, str]] = [
     ("xavier", lambda linear: None, "linear.weight still holds the numbers"),
     ("xavier", biases_forgotten, "linear.bias still holds the numbers"),
     ("xavier", from_one_to_two, "between 1 and 2, and none is negative"),
+    ("xavier", biases_too_wide, "of your biases is 1e-05"),
+    ("mlp_block", started_otherwise(2.0, 1e-6), "0.weight starts with 2 times the spread"),
+    ("mlp_block", started_otherwise(1.0, 2e-6), "0.bias starts with a spread of 2e-06"),
+    ("examine", changing_its_tokens, "so x and what was changed are one and the same tensor"),
     ("examine", examining(doubled=True), "not where they are other numbers"),
     ("examine", examining(training=True), "Test for linearity in eval mode"),
     ("examine", examining(axis=0), "It finds blocks in which pictures mix"),
     ("examine", examining(shuffled=True), "The mean is the same in whatever order"),
     ("examine", examining(at_least=0.5), "not those in which they mix a little"),
     ("examine", examining(counted=False), "Only the second makes exact zeros"),
-    ("examine", examining(share=0.6), "with dropout 0.9 at its end it does not say so"),
+    ("examine", examining(share=0.6), 'at its end it does not say "no second dropout"'),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever random numbers follow
     (
@@ -304,3 +336,53 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("xavier", by_one_end, "draw from the bound to 1"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+class Undivided(OwnDropout):
+    """What is left keeps its size."""
+
+    def drop(self, x: Tensor) -> Tensor:
+        return super().drop(x) * self.keep if self.training else x
+
+
+class OtherDropoutInside(OwnDropout):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = F.dropout(F.gelu(self["0"](x)), 0.2, self.training)
+        return self.drop(self["3"](hidden))
+
+
+class OtherDropoutAtTheEnd(OwnDropout):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.drop(F.gelu(self["0"](x)))
+        return F.dropout(self["3"](hidden), 0.12, self.training)
+
+
+def in_steps(linear: nn.Linear) -> None:
+    """As wide as it should be, and at two thirds of the bound or twice as far from 0."""
+    xavier_by_torch(linear)
+    bound = math.sqrt(6 / (linear.in_features + linear.out_features))
+    with torch.no_grad():
+        linear.weight.copy_(bound / math.sqrt(3) * linear.weight.sign())
+
+
+def ones_near_two(x: Tensor) -> Tensor:
+    return torch.where((x - 2).abs() < 0.8, x, x * 0.5 * (1 + torch.erf(x / 2**0.5)))
+
+
+SAID: list[tuple[str, Any, str]] = [
+    ("absolute", lambda: hinges(3.0, 1), "which lie between -0.8 and 0.8."),
+    ("absolute", lambda: hinges(3.0, 1), "Follow x = "),
+    (
+        "absolute",
+        lambda: (hinges(100.0, 1)[0], torch.zeros(1), *hinges(100.0, 1)[2:]),
+        "W_1, b_1, W_2 and b_2 have the shapes (2, 1), (1,), (1, 2) and (1,). With m",
+    ),
+    ("gelu", lambda x: x * 0.5 * (1 + torch.erf(x.abs() / 2**0.5)), "For x = -6 and -1 your"),
+    ("gelu", lambda x: x * (torch.erfc(-x / 2**0.5) / 2) + 0.3 * (x == 0), "For x = 0 your result"),
+    ("gelu", ones_near_two, "For x = 1.35 your result is x times 1. Φ(x), the share of"),
+    ("mlp_block", Undivided, "but the mean of all is another. What is left must be divided"),
+    ("mlp_block", OtherDropoutInside, "the mean of all is right: look at what is dropped before"),
+    ("mlp_block", OtherDropoutAtTheEnd, "about 10 % of the outputs are 0"),
+    ("xavier", in_steps, "0 % lie beyond it, 0 % beyond 0.6 of it. It should be 0 % and 40 %."),
+]
+test_sentences = judged([], SAID)

@@ -113,6 +113,10 @@ def plain(dim: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     return lambda s: s.exp() / s.exp().sum(dim, keepdim=True)
 
 
+def shifted(scores: Tensor) -> Tensor:
+    return scores - scores.amax(-1, keepdim=True)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("attention", attention_einsum),
     ("attention", AttentionModule()),
@@ -139,6 +143,11 @@ WRONG: list[tuple[str, Any, str]] = [
         "W_Q must be a tensor of shape (16, 16)",
     ),
     ("look_left", lambda side: look_left_by_loops(4), "W_Q must be a tensor of shape (9, 9)"),
+    (
+        "look_left",
+        lambda side: (torch.eye(side**2), torch.diag(torch.ones(side**2), 1)),
+        "it needs a row and a column for each. torch.diag(values, k) makes |k| rows",
+    ),
     ("find_bug", lambda head, x: "no bug?", "is none of the five"),
     ("find_bug", finding_by_root, "q.shape[-1], and not x.shape[-1]"),
     ("find_bug", finding_exactly, "compare with atol=1e-5"),
@@ -161,6 +170,7 @@ NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores 
     ("attention", divided_out_of_sight, "divide q in place under no_grad()"),
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1)), "turn nan into 0 after"),
     ("look_left", lambda side: [w.T for w in my_look_left(side)], "look one patch to the right"),
+    ("softmax_rows", lambda s: shifted(s) / shifted(s).sum(-1, keepdim=True), "leave out exp"),
     ("entropy", lambda w: (w * w.log()).sum(-1), "leave out the minus sign"),
     ("entropy", lambda w: -w.clamp_min(1e-6).log().sum(-1), "sum the logarithms alone"),
 ]
@@ -191,3 +201,30 @@ def test_what_the_notebook_says_of_the_rows_is_what_was_measured() -> None:
     assert abs(gain) < half, "added, it costs none, and gains none"
     assert ladder.stored("same_no_root")["tried"]["0.01"] < 60, "near chance"
     assert round(ladder.stored("same_head")["tried"]["0.01"]) == 87
+
+
+def looking_in_rows(factor: float) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Right in the first row of patches; below it queries are larger or smaller by a factor."""
+
+    def answer(side: int) -> tuple[Tensor, Tensor]:
+        w_q, w_k = my_look_left(side)
+        w_q[side:] *= factor
+        return w_q, w_k
+
+    return answer
+
+
+SAID: list[tuple[str, Any, str]] = [
+    (
+        "look_left",
+        looking_in_rows(0.0),
+        "patch 5 gives the same weight, its largest, to 16 patches",
+    ),
+    ("look_left", looking_in_rows(-1.0), "with a left neighbour 9 do not look most at it: patch 5"),
+    (
+        "look_left",
+        looking_in_rows(0.13),
+        "or more, but 9 of 12 give it 0.9 or less. Its score must",
+    ),
+]
+test_sentences = judged([], SAID)

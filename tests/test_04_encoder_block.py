@@ -136,6 +136,14 @@ def by_functions(block: type) -> list[Callable]:
     return [no_norm, no_residual]
 
 
+def without_return(block: type) -> list[Callable]:
+    class Silent(block):
+        def forward(self, a: Tensor) -> None:
+            super().forward(a)
+
+    return [by_functions(block)[0], Silent]
+
+
 class PairAddedFirst(EncoderBlock):
     def forward(self, input: Tensor) -> Tensor:
         x = self.ln_1(input)
@@ -183,10 +191,17 @@ WRONG: list[tuple[str, Any, str]] = [
     ("layer_norm", lambda x, w, b, eps: with_var_mean(x, w, b, 2 * eps), ""),
     ("encoder_block", WritesOverItsInput, ""),
     ("ablation", lambda block: block, "two classes are needed"),
+    ("ablation", without_return, "without residual connections gives nothing. Does it end with"),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, w, 3 * b, eps),
+        "With a bias of zero your result is right",
+    ),
+    ("find_bugs", lambda: dict.fromkeys("abcd", 0), "They count from 1 to 8"),
     (
         "ablation",
         lambda block: (block(2, 6, 10, 0.0, 0.0), block(2, 6, 10, 0.0, 0.0)),
-        "blocks already",
+        "holds a block that is made already",
     ),
     ("ablation", lambda block: (block, block), ""),
     (
@@ -195,7 +210,7 @@ WRONG: list[tuple[str, Any, str]] = [
         "not nn.Identity()",
     ),
     ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
-    ("find_bugs", {5: "a", 3: "b", 1: "c", 4: "d"}, "Turn it round"),
+    ("find_bugs", {5: "a", 3: "b", 1: "c", 4: "d"}, 'Your 5: "a" becomes "a": 5.'),
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
     ("find_bugs", lambda: dict.fromkeys("abcd", 6), "should not be 'number 6'. Sentence 6 is"),
     ("find_bugs", lambda: {"a": 5, "b": 3, "c": 5, "d": 4}, "block c"),
@@ -257,3 +272,76 @@ def test_each_picture_of_block_d_hears_of_each_other() -> None:
             other[changed] += torch.randn(5, 8)
             moved = (block(other) - before).abs().amax(dim=(1, 2))
             assert (moved > 1e-5).all()
+
+
+class CommaAtTheEnd(EncoderBlock):
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        x = (self.self_attention(x, x, x)[0],)
+        return self.mlp(self.ln_2(self.dropout(x) + input))
+
+
+def writing_into_the_given_class(block: type) -> tuple[Any, type]:
+    def forward(self: nn.Module, input: Tensor) -> Tensor:
+        x = self.ln_1(input)
+        return self.mlp(self.ln_2(self.dropout(self.self_attention(x, x, x)[0])))
+
+    block.forward = forward
+    return partial(block, norm_layer=nn.Identity), block
+
+
+def layer_norm_by(centre: Callable, size: Callable) -> Callable:
+    def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        return centre(x) / (size(x) + eps).sqrt() * weight + bias
+
+    return norm
+
+
+def by_mean(x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True)
+
+
+def by_median(x: Tensor) -> Tensor:
+    return x - x.median(-1, keepdim=True)[0]
+
+
+def variance(x: Tensor) -> Tensor:
+    return x.var(-1, keepdim=True, correction=0)
+
+
+def distance(x: Tensor) -> Tensor:
+    return by_mean(x).abs().mean(-1, keepdim=True).square()
+
+
+SAID: list[tuple[str, Any, str]] = [
+    ("encoder_block", CommaAtTheEnd, "A comma at the end of a line makes a tuple"),
+    (
+        "ablation",
+        lambda block: (partial(block, norm_layer=nn.Identity), lambda *sizes: None),
+        "not make an nn.Module; what comes is",
+    ),
+    (
+        "ablation",
+        lambda block: (partial(block, norm_layer=lambda width: width), block),
+        "a norm of the block without norms is a number",
+    ),
+    (
+        "layer_norm",
+        layer_norm_by(by_mean, distance),
+        "the mean 0, as it should, but its mean square",
+    ),
+    ("layer_norm", layer_norm_by(by_median, distance), "should have 0. Its mean square is"),
+    (
+        "layer_norm",
+        layer_norm_by(by_median, lambda x: by_median(x).square().mean(-1, keepdim=True)),
+        "and should have 0.",
+    ),
+]
+SLIPS = [
+    (
+        "ablation",
+        writing_into_the_given_class,
+        "take the residual connections out of your variant without norms, too",
+    )
+]
+test_sentences = judged([], SAID, SLIPS)

@@ -280,7 +280,29 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "add_instead",
         lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]),
-        "positions must have shape (4, 5)",
+        "positions must have shape (4, 5), but have (5, 4). Transpose them.",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), joined.weight[:, :-t].T),
+        "The first 6 columns of joined.weight belong to the patch.",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), joined.weight.T),
+        "There is a row for each of the 4 places",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), nn.Embedding(t, 5)),
+        "but what came back is of type Embedding",
+    ),
+    ("right_without", lambda model, parameter, images, labels: 60, "the number of all images"),
+    ("right_without", lambda model, parameter, images, labels: 68, "There are 60 images."),
+    (
+        "right_without",
+        lambda model, parameter, images, labels: 41,
+        "while the parameter is zero and all others are",
     ),
     ("shared_block", SharedWithoutNames, "lacks the parameters layers.encoder_layer_1"),
     ("shared_block", lambda *sizes: 3, "an nn.Module is needed"),
@@ -293,7 +315,7 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "normalises and returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
     ("encoder", NotCarried, "Each block takes what the one before gave"),
-    ("shared_block", SharedByWeights, "give each layer a block of its own"),
+    ("shared_block", SharedByWeights, "give each layer a copy of the block"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
     (
         "resize_positions",
@@ -307,3 +329,40 @@ test_answers = judged(RIGHT, WRONG, NAMED)
 def test_a_shared_block_may_be_a_changed_piece_of_ours() -> None:
     passed, told = verdict(check.EXERCISES["shared_block"], SharedOfOurs, own=True)
     assert passed, told
+
+
+class SharedByName(MyEncoder):
+    """A name is given to the first block, and no place."""
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        shared = self.layers[0]
+        for block in self.layers:
+            block = shared  # noqa: F841
+
+
+class SharedAnew(MyEncoder):
+    """A new block in each round of the loop."""
+
+    def __init__(self, t, depth, *sizes: Any) -> None:
+        super().__init__(t, depth, *sizes)
+        for i in range(depth):
+            self.layers[i] = EncoderBlock(*sizes)
+
+
+class SharedInForward(MyEncoder):
+    """The other blocks are there, and are not run."""
+
+    def forward(self, x):
+        x = self.dropout(x + self.pos_embedding)
+        for _ in self.layers:
+            x = self.layers[0](x)
+        return self.ln(x)
+
+
+SAID = [("shared_block", SharedInForward, "these are the numbers of 4 blocks.")]
+SLIPS = [
+    ("shared_block", SharedByName, "leave all layers the blocks that MyEncoder gave them"),
+    ("shared_block", SharedAnew, "give each layer a new block of its own"),
+]
+test_sentences = judged([], SAID, SLIPS)

@@ -11,6 +11,8 @@ import torchvision
 from helpers import judged
 from torch import Tensor, nn
 
+from mnist_vit import check
+from mnist_vit.course.checking import verdict
 from mnist_vit.course.checking.edits import edited_model
 from mnist_vit.course.nb06_vision_transformer import bugs
 from mnist_vit.course.nb06_vision_transformer.first_difference import models, my_first_difference
@@ -267,6 +269,68 @@ class MeanAndPrintsTuples(MeanAndPrintsNothing):
         return x
 
 
+def convolution_with(**changes: Tensor) -> Any:
+    """An answer that puts other numbers into weight or bias, or both."""
+
+    def answer(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+        made = convolution_with_parameters(linear, channels, p)
+        for name, factor in changes.items():
+            tensor = getattr(made, name)
+            setattr(made, name, nn.Parameter(tensor.detach() * factor))
+        return made
+
+    return answer
+
+
+class OtherSizes(MyVisionTransformer):
+    """Hidden_dim and mlp_dim exchanged for the encoder; or another stride; or another kernel."""
+
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.encoder.pos_embedding = nn.Parameter(torch.zeros(1, 10, 16))
+
+
+class OtherStride(MyVisionTransformer):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.conv_proj.stride = (1, 1)
+
+
+class OtherWindows(MyVisionTransformer):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.conv_proj = nn.Conv2d(2, 8, 2, stride=4)
+
+
+class OtherLabel(MyVisionTransformer):
+    def tell(self, label, shape):
+        if self.print_shapes:
+            print(f"{shape}: {label}")
+
+
+def layers_for_heads(
+    image_size: int, patch_size: int, layers: int, heads: int, *rest: Any, **options: Any
+) -> nn.Module:
+    return MyVisionTransformer(image_size, patch_size, heads, layers, *rest, **options)
+
+
+class WideInPixels(MyRectangular):
+    """As many numbers a position as the picture has columns of pixels."""
+
+    def __init__(self, image_size: Any, *sizes: int, **options: Any) -> None:
+        super().__init__(image_size, *sizes, **options)
+        places = self.encoder.pos_embedding.shape[1]
+        self.encoder.pos_embedding = nn.Parameter(torch.zeros(1, places, image_size[1]))
+
+
+class PlainRegisters(MyRegisters):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        noise = self.register_tokens.detach()
+        del self.register_tokens
+        self.register_tokens = noise
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
@@ -278,8 +342,12 @@ RIGHT: list[tuple[str, Any]] = [
 WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", PrintsNothing, "0 lines are printed, which are not the ten needed"),
     ("vision_transformer", PrintsTuples, "one line is 'Input: (3, 2, 12, 12)'. It must be"),
-    ("registers", RegistersWithPlaces, "no tensor changes its shape"),
-    ("registers", RegistersByAnotherName, "these parameters are missing or new"),
+    ("registers", RegistersWithPlaces, "all other tensors must keep their shapes"),
+    (
+        "registers",
+        RegistersByAnotherName,
+        "has no parameter register_tokens and has registers, which",
+    ),
     ("registers", RegistersTooLarge, "start value of register_tokens: its spread"),
     ("registers", lambda *sizes, **options: 3, "an nn.Module is needed"),
     ("rectangular", PairForTheParent, "takes one whole number as image_size, and gets the pair"),
@@ -293,11 +361,21 @@ WRONG: list[tuple[str, Any, str]] = [
         "with windows of",
     ),
     ("as_convolution", lambda linear, c, p: linear, "an nn.Conv2d is needed"),
-    ("as_convolution", convolution_with_padding, "shape"),
+    ("as_convolution", convolution_with(weight=2), "bias is right, and its weight is not. Row"),
+    ("as_convolution", convolution_with(bias=2), "weight is right, and its bias is not. Number"),
+    ("as_convolution", convolution_with(weight=3, bias=2), "Neither the convolution's weight nor"),
+    ("vision_transformer", OtherSizes, "each position of your encoder has 16 numbers. It is"),
+    ("vision_transformer", OtherStride, "your conv_proj has the stride (1, 1), and"),
+    ("vision_transformer", OtherWindows, "goes from 2 to 8 channels, with windows of (2, 2). It"),
+    ("vision_transformer", OtherLabel, "It must be 'Input': label, colon, and then"),
+    ("vision_transformer", layers_for_heads, "encoder.layers.encoder_layer_2"),
+    ("rectangular", WideInPixels, "each position of your model has 20 numbers, for pictures of 8"),
+    ("registers", PlainRegisters, "register_tokens is a plain tensor, which no optimizer is given"),
+    ("as_convolution", convolution_with_padding, "(3, 3) pixels apart, with a padding of (3, 3)."),
     ("first_difference", gives_to_the_right_one, "the right model's weights were changed"),
     ("first_difference", lambda right, suspect, images: 3, "name is needed"),
     ("first_difference", with_tolerance(0.3), "encoder.dropout, by up to 0.044"),
-    ("first_difference", in_one_mode, "In training mode it is random. Call eval() on both"),
+    ("first_difference", in_one_mode, "In training mode it is random. Both models must be in eval"),
     ("first_difference", first_name, "before it differs, too, by up to 0.71"),
     ("name_the_bug", lambda right, suspect, images: "no root", "a name in BUGS is needed"),
     (
@@ -345,3 +423,37 @@ def test_the_suspects_are_all_of_the_bugs() -> None:
     assert sorted(bugs.SUSPECTS.values()) == sorted(bugs.BUGS)
     with pytest.raises(ValueError, match="holds it 0 times"):
         edited_model({"no such text": ""})
+
+
+def the_one_before(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    found = my_first_difference(right, suspect, images)
+    names = list(bugs.outputs(right, images))
+    return names[names.index(found) - 1] if found in names[1:] else found
+
+
+class JoinedBeside(MyVisionTransformer):
+    """The class token is joined along the wrong axis."""
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([x, self.class_token.expand(len(x), -1, -1)], dim=2)
+        return self.heads(self.encoder(x)[:, 0])
+
+
+class RegistersWithMore(MyRegisters):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.places = nn.Parameter(torch.zeros(1))
+
+
+SAID = [
+    ("first_difference", the_one_before, "That part gives the same in both"),
+    ("registers", RegistersWithMore, "your model has places, which should not be there."),
+    ("vision_transformer", JoinedBeside, "Print both shapes, and say of each axis"),
+]
+test_sentences = judged([], SAID)
+
+
+def test_a_name_before_the_first_difference_may_be_a_dropout_in_eval_mode() -> None:
+    _, told = verdict(check.EXERCISES["first_difference"], the_one_before)
+    assert "eval mode while you compare" not in told

@@ -3,6 +3,7 @@ of the script."""
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,22 @@ def loop_by_epoch(rows: Any) -> Any:
     return lambda *given: rows(my_training_loop(*given))
 
 
+def loop_with_twice_the_weights(model: nn.Module, *given: Any) -> list:
+    history = my_training_loop(model, *given)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= parameter.abs()
+    return history
+
+
+def step_with_its_graph(
+    model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    my_training_step(model, optimizer, images, labels)
+    return loss
+
+
 class Diagnosis(nn.Module):
     def forward(self) -> dict[str, str]:
         return {letter: HIDDEN[letter] for letter in "DCBA"} | {"healthy": "nothing"}
@@ -181,7 +198,12 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "cross_entropy",
         lambda z, y: F.cross_entropy(z, y, label_smoothing=0.1),
-        "loss of 5 pictures",
+        "the label 1 has the loss 0.3426 in yours. It is -ln 3/4, 0.2877",
+    ),
+    (
+        "cross_entropy",
+        lambda z, y: -z.log_softmax(1)[range(len(y)), y].median(),
+        "together, have the loss 0.6931 in yours. It is the mean of -ln 3/4 and -ln 1/2",
     ),
     ("cross_entropy", lambda z, y: F.cross_entropy(z.detach(), y), "none flows"),
     ("cross_entropy", entropy_in_place, "changes its input"),
@@ -213,16 +235,16 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "cosine_schedule",
         lambda t, n, w: schedule_of_the_package(t, n, w) if w else 0.0,
-        "With a warmup of 0 and 6 steps your share is 0 at step 0",
+        "your share is 0 at step 0. The fall must then begin with 1",
     ),
-    ("training_step", step_of_length_10, "both have the length 10 in your step"),
+    ("training_step", step_of_length_10, "lengths are both 10 long. They should be 1 long"),
     ("cross_entropy", entropy_with_a_limit, "never costs more than 13.8 in yours, however wrong"),
     ("weight_average", average_of_large_ones, "these stay as they were: places, layers"),
     ("weight_average", average_without_no_grad, "under with torch.no_grad()"),
     (
         "training_step",
         lambda model, optimizer, images, labels: model(images),
-        "the loss of the batch is one number",
+        "the loss of the batch must be one number",
     ),
     (
         "training_step",
@@ -230,12 +252,35 @@ WRONG: list[tuple[str, Any, str]] = [
         "the loss alone is to be returned",
     ),
     ("training_loop", loop_by_epoch(lambda rows: rows[-1]), "a list of dicts is needed"),
-    ("training_loop", loop_by_epoch(lambda rows: [{"epoch": 1}]), "there is no loss"),
-    ("training_loop", loop_by_epoch(lambda rows: rows[:-1]), "must have shape (3,)"),
+    ("training_loop", loop_by_epoch(lambda rows: [{"epoch": 1}]), "one has no loss"),
+    ("training_loop", loop_by_epoch(lambda rows: rows[:-1]), "history holds 2 dicts. One is"),
+    ("training_loop", loop_by_epoch(lambda rows: 5 * rows), "15 dicts, one for each batch. One"),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [row | {"loss": row["loss"] ** 2} for row in rows]),
+        '"loss" is wrong in epoch 1 already. Before the first batch',
+    ),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [*rows[:1], *(row | {"loss": 0.3} for row in rows[1:])]),
+        '"loss" is right in epoch 1 and not in epoch 2. In each step',
+    ),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [row | {"epoch": 2 * row["epoch"] - 1} for row in rows]),
+        '"epoch" is right in epoch 1 and not in epoch 2. Epochs are counted 1, 2, 3',
+    ),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [row | {"validation_loss": 0.1} for row in rows]),
+        '"loss" is right in all epochs. "validation_loss" is wrong in epoch 1 already. You give',
+    ),
+    ("training_loop", loop_with_twice_the_weights, "The history is right; the weights that the"),
+    ("training_step", step_with_its_graph, "still holds its graph. loss.item() is the number"),
     (
         "diagnose",
         dict(HIDDEN) | {"B": "a cold"},
-        "curve B has a name that is none of the four: no zero_grad",
+        "curve B has the name 'a cold', which is none of the four: no zero_grad",
     ),
     ("diagnose", {"A": HIDDEN["A"]}, "curve B has no name yet"),
     (
@@ -382,3 +427,39 @@ def test_own_weights_are_used_and_a_damaged_file_is_told(capsys: Any, out_folder
 def out_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MNIST_VIT_OUT", str(tmp_path))
     return tmp_path
+
+
+def both_at_once(step: int, steps: int, warmup: int) -> float:
+    rise = min(1.0, (step + 1) / max(1, warmup))
+    return rise * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def average_twice(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    for name, old in averaged.state_dict().items():
+        old.mul_(average).lerp_(model.state_dict()[name], 1 - average)
+
+
+def biases_of_the_model_too(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+        old.data.lerp_(new.data, 1 - average)
+        new.data *= 1 if new.dim() > 1 else average
+
+
+SAID: list[tuple[str, Any, str]] = [
+    (
+        "cosine_schedule",
+        lambda t, n, w: 0.9 * schedule_of_the_package(t, n, w),
+        "It should be 0.25 at step 0; 1 at step 3; 1 at step 4; 0.5 at step 8. The line",
+    ),
+    (
+        "weight_average",
+        lambda averaged, model, average: average_by_names(averaged, model, average**2),
+        "of 20 becomes 11.9. It should become 0.9 · 10",
+    ),
+    ("weight_average", biases_of_the_model_too, "A bias of the model that is trained was 20"),
+]
+SLIPS: list[tuple[str, Any, str]] = [
+    ("cosine_schedule", both_at_once, "by a cosine that falls from step 0 on"),
+    ("weight_average", average_twice, "and then call lerp, which does so again"),
+]
+test_sentences = judged([], SAID, SLIPS)

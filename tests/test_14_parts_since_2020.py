@@ -46,6 +46,16 @@ def the_layer_before(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torc
     return shares_by_loop(weights[:, :-1], is_blank)
 
 
+def twice_the_blank(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    on_registers, on_blank = shares_by_loop(weights, is_blank)
+    return [on_registers, 2 * on_blank]
+
+
+def counted_from_1(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    ratio, where = by_loop(tokens, count)
+    return ratio, where + 1
+
+
 def by_the_mean_of_all(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     norms = tokens.norm(dim=2)
     largest, place = norms[:, -count:].max(dim=1)
@@ -87,6 +97,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("shares", lambda weights, is_blank: weights.sum(), ""),
     ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
     ("swiglu", lambda x, gate, value, out: x, ""),
+    ("rms_norm", lambda x, w, eps: my_rms_norm(x, w, eps**2), "0.3771: eps is added"),
+    ("shares", twice_the_blank, "You return 0.3 (which is right) and 0.7."),
+    ("outliers", counted_from_1, "you give the right ratio and patch 2"),
 ]
 test_answers = judged(RIGHT, WRONG)
 

@@ -965,7 +965,7 @@ def test_another_default_than_the_stub_s_is_refused() -> None:
     right = check.EXERCISES["wilson"].answer
     told = said("wilson", lambda correct, total, z=2.0: right(correct, total, z))
     assert "the default of z is 2.0 in yours. It should be z=1.96" in told
-    assert "z has no default" in said("wilson", lambda correct, total, z: right(correct, total, z))
+    accept("wilson", lambda correct, total, z: right(correct, total, z))
     accept("wilson", lambda correct, total, factor=2.0: right(correct, total, factor))
 
 
@@ -1031,30 +1031,7 @@ def test_one_norm_under_two_names_is_told_as_that() -> None:
 # --- what answers nobody had seen brought to light ------------------------------------------------
 
 
-def halved(x: Tensor) -> Tensor:
-    return 0.5 * (1 + torch.erf(x / 2))
-
-
-def test_two_slips_at_once_are_both_named() -> None:
-    told = said("gelu", halved)
-    assert "when you return Φ(x) alone, and also divide x by 2 inside erf." in told
-    assert told.endswith(
-        "About the first: Multiply it by x. About the second: It must be the square root of 2."
-    )
-
-
-def test_of_two_slips_no_consequence_is_told_that_one_alone_has() -> None:
-    def left(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        weights = (q @ k.transpose(-2, -1) / q.shape[-1]).softmax(dim=-2)
-        return weights @ v, weights
-
-    told = said("attention", left)
-    assert "and also" in told
-    assert "so that" not in told.partition("About the first")[0]
-
-
-def test_two_slips_that_contradict_each_other_are_not_named() -> None:
-    """Whoever changes nothing neither "moves the columns of out_proj alone" nor anything else."""
+def test_who_changes_nothing_is_told_that_and_nothing_else() -> None:
 
     def only_names(layer: nn.Module, order: list[int]) -> tuple[Tensor, Tensor]:
         weight = layer.in_proj_weight[torch.arange(len(layer.in_proj_weight))]
@@ -1324,29 +1301,7 @@ def test_learned_numbers_are_told_in_blocks() -> None:
     assert "these are the numbers of 1." in said("shared_block", Half)
 
 
-# --- two mistakes at once, and what an exercise itself notices ------------------------------------
-
-
-def by_columns_and_numbered_by_columns(weights: Tensor, row: int, column: int) -> Tensor:
-    grid = math.isqrt(weights.shape[-1] - 1)
-    return weights[:, :, 1:, 1 + column * grid + row].unflatten(-1, (grid, grid))
-
-
-def test_two_slips_that_give_these_numbers_together_are_both_named() -> None:
-    told = said("query_map", by_columns_and_numbered_by_columns)
-    assert "when you take a column in place of a row, and also number the patches by" in told
-
-
-def test_a_second_slip_is_not_named_of_an_answer_with_one() -> None:
-    def answer(weights: Tensor, row: int, column: int) -> Tensor:
-        return check.EXERCISES["query_map"].answer(weights, column, row)
-
-    assert "and also" not in said("query_map", answer)
-
-
-def test_zeros_are_not_said_to_be_two_mistakes() -> None:
-    told = said("controls", lambda images: dict.fromkeys(("blur", "shift", "border"), 0 * images))
-    assert "and also" not in told
+# --- what an exercise itself notices --------------------------------------------------------------
 
 
 def test_a_slip_with_the_same_words_is_not_named_where_something_else_is_noticed() -> None:

@@ -27,34 +27,45 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         weight, bias = random(10, 5, seed=1).requires_grad_(), random(10, seed=2).requires_grad_()
         before = weight.detach().clone(), bias.detach().clone()
         new = answer(weight, bias, random(7, 5, seed=3), labels, rate)
-        if (isinstance(new, tuple | list) and len(new) != 2) or isinstance(new, Tensor):
+        if new is None or new is ...:
+            yield f"weight after a step of rate {rate}", new
+            return
+        if not isinstance(new, tuple | list) or len(new) != 2:
             raise Mistake(
                 "two things must come back, the new weight and the new bias: return weight, bias."
             )
-        if not isinstance(new, tuple | list):
-            yield f"weight after a step of rate {rate}", new
-            return
         # The way, since what is wrong with a gradient shows there.
-        yield f"old weight minus new weight, at rate {rate}", _way(before[0], new[0])
-        yield f"old bias minus new bias, at rate {rate}", _way(before[1], new[1])
-        if not (torch.equal(weight, before[0]) and torch.equal(bias, before[1])):
+        for name, old, now in zip(("weight", "bias"), before, new, strict=True):
+            yield _way(name, rate, old, now)
+        given = {"weight": (weight, before[0]), "bias": (bias, before[1])}
+        changed = [name for name, (now, old) in given.items() if not torch.equal(now, old)]
+        if changed:
             raise Mistake(
-                "the tensors that came in are changed.",
-                "Make new ones: weight - …, and not weight -= ….",
+                f"the tensor {changed[0]} that came in is changed."
+                if len(changed) == 1
+                else "the tensors weight and bias that came in are changed.",
+                "Make new ones, as weight - … does: weight -= … writes into the old one.",
             )
 
 
-def _way(old: Tensor, new: Any) -> Any:
+def _way(name: str, rate: float, old: Tensor, new: Any) -> tuple[str, Any]:
     """How far a step went; what is no tensor of this shape is left to the comparison."""
     if isinstance(new, Tensor) and new.shape == old.shape and new.dtype == old.dtype:
-        return old - new
-    return new
+        return f"old {name} minus new {name}, at rate {rate}", old - new
+    return f"the new {name}, at rate {rate},", new
 
 
 LOGITS, LOSS = "F.linear(x, weight, bias)", "F.cross_entropy(logits, labels)"
 GRADIENTS = "weight_gradient, bias_gradient = torch.autograd.grad(loss, (weight, bias))"
 WEIGHT, BIAS = "weight - rate * weight_gradient", "bias - rate * bias_gradient"
 END = "return weight, bias"
+
+
+def _by_hand(error: str) -> dict[str, str]:
+    """The edit that computes the gradients without autograd, from one that reaches the logits."""
+    lines = f"error = ({error}) / len(x)"
+    return {GRADIENTS: f"{lines}\n    weight_gradient, bias_gradient = error.T @ x, error.sum(0)"}
+
 
 SLIPS = (
     Slip(
@@ -177,6 +188,82 @@ SLIPS = (
         {LOGITS: "x @ weight + bias"},
         "multiply by the weight without transposing it",
         "A linear layer is x Wᵀ + b, F.linear(x, weight, bias)",
+    ),
+    Slip(
+        _by_hand("logits.softmax(dim=0) - F.one_hot(labels, 10)"),
+        "take the softmax along axis 0, over the digits of the batch",
+        "The ten probabilities of each digit sum to 1: dim=1",
+    ),
+    Slip(
+        {LOSS: "F.nll_loss(logits.log_softmax(dim=0), labels)"},
+        "take the softmax along axis 0, over the digits of the batch",
+        "The ten probabilities of each digit sum to 1: dim=1",
+    ),
+    Slip(
+        _by_hand("logits.log_softmax(dim=1) - F.one_hot(labels, 10)"),
+        "subtract the one-hot labels from the logarithm of the probabilities",
+        "The gradient that reaches the logits has the probabilities themselves: softmax",
+    ),
+    Slip(
+        _by_hand("logits.softmax(dim=1)"),
+        "leave the right classes out: the gradient that reaches the logits is then the"
+        " probabilities alone",
+        "By hand, subtract the one-hot labels from the probabilities; in the loss, subtract each"
+        " digit's logit of the right class",
+    ),
+    Slip(
+        _by_hand("logits - F.one_hot(labels, 10)"),
+        "subtract the one-hot labels from the logits",
+        "They are subtracted from the probabilities, logits.softmax(dim=1)",
+    ),
+    *(
+        Slip(
+            {WEIGHT: f"weight - rate * weight_gradient{weight}", BIAS: f"{BIAS}{bias}"},
+            f"{what} by the number of digits for the {part}",
+            "The loss of a batch is the mean over its digits: weight and bias have the gradients"
+            " of that mean, divided once",
+        )
+        for weight, bias, what, part in (
+            (" * len(x)", "", "do not divide", "weight"),
+            ("", " * len(x)", "do not divide", "bias"),
+            (" / len(x)", "", "divide twice", "weight"),
+            ("", " / len(x)", "divide twice", "bias"),
+        )
+    ),
+    *(
+        Slip(
+            edit,
+            f"subtract the old {what} from the step",
+            "The step is subtracted from what was there before",
+        )
+        for edit, what in (
+            ({WEIGHT: "rate * weight_gradient - weight"}, "weight"),
+            ({BIAS: "rate * bias_gradient - bias"}, "bias"),
+            (
+                {
+                    WEIGHT: "rate * weight_gradient - weight",
+                    BIAS: "rate * bias_gradient - bias",
+                },
+                "weight and the old bias",
+            ),
+        )
+    ),
+    *(
+        Slip(
+            {line: f"{name} - rate * {name}"},
+            f"subtract rate times the {name} itself",
+            "It is the gradient that is multiplied by the rate and subtracted",
+        )
+        for line, name in ((WEIGHT, "weight"), (BIAS, "bias"))
+    ),
+    Slip({BIAS: "bias - rate"}, "subtract the rate alone from the bias", "Its gradient is missing"),
+    *(
+        Slip(
+            {line: f"{name}_gradient"},
+            f"return the gradient of the {name} in place of the new {name}",
+            f"The new one is {name} minus rate times it",
+        )
+        for line, name in ((WEIGHT, "weight"), (BIAS, "bias"))
     ),
 )
 

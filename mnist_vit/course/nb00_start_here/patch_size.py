@@ -62,8 +62,8 @@ def _cost(image_size: int, size: int) -> str:
     patches = (image_size // size) ** 2
     tokens = patches + 1
     return (
-        f"Patches of {size} pixel{'s' if size > 1 else ''} are {patches:,} in all, so there are"
-        f" {tokens:,} tokens and {tokens**2:,} scores"
+        f"With patches of {size} × {size} pixel{'s' if size > 1 else ''} there are {patches:,} of"
+        f" them, so {tokens:,} tokens and {tokens**2:,} scores"
     )
 
 

@@ -19,6 +19,7 @@ def my_absolute() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 NAMES = ("W_1", "b_1", "W_2", "b_2")
+SHAPES = {"W_1": "(2, 1)", "b_1": "(2,)", "W_2": "(1, 2)", "b_2": "(1,)"}  # of two hidden numbers
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -34,16 +35,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(
                 f"{name} must be a tensor of torch.float32, but is"
                 f" {tensor.dtype if is_tensor else describe(tensor)}.",
-                "torch.tensor([[1.0]]), with a point in the numbers, makes one.",
+                _made_float(name, tensor),
             )
     hidden = len(layers[1]) if layers[1].dim() == 1 else 0
-    for name, tensor, shape in zip(
-        NAMES, layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True
-    ):
+    for tensor, shape in zip(layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True):
         if tuple(tensor.shape) != shape or not hidden:
-            told = f"{name} has the shape {tuple(tensor.shape)}"
+            found = [str(tuple(one.shape)) for one in layers]
             raise Mistake(
-                f"{told}. With m hidden numbers the shapes are (m, 1), (m,), (1, m) and (1,)."
+                f"W_1, b_1, W_2 and b_2 have the shapes {', '.join(found[:3])} and {found[3]}.",
+                "With m hidden numbers they must be (m, 1), (m,), (1, m) and (1,).",
             )
     W_1, b_1, W_2, b_2 = (tensor.detach() for tensor in layers)
     # the worst place is near 0, between two of 201 numbers
@@ -60,18 +60,32 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
+def _made_float(name: str, value: Any) -> str:
+    """How a tensor of float32 is made, of what came in its place."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return f"{name}.float() is one."
+    if isinstance(value, Tensor | list | tuple):
+        return "torch.tensor makes one of a list in which a number is written with a point: 1.0."
+    return (
+        f"With two hidden numbers {name} has the shape {SHAPES[name]}; torch.tensor makes it of a"
+        " list."
+    )
+
+
 def tell(evidence: Evidence) -> tuple[str, str]:
     """For which x the result is wrong."""
+    if not evidence.is_finite:
+        return "", ""
     widest = 5 if "5" in evidence.what else 0.25
     x = torch.linspace(-widest, widest, len(evidence.value))
     far = (evidence.value - evidence.expected)[:, 0].abs()
     wrong = x[far > 0.01]
-    said = f"It is off by more than 0.01 for {len(wrong)} of {len(x)} numbers x,"
-    said += f" between {wrong.min():.3g} and {wrong.max():.3g}."
+    said = f"y is off by more than 0.01 for {len(wrong)} of {len(x)} numbers x,"
+    said += f" which lie between {wrong.min():.3g} and {wrong.max():.3g}."
     places = [0, len(x) // 2, len(x) - 1]
     given = ", ".join(f"{y:.3g}" for y in evidence.value[places, 0].tolist())
-    said += f" For x = {-widest:g}, 0 and {widest:g} it gives {given}."
-    return said, "Follow one of them through the hidden numbers by hand."
+    said += f" For x = {-widest:g}, 0 and {widest:g} y is {given}."
+    return said, f"Follow x = {x[far.argmax()]:.3g} through the hidden numbers by hand."
 
 
 FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([0.0, 0.0])"

@@ -95,12 +95,17 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     if torch.equal(again.weight, linear.weight):
         raise Mistake(
             "two layers get the same numbers, and would begin alike.",
-            "Is a seed set inside, or are the numbers not random?",
+            "Draw new random numbers at each call, and set no seed inside.",
         )
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """How widely the weights spread, and whether they are uniform."""
+    """How widely weights or biases spread, and whether the weights are uniform."""
+    if evidence.what == "the spread of the biases (in millionths)":
+        return (
+            f"The standard deviation of your biases is {evidence.value * 1e-6:.1g}.",
+            "It must be 0.000001: std=1e-6.",
+        )
     if not evidence.what.startswith("of the start values"):
         return "", ""
     beyond, outer, wide, mean = map(float, evidence.value)
@@ -108,25 +113,25 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if weight.min() >= 0 or weight.max() <= 0:
         which = "negative" if weight.min() >= 0 else "positive"
         return (
-            f"From 20 to 20,000 numbers your weights lie between {weight.min():.2g} and"
+            f"In a layer from 20 to 20,000 numbers your weights lie between {weight.min():.2g} and"
             f" {weight.max():.2g}, and none is {which}.",
-            "They lie between -bound and bound, half of them below zero. nn.init.uniform_ takes"
-            " both ends.",
+            "They should lie between -bound and bound, half of them below zero. nn.init.uniform_"
+            " takes both ends.",
         )
-    asked = f"√(2 / (20 + 20,000)) = {math.sqrt(2 / 20_020):.2g}"
+    asked = f"√(2 / (20 + 20,000)) = {math.sqrt(2 / 20_020):.3g}"
     if wide != 1:
         own = wide * math.sqrt(2 / 20_020)
         return (
-            f"From 20 to 20,000 numbers the standard deviation of your weights is {own:.2g}, and it"
-            f" should be {asked}.",
+            f"In a layer from 20 to 20,000 numbers the standard deviation of your weights is"
+            f" {own:.3g}, and it should be {asked}.",
             "A number drawn evenly from -bound to bound has the variance bound² / 3.",
         )
     if mean != 0:
-        return f"The mean of your weights is {mean:g} times the bound, and not 0.", ""
+        return f"The mean of your weights is {mean:g} times the bound, and should be 0.", ""
     return (
         "The spread is right, but the weights are not drawn evenly within the bound:"
         f" {100 * beyond:g} % lie beyond it, {100 * outer:g} % beyond 0.6 of it.",
-        "nn.init.uniform_ draws evenly.",
+        "It should be 0 % and 40 %. nn.init.uniform_ draws evenly.",
     )
 
 

@@ -71,7 +71,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             head.w_k.weight.mul_(2)
         named = answer(head, random(2, 4, 6, seed=50 + number))
         if isinstance(named, str) and named not in BrokenHead.BUGS:
-            raise Mistake(f"{named!r:.60} is none of the five: {', '.join(BrokenHead.BUGS)}.")
+            raise Mistake(f"{named!r:.60} is none of the five names: {', '.join(BrokenHead.BUGS)}.")
         yield f'the name of a head with "{bug}"', named
         if named != bug:
             return
@@ -165,7 +165,7 @@ def notice(answer: Any) -> Mistake | None:
     if wrong and 6 not in wrong:
         return Mistake(
             "Of heads in which a query holds as many numbers as a token, it names all five right,"
-            " and of others it does not.",
+            " and not of heads in which it holds more.",
             "d is how many numbers a query holds: q.shape[-1], and not x.shape[-1].",
         )
     return None

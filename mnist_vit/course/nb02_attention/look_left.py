@@ -31,7 +31,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             shape = tuple(tokens.shape)
             if not isinstance(matrix, Tensor) or matrix.shape != shape:
                 raise Mistake(
-                    f"{name} must be a tensor of shape {shape}, but is {describe(matrix)}."
+                    f"{name} must be a tensor of shape {shape}, but is {describe(matrix)}.",
+                    _rows(tuple(getattr(matrix, "shape", ())), side),
                 )
             if matrix.dtype != tokens.dtype:
                 raise Mistake(
@@ -40,7 +41,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             if not matrix.isfinite().all():
                 raise Mistake(
                     f"{name} holds numbers that are nan or infinite, and so would the scores.",
-                    "A factor of 100 or so is large enough.",
+                    "Finite numbers are enough: 100 makes large scores.",
                 )
         w_q, w_k = (matrix.detach().to_dense() for matrix in made)
         _, weights = my_attention(tokens @ w_q, tokens @ w_k, tokens)
@@ -53,19 +54,44 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above
 
 
+def _rows(shape: tuple[int, ...], side: int) -> str:
+    """How many rows and columns are needed, and what makes other ones."""
+    patches = side * side
+    said = f"There are {patches} patches, {side} x {side}: it needs a row and a column for each."
+    if len(shape) == 2 and shape[0] == shape[1] and 0 < abs(shape[0] - patches) < 3:
+        said += " torch.diag(values, k) makes |k| rows and columns more than there are values."
+    return said
+
+
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """Where one of the patches looks that should look left."""
+    """Where one of the patches looks that should look left, or that it does so too little."""
     if not evidence.has_tensors:
-        return "", ""
+        return _too_little(evidence)
     side = 4 if "4 x 4" in evidence.what else 3
     count = side * (side - 1)
     wrong = (evidence.value != evidence.expected).nonzero()[:, 0]
     first = int(wrong[0])
+    w_q, w_k = evidence.theirs[(evidence.before[1] or 0) - 1].output
+    weights = (w_q[first] @ w_k.T).softmax(dim=-1)
+    alike = int((weights > weights.max() - 1e-6).sum())
+    most = f"most to patch {int(evidence.value[first])}"
+    if alike > 1:
+        most = f"the same weight, its largest, to {alike} patches"
     return (
-        f"{len(wrong)} of {count} patches look elsewhere: patch {first} gives most"
-        f" to patch {int(evidence.value[first])}, and its left neighbour is"
-        f" {int(evidence.expected[first])}.",
+        f"Of {count} patches with a left neighbour {len(wrong)} do not look most at it: patch"
+        f" {first} gives {most}, and its left neighbour is {int(evidence.expected[first])}.",
         f"Row {first} of W_Q is its query: with which row of W_K, a key, is the product largest?",
+    )
+
+
+def _too_little(evidence: Evidence) -> tuple[str, str]:
+    """Where all look most at the left neighbour: how many give it too little."""
+    if type(evidence.value) is not int:
+        return "", ""
+    return (
+        "Each gives its left neighbour as much as any other patch, or more, but"
+        f" {evidence.expected - evidence.value} of {evidence.expected} give it 0.9 or less.",
+        "Its score must be at least 5 above that of every other patch, after the division by √d.",
     )
 
 

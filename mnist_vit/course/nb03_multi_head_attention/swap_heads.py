@@ -34,7 +34,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(returned, nn.Module) and returned is not layer:
             raise Mistake(
                 "a new layer came back, and the one that was given is to be changed.",
-                "Change it in place; nothing is returned.",
+                "Change the given one in place; nothing has to be returned.",
             )
         x = random(2, 5, width, seed=4)
         output, weights = layer(x, x, x, average_attn_weights=False)

@@ -10,7 +10,7 @@ from torch import nn
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Exercise, Mistake, Slip, gradients, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, gradients, random, randomise
 
 
 def my_ablation(block):
@@ -33,25 +33,29 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake("two classes are needed: return without_norm, without_residual.")
     if any(isinstance(kind, nn.Module) for kind in kinds):
         raise Mistake(
-            "these are blocks already.",
-            "Return what makes them, called like the class that was given.",
+            "what came back holds a block that is made already.",
+            "Return what makes blocks when it is called like the class that was given.",
         )
     weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).state_dict()
     for kind, what in zip(kinds, ("without norms", "without residual connections"), strict=True):
         torch.default_generator.manual_seed(0)
         module = kind(2, 6, 10, 1.0, 0.0)
         if not isinstance(module, nn.Module):
-            raise Mistake(f"what should make the block {what} makes something else.")
+            raise Mistake(
+                f"what should make the block {what} does not make an nn.Module; what comes is"
+                f" {describe(module)}."
+            )
         if any(isinstance(getattr(module, name, None), int) for name in ("ln_1", "ln_2")):
             raise Mistake(
-                "a norm of the block is a number, and no module.",
-                "norm_layer is called with a width and makes a norm: give it nn.Identity, not "
-                "nn.Identity().",
+                f"a norm of the block {what} is a number, and no module.",
+                "norm_layer is called with a width and must make a module: give it nn.Identity, not"
+                " nn.Identity(), which hands on the width.",
             )
         own = module.state_dict()
         if unknown := own.keys() - weights.keys():
             raise Mistake(
-                f"the block {what} has parameters that the whole block has not: {min(unknown)}."
+                f"the block {what} has parameters that the whole block has not, such as"
+                f" {min(unknown)}."
             )
         module.load_state_dict({name: weights[name] for name in own})
         module.eval()
@@ -73,6 +77,17 @@ NORM, RETURN = (
 )
 READ, DROP, END = "x = self.ln_1(input)", "x = self.dropout(x)", "return self.mlp(self.ln_2(x))"
 
+TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Where a block gives nothing."""
+    if evidence.value is not None or not evidence.what.startswith("output"):
+        return "", ""
+    which = "norms" if "without norms" in evidence.what else "residual connections"
+    return f"The forward of the block without {which} gives nothing.", "Does it end with a return?"
+
+
 SLIPS = (
     Slip(
         {RETURN: f"return NoResidual, {NORM}"},
@@ -85,7 +100,11 @@ SLIPS = (
         "Its second addition is still there, and the MLP still sees the sum of the first: write"
         " forward without the two additions",
     ),
-    Slip({NORM: "block"}, "leave the norms in the first block as they are", "Both must be gone"),
+    Slip(
+        {NORM: "block"},
+        "leave the norms of your variant without norms as they are",
+        "Both must be gone",
+    ),
     *(
         Slip(
             {
@@ -116,12 +135,13 @@ SLIPS = (
     ),
     Slip(
         {NORM: "partial(NoResidual, norm_layer=nn.Identity)"},
-        "take the residual connections out of the first block too",
-        "Take away one thing at a time",
+        "take the residual connections out of your variant without norms, too",
+        "Take away one thing at a time, and write the other forward in a subclass: what is written"
+        " into the class that was given changes every block made from it",
     ),
     Slip(
         {READ: "x = input", END: "return self.mlp(x)"},
-        "take the norms out of the second block too",
+        "take the norms out of your variant without residual connections, too",
         "Take away one thing at a time",
     ),
     Slip(
@@ -158,6 +178,49 @@ SLIPS = (
     Slip(
         {DROP: ""}, "lose the dropout with the residual connection", "Take away one thing at a time"
     ),
+    Slip(
+        {READ: "x = input"},
+        "lose ln_1 with the residual connections",
+        "Take away one thing at a time",
+    ),
+    Slip(
+        {END: "return self.mlp(self.ln_1(x))"},
+        "use ln_1 in both places of the second block",
+        "The MLP has its own norm, ln_2",
+    ),
+    Slip(
+        {END: "return self.ln_2(x)"},
+        "leave the MLP out of the second block, or throw away what it gives",
+        "Only the two additions go: what self.mlp gives is the output",
+    ),
+    Slip(
+        {END: "return x"},
+        "end the second block before ln_2 and the MLP",
+        "Only the two additions go: the output is self.mlp(self.ln_2(x))",
+    ),
+    Slip(
+        {END: "return self.ln_2(self.mlp(x))"},
+        "put ln_2 of the second block behind the MLP",
+        "It stands before it: self.mlp(self.ln_2(x))",
+    ),
+    Slip(
+        {END: "return self.dropout(self.mlp(self.ln_2(x)))"},
+        "drop numbers of the MLP's output once more",
+        "The MLP has its dropout inside",
+    ),
+    *(
+        Slip(
+            {TALK: TALK.replace("x, x, x", given)},
+            f"give the attention of the second block tokens that are not normalised for {what}",
+            "Query, key and value are all three what ln_1 gives",
+        )
+        for given, what in (
+            ("input, x, x", "the query"),
+            ("x, input, x", "the key"),
+            ("x, x, input", "the value"),
+            ("x, input, input", "key and value"),
+        )
+    ),
 )
 
 EXERCISE = Exercise(
@@ -165,6 +228,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "For one of the two you need not write a block: look at the last argument of __init__,"

@@ -1,5 +1,6 @@
 """Exercise: the encoder block, equations 2 and 3 of Dosovitskiy et al. 2020."""
 
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from ..checking import (
     randomise,
     start_values,
 )
+from ..observing.tracing import is_theirs
 
 
 class MyEncoderBlock(nn.Module):
@@ -78,7 +80,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not torch.equal(given, before):
         raise Mistake(
             "the block writes over the tokens it was given.",
-            "input += … changes them for everybody else, too: make new ones.",
+            "Make new ones, as x = x + input does: others still need those that came in.",
         )
     yield from gradients(output, x=x)
     yield from parameter_gradients(output, module)
@@ -105,12 +107,27 @@ def _passed(module: nn.Module, x: Tensor) -> Any:
         return module(x)
     except (TypeError, AttributeError) as error:
         if any(words in str(error) for words in ("not tuple", "to tuple", "'tuple'")):
+            if _is_one_in_a_tuple(error):
+                raise Mistake(
+                    "a tuple of one tensor stands where a tensor is needed.",
+                    "A comma at the end of a line makes a tuple: take it away.",
+                ) from None
             raise Mistake(
                 "a tuple stands where a tensor is needed.",
                 "Attention returns a pair, its output and the weights: take the first, x, _ = "
                 "self.self_attention(…).",
             ) from None
         raise
+
+
+def _is_one_in_a_tuple(error: Exception) -> bool:
+    """Whether a name of the learner's stands for a tuple of a single tensor."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if is_theirs(frame.f_code.co_filename):
+            for value in frame.f_locals.values():
+                if isinstance(value, tuple) and [type(one) for one in value] == [Tensor]:
+                    return True
+    return False
 
 
 ATTENTION = "MyMultiHeadAttention(hidden_dim, num_heads, dropout=attention_dropout)"
@@ -282,6 +299,55 @@ SLIPS = (
         "leave out batch_first=True",
         "Then nn.MultiheadAttention takes the pictures for tokens, and tokens of different pictures"
         " talk to each other",
+    ),
+    *(
+        Slip(
+            {TALK: TALK.replace("x, x, x", given)},
+            f"give the attention tokens that are not normalised for {what}",
+            "Query, key and value are all three LN(z)",
+        )
+        for given, what in (
+            ("input, x, x", "the query"),
+            ("x, input, x", "the key"),
+            ("x, x, input", "the value"),
+        )
+    ),
+    Slip(
+        {END: "return y + self.ln_1(input)"},
+        "add LN(z), the normalised tokens of the first half, to what the MLP gives",
+        "Equation 3 ends with + z'",
+    ),
+    Slip({END: "return y - x"}, "subtract z' from what the MLP gives", "It is added"),
+    Slip({ADD: "x = x - input"}, "subtract z from what the attention gives", "It is added"),
+    Slip({END: "return x + x + y"}, "add z' twice at the end", "Equation 3 adds it once"),
+    Slip(
+        {END: "return self.ln_2(x + y)"},
+        "apply ln_2 once more, to the sum at the end",
+        "It stands before the MLP alone",
+    ),
+    Slip(
+        {END: "return x"},
+        "leave the MLP out, or throw away what it gives",
+        "What it gives is added to z': x + y",
+    ),
+    Slip(
+        {"self.dropout = nn.Dropout(dropout)": "self.dropout = nn.Dropout(attention_dropout)"},
+        "give self.dropout the probability attention_dropout",
+        "attention_dropout is for the attention alone: self.dropout gets dropout",
+    ),
+    Slip(
+        {
+            "MyMLPBlock(hidden_dim, mlp_dim, dropout)": (
+                "MyMLPBlock(hidden_dim, mlp_dim, attention_dropout)"
+            )
+        },
+        "give the MLP the probability attention_dropout",
+        "attention_dropout is for the attention alone: the MLP gets dropout",
+    ),
+    Slip(
+        {ATTENTION: ATTENTION.replace("num_heads", "hidden_dim")},
+        "make the attention with hidden_dim heads",
+        "Give it the argument num_heads",
     ),
 )
 

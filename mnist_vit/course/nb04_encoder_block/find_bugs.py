@@ -52,12 +52,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     found = answer() if callable(answer) else answer
     if not isinstance(found, dict):
         raise Mistake('a dictionary is needed: a number for each of "a", "b", "c" and "d".')
-    if not set(BLOCKS) & set(found) and set(BLOCKS) & set(map(str, found.values())):
-        raise Mistake(
-            "the letters are values of your dictionary.",
-            'Turn it round: the letter is the key, and the number of its sentence the value, "a":'
-            " 1.",
-        )
+    if not set(BLOCKS) & set(found):
+        for key, value in found.items():
+            if str(value) in BLOCKS:
+                raise Mistake(
+                    "the letters are values of your dictionary.",
+                    "Turn it round: the letter is the key, and the number of its sentence the"
+                    f' value. Your {key!r}: "{value}" becomes "{value}": {key!r}.',
+                )
     for letter in BLOCKS:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the four blocks.')
@@ -89,7 +91,9 @@ TESTS = {  # of each sentence; what comes out where it is false is true of all f
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How the sentence that was chosen is tested."""
     letter, sentence = evidence.what[-1], str(evidence.value).removeprefix("number ")
-    if not sentence.isdecimal() or int(sentence) not in TESTS or letter not in BLOCKS:
+    if sentence.isdecimal() and int(sentence) not in TESTS:
+        return f"No sentence has the number {sentence}.", f"They count from 1 to {len(TESTS)}."
+    if not sentence.isdecimal() or letter not in BLOCKS:
         return "", ""
     number = int(sentence)
     return (

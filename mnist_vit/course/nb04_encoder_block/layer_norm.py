@@ -73,17 +73,24 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return (
             "Tokens whose numbers vary much are right, and those whose numbers vary little are"
             " wrong: for them eps counts.",
-            "It is added to the variance, before the root is taken.",
+            "It must be added to the variance, before the root is taken.",
         )
     ours, own = (call.again(BIAS, torch.zeros_like(bias))[0] / weight for call in evidence.pair)
-    row = own.mean(dim=-1).flatten().abs().argmax()
-    mean, square = own.mean(dim=-1).flatten()[row], own.square().mean(dim=-1).flatten()[row]
-    right = ours.square().mean(dim=-1).flatten()[row]
-    return (
-        "Given a bias of zero, and divided by weight, one of your tokens has the mean"
-        f" {mean:.2g} and the mean square {square:.2g}, and should have 0 and {right:.2g}.",
-        "Each token is centred by its own mean, and divided by the root of its own variance + eps.",
-    )
+    if torch.allclose(own, ours):
+        return "With a bias of zero your result is right.", "Multiply by weight, then add bias."
+    worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
+    token, right = own.flatten(0, -2)[worst], ours.flatten(0, -2)[worst]
+    mean, square, size = token.mean(), token.square().mean(), right.square().mean()
+    said = "Given a bias of zero, and divided by weight, one of your tokens has"
+    centre = divide = ""
+    if mean.abs() > 1e-3:
+        said += f" the mean {mean:.2g}, and should have 0."
+        centre = "Each token must be centred by its own mean."
+    if (square / size - 1).abs() > 0.02:
+        said += " Its" if centre else " the mean 0, as it should, but its"
+        said += f" mean square is {square:.2g}, and should be {size:.2g}."
+        divide = "What is centred must be divided by the root of the token's own variance + eps."
+    return (said, f"{centre} {divide}".strip()) if centre or divide else ("", "")
 
 
 MEAN, CENTRE, VARIANCE = (
@@ -204,6 +211,39 @@ SLIPS = (
         {DIVIDE: "centred"},
         "subtract the mean and do not divide",
         "Divide by the root of (variance + eps) too",
+    ),
+    Slip({CENTRE: "mean - x"}, "subtract the tokens from their mean", "It is x - mean"),
+    Slip({END: "normalised * weight - bias"}, "subtract bias", "It is added"),
+    Slip(
+        {END: "normalised + weight + bias"},
+        "add weight in place of multiplying by it",
+        "Multiply by weight, then add bias",
+    ),
+    Slip(
+        {VARIANCE: "x.std(dim=-1, keepdim=True)"},
+        "take PyTorch's std for the variance",
+        "It is the root already, and of squares divided by one less than their number: the variance"
+        " is x.var(dim=-1, correction=0, keepdim=True)",
+    ),
+    Slip(
+        {VARIANCE: "x.std(dim=-1, correction=0, keepdim=True)"},
+        "take the standard deviation for the variance, and so its root once more",
+        "The variance is the mean of the squares",
+    ),
+    Slip(
+        {VARIANCE: "centred.abs().mean(dim=-1, keepdim=True)"},
+        "take the mean of the distances for the variance",
+        "It is the mean of their squares",
+    ),
+    Slip(
+        {VARIANCE: "x.square().mean(dim=-1, keepdim=True)"},
+        "take the mean of the squares of x itself for the variance",
+        "The mean is subtracted before squaring",
+    ),
+    Slip(
+        {DIVIDE: "centred * (variance + eps).sqrt()"},
+        "multiply by the root of (variance + eps)",
+        "Divide by it",
     ),
 )
 

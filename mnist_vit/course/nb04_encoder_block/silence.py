@@ -42,7 +42,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake(
             f"{frozen[0]}{others} would not learn any more: requires_grad is False now, and the"
             " block must be able to learn again.",
-            "torch.no_grad() is enough for writing into them.",
+            "Leave requires_grad as it was; torch.no_grad() is enough for writing into them.",
         )
     x = random(2, 5, 6)
     output = silent(x)

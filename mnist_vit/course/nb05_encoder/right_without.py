@@ -8,7 +8,7 @@ from torch import nn  # noqa: F401 (an edit uses it)
 
 from mnist_vit.model import VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 
 
 def my_right_without(model, parameter, images, labels):
@@ -26,7 +26,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     second."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
     images, before = (
-        random(60, 1, 8, 8),
+        random(IMAGES, 1, 8, 8),
         {name: p.detach().clone() for name, p in model.named_parameters()},
     )
     labels = model(images).argmax(dim=1)
@@ -67,6 +67,24 @@ def more(answer: Any) -> list[Any]:
     labels[::3] = (labels[::3] + 1) % 5
     return [float(answer(model, one, images, labels)) for one in model.parameters()]
 
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What else this number is."""
+    count = evidence.value
+    if not evidence.what.startswith("images right") or type(count) is not int:
+        return "", ""
+    said = ""
+    if count > IMAGES:
+        said = f"There are {IMAGES} images."
+    elif count == IMAGES:
+        said = f"That is the number of all images; {evidence.expected} are right."
+    return said, (
+        "Count how often argmax(dim=1) of the logits is the label, while the parameter is zero and"
+        " all others are as they were."
+    )
+
+
+IMAGES = 60
 
 ZERO, BACK = "parameter.zero_()", "parameter.copy_(kept)"
 COUNT = "(model(images).argmax(dim=1) == labels).sum().item()"
@@ -152,6 +170,11 @@ SLIPS = (
         "take argmax over the pictures",
         "The classes are along the last axis, argmax(dim=1)",
     ),
+    Slip(
+        {COUNT: COUNT.replace("argmax", "argmin")},
+        "take the class with the smallest logit, argmin",
+        "The prediction is the class with the largest logit: argmax(dim=1)",
+    ),
 )
 
 EXERCISE = Exercise(
@@ -160,6 +183,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     more=more,
+    tell=tell,
     hints=(
         (
             "Four steps: keep a copy of the numbers, write zeros into the tensor that the model"

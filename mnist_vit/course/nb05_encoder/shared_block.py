@@ -118,15 +118,50 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     )
 
 
+def more(answer: Any) -> str:
+    """Where the layers are blocks of their own: whether they are copies, or those of the parent."""
+    sizes = (*SIZES, 0.0, 0.0)
+    torch.default_generator.manual_seed(0)
+    made = answer(*sizes)
+    if len(list(made.layers.parameters())) < SIZES[1] * len(list(made.layers[0].parameters())):
+        return "shared"
+    if _same_numbers([block.state_dict() for block in made.layers]):
+        return "copies"
+    torch.default_generator.manual_seed(0)
+    parents = answer.__bases__[0](*sizes)
+    return "untouched" if _same_numbers([made.state_dict(), parents.state_dict()]) else "new"
+
+
+def _same_numbers(states: list[dict[str, torch.Tensor]]) -> bool:
+    first, *others = states
+    for other in others:
+        for name, value in first.items():
+            if name not in other or not torch.equal(value, other[name]):
+                return False
+    return True
+
+
 SHARE = "self.layers[i] = self.layers[0]"
 COUNT = "range(1, len(self.layers))"
 
 SLIPS = (
     Slip(
         {SHARE: "self.layers[i] = copy.deepcopy(self.layers[0])"},
-        "give each layer a block of its own, such as a copy, or a new one in each round of a loop",
-        "Equal numbers are not enough: parameters of several blocks count several times. Make one"
-        " block, and put that same object into all places",
+        "give each layer a copy of the block",
+        "Equal numbers are not enough: parameters of several blocks count several times. Put one"
+        " and the same object into all places",
+    ),
+    Slip(
+        {SHARE: "self.layers[i] = type(self.layers[0])(*sizes[2:], **options)"},
+        "give each layer a new block of its own",
+        "Parameters of several blocks count several times. Put one and the same object into all"
+        " places",
+    ),
+    Slip(
+        {SHARE: "block = self.layers[0]"},
+        "leave all layers the blocks that MyEncoder gave them",
+        "Write into the places: self.layers[i] = self.layers[0]. A line such as block = shared only"
+        " gives the object another name",
     ),
     Slip(
         {SHARE: "self.layers[i].mlp = self.layers[0].mlp"},
@@ -171,6 +206,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     tell=tell,
+    more=more,
     hints=(
         (
             "After super().__init__(…) your encoder has num_layers blocks. Which line puts the"

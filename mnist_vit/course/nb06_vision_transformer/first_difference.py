@@ -116,7 +116,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         ):
             raise Mistake(
                 "the right model's weights were changed.",
-                "Give its weights to the suspect, not the other way.",
+                "Give its weights to the suspect, and leave them as they are in the right model.",
             )
         if found == "None" or (found is not None and not isinstance(found, str)):
             raise Mistake(
@@ -135,18 +135,19 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if name != "None" and name not in parts:
         return f"There is no part {name!r:.60} in what `outputs` gives.", ""
     if right == "None":
-        return "All parts of this suspect agree within rounding, with the same weights.", ""
+        return "With the same weights and in eval mode all parts agree within rounding.", ""
     far = _how_far(evidence.pair[0].before, right)
     if name == "None":
         return (
             f"A part of this suspect differs: {right}, by up to {far:.2g}.",
-            "Compare every number of every part's output, and say None only behind the loop.",
+            "Return None only after every number of every part was compared.",
         )
     is_early = parts.index(name) < parts.index(right)
-    if is_early and isinstance(evidence.pair[0].before[0].get_submodule(name), nn.Dropout):
+    is_dropout = isinstance(evidence.pair[0].before[0].get_submodule(name), nn.Dropout)
+    if is_early and is_dropout and any(one.training for one in evidence.pair[1].given[:2]):
         return (
             "In eval mode that part hands on what it is given, and gives the same in both here.",
-            "In training mode it is random. Call eval() on both models before you compare.",
+            "In training mode it is random. Both models must be in eval mode while you compare.",
         )
     if is_early:
         return (

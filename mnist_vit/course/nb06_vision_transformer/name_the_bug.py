@@ -71,21 +71,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 TELLS = {
     "right": "A right model has the same logits, within rounding, when it holds the same weights",
-    "gelu_on_the_logits": "All parts of such a model agree, and its logits do not",
-    "positions_forgotten": "In such a model the tokens differ before any attention sees them",
-    "softmax_over_queries": "Rows of its attention weights do not sum to 1",
-    "heads_merged_by_reshape": "Its attention weights are right, and the layer's output is not",
+    "gelu_on_the_logits": "All parts of such a model give what the right ones give, and its logits"
+    " are others",
+    "positions_forgotten": "In such a model the tokens are others before any attention sees them",
+    "softmax_over_queries": "Rows of such a model's attention weights do not sum to 1",
+    "heads_merged_by_reshape": (
+        "On the same tokens such a model's attention weights are right, and the layer's output is"
+        " not"
+    ),
     "heads_split_by_reshape": (
-        "Each head's attention weights sum to 1 along rows, and the differences of their"
-        " logarithms within a row, ln(w[0] / w[1]), are no multiple of the right ones'"
+        "Each head's attention weights sum to 1 along rows, and on the same tokens the differences"
+        " of their logarithms within a row, ln(w[0] / w[1]), are no multiple of the right ones'"
     ),
     "not_divided": (
-        "The differences of the logarithms of each head's weights within a row, ln(w[0] / w[1]),"
-        " are a multiple of the right ones', above 1"
+        "On the same tokens the differences of the logarithms of each head's weights within a row,"
+        " ln(w[0] / w[1]), are the right ones' times one number above 1"
     ),
     "divided_by_d_model": (
-        "The differences of the logarithms of each head's weights within a row, ln(w[0] / w[1]),"
-        " are a multiple of the right ones', below 1"
+        "On the same tokens the differences of the logarithms of each head's weights within a row,"
+        " ln(w[0] / w[1]), are the right ones' times one number below 1"
     ),
 }
 
@@ -94,7 +98,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     """How a model with this bug is told."""
     right = "right" if "right model" in evidence.what else evidence.expected
     is_name = evidence.value in TELLS and right in TELLS
-    return "", f"{TELLS[right]}, on the same tokens." if is_name else ""
+    return "", f"{TELLS[right]}." if is_name else ""
 
 
 def more(answer: Any) -> list[str]:

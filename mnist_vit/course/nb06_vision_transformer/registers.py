@@ -55,7 +55,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if shape != (1, 3, 8):
         raise Mistake(
             f"with registers=3 and hidden_dim=8, register_tokens has the shape {shape}.",
-            "There is one row of hidden_dim numbers for each register: (1, registers, hidden_dim).",
+            "There must be hidden_dim numbers for each register: (1, registers, hidden_dim).",
         )
     with torch.no_grad():
         module.register_tokens.copy_(random(1, 3, 8, seed=8))
@@ -88,17 +88,33 @@ def _load(module: Any, weights: dict[str, Tensor]) -> None:
         first = str(error).partition("\n\t")[2].partition("\n")[0]
         raise Mistake(
             f"weights of a model without registers do not fit: {first}",
-            "Registers have no position, so no tensor changes its shape.",
+            "Registers have no position, so all other tensors must keep their shapes.",
         ) from None
-    if missing != ["register_tokens"] or unknown:
-        names = [*missing, *unknown]
-        more = ", ".join(names[:5]) or "nothing"
-        if len(names) > 5:
-            more += f" and {len(names) - 5} more"
+    own = getattr(module, "register_tokens", None)
+    if not missing and not unknown and isinstance(own, Tensor):
         raise Mistake(
-            f"beside a model without registers, these parameters are missing or new: {more}.",
-            "register_tokens alone must be new.",
+            "self.register_tokens is a plain tensor, which no optimizer is given.",
+            "They are learned: self.register_tokens = nn.Parameter(…).",
         )
+    if missing != ["register_tokens"] or unknown:
+        new = [name for name in missing if name != "register_tokens"]
+        told = []
+        if unknown:
+            told.append(f"lacks {_some(unknown)} of a model without registers")
+        if len(new) == len(missing):
+            told.append("has no parameter register_tokens")
+        if new:
+            told.append(f"has {_some(new)}, which should not be there")
+        raise Mistake(
+            f"your model {' and '.join(told)}.",
+            "register_tokens must be new, and nothing else.",
+        )
+
+
+def _some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    said = ", ".join(names[:5])
+    return f"{said} and {len(names) - 5} more" if len(names) > 5 else said
 
 
 def _given_to_blocks(module: Any, images: Tensor) -> Tensor:
@@ -111,7 +127,7 @@ def _given_to_blocks(module: Any, images: Tensor) -> Tensor:
     finally:
         hook.remove()
     if not seen:
-        raise Mistake("the encoder's blocks are not called.")
+        raise Mistake("the first of the encoder's blocks is not called.")
     return seen[0]
 
 
@@ -150,6 +166,21 @@ SLIPS = (
         },
         "apply the encoder's dropout to the registers, too",
         "They join the sequence after it, as they are",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([x, registers, x[:, 1:]], dim=1)"},
+        "put all tokens before the registers, and the patches behind them once more",
+        "Before the registers stands the class token alone: x[:, :1]",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([x[:, :1], registers, x], dim=1)"},
+        "put the class token before the registers and behind them",
+        "Behind the registers stand the patches alone: x[:, 1:]",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([registers, x[:, 1:]], dim=1)"},
+        "put the registers in the place of the class token",
+        "The class token stays token 0, and the registers follow it",
     ),
     Slip(
         {PLACES: "x = self.encoder.dropout(x)"},

@@ -52,8 +52,8 @@ def _share(answer: Any, step: int, steps: int, warmup: int) -> Any:
             raise
         raise Mistake(
             f"with a warmup of 0 your code divides by zero at step {step}.",
-            "Then no step belongs to the warm-up, and the fall begins at step 0, from 1: divide by"
-            " warmup only where step < warmup.",
+            "Then no step belongs to the warm-up, and the fall must begin at step 0, from 1: divide"
+            " by warmup only where step < warmup.",
         ) from error
 
 
@@ -67,17 +67,21 @@ def notice(answer: Any) -> Mistake | None:
         begin, end = (float(answer(step, 6, 0)) for step in (0, 6))
         if abs(begin - 1) < 1e-6 and abs(end) < 1e-6:
             return None
+        ends = []
+        if abs(begin - 1) >= 1e-6:
+            ends.append(f"{begin:.4g} at step 0")
+        if abs(end) >= 1e-6:
+            ends.append(f"{end:.4g} at step 6")
         return Mistake(
-            f"With a warmup of 0 and 6 steps your share is {begin:.4g} at step 0, and would be"
-            f" {end:.4g} at step 6.",
-            "Then the fall begins at step 0, from 1, and ends with 0.",
+            f"With a warmup of 0 and 6 steps your share is {'; '.join(ends)}.",
+            "The fall must then begin with 1 at step 0, and end with 0 at step 6.",
         )
     told = "; ".join(f"{found[n]:.4g} at step {places[n]}" for n in wrong)
     wanted = "; ".join(f"{right[n]:.4g} at step {places[n]}" for n in wrong)
     return Mistake(
         f"With 12 steps, 4 of them warm-up, your share is {told}.",
-        f"It is {wanted}. (The line goes up to 1 at step 3; the fall begins with 1 at step 4, is at"
-        " one half at step 8, and would end with 0 at step 12.)",
+        f"It should be {wanted}. The line must reach 1 at step 3, and half a cosine fall from 1 at"
+        " step 4 to 0 at step 12.",
     )
 
 
@@ -95,6 +99,16 @@ SLIPS = (
         {CASE: "step < 0", BEHIND: "step / steps"},
         "let the cosine fall from step 0, without a warm-up",
         "First the straight line up, then the cosine",
+    ),
+    Slip(
+        {
+            CASE: "step < 0",
+            FALL: (
+                "min(1, (step + 1) / max(1, warmup)) * 0.5 * (1 + math.cos(math.pi * step / steps))"
+            ),
+        },
+        "multiply the line of the warm-up by a cosine that falls from step 0 on",
+        "First the line alone, then the cosine alone: its angle is 0 at step == warmup",
     ),
     Slip(
         {RISE: "step / warmup"},

@@ -59,7 +59,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not set(HIDDEN) & set(named) and set(HIDDEN) & set(map(str, named.values())):
         raise Mistake(
             "the letters are values of your dictionary.",
-            'Turn it round: the letter is the key, and the name the value, {"A": …}.',
+            'Turn it round: the letter is the key, and the name the value, as in {"A": "…"}.',
         )
     for letter in HIDDEN:
         name = named.get(letter)
@@ -67,7 +67,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(f"curve {letter} has no name yet: each of {', '.join(HIDDEN)} gets one.")
         if name not in WOULD:
             raise Mistake(
-                f"curve {letter} has a name that is none of the four: {', '.join(WOULD)}."
+                f"curve {letter} has the name {name!r:.40}, which is none of the four:"
+                f" {', '.join(WOULD)}."
             )
         yield f"curve {letter}", name
         # one thing at a time: whatever the later curves are called, this one is told

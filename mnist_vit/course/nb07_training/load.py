@@ -57,9 +57,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "whether the model comes in eval mode", not made.training
         few = {name: tensor for name, tensor in weights.items() if "pos_embedding" not in name}
         torch.save({"sizes": SIZES, "weights": few}, path)
-        yield "a file in which a tensor is missing", outcome(answer, path)
+        yield "what a file gives in which a tensor is missing", outcome(answer, path)
         torch.save({"sizes": SIZES, "weights": weights, "more": Code()}, path)
-        yield "a file that holds more than tensors, numbers and text", outcome(answer, path)
+        yield (
+            "what a file gives that holds more than tensors, numbers and text",
+            outcome(answer, path),
+        )
 
 
 def outcome(answer: Any, path: Path) -> str:

@@ -42,7 +42,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             if loss is None or loss is ...:
                 yield "loss", loss
             if isinstance(loss, torch.Tensor) and loss.numel() > 1:
-                raise Mistake(f"the loss of the batch is one number, and this is {describe(loss)}.")
+                raise Mistake(
+                    f"the loss of the batch must be one number, and this is {describe(loss)}."
+                )
             if isinstance(loss, tuple | list):
                 raise Mistake("the loss alone is to be returned, one number.")
             yield f"loss of step {step + 1} with {name}", loss
@@ -54,23 +56,26 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """How long the steps of two very long gradients are, at a learning rate of 1."""
+    """How the loss comes back; how long the steps of two very long gradients are, at rate 1."""
     lengths = []
     for factor in (1e3, 3e3):
         model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 4))).double()
         before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
         images = factor * random(5, 1, 3, 4, seed=3, dtype=torch.float64)
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        answer(model, optimizer, images, torch.arange(5) % 4)
+        loss = answer(model, optimizer, images, torch.arange(5) % 4)
+        if isinstance(loss, torch.Tensor) and loss.requires_grad:
+            return Mistake("", "loss.item() is the number alone.")
         after = nn.utils.parameters_to_vector(model.parameters()).detach()
         lengths.append((after - before).norm().item())
     is_clipped = abs(lengths[0] - lengths[1]) < 1e-3 * lengths[0]
     if not is_clipped or abs(lengths[0] - 1) < 1e-3:
         return None
     return Mistake(
-        f"Two very long gradients of different lengths both have the length {lengths[0]:.3g} in"
-        " your step.",
-        "All gradients together count as one vector, which is shortened to the length 1.",
+        "At a learning rate of 1 your steps along two very long gradients of different lengths are"
+        f" both {lengths[0]:.3g} long.",
+        "They should be 1 long: all gradients together count as one vector, which must be shortened"
+        " to the length 1.",
     )
 
 

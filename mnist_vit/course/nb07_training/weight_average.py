@@ -61,16 +61,18 @@ def notice(answer: Any) -> Mistake | None:
             nn.init.constant_(parameter, value)
     answer(averaged, model, 0.9)
     olds, news = _weights(averaged).tolist(), _weights(model).tolist()
-    if news != [20, 20]:
-        return Mistake(
-            f"The weights of the model that is trained were 20, and are {news[0]:.4g} afterwards.",
-            "Only averaged changes: work with new tensors, or write into averaged alone.",
-        )
-    for old, kind in zip(olds, ("weight", "bias"), strict=True):
+    kinds = ("weight", "bias")
+    for new, kind in zip(news, kinds, strict=True):
+        if new != 20:
+            return Mistake(
+                f"A {kind} of the model that is trained was 20, and is {new:.4g} afterwards.",
+                "Only averaged may change: work with new tensors, or write into averaged alone.",
+            )
+    for old, kind in zip(olds, kinds, strict=True):
         if abs(old - 11) > 1e-6:
             return Mistake(
                 f"With average 0.9, a {kind} of 10 that follows one of 20 becomes {old:.4g}.",
-                "It is 0.9 · 10 + 0.1 · 20 = 11.",
+                "It should become 0.9 · 10 + 0.1 · 20 = 11.",
             )
     return _noticed_names(answer)
 
@@ -122,6 +124,12 @@ SLIPS = (
         {LINE: "old.add_(new, alpha=1 - average).mul_(average)"},
         "add the new weights before you multiply, so that their share is multiplied, too",
         "Multiply the old ones first, then add 1 - average of the new ones",
+    ),
+    Slip(
+        {LINE: "old.mul_(average).lerp_(new, 1 - average)"},
+        "multiply the old weights by average, and then call lerp, which does so again",
+        "Either lerp_(new, 1 - average) alone, or mul_(average) and then 1 - average of the new"
+        " ones added",
     ),
     Slip({LINE: "old.copy_(new)"}, "copy the new weights", "The older ones keep the share average"),
     Slip(
