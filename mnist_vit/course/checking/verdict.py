@@ -461,7 +461,7 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
         return [step for step in _known_steps(exercise) if step.call == number]
 
     with torch.no_grad():
-        return blame(our, their, known)
+        return blame(our, their, evidence.value, known)
 
 
 @functools.cache
