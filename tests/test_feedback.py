@@ -918,6 +918,8 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ("cannot assign parameters before Module.__init__() call", "nn.Module is not set up"),
         ("unsupported operand type(s) for //: 'tuple' and 'int'", "a single value is needed"),
         ("unsupported operand: 'Tensor' and 'builtin_function_or_method'", "A function itself"),
+        ("Index tensor must have the same number of dimensions as input tensor", "of gather has"),
+        ("output with shape [1, 1] doesn't match the broadcast shape [2, 1]", "and cannot grow"),
     ],
 )
 def test_what_an_exception_means_holds_the_sizes_of_its_text(text: str, meaning: str) -> None:
