@@ -919,6 +919,10 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ("unsupported operand type(s) for //: 'tuple' and 'int'", "a single value is needed"),
         ("unsupported operand: 'Tensor' and 'builtin_function_or_method'", "A function itself"),
         ("Index tensor must have the same number of dimensions as input tensor", "of gather has"),
+        ("'_IncompatibleKeys' object has no attribute 'eval'", "gives back a report"),
+        ("'generator' object is not subscriptable", "has no places to ask for"),
+        ("\"log_softmax_lastdim_kernel_impl\" not implemented for 'Long'", "works on floats, and"),
+        ("'AdamW' object is not iterable", "nothing that can be gone through"),
         ("output with shape [1, 1] doesn't match the broadcast shape [2, 1]", "and cannot grow"),
     ],
 )
@@ -934,6 +938,40 @@ def test_a_name_without_a_value_yet_is_told_as_that() -> None:
     told = said("gelu", gelu)
     assert "was not set when this line ran" in told
     assert "misspelt" not in told
+
+
+def test_a_name_that_stands_for_nothing_is_told_with_its_neighbours() -> None:
+    def misspelt(x: Tensor) -> Tensor:
+        softened = x.sigmoid()  # noqa: F841
+        return x * softend  # noqa: F821
+
+    def elsewhere(x: Tensor) -> Tensor:
+        return x * num_layers  # noqa: F821
+
+    assert "Spelt nearly like it: softened." in said("gelu", misspelt)
+    told = said("gelu", elsewhere)
+    assert "a text needs quotation marks" in told
+    assert "Spelt nearly" not in told
+
+
+def test_what_is_true_of_the_line_is_told_beside_an_exception() -> None:
+    def keys(labels: Tensor, first: Tensor, second: Tensor) -> str:
+        pairs = {"first": first, "second": second}
+        for name, answers, right in pairs:
+            print(name, answers, right)
+        return "first"
+
+    def brackets(labels: Tensor, first: Tensor, second: Tensor) -> str:
+        return "first" if (first == labels & second != labels).sum() > 3 else "second"
+
+    class Silent(EncoderBlock):
+        def __init__(self, *sizes: Any) -> None:
+            super().__init__(*sizes)
+            self.dropout.weight.zero_()
+
+    assert "goes through its keys alone" in said("better_model", keys)
+    assert "put brackets around each comparison" in said("better_model", brackets)
+    assert "A Dropout has no parameters" in said("encoder_block", Silent)
 
 
 def test_a_comprehension_is_not_said_to_be_called_by_its_own_line() -> None:

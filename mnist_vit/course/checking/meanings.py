@@ -42,6 +42,26 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Should it be [ ], a product with *, or another name?",
     ),
     (
+        r"_IncompatibleKeys",
+        "load_state_dict changes the module and gives back a report, not the module.",
+        "Call it on a line of its own, and go on with the module.",
+    ),
+    (
+        r"'(generator|zip|map|filter|dict_\w+|odict_\w+)' object is not subscriptable",
+        "This gives its values one after the other, and has no places to ask for.",
+        "list(…) makes a list of it; zip(a, b) goes through two of them together.",
+    ),
+    (
+        r"not implemented for '(Long|Int|Bool)'",
+        "The function works on floats, and is given whole numbers or booleans.",
+        "Compare the order of the arguments with the signature. .float() makes floats.",
+    ),
+    (
+        r"not implemented for 'Complex",
+        "The numbers are complex, as a root of a negative number is.",
+        "Print what the root is taken of.",
+    ),
+    (
         r"'(builtin_function_or_method|method|function)'",
         "A function itself stands where its result is needed.",
         "A call has brackets, such as x.mean().",
@@ -221,9 +241,15 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "A new tensor has the kind of x with dtype=x.dtype.",
     ),
     (
-        r"is not defined",
-        "The name stands for nothing here.",
-        "Is it misspelt, or set in a cell that has not run?",
+        r"object is not iterable",
+        "What stands there holds nothing that can be gone through.",
+        "A list, a tuple, a dict or a tensor does; a module has .parameters() and .children(), an"
+        " optimizer .param_groups.",
+    ),
+    (
+        r"object is not subscriptable",
+        "The brackets [ ] stand behind something that has no places.",
+        "Lists, tuples, dicts, tensors and nn.Sequential have places.",
     ),
     (
         r"referenced before assignment|cannot access (local|free)",

@@ -1,6 +1,8 @@
 """An exception of an answer in sentences: what it means, and what stood in the learner's line."""
 
 import ast
+import builtins
+import difflib
 import linecache
 import re
 import traceback
@@ -17,6 +19,7 @@ from .tools import shortened
 
 MOST = 8  # names of a line whose values are told
 LONGEST = 240  # characters of an exception's own text
+SHAPES = 4  # tensors of a tuple whose shapes are told
 NAMES = 8  # keys, or parts of a module, that are told
 
 
@@ -81,6 +84,13 @@ def _meaning(error: BaseException) -> tuple[str, str]:
         return "next(…) found nothing.", "Of all that it could give, nothing fits: test each."
     if isinstance(error, KeyError):
         return _missing_key(error)
+    if isinstance(error, NameError) and "is not defined" in str(error):
+        return _unknown_name(error)
+    if "values to unpack" in str(error) and _goes_through_keys(error):
+        return (
+            "A loop over a dict goes through its keys alone.",
+            "key and value together come from .items().",
+        )
     if "values to unpack" in str(error) and re.search(r"\.(shape|size\(\))\s*$", _line(error)):
         return (
             "The tensor has another number of axes than this line takes apart.",
@@ -92,6 +102,11 @@ def _meaning(error: BaseException) -> tuple[str, str]:
         instead = lost
     if "cannot be multiplied" in str(error) and "@" in _line(error):
         instead += " @ is the matrix product; * multiplies number by number."
+    if "Boolean value of Tensor" in str(error) and re.search(r"[^&|][&|][^&|]", _line(error)):
+        instead = (
+            "& and | bind more tightly than == and <: put brackets around each comparison, as in"
+            " (a == b) & (c == d)."
+        )
     return meaning, instead
 
 
@@ -115,6 +130,32 @@ def _lost_axis(error: BaseException) -> str:
                         " and so does keepdim=True where it was summed or averaged away."
                     )
     return ""
+
+
+def _unknown_name(error: NameError) -> tuple[str, str]:
+    """Of a name that stands for nothing: names that are spelt nearly like it, if there are any."""
+    frame = _their_frame(error)
+    known = [] if frame is None else [*frame.f_locals, *frame.f_globals, *dir(builtins)]
+    near = difflib.get_close_matches(error.name or "", set(known) - {error.name}, 2, 0.8)
+    said = "The name stands for nothing here."
+    if near:
+        said += f" Spelt nearly like it: {' and '.join(sorted(near))}."
+    return said, (
+        "A name is known in the function that sets it or takes it as an argument, or after the"
+        " notebook's cell that sets it; a text needs quotation marks."
+    )
+
+
+def _goes_through_keys(error: BaseException) -> bool:
+    """Whether the learner's line is a loop over a dict itself."""
+    frame = _their_frame(error)
+    loop = re.match(r"for .* in (.*):$", _line(error))
+    if frame is None or loop is None:
+        return False
+    node = _parsed(loop[1])
+    chains = _chains(node)
+    is_whole = len(chains) == 1 and ast.unparse(chains[0]) == loop[1].strip()
+    return is_whole and isinstance(_value_of(frame, chains[0]), Mapping)
 
 
 def _missing_key(error: KeyError) -> tuple[str, str]:
@@ -142,7 +183,9 @@ def _lacking(error: BaseException) -> str:
         return "nn.Module is not set up here: its __init__ has not run, super().__init__(…)."
     parts = [*error.obj._parameters, *error.obj._modules]
     kind = type(error.obj).__name__
-    return f"The parameters and parts of this {kind} are {_some(parts)}." if parts else ""
+    if not parts:
+        return f"A {kind} has no parameters and no parts."
+    return f"The parameters and parts of this {kind} are {_some(parts)}."
 
 
 def _some(names: list[Any]) -> str:
@@ -272,5 +315,8 @@ def _said(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return f"is {value!r}"
     if isinstance(value, tuple | list):
-        return f"is a {type(value).__name__} of {len(value)}"
+        said = f"is a {type(value).__name__} of {len(value)}"
+        if 1 < len(value) <= SHAPES and all(isinstance(one, Tensor) for one in value):
+            said += f" tensors, {', '.join(str(tuple(one.shape)) for one in value)}"
+        return said
     return ""
