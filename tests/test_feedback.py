@@ -657,7 +657,7 @@ def test_as_many_experiments_as_trials_with_runs_of_their_own() -> None:
         return right(lambda _, variant: rule(base, variant), effect, seeds, trials)
 
     assert "There are as many as trials says" in said("power", always_1000)
-    assert "the same runs again and again" in said("power", one_base)
+    assert "in two or more of 7 experiments the base has the same runs" in said("power", one_base)
 
 
 def test_of_sentences_with_a_number_none_is_too_small() -> None:
@@ -920,6 +920,8 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ("cannot assign parameters before Module.__init__() call", "nn.Module is not set up"),
         ("unsupported operand type(s) for //: 'tuple' and 'int'", "a single value is needed"),
         ("unsupported operand: 'Tensor' and 'builtin_function_or_method'", "A function itself"),
+        ("Index tensor must have the same number of dimensions as input tensor", "of gather has"),
+        ("output with shape [1, 1] doesn't match the broadcast shape [2, 1]", "and cannot grow"),
     ],
 )
 def test_what_an_exception_means_holds_the_sizes_of_its_text(text: str, meaning: str) -> None:
@@ -1232,7 +1234,7 @@ def test_contents_that_a_token_gets_are_told_in_shares() -> None:
 
     told = said("left_minus_above", softer)
     assert "token 1 gets is +0.7 times token 0, -0.7 times token 1" in told
-    assert "token 0, its left one, minus token 1, its upper one" in told
+    assert "token 0, its left one, minus token 1 itself, since none is above it" in told
 
     def not_zero(layer: nn.Module, grid: int) -> None:
         right(layer, grid)

@@ -91,6 +91,17 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Print it before this line, and follow what should fill it.",
     ),
     (
+        r"Index tensor must have the same number of dimensions",
+        "The index of gather has another number of axes than the tensor that it chooses from.",
+        "It needs as many: labels.unsqueeze(1) makes (n, 1) of (n,), one choice in each row, and"
+        " the result has that shape, too.",
+    ),
+    (
+        r"doesn't match the broadcast shape",
+        "What is written in place, as by +=, keeps its shape and cannot grow.",
+        "A new tensor takes the larger shape: x = x + …",
+    ),
+    (
         r"same number of dimensions",
         "Tensors with different numbers of axes are joined.",
         "torch.cat joins along an axis that is there, and the tensors need the same number of axes;"

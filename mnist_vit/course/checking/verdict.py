@@ -450,10 +450,10 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
         cutting = cut(_traced(exercise, answer, keep=False), ours)
         if not cutting or not evidence.what.startswith("gradient"):
             return ""
-        return (
-            f"No gradient flows through {quoted(cutting)}: .detach(), .item(), torch.no_grad() and"
-            " new tensors stop it."
-        )
+        said = f"No gradient flows through {quoted(cutting)}"
+        if evidence.value is None:
+            return f"{said}: .detach(), .item(), torch.no_grad() and new tensors stop it."
+        return f"{said}. Should it end there?"
     our, their = evidence.pair
     number = evidence.theirs.index(their)
 

@@ -22,8 +22,7 @@ def my_right_without(model, parameter, images, labels):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Two parameters one after the other: what is not put back after the first shows in the
-    second."""
+    """Three parameters, one after the other: what is not put back after one shows in the next."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
     images, before = (
         random(IMAGES, 1, 8, 8),
@@ -31,7 +30,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     )
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 3  # right before: 40 of 60
-    for name, mode in (("encoder.pos_embedding", "eval"), ("class_token", "train")):
+    for name, mode in (
+        ("encoder.pos_embedding", "eval"),
+        ("class_token", "train"),
+        ("encoder.layers.encoder_layer_0.mlp.0.weight", "eval"),  # 1 everywhere is not 0 here
+    ):
         parameter = model.get_parameter(name)
         model.train(mode == "train")
         count = answer(model, parameter, images, labels)
@@ -101,6 +104,11 @@ SLIPS = (
         "leave the parameter at zero",
         "What you write back must be a copy, made by clone(): the tensor itself, its .data or its"
         " .detach() becomes zero with it. Write it into the parameter, parameter.copy_(kept)",
+    ),
+    Slip(
+        {ZERO: "parameter.fill_(1)"},
+        "fill the parameter with ones",
+        "It is to be zero everywhere, parameter.zero_()",
     ),
     Slip(
         {ZERO: "for one in model.parameters():\n            one.zero_()"},

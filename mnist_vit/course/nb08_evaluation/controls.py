@@ -99,11 +99,11 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
         )
     if not torch.allclose(flat["blur"], torch.full_like(flat["blur"], 0.5), atol=1e-5):
         off = (flat["blur"][0, 0] - 0.5).abs()
-        down, across = divmod(int(off.argmax()), 9)
-        edge = float(flat["blur"][0, 0, down, across])
+        down, right = divmod(int(off.argmax()), 9)
+        edge = float(flat["blur"][0, 0, down, right])
         return Mistake(
-            f"Of a picture (7, 9) that is 0.5 everywhere your blur makes {edge:.4g} at row"
-            f" {down}, column {across}.",
+            f"Of a picture (7, 9) that is 0.5 everywhere your blur makes {edge:.4g} at row {down},"
+            f" column {right}.",
             "What lies outside of the picture must be its outermost pixels, repeated, as"
             ' F.pad(…, mode="replicate") does.',
         )

@@ -57,7 +57,7 @@ def notice(answer: Any) -> Mistake | None:
     return Mistake(
         "With weight 1 and bias 0 the token (1, 2, 6) becomes what it should; with weight (2, 3, 4)"
         f" and bias (10, 20, 30) you make {_numbers(made)} of it.",
-        f"It is {_numbers(right)}: each number times its weight, plus its bias.",
+        f"It should be {_numbers(right)}: each number times its weight, plus its bias.",
     )
 
 
@@ -72,6 +72,11 @@ QUOTIENT = "centred / deviation.detach()"
 END = "return centred / deviation.detach() * weight + bias"
 
 SLIPS = (
+    Slip(
+        {QUOTIENT: "(centred / deviation).detach() + (centred - centred.detach())"},
+        "leave out the division by the standard deviation in the backward pass",
+        "It is a constant there, and still divides: centred / deviation.detach()",
+    ),
     Slip(
         {QUOTIENT: "centred / deviation"},
         "let the gradient pass through the standard deviation, as the plain norm does",

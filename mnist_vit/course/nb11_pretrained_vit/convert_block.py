@@ -156,8 +156,8 @@ def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
     if len(made) % 3 == 0 and len(parts) == 3:
         return f"made of these of the file, one below the other: {', '.join(parts)}"
     turns = []
-    for first in range(3):
-        turns += [name for name, tensor in theirs.items() if _same(made[first::3], tensor)][:1]
+    for start in range(3):
+        turns += [name for name, tensor in theirs.items() if _same(made[start::3], tensor)][:1]
     if len(turns) == 3:
         return f"made of these of the file, a row of each in turn: {', '.join(turns)}"
     return ""

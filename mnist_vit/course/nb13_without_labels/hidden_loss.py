@@ -210,6 +210,15 @@ SLIPS = (
         "choose the hidden patches of patches, and other ones of predicted",
         "Both stand in reading order: choose the same patches of both",
     ),
+    Slip(
+        {
+            ERROR: "(predicted - patches).square()",
+            END: "return error.gather(1, order[:, keep:, None]).mean()",
+        },
+        "give gather an index whose last axis has length 1: one pixel of each patch is left",
+        "gather takes one number for each number of the index: take the mean over the pixels first,"
+        " or expand the index along the last axis, expand(-1, -1, pixels)",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -46,6 +46,13 @@ def notice(answer: Any) -> Mistake | None:
             " and the visible tokens 11 and 13.",
         )
     visible, order = answer(tokens, noise, 2)
+    if visible.shape == (4, 1) and _listed(order[1]) == "1, 3, 0, 2":
+        return Mistake(
+            "The order is right. But of two pictures with two visible tokens each you return the"
+            f" tokens {_listed(visible)} in one list, (4, 1): the axis of the pictures is lost.",
+            "visible is (n, keep, hidden_dim). tokens.gather(1, …) keeps that axis, and takes each"
+            " picture's tokens as its row of order says; a boolean index does neither.",
+        )
     told = _wrong(visible[1], order[1])
     if told:
         return Mistake(

@@ -55,8 +55,9 @@ def _noticed_second(answer: Any, mask_token: Tensor) -> Mistake | None:
     if found == [20, 5, 5, 10]:
         return None
     return Mistake(
-        "Alone, a picture with the visible tokens 10, 20 and the order 3, 0, 1, 2 is right in"
-        f" yours. Behind another picture it becomes {', '.join(f'{one:.4g}' for one in found)}.",
+        "Alone, a picture with the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2"
+        " is right in yours. Behind another picture it becomes"
+        f" {', '.join(f'{one:.4g}' for one in found)}.",
         "It should be 20, 5, 5, 10 there, too: each picture has its own row of order, and its own"
         " tokens.",
     )

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, fits, random
+from ..checking import Exercise, Mistake, Slip, describe, fits, random
 
 
 def my_outliers(tokens, num_patches):
@@ -24,8 +25,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         tokens[:, 0] *= 20
         tokens[:, before + 2] *= 5
         tokens[1, -1] *= 30
-        ratio, where = answer(tokens, count)
+        made = answer(tokens, count)
         told = f" ({before} before {count} patches)"
+        if made is None:
+            yield "ratio" + told, None
+            return
+        is_stacked = isinstance(made, Tensor) and made.shape == (2, len(tokens))
+        if not is_stacked and (not isinstance(made, tuple | list) or len(made) != 2):
+            raise Mistake(
+                "two results are needed, the ratio of each picture and the number of its patch,"
+                f" and this is {describe(made)}."
+            )
+        ratio, where = made
         yield "ratio" + told, ratio
         yield "number of the patch" + told, where
 

@@ -173,7 +173,7 @@ SLIPS = (
     Slip({END: "x / (mean_square + eps).sqrt()"}, "leave out the weight", "Multiply by it last"),
     Slip(
         {END: "x / (mean_square + eps).sqrt() * (1 + weight)"},
-        "multiply by 1 + weight in all, as some libraries do",
+        "multiply by 1 + weight in place of weight, as some libraries do",
         "Multiply by weight alone",
     ),
     Slip(

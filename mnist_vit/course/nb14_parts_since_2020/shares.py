@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, describe, random
 
 
 def my_shares(weights, is_blank):
@@ -26,7 +27,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         is_blank[0] = False
         is_blank[1] = True
         told = f" ({registers} registers)"
-        on_registers, on_blank = answer(weights, is_blank)
+        made = answer(weights, is_blank)
+        if made is None:
+            yield "share on registers" + told, None
+            return
+        is_stacked = isinstance(made, Tensor) and made.shape == (2, len(weights))
+        if not is_stacked and (not isinstance(made, tuple | list) or len(made) != 2):
+            raise Mistake(
+                "two results are needed, the share on registers and the share on blank patches,"
+                f" and this is {describe(made)}."
+            )
+        on_registers, on_blank = made
         yield "share on registers" + told, on_registers
         yield "share on blank patches" + told, on_blank
 
