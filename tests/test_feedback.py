@@ -25,8 +25,10 @@ from mnist_vit.course.checking.comparing import compare
 from mnist_vit.course.checking.meanings import meaning_of
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
 from mnist_vit.course.observing import looking, reacting
+from mnist_vit.course.observing.blaming import blame
 from mnist_vit.course.observing.calls import Call, alike, calls_of
 from mnist_vit.course.observing.observers import Evidence, Finding, observe
+from mnist_vit.course.observing.tracing import Trace
 from mnist_vit.model import EncoderBlock
 from tools.unsolved import without_solutions
 
@@ -1502,14 +1504,21 @@ def test_advice_does_not_lead_away(name: str, answer: Any, true: str, not_true: 
 
 
 def test_a_value_of_ours_that_comes_back_too_early_is_told() -> None:
-    class TooEarly(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
-        def forward(self, input: Tensor) -> Tensor:
-            x = self.ln_1(input)
-            x = self.self_attention(x, x, x)[0]
-            return input + self.dropout(x)
+    def too_early(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        weights = scores.softmax(dim=-1)
+        output = weights @ v
+        return weights if v.shape == weights.shape else output, weights
 
-    told = said("encoder_block", TooEarly)
-    assert "What comes back is a value that ours has on its way" in told
+    our, their = (
+        called(check.EXERCISES["attention"].answer, *3 * [TOKENS[:, :, :5]]),
+        called(too_early, *3 * [TOKENS[:, :, :5]]),
+    )
+    steps = Trace(keep=True)
+    with steps:
+        our[0].again()
+    told = blame(our[0], their[0], their[0].output[0], lambda: steps.steps)
+    assert "Number 1 of what comes back is a value that ours has on its way" in told
 
 
 def test_the_first_step_that_gives_nan_is_named() -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from .calls import Call, alike
@@ -54,7 +55,7 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
     known = find_known()
     _recognise(steps, known)
     number = _reported(value, their)
-    wrong = None if number is None else their.output[number]
+    wrong = torch.empty(0) if number is None else their.output[number]
     if number is not None and _is_varied(wrong):
         if any(_holds(step, wrong) for step in steps if step.place is None):
             return ""  # it is told by itself
@@ -91,7 +92,8 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
     if repairs:
         return (
             f"With our numbers in the place of what {expression} gives, your result is right: the"
-            f" mistake is there{_elsewhere(steps[first])} or right behind it."
+            f" mistake is there, in one of its arguments{_elsewhere(steps[first])} or right behind"
+            " it."
         )
     related = _related(steps[_same_expression(steps, first)[-1]], known + came_in)
     if related:
@@ -103,7 +105,7 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
     if all(_is_ours(steps, parent, known) for parent in given):
         return (
             f"{expression} takes what ours has, too, and gives what ours has not: the mistake is"
-            " there or behind it, or another value should go in."
+            f" there{_elsewhere(steps[first])} or behind it, or another value should go in."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
 
@@ -146,10 +148,8 @@ def _expression(step: Step) -> str:
     return quoted(step.place.expression if step.place is not None else "")
 
 
-def _is_varied(value: Tensor | None) -> bool:
+def _is_varied(value: Tensor) -> bool:
     """Whether a value can hardly be equal to another one by chance."""
-    if value is None:
-        return False
     return value.numel() >= ENOUGH and bool(value.min() < value.max())
 
 

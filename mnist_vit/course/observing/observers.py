@@ -296,8 +296,11 @@ def _draws(call: Call) -> bool:
         torch.default_generator.manual_seed(seed)
         given = copy.deepcopy(call.before)
         call.made_with(given)
-        states = [value.state_dict() for value in given if isinstance(value, nn.Module)]
-        found.append([tensor for state in states for tensor in state.values()])
+        tensors: list[Tensor] = []
+        for value in given:
+            if isinstance(value, nn.Module):
+                tensors += value.state_dict().values()
+        found.append(tensors)
     return not alike(*found)
 
 
