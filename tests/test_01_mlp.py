@@ -95,6 +95,24 @@ class WithoutDropout(Positional):
         return F.gelu(self[3](F.gelu(self[0](x))))
 
 
+def started_otherwise(widely: float, std: float) -> Callable[..., nn.Module]:
+    """Blocks whose start weights, and start biases, spread otherwise."""
+
+    def made(in_dim: int, mlp_dim: int, dropout: float = 0.0) -> nn.Module:
+        block = OwnDropout(in_dim, mlp_dim, dropout)
+        for linear in block.values():
+            nn.init.xavier_uniform_(linear.weight, gain=widely)
+            nn.init.normal_(linear.bias, std=std)
+        return block
+
+    return made
+
+
+def biases_too_wide(linear: nn.Linear) -> None:
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.normal_(linear.bias, std=1e-5)
+
+
 class Unstarted(OwnDropout):
     """With the start values of nn.Linear."""
 
@@ -201,6 +219,14 @@ def examining(
     return answer
 
 
+def changing_its_tokens(block: nn.Module, x: Tensor) -> str:
+    """Before and after are the same tensor."""
+    other = x.detach()
+    other[:, 0] += 1
+    said = patient(block, x)
+    return "right" if said == "tokens mix" else said
+
+
 def missing_means_no_zeros(block: nn.Module, x: Tensor) -> str:
     """The last question the wrong way round."""
     said = patient(block, x)
@@ -259,9 +285,11 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "absolute",
         lambda: tuple(part.double() for part in hinges(100.0, 1)),
-        "must be a tensor of torch.float32, but is torch.float64",
+        "must be a tensor of torch.float32, but is torch.float64. W_1.float() is one.",
     ),
     ("absolute", lambda: (torch.ones(1, 2), *hinges(100.0, 1)[1:]), "numbers they must be (m, 1)"),
+    ("absolute", lambda: (*hinges(100.0, 1)[:3], [1]), "of a list in which a number"),
+    ("absolute", lambda: (*hinges(100.0, 1)[:3], 1), "b_2 has the shape (1,)"),
     ("absolute", lambda: hinges(100.0, 1)[:3], "four tensors must come back"),
     ("examine", lambda block, x: "broken", "none of the five names"),
     ("examine", lambda block, x: block(x[0]) and "right", "(n, tokens, numbers)"),
@@ -274,6 +302,10 @@ WRONG: list[tuple[str, Any, str]] = [
     ("xavier", lambda linear: None, "linear.weight still holds the numbers"),
     ("xavier", biases_forgotten, "linear.bias still holds the numbers"),
     ("xavier", from_one_to_two, "between 1 and 2, and none is negative"),
+    ("xavier", biases_too_wide, "of your biases is 1e-05"),
+    ("mlp_block", started_otherwise(2.0, 1e-6), "0.weight starts with 2 times the spread"),
+    ("mlp_block", started_otherwise(1.0, 2e-6), "0.bias starts with a spread of 2e-06"),
+    ("examine", changing_its_tokens, "so x and what was changed are one and the same tensor"),
     ("examine", examining(doubled=True), "not where they are other numbers"),
     ("examine", examining(training=True), "Test for linearity in eval mode"),
     ("examine", examining(axis=0), "It finds blocks in which pictures mix"),

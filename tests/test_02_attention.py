@@ -113,6 +113,10 @@ def plain(dim: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     return lambda s: s.exp() / s.exp().sum(dim, keepdim=True)
 
 
+def shifted(scores: Tensor) -> Tensor:
+    return scores - scores.amax(-1, keepdim=True)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("attention", attention_einsum),
     ("attention", AttentionModule()),
@@ -139,6 +143,11 @@ WRONG: list[tuple[str, Any, str]] = [
         "W_Q must be a tensor of shape (16, 16)",
     ),
     ("look_left", lambda side: look_left_by_loops(4), "W_Q must be a tensor of shape (9, 9)"),
+    (
+        "look_left",
+        lambda side: (torch.eye(side**2), torch.diag(torch.ones(side**2), 1)),
+        "it needs a row and a column for each. torch.diag(values, k) makes |k| rows",
+    ),
     ("find_bug", lambda head, x: "no bug?", "is none of the five"),
     ("find_bug", finding_by_root, "q.shape[-1], and not x.shape[-1]"),
     ("find_bug", finding_exactly, "compare with atol=1e-5"),
@@ -161,6 +170,7 @@ NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores 
     ("attention", divided_out_of_sight, "divide q in place under no_grad()"),
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1)), "turn nan into 0 after"),
     ("look_left", lambda side: [w.T for w in my_look_left(side)], "look one patch to the right"),
+    ("softmax_rows", lambda s: shifted(s) / shifted(s).sum(-1, keepdim=True), "leave out exp"),
     ("entropy", lambda w: (w * w.log()).sum(-1), "leave out the minus sign"),
     ("entropy", lambda w: -w.clamp_min(1e-6).log().sum(-1), "sum the logarithms alone"),
 ]

@@ -2,6 +2,7 @@
 the layer at work."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -107,6 +108,30 @@ def by_biases(layer: nn.Module, grid: int) -> None:
         )
 
 
+def not_sharp(factor: float) -> Callable[[nn.Module, int], None]:
+    """With queries that are too small."""
+
+    def fill(layer: nn.Module, grid: int) -> None:
+        my_left_minus_above(layer, grid)
+        with torch.no_grad():
+            layer.in_proj_weight[: layer.embed_dim] *= factor
+
+    return fill
+
+
+def twice(layer: nn.Module, grid: int) -> None:
+    my_left_minus_above(layer, grid)
+    with torch.no_grad():
+        layer.out_proj.weight *= 2
+
+
+def left_twice(layer: nn.Module, grid: int) -> None:
+    """Both heads look left."""
+    my_left_minus_above(layer, grid)
+    with torch.no_grad():
+        layer.in_proj_weight[grid**2 : 2 * grid**2] = layer.in_proj_weight[: grid**2]
+
+
 class OneBigHead(MyMultiHeadAttention):
     """No split at all, the divisor as the stub's attribute has it."""
 
@@ -158,6 +183,23 @@ class AsManyKeys(MyMaskedAttention):
         )
 
 
+class Renormalised(MyMaskedAttention):
+    """No score is -inf: weights are taken away after the softmax, and the others divided anew."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True, mask=None):
+        w, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        parts = [F.linear(x, w_, b_) for x, w_, b_ in zip((query, key, value), w, b, strict=True)]
+        q, k, v = (my_split_heads(part, self.num_heads) for part in parts)
+        weights = (q @ k.mT / self.head_dim**0.5).softmax(dim=-1)
+        if mask is not None:
+            weights = weights * mask
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        output = self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        if not need_weights:
+            return output, None
+        return output, weights.mean(1) if average_attn_weights else weights
+
+
 class BiasForgotten(MyMaskedAttention):
     """The output of a query that may look nowhere is zero; it should be the bias."""
 
@@ -199,6 +241,14 @@ WRONG: list[tuple[str, Any, str]] = [
         "in place",
     ),
     ("left_minus_above", lambda layer, grid: None, ""),
+    ("left_minus_above", not_sharp(0.01), "Each head looks most at the tokens that it should"),
+    ("left_minus_above", not_sharp(0.01), "as little as 0.77"),
+    ("left_minus_above", not_sharp(0.03), "the softmax is not sharp enough"),
+    ("left_minus_above", twice, "minus token 1 itself, since none is above it"),
+    ("left_minus_above", left_twice, "The content that token 1 gets is nothing"),
+    ("split_heads", lambda x, num_heads: x.chunk(num_heads, dim=-1), "torch.stack(parts, dim=1)"),
+    ("split_heads", lambda x, num_heads: x.chunk(2, dim=-1), "The parts must be one tensor"),
+    ("masked_attention", Renormalised, "as by the sum of weights that are all 0"),
 ]
 NAMED: list[tuple[str, Any, str]] = [
     ("swap_heads", lambda layer, order: None, "leave all numbers of the layer as they are"),

@@ -136,6 +136,14 @@ def by_functions(block: type) -> list[Callable]:
     return [no_norm, no_residual]
 
 
+def without_return(block: type) -> list[Callable]:
+    class Silent(block):
+        def forward(self, a: Tensor) -> None:
+            super().forward(a)
+
+    return [by_functions(block)[0], Silent]
+
+
 class PairAddedFirst(EncoderBlock):
     def forward(self, input: Tensor) -> Tensor:
         x = self.ln_1(input)
@@ -183,6 +191,13 @@ WRONG: list[tuple[str, Any, str]] = [
     ("layer_norm", lambda x, w, b, eps: with_var_mean(x, w, b, 2 * eps), ""),
     ("encoder_block", WritesOverItsInput, ""),
     ("ablation", lambda block: block, "two classes are needed"),
+    ("ablation", without_return, "without residual connections gives nothing. Does it end with"),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, w, 3 * b, eps),
+        "With a bias of zero your result is right",
+    ),
+    ("find_bugs", lambda: dict.fromkeys("abcd", 0), "They count from 1 to 8"),
     (
         "ablation",
         lambda block: (block(2, 6, 10, 0.0, 0.0), block(2, 6, 10, 0.0, 0.0)),

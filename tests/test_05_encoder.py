@@ -280,7 +280,29 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "add_instead",
         lambda joined, t: (nn.Linear(6, 5), joined.weight[:, -t:]),
-        "positions must have shape (4, 5)",
+        "positions must have shape (4, 5), but have (5, 4). Transpose them.",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), joined.weight[:, :-t].T),
+        "The first 6 columns of joined.weight belong to the patch.",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), joined.weight.T),
+        "There is a row for each of the 4 places",
+    ),
+    (
+        "add_instead",
+        lambda joined, t: (nn.Linear(6, 5), nn.Embedding(t, 5)),
+        "but what came back is of type Embedding",
+    ),
+    ("right_without", lambda model, parameter, images, labels: 60, "the number of all images"),
+    ("right_without", lambda model, parameter, images, labels: 68, "There are 60 images."),
+    (
+        "right_without",
+        lambda model, parameter, images, labels: 41,
+        "while the parameter is zero and all others are",
     ),
     ("shared_block", SharedWithoutNames, "lacks the parameters layers.encoder_layer_1"),
     ("shared_block", lambda *sizes: 3, "an nn.Module is needed"),

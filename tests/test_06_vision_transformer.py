@@ -269,6 +269,68 @@ class MeanAndPrintsTuples(MeanAndPrintsNothing):
         return x
 
 
+def convolution_with(**changes: Tensor) -> Any:
+    """An answer that puts other numbers into weight or bias, or both."""
+
+    def answer(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+        made = convolution_with_parameters(linear, channels, p)
+        for name, factor in changes.items():
+            tensor = getattr(made, name)
+            setattr(made, name, nn.Parameter(tensor.detach() * factor))
+        return made
+
+    return answer
+
+
+class OtherSizes(MyVisionTransformer):
+    """Hidden_dim and mlp_dim exchanged for the encoder; or another stride; or another kernel."""
+
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.encoder.pos_embedding = nn.Parameter(torch.zeros(1, 10, 16))
+
+
+class OtherStride(MyVisionTransformer):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.conv_proj.stride = (1, 1)
+
+
+class OtherWindows(MyVisionTransformer):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.conv_proj = nn.Conv2d(2, 8, 2, stride=4)
+
+
+class OtherLabel(MyVisionTransformer):
+    def tell(self, label, shape):
+        if self.print_shapes:
+            print(f"{shape}: {label}")
+
+
+def layers_for_heads(
+    image_size: int, patch_size: int, layers: int, heads: int, *rest: Any, **options: Any
+) -> nn.Module:
+    return MyVisionTransformer(image_size, patch_size, heads, layers, *rest, **options)
+
+
+class WideInPixels(MyRectangular):
+    """As many numbers a position as the picture has columns of pixels."""
+
+    def __init__(self, image_size: Any, *sizes: int, **options: Any) -> None:
+        super().__init__(image_size, *sizes, **options)
+        places = self.encoder.pos_embedding.shape[1]
+        self.encoder.pos_embedding = nn.Parameter(torch.zeros(1, places, image_size[1]))
+
+
+class PlainRegisters(MyRegisters):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        noise = self.register_tokens.detach()
+        del self.register_tokens
+        self.register_tokens = noise
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
@@ -299,7 +361,17 @@ WRONG: list[tuple[str, Any, str]] = [
         "with windows of",
     ),
     ("as_convolution", lambda linear, c, p: linear, "an nn.Conv2d is needed"),
-    ("as_convolution", convolution_with_padding, "shape"),
+    ("as_convolution", convolution_with(weight=2), "bias is right, and its weight is not. Row"),
+    ("as_convolution", convolution_with(bias=2), "weight is right, and its bias is not. Number"),
+    ("as_convolution", convolution_with(weight=3, bias=2), "Neither the convolution's weight nor"),
+    ("vision_transformer", OtherSizes, "each position of your encoder has 16 numbers. It is"),
+    ("vision_transformer", OtherStride, "your conv_proj has the stride (1, 1), and"),
+    ("vision_transformer", OtherWindows, "goes from 2 to 8 channels, with windows of (2, 2). It"),
+    ("vision_transformer", OtherLabel, "It must be 'Input': label, colon, and then"),
+    ("vision_transformer", layers_for_heads, "encoder.layers.encoder_layer_2"),
+    ("rectangular", WideInPixels, "each position of your model has 20 numbers, for pictures of 8"),
+    ("registers", PlainRegisters, "register_tokens is a plain tensor, which no optimizer is given"),
+    ("as_convolution", convolution_with_padding, "(3, 3) pixels apart, with a padding of (3, 3)."),
     ("first_difference", gives_to_the_right_one, "the right model's weights were changed"),
     ("first_difference", lambda right, suspect, images: 3, "name is needed"),
     ("first_difference", with_tolerance(0.3), "encoder.dropout, by up to 0.044"),

@@ -154,6 +154,22 @@ def loop_by_epoch(rows: Any) -> Any:
     return lambda *given: rows(my_training_loop(*given))
 
 
+def loop_with_twice_the_weights(model: nn.Module, *given: Any) -> list:
+    history = my_training_loop(model, *given)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= parameter.abs()
+    return history
+
+
+def step_with_its_graph(
+    model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor
+) -> Tensor:
+    loss = F.cross_entropy(model(images), labels)
+    my_training_step(model, optimizer, images, labels)
+    return loss
+
+
 class Diagnosis(nn.Module):
     def forward(self) -> dict[str, str]:
         return {letter: HIDDEN[letter] for letter in "DCBA"} | {"healthy": "nothing"}
@@ -182,7 +198,12 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "cross_entropy",
         lambda z, y: F.cross_entropy(z, y, label_smoothing=0.1),
-        "loss of 5 pictures",
+        "the label 1 has the loss 0.3426 in yours. It is -ln 3/4, 0.2877",
+    ),
+    (
+        "cross_entropy",
+        lambda z, y: -z.log_softmax(1)[range(len(y)), y].median(),
+        "together, have the loss 0.6931 in yours. It is the mean of -ln 3/4 and -ln 1/2",
     ),
     ("cross_entropy", lambda z, y: F.cross_entropy(z.detach(), y), "none flows"),
     ("cross_entropy", entropy_in_place, "changes its input"),
@@ -232,7 +253,30 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("training_loop", loop_by_epoch(lambda rows: rows[-1]), "a list of dicts is needed"),
     ("training_loop", loop_by_epoch(lambda rows: [{"epoch": 1}]), "one has no loss"),
-    ("training_loop", loop_by_epoch(lambda rows: rows[:-1]), "must have shape (3,)"),
+    ("training_loop", loop_by_epoch(lambda rows: rows[:-1]), "history holds 2 dicts. One is"),
+    ("training_loop", loop_by_epoch(lambda rows: 5 * rows), "15 dicts, one for each batch. One"),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [row | {"loss": row["loss"] ** 2} for row in rows]),
+        '"loss" is wrong in epoch 1 already. Before the first batch',
+    ),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [*rows[:1], *(row | {"loss": 0.3} for row in rows[1:])]),
+        '"loss" is right in epoch 1 and not in epoch 2. In each step',
+    ),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [row | {"epoch": 2 * row["epoch"] - 1} for row in rows]),
+        '"epoch" is right in epoch 1 and not in epoch 2. Epochs are counted 1, 2, 3',
+    ),
+    (
+        "training_loop",
+        loop_by_epoch(lambda rows: [row | {"validation_loss": 0.1} for row in rows]),
+        '"loss" is right in all epochs. "validation_loss" is wrong in epoch 1 already. You give',
+    ),
+    ("training_loop", loop_with_twice_the_weights, "The history is right; the weights that the"),
+    ("training_step", step_with_its_graph, "still holds its graph. loss.item() is the number"),
     (
         "diagnose",
         dict(HIDDEN) | {"B": "a cold"},

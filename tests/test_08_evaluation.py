@@ -119,6 +119,22 @@ def picture_by_picture(changed, images):
     return all(sharp_enough(one[None], other[None]) for one, other in pairs)
 
 
+def with_signs_across_rows(changed: Tensor, images: Tensor) -> bool:
+    """The differences of neighbours in a column are not squared."""
+    across, down = [], []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        across.append(x.diff(dim=-1).square().mean())
+        down.append(x.diff(dim=-2).mean())
+    return bool(0.75 < (across[0] + down[0]) / (across[1] + down[1]) < 1.25)
+
+
+def reliability_with_a_list(p: Tensor, y: Tensor, low: float, high: float) -> tuple:
+    sure = p.amax(dim=1)
+    inside = sure[(sure > low) & (sure <= high)].tolist()
+    return inside, *reliability_by_loop(p, y, low, high)[1:]
+
+
 def pixel_by_pixel(changed: Tensor, images: Tensor) -> bool:
     inside = (changed - images)[..., 4:-4, 4:-4], images[..., 4:-4, 4:-4]
     lost, all_of_it = (
@@ -190,6 +206,30 @@ def over_channels(changed: Tensor, images: Tensor) -> bool:
     return bool(0.75 < found[0] / found[1] < 1.25)
 
 
+def enlarged_and_cut_below(images: Tensor, size: int) -> Tensor:
+    large = F.interpolate(images[:, None] / 16, size=(size, size), mode="bicubic")
+    border = (28 - size) // 2
+    return F.pad((255 * large).relu().round().to(torch.uint8), [border] * 4)
+
+
+def sorted_by_themselves(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels.sort().values, predictions.sort().values, k)
+
+
+def spread_of_the_confidence(probabilities: Tensor, labels: Tensor, low: float, high: float) -> Any:
+    confidence = probabilities.amax(dim=1)
+    chosen = (confidence > low) & (confidence <= high)
+    count, _, share = my_reliability(probabilities, labels, low, high)
+    return count, confidence[chosen].std(), share
+
+
+def black_at_the_sides(images: Tensor) -> dict[str, Tensor]:
+    wide = F.pad(F.pad(images, (0, 0, 1, 1), mode="replicate"), (1, 1))
+    rows = 0.79 * wide[..., 1:-1, :] + 0.105 * (wide[..., :-2, :] + wide[..., 2:, :])
+    blur = 0.79 * rows[..., 1:-1] + 0.105 * (rows[..., :-2] + rows[..., 2:])
+    return controls_by_slices(images) | {"blur": blur}
+
+
 def without_the_first(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
     """Nothing is ever predicted to be of class 0."""
     made = confusion_matrix(labels, predictions, k).clone()
@@ -235,7 +275,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ("enlarge", lambda images, size: my_enlarge(images, size) / 255, "MNIST's pixels are uint8"),
     ("better_model", better(lambda b, c: b > 25), ""),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 3), "you say True from 0.8"),
-    ("as_sharp", picture_by_picture, "Each batch has one number"),
+    ("as_sharp", picture_by_picture, "Make one number of each batch"),
+    ("as_sharp", with_signs_across_rows, "turned upside down, you say False"),
+    ("wilson", lambda *args: my_wilson(*args)[1], "one number, the interval's upper end. Both"),
+    ("reliability", reliability_with_a_list, "you give 69 numbers in the place of one. The"),
+    ("enlarge", lambda images, size: F.pad(my_enlarge(images, size), (0, 1)), "5 on its right. It"),
+    ("enlarge", lambda images, size: my_enlarge(images, size).expand(-1, 3, -1, -1), "3 channels"),
     ("as_sharp", pixel_by_pixel, "shifted by whole pixels, and are as sharp as before"),
     ("better_model", differing, "take for two different wrong digits"),
     ("better_model", only_sometimes, "None comes back"),
@@ -247,16 +292,28 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("wilson", plain_around_the_middle, "is made from the middle m in the place of s"),
     ("wilson", wilson_in_steps, "your ends are off by 0.003 at most"),
-    ("wilson", mirrored, "the upper one is not: of 8 of 10, with z = 1, you give 0.9509. It lies"),
+    ("wilson", mirrored, "for 8 of 10, with z = 1, your upper end is 0.9509. It lies as far"),
     ("reliability", lambda p, *more: reliability_by_loop(p.softmax(1), *more), "the softmax of"),
-    ("reliability", reliability_by_division, "no answer has a confidence from 0.0 to 0.1, and"),
-    ("reliability", reliability_with_none, "Then both means are float('nan')"),
+    (
+        "reliability",
+        reliability_by_division,
+        "a confidence above 0.0 and up to 0.1, and there your",
+    ),
+    ("reliability", reliability_with_none, "share must both be nan: float('nan')"),
     ("coin", lambda b, c: exact_chance(b, c) * (b + c) / (b + c), "for 0 to 0 your code divides"),
     ("as_sharp", over_channels, "of one with three channels and itself True"),
     ("as_sharp", sharp(1, lambda x: x.square().mean()), "you leave out 1 at the top, 1 at the"),
-    ("confusion", without_the_first, "Those with truth 0 and prediction 0 and truth 4 and"),
+    ("confusion", without_the_first, "Yours is 0 at [0, 0] and [4, 0], where images belong"),
     ("better_model", better(lambda b, c: exact_chance(b, c) < 0.3), "is right on 7 images and"),
     ("better_model", lambda *given: 1.5, "The answer must be one of the texts"),
+    ("enlarge", enlarged_and_cut_below, "bicubic numbers above 255 are dark in yours. Beyond"),
+    (
+        "confusion",
+        sorted_by_themselves,
+        "you make the counts 3 at [0, 0], 2 at [2, 2], 1 at [4, 4]",
+    ),
+    ("reliability", spread_of_the_confidence, "the number of answers is right, and what you give"),
+    ("controls", black_at_the_sides, "your blur makes 0.4475 at row 0, column 0"),
 ]
 
 

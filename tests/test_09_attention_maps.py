@@ -126,6 +126,24 @@ def record_with_forwards_that_stay(model: nn.Module) -> Iterator[list[Tensor]]:
     yield kept
 
 
+@contextmanager
+def record_the_last_pass(model: nn.Module) -> Iterator[list[Tensor]]:
+    """The package's, in which a second forward pass begins anew."""
+    many, kept = len(attention_layers(model)), []
+    with record_attention(model) as all_kept:
+        yield kept
+        kept += all_kept[-many:]
+
+
+def columns_and_transposed(weights: Tensor) -> Tensor:
+    identity = torch.eye(weights.shape[-1])
+    total = identity
+    for layer in weights.mean(dim=2).unbind(dim=1):
+        mixed = layer + identity
+        total = total @ (mixed / mixed.sum(dim=-2, keepdim=True))
+    return total.transpose(-2, -1)
+
+
 def undone_over_axis_1(twice: Tensor) -> Tensor:
     logs = twice.log()
     return logs + (1 - logs.sum(dim=1, keepdim=True)) / twice.shape[1]
@@ -170,7 +188,7 @@ RIGHT: list[tuple[str, Any]] = [
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("record", record_with_other_weights, ""),
-    ("record", record_a_tuple, "must be the list that the weights are put into, not a tuple"),
+    ("record", record_a_tuple, "be the list that the weights are put into, but is of type tuple"),
     (
         "record",
         record_without_yield,
@@ -186,11 +204,13 @@ WRONG: list[tuple[str, Any, str]] = [
         "record",
         record_and_remove_the_last,
         "should not be '4 hooks, 0 replaced forwards'. In the block a model with three attention"
-        " layers, 0 to 2, has 3 forward pre-hooks and 3 forward hooks; behind it, 2 forward"
+        " layers, 0 to 2, has 3 forward pre-hooks and 3 forward hooks; after the block, 2 forward"
         " pre-hooks and 2 forward hooks, on attention layer 0 and 1.",
     ),
     ("undo_softmax", undone_over_axis_1, "a tensor of two axes, your rows are right"),
     ("record", 42, "the function itself is needed"),
+    ("record", record_the_last_pass, "each time that it runs: 6 here"),
+    ("rollout", columns_and_transposed, "your rows are 0.6667, 0.3333 and 0.2857, 0.7143"),
     ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
         "name_the_maps",

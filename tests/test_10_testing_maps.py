@@ -250,13 +250,31 @@ def hide_in_a_hook_that_returns_nothing(model: nn.Module, images: Tensor, hidden
 
 
 WRONG: list[tuple[str, Any, str]] = [
+    ("integrate", integrate_between_both_ends, "0, 0.333, 0.667, 1. Take it in the middles"),
     ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
-    ("patch", keep_a_handle, "After one call of it the model has 1 forward hook"),
+    ("patch", keep_a_handle, "After one call of your function the model has 1 forward hook"),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
-    ("hide", hide_and_close, "put back in `finally`, after an exception, too"),
+    ("hide", hide_and_close, "Put back what you change in `finally`, which runs"),
     ("hide", 42, "give the function itself"),
-    ("gradient_map", lambda *given: 2 * my_gradient_map(*given), "You give 140 and 0"),
+    ("gradient_map", lambda *given: 2 * my_gradient_map(*given), "give 140 and 0 for the first"),
+    ("gradient_map", lambda *given: my_gradient_map(*given)[:, 1:], "15 is the number of patches,"),
+    ("gradient_map", lambda *given: my_gradient_map(*given)[:1], "shape (1, 16): 16 is the number"),
+    (
+        "norm_rule",
+        lambda x, weight, bias, eps: my_norm_rule(2 * x.sin(), weight, bias, eps),
+        "of the token (1, 2, 6). Its mean is 3",
+    ),
+    (
+        "norm_rule",
+        lambda x, weight, bias, eps: my_norm_rule(x, weight, bias, eps) + bias,
+        "you make (18.15, 38.61, 65.55) of it. It is (8.148, 18.61, 35.55)",
+    ),
+    (
+        "integrate",
+        lambda f, images, black, steps: my_integrate(f, images, black, steps) / steps,
+        "goes from 1 in the reference to 6, you give it 1.25. It should be 5",
+    ),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
     ("gradient_map", gradient_map_of_many, "several numbers at once"),
     ("gradient_map", gradient_map_of_a_tuple, "its [0] is taken"),
@@ -272,15 +290,20 @@ WRONG: list[tuple[str, Any, str]] = [
         "",
     ),
     ("patch", patch_with_both_hooks, "the hook that keeps the output of `site` is still there"),
-    ("patch", patch_that_returns_nothing, "nothing put in. In that run `site` has 1 forward hook"),
-    ("patch", patch_and_close, "put back in `finally`, after an exception, too"),
+    ("patch", patch_that_returns_nothing, "When that run begins, `site` has 1 forward hook"),
+    ("patch", patch_and_close, "Put back what you change in `finally`, which runs"),
+    ("leave_out", lambda f, labels, patches: f([]), "was given a list of 0"),
+    (
+        "leave_out",
+        lambda f, labels, patches: f(torch.zeros(3, patches)),
+        "of the kind torch.float32",
+    ),
     ("patch", 42, "give the function itself"),
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing that reaches the answer"),
     ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),
-    ("integrate", integrate_between_both_ends, "and also multiply by (reference - image), or"),
     (
         "norm_rule",
         lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),

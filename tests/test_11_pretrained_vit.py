@@ -191,7 +191,7 @@ def of_the_given(model, images, labels, steps, head_rate, body_rate):
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
-    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "They are 10, 20"),
+    ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "should be 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),
     (
         "convert_block",
@@ -199,15 +199,27 @@ WRONG: list[tuple[str, Any, str]] = [
         "the names must be those of your block: ln_1.bias",
     ),
     ("convert_block", lambda theirs: list(theirs), "must be a dict"),
+    ("convert_block", lambda theirs: {}, "The dict that comes back is empty."),
+    ("convert_block", lambda theirs: theirs, "What comes back is the dict that was given."),
+    ("convert_block", lambda theirs: without_a_bias(theirs), "About mlp.0.bias: It should be a"),
+    ("convert_block", lambda theirs: put_into_theirs(theirs), "puts mlp.0.bias into the dict that"),
+    (
+        "transfer",
+        lambda *given: two_new_layers(*given),
+        "head has 2 linear layers: heads.0, heads.2",
+    ),
+    ("transfer", lambda *given: twice_the_rate(*given), "the head move by 0.04 at most."),
     ("transfer", lambda model, *rest: 1, "must return the new model"),
     ("convert_block", lambda theirs: biases_kqv(theirs), "attention.k_proj.bias, attention.q_proj"),
+    ("convert_block", lambda theirs: interleaved(theirs), "a row of each in turn: attention.q"),
+    ("two_rates", lambda *given: body_without_a_rate(*given), "which a group without a rate has"),
     ("convert_block", lambda theirs: popped(theirs), "takes layer_scale1.lambda1 out of the dict"),
     ("transfer", lambda *given: half_frozen_before(*given), "no longer ask for gradients"),
     ("transfer", lambda *given: half_of_the_images(*given), "makes no difference for number 10"),
     ("two_rates", lambda *given: one_step(*given), "the same after 1 step and after 3"),
     ("two_rates", of_the_given, "no parameter of the new model moves"),
     ("two_rates", rates_by_another_name, 'its rate under the name "lr"'),
-    ("two_rates", lambda *given: fixed_share(*given), "moves by 0.005 at most"),
+    ("two_rates", lambda *given: fixed_share(*given), "move by 0.005 at most"),
 ]
 
 
@@ -215,6 +227,54 @@ def biases_kqv(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     made = EXERCISES["convert_block"].answer(theirs)
     parts = [theirs[f"attention.{letter}_proj.bias"] for letter in "kqv"]
     return made | {"self_attention.in_proj_bias": torch.cat(parts)}
+
+
+def interleaved(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All right, but for the rows of q, k and v, which stand in turn."""
+    made = convert_by_rules(theirs)
+    for kind in ("weight", "bias"):
+        name = f"self_attention.in_proj_{kind}"
+        made[name] = torch.stack(made[name].chunk(3), dim=1).flatten(0, 1)
+    return made
+
+
+def body_without_a_rate(model, images, labels, steps, head_rate, body_rate):
+    """The body at AdamW's own rate."""
+    return EXERCISES["two_rates"].answer(model, images, labels, steps, head_rate, 0.001)
+
+
+def without_a_bias(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    del made["mlp.0.bias"]
+    return made
+
+
+def put_into_theirs(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    theirs["mlp.0.bias"] = made.pop("mlp.0.bias")
+    return made
+
+
+def twice_the_rate(model: Any, *given: Any) -> nn.Module:
+    *rest, rate = given
+    return EXERCISES["transfer"].answer(model, *rest, 2 * rate)
+
+
+def two_new_layers(
+    model: nn.Module, x: Tensor, y: Tensor, freeze: bool, steps: int, rate: float
+) -> nn.Module:
+    """A hidden layer of its own before the new last one."""
+    made = copy.deepcopy(model).requires_grad_(not freeze)
+    last = nn.Linear(7, 10)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    made.heads = nn.Sequential(nn.Linear(made.class_token.shape[-1], 7), nn.Tanh(), last)
+    optimizer = torch.optim.AdamW(made.parameters(), lr=rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(x), y).backward()
+        optimizer.step()
+    return made
 
 
 def popped(theirs: dict[str, Tensor]) -> dict[str, Tensor]:

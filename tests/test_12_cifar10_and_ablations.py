@@ -121,6 +121,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("power", lambda *given: "45 %", "must be a number from 0 to 1"),
     ("power", lambda *given: 1.02 * POWER(*given), "where 4 of 7 experiments are better"),
     ("power", lambda rule, effect, *rest: POWER(rule, abs(effect), *rest), "With effect=-5"),
+    ("power", lambda rule, effect, *rest: POWER(rule, 2 * effect, *rest), "0 (which is right) on"),
     ("compare_runs", lambda *runs: fixed_border(*runs), "with spreads half as large, too"),
     ("count_numbers", lambda *sizes: COUNT(*sizes) + sizes[3], "hidden_dim numbers too many"),
     ("count_numbers", lambda *sizes: one_block_less(*sizes), "one block too few"),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import judged
-from scipy.stats import ttest_ind
+from helpers import judged, randomise, reject
+from scipy.stats import ttest_ind, ttest_rel
 
 from mnist_vit.course.ladder import stored
 from mnist_vit.course.nb14_parts_since_2020 import variants
@@ -46,6 +46,16 @@ def the_layer_before(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torc
     return shares_by_loop(weights[:, :-1], is_blank)
 
 
+def twice_the_blank(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    on_registers, on_blank = shares_by_loop(weights, is_blank)
+    return [on_registers, 2 * on_blank]
+
+
+def counted_from_1(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    ratio, where = by_loop(tokens, count)
+    return ratio, where + 1
+
+
 def by_the_mean_of_all(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     norms = tokens.norm(dim=2)
     largest, place = norms[:, -count:].max(dim=1)
@@ -61,6 +71,7 @@ RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
     ("shares", shares_by_loop),
+    ("shares", lambda weights, is_blank: torch.stack(shares_by_loop(weights, is_blank))),
     ("swiglu", lambda x, gate, value, out: (F.silu(x @ gate.T) * (x @ value.T)) @ out.T),
     ("rms_norm", lambda x, weight, eps: weight * x * (x.pow(2).mean(-1, True) + eps).pow(-0.5)),
 ]
@@ -84,11 +95,33 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("outliers", lambda tokens, count: by_loop(tokens[:, 1 : count + 1], count), "of length 7"),
     ("swiglu", lambda x, gate, value, out: my_swiglu(x, value, value, out), "silu(value) · value"),
-    ("shares", lambda weights, is_blank: weights.sum(), ""),
+    ("shares", lambda weights, is_blank: weights.sum(), "two results are needed"),
+    ("shares", lambda weights, blank: shares_by_loop(weights, blank)[1], "the share on blank"),
+    ("outliers", lambda tokens, count: by_loop(tokens, count)[0], "and the number of its patch"),
+    ("outliers", lambda tokens, count: (*by_loop(tokens, count), 1), "this is a tuple of 3"),
     ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
     ("swiglu", lambda x, gate, value, out: x, ""),
+    ("rms_norm", lambda x, w, eps: my_rms_norm(x, w, eps**2), "0.3771: eps is added"),
+    ("shares", twice_the_blank, "You return 0.3 (which is right) and 0.7."),
+    ("outliers", counted_from_1, "you give the right ratio and patch 2"),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED: list[tuple[str, Any, str]] = [
+    (
+        "rms_norm",
+        lambda x, weight, eps: my_rms_norm(x, 1 + weight, eps),
+        "multiply by 1 + weight in place of weight",
+    ),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def nothing_returned(*given: torch.Tensor) -> None:
+    """As a function whose last line lacks its return."""
+
+
+@pytest.mark.parametrize("name", ["outliers", "shares"])
+def test_a_missing_return_is_told_where_two_results_are_needed(name: str) -> None:
+    reject(name, nothing_returned, "Is the return line missing?")
 
 
 def test_rotary_attention_is_timms() -> None:
@@ -136,14 +169,34 @@ def test_the_parts_of_the_table_are_timms() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@torch.no_grad()
+def test_rotary_sees_no_shift_if_the_class_token_moves_along() -> None:
+    """All tokens two rows and two columns further on: the same logits; without the first: not."""
+    model = variants.rotary()
+    randomise(model)
+    for block in model.encoder.layers:
+        block.self_attention.in_proj_weight.mul_(8)  # so that scores differ much
+    x = torch.randn(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    before = model(x)
+    places = variants.angles_2d(6, 6, 32).view(6, 6, 16)
+    patches = places[2:, 2:].reshape(16, 16)
+    variants.turn(model, torch.cat([places[2, 2][None], patches]))
+    torch.testing.assert_close(model(x), before, atol=1e-4, rtol=0)
+    variants.turn(model, patches)
+    assert (model(x) - before).abs().max() > 1e-2
+
+
 def test_what_the_text_says_of_the_stored_runs() -> None:
     runs = stored(results="parts")["runs"]
+    assert [run["seed"] for run in runs] == 3 * list(range(10)), "so that pairs share a seed"
 
     def of(variant: str, what: str) -> list[float]:
         return [run[what] for run in runs if run["variant"] == variant]
 
     def verdict(base: list[float], variant: list[float]) -> int:
         found = ttest_ind(variant, base, equal_var=False)
+        pairs = ttest_rel(variant, base)
+        assert (found.pvalue < 0.05 / 7) == (pairs.pvalue < 0.05 / 7), "pairs tell the same"
         return int(torch.tensor(found.statistic).sign()) if found.pvalue < 0.05 / 7 else 0
 
     assert {name: len(of(name, "seed")) for name in variants.BUILD} == dict.fromkeys(
@@ -153,11 +206,19 @@ def test_what_the_text_says_of_the_stored_runs() -> None:
         assert verdict(of("plain", what), of("registers", what)) == 0
     on_registers = of("registers", "attention on registers")
     assert min(on_registers) < 0.01 < 0.4 < max(on_registers)
+    assert sum(share < 0.01 for share in on_registers) == 3
+    assert sum(share > 0.3 for share in on_registers) == 3
+    assert sum(on_registers) / 10 == pytest.approx(4 / 21, abs=0.005)
     assert verdict(of("plain", "accuracy"), of("rotary", "accuracy")) == -1
     steps = {"middle": "same step", "corner": "same step", "scaled": "smaller step"}
     for where, step in steps.items():
         ways = [of("plain", f"{where}, {way}") for way in ("interpolated", "extended")]
         assert verdict(max(ways, key=sum), of("rotary", f"{where}, {step}")) == -1
+    for corner, *others in zip(
+        *(of("rotary", f"{where}, {steps[where]}") for where in ("corner", "middle", "scaled")),
+        strict=True,
+    ):
+        assert corner < min(others), "the corner is hardest in each run"
 
 
 @pytest.mark.parametrize("name", variants.BUILD)

@@ -98,8 +98,8 @@ def test_an_expression_is_blamed_if_our_numbers_repair_it(
 def test_a_right_line_behind_a_missing_step_is_not_blamed() -> None:
     told = said("attention", without_root)
     assert "your result is right" not in told
-    assert "What goes into `scores.softmax(dim=-1)` are numbers of ours, too" in told
-    assert "or a step is missing before it" in told
+    assert "`scores.softmax(dim=-1)` takes what ours has, too, and gives what ours has not" in told
+    assert "or another value should go in" in told
 
 
 class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
@@ -115,8 +115,11 @@ class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
 
 def test_what_is_no_number_of_ours_is_not_said_to_be_one() -> None:
     told = said("encoder_block", Scaled)
-    assert "are numbers of ours, too" not in told
-    assert "`x + y`" not in told
+    assert "takes what ours has, too" not in told
+    assert (
+        "With a value of ours in the place of what `(input + self.dropout(x)) / 2` gives, where it"
+        " goes into `x + y`, your result is right" in told
+    )
 
 
 class TanhAtTheEnd(check.EXERCISES["multi_head_attention"].answer):  # type: ignore[misc]
@@ -253,10 +256,10 @@ def test_nan_is_equal_to_nan_and_to_nothing_else() -> None:
 
 
 def test_what_gives_nan_is_not_drawn_at_random() -> None:
-    assert "at random" not in words(observed(lambda x: x.exp(), lambda x: (x - 9).log(), X))
-    assert "at random" not in words(observed(lambda x: 1.0, lambda x: NAN, X))
+    assert "random" not in words(observed(lambda x: x.exp(), lambda x: (x - 9).log(), X))
+    assert "random" not in words(observed(lambda x: 1.0, lambda x: NAN, X))
     random = observed(lambda x: x.exp(), lambda x: x + torch.rand(()), X)
-    assert "drawn at random" in words(random)
+    assert "draws random numbers" in words(random)
 
 
 def test_what_changes_the_module_it_is_given_is_not_random() -> None:
@@ -273,7 +276,7 @@ def test_python_s_own_chance_is_not_called_drawn_by_a_seed() -> None:
     import random
 
     told = words(observed(lambda x: x.exp(), lambda x: x + random.random(), X))
-    assert "gives another result each time." in told
+    assert "gives another result each time, even after torch.manual_seed(0)." in told
 
 
 def test_an_axis_of_length_1_is_too_many_only_where_there_is_one() -> None:
@@ -398,7 +401,7 @@ def test_a_result_that_does_not_move_is_told_with_what_was_changed() -> None:
 
 def test_the_numbers_that_are_infinite_are_counted_in_the_answer() -> None:
     told = compare("output", torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0]), 1e-6)
-    assert told == "output: 1 of 2 number is nan or infinite." or "1 of 2" in str(told)
+    assert told == "output: 1 of 2 numbers is nan."
 
 
 def test_a_count_that_is_ours_in_other_cases_is_not_told() -> None:
@@ -652,7 +655,7 @@ def test_as_many_experiments_as_trials_with_runs_of_their_own() -> None:
         return right(lambda _, variant: rule(base, variant), effect, seeds, trials)
 
     assert "There are as many as trials says" in said("power", always_1000)
-    assert "the same runs again and again" in said("power", one_base)
+    assert "in two or more of 7 experiments the base has the same runs" in said("power", one_base)
 
 
 def test_of_sentences_with_a_number_none_is_too_small() -> None:
@@ -962,7 +965,7 @@ def test_another_default_than_the_stub_s_is_refused() -> None:
     right = check.EXERCISES["wilson"].answer
     told = said("wilson", lambda correct, total, z=2.0: right(correct, total, z))
     assert "the default of z is 2.0 in yours. It should be z=1.96" in told
-    assert "z has no default" in said("wilson", lambda correct, total, z: right(correct, total, z))
+    accept("wilson", lambda correct, total, z: right(correct, total, z))
     accept("wilson", lambda correct, total, factor=2.0: right(correct, total, factor))
 
 
@@ -1028,20 +1031,7 @@ def test_one_norm_under_two_names_is_told_as_that() -> None:
 # --- what answers nobody had seen brought to light ------------------------------------------------
 
 
-def halved(x: Tensor) -> Tensor:
-    return 0.5 * (1 + torch.erf(x / 2))
-
-
-def test_two_slips_at_once_are_both_named() -> None:
-    told = said("gelu", halved)
-    assert "when you return Φ(x) alone, and also divide x by 2 inside erf." in told
-    assert told.endswith(
-        "About the first: Multiply it by x. About the second: It must be the square root of 2."
-    )
-
-
-def test_two_slips_that_contradict_each_other_are_not_named() -> None:
-    """Whoever changes nothing neither "moves the columns of out_proj alone" nor anything else."""
+def test_who_changes_nothing_is_told_that_and_nothing_else() -> None:
 
     def only_names(layer: nn.Module, order: list[int]) -> tuple[Tensor, Tensor]:
         weight = layer.in_proj_weight[torch.arange(len(layer.in_proj_weight))]
@@ -1118,7 +1108,9 @@ def test_weights_of_other_scores_are_told_by_the_factor() -> None:
     assert "scores that are ours times 0.3." in words(observed(weighed, of(0.3), X))
     rows = torch.linspace(0.1, 0.9, 4, dtype=X.dtype)[:, None]
     told = words(observed(weighed, of(rows), X))
-    assert "In each row your weights are the softmax of c · our scores, c from 0.1 to 0.9." in told
+    assert (
+        "row of your weights is the softmax of our scores times a number, from 0.1 to 0.9." in told
+    )
     for factor in (-2, torch.linspace(-1, 2, 4, dtype=X.dtype)[:, None]):
         told = words(observed(weighed, of(factor), X))
         assert "scores" not in told
@@ -1139,11 +1131,11 @@ def test_an_order_along_an_axis_is_told_and_so_is_what_comes_twice() -> None:
     def rows(*order: int) -> Callable:
         return lambda x: x.exp()[list(order)]
 
-    assert "along axis 0 yours stand in the order 2, 0, 1, 3" in words(
+    assert "along axis 0 yours holds what ours holds at 2, 0, 1, 3" in words(
         observed(torch.exp, rows(2, 0, 1, 3), X)
     )
     told = words(observed(torch.exp, rows(0, 0, 2, 3), X))
-    assert "Along axis 0 there are ours of the places 0, 0, 2, 3" in told
+    assert "Along axis 0 yours holds what ours holds at 0, 0, 2, 3" in told
 
 
 def test_a_short_formula_of_the_inputs_is_told() -> None:
@@ -1201,9 +1193,9 @@ def test_what_is_different_in_a_module_that_was_given_is_told() -> None:
             layer.mlp[3].bias.zero_()
         return layer
 
-    assert "leaves other numbers" not in said("silence", on_a_copy)
+    assert "hold other numbers" not in said("silence", on_a_copy)
     told = said("swap_heads", wrong_bias)
-    assert "leaves other numbers in layer than yours: in_proj_bias. The same are" in told
+    assert "these of layer hold other numbers than in ours: in_proj_bias. Equal are" in told
 
 
 def test_axes_that_a_line_takes_apart_are_no_values_that_come_back() -> None:
@@ -1238,7 +1230,7 @@ def test_contents_that_a_token_gets_are_told_in_shares() -> None:
 
     told = said("left_minus_above", softer)
     assert "token 1 gets is +0.7 times token 0, -0.7 times token 1" in told
-    assert "token 0, its left one, minus token 1, its upper one" in told
+    assert "token 0, its left one, minus token 1 itself, since none is above it" in told
 
     def not_zero(layer: nn.Module, grid: int) -> None:
         right(layer, grid)
@@ -1309,29 +1301,7 @@ def test_learned_numbers_are_told_in_blocks() -> None:
     assert "these are the numbers of 1." in said("shared_block", Half)
 
 
-# --- two mistakes at once, and what an exercise itself notices ------------------------------------
-
-
-def by_columns_and_numbered_by_columns(weights: Tensor, row: int, column: int) -> Tensor:
-    grid = math.isqrt(weights.shape[-1] - 1)
-    return weights[:, :, 1:, 1 + column * grid + row].unflatten(-1, (grid, grid))
-
-
-def test_two_slips_that_give_these_numbers_together_are_both_named() -> None:
-    told = said("query_map", by_columns_and_numbered_by_columns)
-    assert "when you take a column in place of a row, and also number the patches by" in told
-
-
-def test_a_second_slip_is_not_named_of_an_answer_with_one() -> None:
-    def answer(weights: Tensor, row: int, column: int) -> Tensor:
-        return check.EXERCISES["query_map"].answer(weights, column, row)
-
-    assert "and also" not in said("query_map", answer)
-
-
-def test_zeros_are_not_said_to_be_two_mistakes() -> None:
-    told = said("controls", lambda images: dict.fromkeys(("blur", "shift", "border"), 0 * images))
-    assert "and also" not in told
+# --- what an exercise itself notices --------------------------------------------------------------
 
 
 def test_a_slip_with_the_same_words_is_not_named_where_something_else_is_noticed() -> None:
@@ -1486,3 +1456,159 @@ def test_advice_does_not_lead_away(name: str, answer: Any, true: str, not_true: 
     told = said(name, answer)
     assert true in told
     assert not_true not in told
+
+
+# --- side sentences are true ---------------------------------------------------------------------
+
+
+def test_a_value_of_ours_that_comes_back_too_early_is_told() -> None:
+    class TooEarly(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
+        def forward(self, input: Tensor) -> Tensor:
+            x = self.ln_1(input)
+            x = self.self_attention(x, x, x)[0]
+            return input + self.dropout(x)
+
+    told = said("encoder_block", TooEarly)
+    assert "What comes back is a value that ours has on its way" in told
+
+
+def test_the_first_step_that_gives_nan_is_named() -> None:
+    def answer(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True)
+        variance = x.var(dim=-1, keepdim=True, correction=0)
+        root = (variance - 0.5).sqrt()
+        return (x - mean) / root * weight + bias
+
+    told = said("layer_norm", answer)
+    assert "`(variance - 0.5).sqrt()` gives the first numbers that are nan or infinite." in told
+
+
+def test_an_input_that_repairs_an_expression_is_named() -> None:
+    def answer(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+        columns = F.linear(W_1.T, W_1)
+        return columns.T, F.linear(b_1, W_2, b_2)
+
+    told = said("merge", answer)
+    assert "With W_2 in the place of one value that goes into `F.linear(W_1.T, W_1)`" in told
+
+
+def test_what_leads_to_another_part_of_the_result_is_not_quoted() -> None:
+    def answer(
+        weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+    ) -> tuple[Tensor, Tensor]:
+        error = torch.softmax(x @ weight.T + bias, dim=1)
+        error[torch.arange(len(x)), labels] -= 1
+        error = error / len(x)
+        return weight - rate * (error.T @ x), bias - rate
+
+    told = said("gradient_step", answer)
+    assert "old bias minus new bias" in told
+    assert "softmax" not in told
+
+
+def test_a_list_of_tensors_that_is_right_is_told_how_to_join() -> None:
+    expected = X.exp()
+    evidence = Evidence([], [], "output", list(expected), expected)
+    assert "torch.stack(…, dim=0) joins them" in words(observe(evidence))
+    evidence = Evidence([], [], "output", list(expected.split(2, dim=1)), expected)
+    assert "torch.cat(…, dim=1) joins them" in words(observe(evidence))
+    evidence = Evidence([], [], "output", list(2 * expected), expected)
+    assert "joins them" not in words(observe(evidence))
+
+
+def test_an_answer_that_raised_is_not_compared_with_what_ours_leaves() -> None:
+    def answer(layer: nn.Module, order: list[int]) -> None:
+        layer.in_proj_weight.missing()
+
+    assert "hold other numbers" not in said("swap_heads", answer)
+
+
+def test_an_input_that_should_stay_as_it_is_is_told() -> None:
+    def ours(part: nn.Linear) -> Tensor:
+        return 2 * part.weight
+
+    def theirs(part: nn.Linear) -> Tensor:
+        with torch.no_grad():
+            part.weight.mul_(2)
+        return part.weight + 1
+
+    our, their = called(ours, nn.Linear(2, 3)), called(theirs, nn.Linear(2, 3))
+    their[0].given[0].bias.data.copy_(our[0].given[0].bias)
+    found = observe(Evidence(our, their, "numbers", "this", "that"))
+    assert "Your code changes weight of part, and should leave part as it is." in words(found)
+
+
+def test_random_numbers_are_not_called_other_ones() -> None:
+    def narrow(linear: nn.Linear) -> None:
+        with torch.no_grad():
+            linear.weight.uniform_(-1e-3, 1e-3)
+            linear.bias.normal_(std=1e-6)
+
+    assert "hold other numbers" not in said("xavier", narrow)
+
+
+def test_a_result_that_moves_a_little_beside_large_ones_does_not_stay() -> None:
+    told = said("gelu", lambda x: x / (0.5 * (1 + torch.erf(x / math.sqrt(2))) + 1e-10))
+    assert "stays the same" not in told
+    assert "stays the same" not in words(
+        observed(
+            lambda q, k: (q @ k.mT).softmax(-1),
+            lambda q, k: (900 * q @ k.mT).softmax(-1),
+            TOKENS,
+            TOKENS.roll(1),
+        )
+    )
+
+
+def test_rounding_is_no_multiple() -> None:
+    assert looking._times(X, 1e-9 * X.sign(), None) == ""
+    assert looking._times(X, 1e-9 * X, None) == ""
+    assert "times 0.01" in looking._times(X, 0.01 * X, None)
+
+
+def test_the_first_of_two_results_is_told_as_the_first() -> None:
+    told = words(observed(lambda x: (x.exp(), x + 1), lambda x: (x, x + 1), X))
+    assert "Number 1 of what comes back is x, unchanged." in told
+
+
+def test_weights_are_not_looked_for_among_other_results() -> None:
+    def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, list[Tensor]]:
+        weights = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(dim=-1)
+        return weights @ v, [q, k, v]
+
+    assert "Rows of the weights" not in said("attention", answer)
+
+
+def test_a_layer_too_few_is_told_by_the_numbers_in_the_names() -> None:
+    def fewer(seq_length: int, num_layers: int, *sizes: Any, **options: Any) -> nn.Module:
+        return check.EXERCISES["encoder"].answer(seq_length, num_layers - 1, *sizes, **options)
+
+    told = said("encoder", fewer)
+    assert "The number in names such as layers.encoder_layer_" in told
+    assert "in yours it is 0" in told
+
+
+def test_a_module_that_is_not_set_up_is_told() -> None:
+    class Forgot(check.EXERCISES["registers"].answer):  # type: ignore[misc]
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super()
+
+    assert "nn.Module is not set up here" in said("registers", Forgot)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("One of the differentiated Tensors does not require grad", "with respect to a tensor"),
+        ("element 0 of tensors does not require grad", "Nothing that needs a gradient"),
+        ("tensors used as indices must be long, int, byte or bool tensors", "is no index"),
+        ("too many indices for tensor of dimension 1", "More axes are indexed"),
+        ("stack expects a non-empty TensorList", "There is nothing in the list"),
+        ("math domain error", "no value for this number"),
+        ("'Tensor' object is not callable", "call it, as if it were a function"),
+        ("a Tensor with 4 elements cannot be converted to Scalar", "is given a whole tensor"),
+        ("Tensors must have same number of dimensions: got 2 and 3", "are joined"),
+    ],
+)
+def test_further_exceptions_have_a_meaning(text: str, meaning: str) -> None:
+    assert meaning in meaning_of(text)[0]

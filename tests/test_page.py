@@ -155,7 +155,7 @@ def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
                     "self.class_token = nn.Parameter(torch.ones(1, 1, hidden_dim))",
                 )
             ],
-            "start values: start value of class_token: ours is 0 everywhere",
+            "start values: start value of class_token: it must be 0 everywhere",
         ),
         (OUTPUT_ONLY, ASKED),
         ([(" if average_attn_weights else weights", "")], ASKED),

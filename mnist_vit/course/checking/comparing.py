@@ -43,8 +43,15 @@ def _compare_numbers(what: str, got: Tensor, expected: Tensor, tolerance: float)
     alike = (got == expected) | (got.isnan() & expected.isnan())
     if not torch.equal(finite, expected.isfinite()) or not (finite | alike).all():
         count = int((~finite).sum())
-        are = "number is" if count == 1 else "numbers are"
-        return f"{what}: {count} of {got.numel()} {are} nan or infinite."
+        are = "is" if count == 1 else "are"
+        kind = "nan or infinite"
+        if got.isinf().sum() == 0:
+            kind = "nan"
+        elif not got.isnan().any():
+            kind = "infinite"
+        if got.numel() == 1:
+            return f"{what} is {kind}."
+        return f"{what}: {count} of {got.numel()} numbers {are} {kind}."
     got = got.where(finite, 0)
     expected = expected.where(finite, 0)
     wrong = (got - expected).abs()
@@ -58,6 +65,8 @@ def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor)
     place = tuple(map(int, largest))
     where = f" at {list(place)}" if place else ""
     right, found = _told_apart(expected[place].item(), got[place].item())
+    if got.numel() == 1:
+        return f"wrong number: {what}: expected {right}, found {found}."
     return (
         f"right shape, wrong numbers: {what} differs most{where}: expected {right}, found {found}."
     )
@@ -66,7 +75,7 @@ def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor)
 def _told_apart(right: float, found: float) -> tuple[str, str]:
     """Two numbers in as many digits, four or more, as show that they are different."""
     for digits in range(4, 18):
-        told = f"{right:.{digits}g}", f"{found:.{digits}g}"
+        told = f"{right + 0:.{digits}g}", f"{found + 0:.{digits}g}"
         if told[0] != told[1]:
             break
     return told

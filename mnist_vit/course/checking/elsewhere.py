@@ -84,7 +84,7 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
 
 
 def other_default(ours: Any, theirs: Any) -> Finding | None:
-    """A parameter of the same name that has another default than ours, or none."""
+    """A parameter that has another default than ours; to have none at all is right, too."""
     try:
         right = inspect.signature(ours).parameters
         own = inspect.signature(theirs).parameters
@@ -94,13 +94,11 @@ def other_default(ours: Any, theirs: Any) -> Finding | None:
         if name not in right or not isinstance(right[name].default, PLAIN):
             continue
         default = right[name].default
-        if parameter.default is inspect.Parameter.empty:
-            said = f"right so far, but {name} has no default in your signature."
-        elif isinstance(parameter.default, PLAIN) and parameter.default != default:
-            said = f"right so far, but the default of {name} is {parameter.default!r} in yours."
-        else:
-            continue
-        return Finding(said, f"It should be {name}={default!r}, as in the stub.")
+        if isinstance(parameter.default, PLAIN) and parameter.default != default:
+            return Finding(
+                f"right so far, but the default of {name} is {parameter.default!r} in yours.",
+                f"It should be {name}={default!r}, as in the stub.",
+            )
     return None
 
 

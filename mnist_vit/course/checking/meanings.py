@@ -11,35 +11,35 @@ import re
 MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"return_types\.",
-        "max(dim=…), min, median and sort give a pair, values and indices.",
-        "Take the first of the two: .values, or amax and amin.",
+        "max(dim=…), min, median, sort and others give several results at once.",
+        "Take the one that you need: .values or .indices; amax and amin give the values alone.",
     ),
     (
-        r"unsupported operand .*'NoneType'|must be Tensor, not NoneType",
-        "One of the two is None.",
+        r"unsupported operand .*'NoneType'|must be Tensor, not NoneType|'NoneType' object",
+        "Something is None here.",
         "A function without return gives None; .grad is None for what the loss does not depend on,"
         " and for a tensor that was itself computed (torch.autograd.grad gives its gradient).",
     ),
     (
-        r"'NoneType' object",
-        "Something is None here.",
-        "A function without return gives None, and so does a method that works in place.",
-    ),
-    (
         r"must be Tensor, not tuple",
         "A tuple stands where a tensor is needed.",
-        "Its parts are pair[0] and pair[1]. Some layers, such as nn.MultiheadAttention, give a"
-        " pair.",
+        "If a layer gave it, as nn.MultiheadAttention gives a pair, take its part, pair[0]. If you"
+        " wrote it, compare the order of the arguments with the signature.",
     ),
     (
         r"'tuple' object has no|'tuple' and|and 'tuple'",
-        "A tuple, (a, b), stands where a single value is needed.",
-        "Its parts are pair[0] and pair[1].",
+        "A tuple, such as (a, b), stands where a single value is needed.",
+        "[0], [1] and so on take its parts.",
     ),
     (
         r"'list' object has no attribute '(dtype|shape|dim|to|float|device|T)'",
         "A list stands where a tensor is needed.",
-        "torch.tensor(…) or torch.stack(…) makes one of a list.",
+        "torch.tensor(…) makes one of a list of numbers, torch.stack(…) of a list of tensors.",
+    ),
+    (
+        r"'Tensor' object is not callable",
+        "Brackets after a tensor call it, as if it were a function.",
+        "Should it be [ ], a product with *, or another name?",
     ),
     (
         r"'(builtin_function_or_method|method|function)'",
@@ -57,9 +57,10 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "math.sqrt, math.exp and ** take numbers; torch's functions take tensors.",
     ),
     (
-        r"must be real number, not Tensor|only one element tensors can be conv",
-        "A function for one number is given a whole tensor.",
-        "torch has functions of the same names, torch.exp, torch.log, for tensors.",
+        r"must be real number, not Tensor|only one element tensors can be conv"
+        r"|cannot be converted to Scalar",
+        "What takes one number, such as math.exp, float or .item(), is given a whole tensor.",
+        "torch.exp, torch.log and others take tensors; .tolist() gives all numbers.",
     ),
     (
         r"found element of type float|got float|'float' object cannot be interpreted"
@@ -67,6 +68,38 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "A size or a place is a float.",
         "/ and math.sqrt give a float even where nothing is left over: //, math.isqrt and int(…)"
         " give whole numbers.",
+    ),
+    (
+        r"must be tuple of ints.*Tensor|failed to unpack the object",
+        "A size is no whole number: a tensor, or something else, stands there.",
+        "Sizes are numbers such as x.shape[0]; of a tensor with one number int(…) makes one.",
+    ),
+    (
+        r"tensors used as indices must be|valid indices",
+        "What stands in the brackets is no index.",
+        "Indices are whole numbers, slices, or tensors of whole numbers or booleans: .long() makes"
+        " whole numbers of floats.",
+    ),
+    (
+        r"too many indices",
+        "More axes are indexed than the tensor has.",
+        "Print its shape. A number in the brackets takes its axis away.",
+    ),
+    (
+        r"non-empty TensorList|arg is an empty sequence|iterable argument is empty",
+        "There is nothing in the list.",
+        "Print it before this line, and follow what should fill it.",
+    ),
+    (
+        r"same number of dimensions",
+        "Tensors with different numbers of axes are joined.",
+        "torch.cat joins along an axis that is there, and the tensors need the same number of axes;"
+        " unsqueeze(…) or [None] adds one.",
+    ),
+    (
+        r"math domain error",
+        "The function has no value for this number.",
+        "math.sqrt takes no negative numbers, and math.log only positive ones.",
     ),
     (
         r"could not infer output dtype|mean\(\): .*(Bool|Long)",
@@ -145,6 +178,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "What is to learn must be there, and ask for a gradient, before the optimizer is made.",
     ),
     (
+        r"One of the differentiated Tensors does not require grad",
+        "A gradient is asked with respect to a tensor that does not ask for one.",
+        "x.requires_grad_() comes before the loss is computed from x.",
+    ),
+    (
         r"does not require grad",
         "Nothing that needs a gradient leads to this number.",
         "Look for .detach(), .item(), torch.no_grad(), requires_grad set to False, and buffers in"
@@ -193,8 +231,10 @@ FEWER_AXES = (
 FIT = "The shapes do not fit together"
 BOTH = "Print both shapes, and say of each axis what it stands for."
 SHAPES = re.compile(
-    r"must match the size of tensor|didn't match|shapes cannot be multiplied|Expected size for"
-    r"|does not match|Sizes of tensors must match|inconsistent tensor size|mat1 and mat2"
+    r"must match the size of tensor|must match the existing size|didn't match"
+    r"|shapes cannot be multiplied|Expected size for|does not match"
+    r"|Sizes of tensors must match|inconsistent tensor size|mat1 and mat2"
+    r"|expected input with shape|equal size"
 )
 PRODUCT = re.compile(r"\((\d+)x(\d+) and (\d+)x(\d+)\)")
 LINED_UP = re.compile(

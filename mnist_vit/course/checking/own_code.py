@@ -13,7 +13,7 @@ from ..observing.calls import Call
 from ..observing.tracing import is_theirs
 from .exercise import Exercise
 
-OURS = "this is our solution at work. Right is code of your own, not ours."
+OURS = "this is our solution at work. The code should be your own."
 LIBRARIES = ("mnist_vit", "torchvision", "timm", "transformers")
 
 
@@ -30,9 +30,9 @@ def borrowed(exercise: Exercise, answer: Any, calls: list[Call]) -> str | None:
     for kind in [*kinds, answer] if isinstance(answer, type) else kinds:
         for base in kind.__mro__:
             if base is nn.MultiheadAttention:
-                return "nn.MultiheadAttention does the work. Right is code of your own."
+                return "nn.MultiheadAttention does the work. The code should be your own."
             if is_library(base):
-                return f"{_name(base)} does the work. Right is code of your own."
+                return f"{_name(base)} does the work. The code should be your own."
     return None
 
 

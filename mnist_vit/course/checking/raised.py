@@ -37,12 +37,12 @@ def told(error: BaseException) -> str:
         sentence = f"{sentence}: {printable(shortened(text, LONGEST))}"
     if not text or not sentence.endswith((".", "!", "?")):
         sentence += "."
-    inner = _inner_line(error)
-    if inner:
-        sentence += f" That happened deeper, in the model's line {quoted(inner)}."
     stood = _values(frame, line) if frame is not None else []
     if stood:
         sentence += f" There {'; '.join(stood)}."
+    inner = _inner_line(error)
+    if inner and not inner.startswith("raise "):
+        sentence += f" It happened deeper, in the model's line {quoted(inner)}."
     return f"{sentence} {_meaning(error)[0] or _lacking(error)}".rstrip()
 
 
@@ -110,8 +110,9 @@ def _lost_axis(error: BaseException) -> str:
             for axis in range(1, len(shape)):
                 if other == shape[:axis] + shape[axis + 1 :]:
                     return (
-                        f"{name} has the shape of {whole} without axis {axis}. Where an axis was"
-                        " summed or averaged away, keepdim=True keeps it, with one place."
+                        f"{name} has the shape of {whole} without axis {axis}. Should its numbers"
+                        f" stand along the others, {name}.unsqueeze({axis}) gives this axis back,"
+                        " and so does keepdim=True where it was summed or averaged away."
                     )
     return ""
 
@@ -137,6 +138,8 @@ def _lacking(error: BaseException) -> str:
         return "A list holds layers that the module does not know: nn.ModuleList or nn.Sequential."
     if not isinstance(error.obj, nn.Module):
         return ""
+    if not hasattr(error.obj, "_parameters"):
+        return "nn.Module is not set up here: its __init__ has not run, super().__init__(…)."
     parts = [*error.obj._parameters, *error.obj._modules]
     kind = type(error.obj).__name__
     return f"The parameters and parts of this {kind} are {_some(parts)}." if parts else ""

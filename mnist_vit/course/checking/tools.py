@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,13 +31,17 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
     """
     if not isinstance(target, nn.Module):
         raise Mistake(f"an nn.Module is needed, but this is a {type(target).__name__}.")
+    if not hasattr(target, "_parameters"):
+        raise Mistake(
+            "the module is not set up: nn.Module's own __init__ has not run.",
+            "super().__init__() is the first line of a module's __init__.",
+        )
     own = target.state_dict()
     needed = source.state_dict()
     missing = needed.keys() - own.keys()
     for key in sorted(missing):
         _refuse_plain_tensor(target, key)
-    _refuse_keys("lacks", missing)
-    _refuse_keys("has, but should not,", own.keys() - needed.keys())
+    _refuse_names(set(needed), set(own))
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
             raise Mistake(
@@ -96,15 +101,53 @@ def _sizes_of_layers(source: nn.Module, target: nn.Module, key: str) -> str:
     return ""
 
 
-def _refuse_keys(what: str, keys: set[str]) -> None:
-    """Raise Mistake with at most four of the names, if there are any."""
-    if keys:
-        some = ", ".join(sorted(keys)[:4])
-        if len(keys) > 4:
-            some += f" and {len(keys) - 4} more"
-        raise Mistake(
-            f"the module {what} the parameters {some}. The names are those that the notebook gives."
-        )
+def _refuse_names(needed: set[str], own: set[str]) -> None:
+    """Raise Mistake with at most four of the names that are missing, and too many, if any are."""
+    missing = sorted(needed - own)
+    extra = sorted(own - needed)
+    if not missing and not extra:
+        return
+    said = f"the module lacks the parameters {_some(missing)}." if missing else ""
+    if extra and missing:
+        said += f" It has, but should not, {_some(extra)}."
+    elif extra:
+        said = f"the module has, but should not, the parameters {_some(extra)}."
+    raise Mistake(said, _other_numbers(needed, own) or "The names must be those in the notebook.")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def _other_numbers(needed: set[str], own: set[str]) -> str:
+    """Of names that differ in a number, such as that of a layer: the right numbers and theirs."""
+    for example in sorted(needed ^ own):
+        for found in re.finditer(r"\d+", example):
+            begin, end = example[: found.start()], example[found.end() :]
+            right = _numbers(needed, begin, end)
+            theirs = _numbers(own, begin, end)
+            if right and theirs and right != theirs:
+                return (
+                    f"The number in names such as {example} must be {_listed(right)}; in yours it"
+                    f" is {_listed(theirs)}."
+                )
+    return ""
+
+
+def _numbers(names: set[str], begin: str, end: str) -> list[int]:
+    """The numbers between these two texts, in names that consist of the three."""
+    found = []
+    for name in names:
+        number = name.removeprefix(begin).removesuffix(end)
+        if number.isdecimal() and name == f"{begin}{number}{end}":
+            found.append(int(number))
+    return sorted(found)
+
+
+def _listed(numbers: list[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -131,7 +174,7 @@ def gradients(output: Any, **inputs: Tensor) -> Iterator[tuple[str, Tensor | Non
         (what, gradient); the gradient is None where none flows.
     """
     if not isinstance(output, Tensor):
-        raise Mistake(f"a tensor is needed, but this is {describe(output)}.")
+        raise Mistake(f"what comes back must be a tensor, but is {describe(output)}.")
     values: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if output.requires_grad:
         _refuse_constants(inputs)
@@ -200,7 +243,7 @@ def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[str
         right = parameter.detach().double()
         if right.std(correction=0) == 0:
             constant = right.flatten()[0].item()
-            told = "" if torch.equal(value, right) else f"ours is {constant:g} everywhere"
+            told = "" if torch.equal(value, right) else f"it must be {constant:g} everywhere"
         elif parameter.dim() == 1:
             continue
         else:

@@ -26,12 +26,10 @@ from .comparing import compare, compared, ended
 from .elsewhere import elsewhere, other_default, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
-from .pairs import two_slips
 from .raised import advice, told, writes_into_leaf, writes_into_parameter
 from .tools import describe
 
 SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
-FAST = 0.2  # seconds; two slips are looked for in the place of an answer whose calls take less
 RETURN = describe(None)
 CASES = 4  # numbers of an answer that are counted, if there are so many
 SURELY = "You get exactly this when you"
@@ -275,9 +273,9 @@ def _is_stub(error: BaseException | None) -> bool:
 def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
     """What is told, the first that is known.
 
-    A slip with these numbers; an input that is not used; two slips; a slip with these words; what
-    the exercise notices; an observation that says why; what the exercise tells of the value; a slip
-    so far; the rest.
+    A slip with these numbers; an input that is not used; a slip with these words; what the exercise
+    notices; an observation that says why; what the exercise tells of the value; a slip so far; the
+    rest.
     """
     is_sure = _has_wrong_numbers(got)
     if is_sure:
@@ -301,21 +299,20 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return Finding(f"{own.said} {_cases(exercise, got)}".strip(), own.instead)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
-        said = f"The first wrong numbers are those you get when you {slip.did}."
-        return Finding(said, f"{slip.instead}." if slip.instead else "")
+        return _named("The first wrong numbers are those you get when you", slip)
     observation = observation or Finding(_cases(exercise, got))
     return _with_place(exercise, answer, got, observation)
 
 
 def _named_by_its_numbers(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
-    """A slip with all the same numbers, an input that is not used, or two slips together."""
+    """A slip with all the same numbers, or an input that is not used."""
     for mutant, slip in _slips(exercise, got):
         if _is_alike_further_on(exercise, mutant, answer):
             return _named(SURELY, slip)
     so_far = _slip_until_refused(exercise, got)
     if so_far is not None:
         return _named(SURELY, so_far)
-    return unused(_evidence(exercise, got)) or _two_slips(exercise, answer, got)
+    return unused(_evidence(exercise, got))
 
 
 def _both(observation: Finding, own: Finding | None) -> Finding:
@@ -326,17 +323,9 @@ def _both(observation: Finding, own: Finding | None) -> Finding:
     return Finding(said, observation.instead or own.instead)
 
 
-def _named(certainty: str, *slips: Slip) -> Finding:
-    """What one slip, or two together, did, and what to do instead."""
-    did = ", and also ".join(slip.did for slip in slips)
-    remedies = [f"{slip.instead}." if slip.instead else "" for slip in slips]
-    if len(set(remedies)) == 1:
-        return Finding(f"{certainty} {did}.", remedies[0])
-    instead = []
-    for which, remedy in zip(("first", "second"), remedies, strict=True):
-        if remedy:
-            instead.append(f"About the {which}: {remedy}")
-    return Finding(f"{certainty} {did}.", " ".join(instead))
+def _named(certainty: str, slip: Slip) -> Finding:
+    """What a slip did, and what to do instead."""
+    return Finding(f"{certainty} {slip.did}.", f"{slip.instead}." if slip.instead else "")
 
 
 def _noticed(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
@@ -394,33 +383,6 @@ def _slip_until_refused(exercise: Exercise, got: Outcome) -> Slip | None:
         if _same_values(exercise, before, got) and _same_mistakes(exercise, before, got) > 1:
             return slip
     return None
-
-
-def _two_slips(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
-    """Two known slips that together give all the same values."""
-    if not exercise.source or not _is_varied(got) or got.seconds > FAST:
-        return None
-    right = {place for place, problem in enumerate(got.problems) if problem is None}
-    found = two_slips(exercise, got.values, got.end, lambda slip: right & _spoilt(exercise, slip))
-    if found is None or not _is_alike_further_on(exercise, found[0], answer):
-        return None
-    return _named(SURELY, *found[1])
-
-
-@functools.cache
-def _spoilt(exercise: Exercise, slip: Slip) -> set[int]:
-    """The places of the values that a slip alone makes wrong."""
-    expected = solution(exercise).values
-    for outcome, known in outcomes(exercise):
-        if known is not slip:
-            continue
-        wrong = set()
-        rows = zip(outcome.values, expected, strict=False)
-        for place, ((what, value), (_, right)) in enumerate(rows):
-            if compare(what, value, right, exercise.tolerance) is not None:
-                wrong.add(place)
-        return wrong
-    return set()
 
 
 def _told_by_the_exercise(exercise: Exercise, got: Outcome) -> Finding | None:
@@ -499,7 +461,7 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
         return [step for step in _known_steps(exercise) if step.call == number]
 
     with torch.no_grad():
-        return blame(our, their, known)
+        return blame(our, their, evidence.value, known)
 
 
 @functools.cache
@@ -562,19 +524,6 @@ def _has_wrong_numbers(got: Outcome) -> bool:
         if problem is not None and _holds_numbers(value):
             return True
     return False
-
-
-def _is_varied(got: Outcome) -> bool:
-    """Whether the values hold several different numbers: what is zero everywhere has many
-    causes."""
-    numbers: set[float] = set()
-    for _, value in got.values:
-        if isinstance(value, Tensor):
-            value = value.flatten()[:100].tolist()
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(one, int | float):
-                numbers.add(float(one))
-    return len(numbers) > CASES
 
 
 def _holds_numbers(value: Any) -> bool:

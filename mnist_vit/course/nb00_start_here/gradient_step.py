@@ -60,6 +60,13 @@ GRADIENTS = "weight_gradient, bias_gradient = torch.autograd.grad(loss, (weight,
 WEIGHT, BIAS = "weight - rate * weight_gradient", "bias - rate * bias_gradient"
 END = "return weight, bias"
 
+
+def _by_hand(error: str) -> dict[str, str]:
+    """The edit that computes the gradients without autograd, from one that reaches the logits."""
+    lines = f"error = ({error}) / len(x)"
+    return {GRADIENTS: f"{lines}\n    weight_gradient, bias_gradient = error.T @ x, error.sum(0)"}
+
+
 SLIPS = (
     Slip(
         {WEIGHT: "weight + rate * weight_gradient", BIAS: "bias + rate * bias_gradient"},
@@ -181,6 +188,82 @@ SLIPS = (
         {LOGITS: "x @ weight + bias"},
         "multiply by the weight without transposing it",
         "A linear layer is x Wᵀ + b, F.linear(x, weight, bias)",
+    ),
+    Slip(
+        _by_hand("logits.softmax(dim=0) - F.one_hot(labels, 10)"),
+        "take the softmax along axis 0, over the digits of the batch",
+        "The ten probabilities of each digit sum to 1: dim=1",
+    ),
+    Slip(
+        {LOSS: "F.nll_loss(logits.log_softmax(dim=0), labels)"},
+        "take the softmax along axis 0, over the digits of the batch",
+        "The ten probabilities of each digit sum to 1: dim=1",
+    ),
+    Slip(
+        _by_hand("logits.log_softmax(dim=1) - F.one_hot(labels, 10)"),
+        "subtract the one-hot labels from the logarithm of the probabilities",
+        "The gradient that reaches the logits has the probabilities themselves: softmax",
+    ),
+    Slip(
+        _by_hand("logits.softmax(dim=1)"),
+        "leave the right classes out: the gradient that reaches the logits is then the"
+        " probabilities alone",
+        "By hand, subtract the one-hot labels from the probabilities; in the loss, subtract each"
+        " digit's logit of the right class",
+    ),
+    Slip(
+        _by_hand("logits - F.one_hot(labels, 10)"),
+        "subtract the one-hot labels from the logits",
+        "They are subtracted from the probabilities, logits.softmax(dim=1)",
+    ),
+    *(
+        Slip(
+            {WEIGHT: f"weight - rate * weight_gradient{weight}", BIAS: f"{BIAS}{bias}"},
+            f"{what} by the number of digits for the {part}",
+            "The loss of a batch is the mean over its digits: weight and bias have the gradients"
+            " of that mean, divided once",
+        )
+        for weight, bias, what, part in (
+            (" * len(x)", "", "do not divide", "weight"),
+            ("", " * len(x)", "do not divide", "bias"),
+            (" / len(x)", "", "divide twice", "weight"),
+            ("", " / len(x)", "divide twice", "bias"),
+        )
+    ),
+    *(
+        Slip(
+            edit,
+            f"subtract the old {what} from the step",
+            "The step is subtracted from what was there before",
+        )
+        for edit, what in (
+            ({WEIGHT: "rate * weight_gradient - weight"}, "weight"),
+            ({BIAS: "rate * bias_gradient - bias"}, "bias"),
+            (
+                {
+                    WEIGHT: "rate * weight_gradient - weight",
+                    BIAS: "rate * bias_gradient - bias",
+                },
+                "weight and the old bias",
+            ),
+        )
+    ),
+    *(
+        Slip(
+            {line: f"{name} - rate * {name}"},
+            f"subtract rate times the {name} itself",
+            "It is the gradient that is multiplied by the rate and subtracted",
+        )
+        for line, name in ((WEIGHT, "weight"), (BIAS, "bias"))
+    ),
+    Slip({BIAS: "bias - rate"}, "subtract the rate alone from the bias", "Its gradient is missing"),
+    *(
+        Slip(
+            {line: f"{name}_gradient"},
+            f"return the gradient of the {name} in place of the new {name}",
+            f"The new one is {name} minus rate times it",
+        )
+        for line, name in ((WEIGHT, "weight"), (BIAS, "bias"))
     ),
 )
 

@@ -116,6 +116,36 @@ SLIPS = (
         "The numbers no longer lie in the order in which they are read, and view moves none."
         " reshape does",
     ),
+    *(
+        Slip(
+            {**order, END: "return x.reshape(n, -1, p * p)"},
+            "make a patch of each channel by itself",
+            "A patch joins what all channels have at its place: one row of c * p * p numbers",
+        )
+        for order in ({}, {ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"})
+    ),
+    Slip(
+        {END: "return x.reshape(n, h // p, w // p, c * p * p)"},
+        "keep rows and columns of patches in two axes",
+        "The patches of a picture stand in one row, one after the other: (h // p) * (w // p)",
+    ),
+    Slip(
+        {END: "return x.reshape(-1, c * p * p)"},
+        "put the patches of all pictures into one row",
+        "Each picture keeps its own: the first axis of the result is n",
+    ),
+    *(
+        Slip(
+            {ORDER: f"x = x.permute(0, 2, 4, {order})"},
+            f"order the numbers of a patch by {words}",
+            "The channel comes first, then the row inside the patch, then the column",
+        )
+        for order, words in (
+            ("3, 1, 5", "row inside, channel, column inside"),
+            ("5, 3, 1", "column inside, row inside, channel"),
+            ("5, 1, 3", "column inside, channel, row inside"),
+        )
+    ),
 )
 
 EXERCISE = Exercise(

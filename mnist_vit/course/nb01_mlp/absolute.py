@@ -19,6 +19,7 @@ def my_absolute() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 NAMES = ("W_1", "b_1", "W_2", "b_2")
+SHAPES = {"W_1": "(2, 1)", "b_1": "(2,)", "W_2": "(1, 2)", "b_2": "(1,)"}  # of two hidden numbers
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -34,7 +35,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(
                 f"{name} must be a tensor of torch.float32, but is"
                 f" {tensor.dtype if is_tensor else describe(tensor)}.",
-                "torch.tensor([[1.0]]), with a point in the numbers, makes one.",
+                _made_float(name, tensor),
             )
     hidden = len(layers[1]) if layers[1].dim() == 1 else 0
     for tensor, shape in zip(layers, ((hidden, 1), (hidden,), (1, hidden), (1,)), strict=True):
@@ -57,6 +58,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             where,
             right.where((y - right).abs() <= 0.01, y),
         )
+
+
+def _made_float(name: str, value: Any) -> str:
+    """How a tensor of float32 is made, of what came in its place."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return f"{name}.float() is one."
+    if isinstance(value, Tensor | list | tuple):
+        return "torch.tensor makes one of a list in which a number is written with a point: 1.0."
+    return (
+        f"With two hidden numbers {name} has the shape {SHAPES[name]}; torch.tensor makes it of a"
+        " list."
+    )
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:

@@ -270,8 +270,8 @@ SEEN = (
         "no second dropout",
         "no second dropout",
         "nothing dropped",
-        "It finds that the second dropout is missing where the first is, too, and not where it is"
-        " there.",
+        'It says "no second dropout" of a block without either dropout, and not of one that has the'
+        " first.",
         "In train mode the first dropout alone makes every run another one. Only the second makes"
         " exact zeros in the output: count them.",
     ),
@@ -303,7 +303,23 @@ def notice(answer: Any) -> Mistake | None:
         is_wrong = (said[kind] == name) != (kind == name)
         if kind == first and differs and is_wrong:
             return Mistake(words, instead)
-    return None
+    return _written_over(answer, first)
+
+
+def _written_over(answer: Any, kind: str) -> Mistake | None:
+    """Whether x is changed where two inputs should be compared, so that they are one."""
+    if kind not in ("tokens mix", "no GELU"):
+        return None
+    x = random(3, 6, 20, seed=7)
+    before = x.clone()
+    answer(_other_blocks()[kind], x)
+    if torch.equal(x, before):
+        return None
+    return Mistake(
+        "It writes into the x that came in, so x and what was changed are one and the same tensor,"
+        " before and after.",
+        "other = x, or x.detach(), makes no copy. Take x.clone(), and change that.",
+    )
 
 
 REPEAT, EVAL = "not torch.equal(y, block(x))", "block.eval()"

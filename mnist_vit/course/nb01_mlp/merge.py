@@ -122,6 +122,29 @@ SLIPS = (
         "PyTorch spreads a column and a vector out to a matrix. Leave b_2 as it is",
     ),
     Slip({"return W, b": "return b, W"}, "return the bias first", "The matrix comes first"),
+    *(
+        Slip(
+            {W: f"W = {product}"},
+            f"turn {which} round in the product",
+            "Both stand as they are: W_2 @ W_1",
+        )
+        for product, which in (("W_2 @ W_1.T", "W_1"), ("W_2.T @ W_1", "W_2"))
+    ),
+    Slip(
+        {B: "b = W_2 @ b_1 + W_1 @ b_2"},
+        "multiply the second bias by W_1",
+        "It is added at the end, as it stands",
+    ),
+    Slip(
+        {B: "b = b_1 + W_1 @ b_2"},
+        "multiply the second bias by W_1, and not the first by W_2",
+        "The first goes through W_2, and the second is added as it stands: W_2 @ b_1 + b_2",
+    ),
+    Slip(
+        {B: "b = b_1"},
+        "take the first bias alone",
+        "It is multiplied by W_2, and b_2 is added: W_2 @ b_1 + b_2",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -148,7 +148,9 @@ def rounded(value: Tensor, digits: int) -> float:
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """What is dropped in train mode."""
+    """What is dropped in train mode, or which start values spread too far or too little."""
+    if evidence.what.startswith("start values"):
+        return _started(evidence.what, evidence.value.tolist())
     if "in train mode" not in evidence.what:
         return "", ""
     zeros = float(evidence.value[2])
@@ -176,6 +178,23 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         "In train mode as many outputs are 0 as should be, and the mean of all is right: look at"
         " what is dropped before the end.",
         hidden,
+    )
+
+
+def _started(what: str, spreads: list[float]) -> tuple[str, str]:
+    """Of the first wrong start values: how large their spread is."""
+    names = ("0.bias", "0.weight", "3.bias", "3.weight")
+    number = [f"spread of {name} " in what for name in names].index(True)
+    name, spread = names[number], spreads[number]
+    if name.endswith("weight"):
+        return (
+            f"{name} starts with {spread:g} times the spread that it should have.",
+            "nn.init.xavier_uniform_(linear.weight) gives it, in both layers.",
+        )
+    much = "at least " if spread >= 10 else ""
+    return (
+        f"{name} starts with a spread of {much}{spread * 1e-6:.1g} in place of 0.000001.",
+        "nn.init.normal_(linear.bias, std=1e-6) gives it, in both layers.",
     )
 
 
@@ -323,6 +342,45 @@ SLIPS = (
         {FIRST: "x = self['3'](x)", SECOND: "x = self['0'](x)"},
         'go through "3" first',
         '"0" widens, "3" makes narrow again',
+    ),
+    *(
+        Slip(
+            {"for linear in (widen, narrow):": f"for linear in ({name},):"},
+            f"leave the start values of layer {other} as nn.Linear makes them",
+            "Both layers get both lines that call nn.init",
+        )
+        for name, other in (("widen", 3), ("narrow", 0))
+    ),
+    *(
+        Slip(
+            {GELU: f"x = {written}"},
+            f"write GELU out with {what}",
+            f"{instead}; F.gelu(x) does all of it",
+        )
+        for written, what, instead in (
+            (
+                "0.5 * x * (1 - torch.erf(x / math.sqrt(2)))",
+                "1 - erf in place of 1 + erf",
+                "Φ(x) is the share of numbers below x, 0.5 * (1 + erf(x / √2))",
+            ),
+            (
+                "0.5 * x * (1 + torch.erf(x * math.sqrt(2)))",
+                "x times √2 inside erf",
+                "There x is divided by √2",
+            ),
+            ("0.5 * x * (1 + torch.erf(x))", "x itself inside erf", "There x is divided by √2"),
+            (
+                "x * (1 + torch.erf(x / math.sqrt(2)))",
+                "1 + erf that is not halved",
+                "Φ(x) is 0.5 * (1 + erf(x / √2))",
+            ),
+        )
+    ),
+    Slip({GELU: "x = F.gelu(F.gelu(x))"}, "apply GELU twice in a row", "Once is enough"),
+    Slip(
+        {"nn.Dropout(dropout)": "nn.Dropout(1 - dropout)"},
+        "drop with the probability 1 - dropout",
+        "dropout is the share that is dropped, and nn.Dropout takes that",
     ),
 )
 

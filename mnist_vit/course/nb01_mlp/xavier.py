@@ -100,7 +100,12 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """How widely the weights spread, and whether they are uniform."""
+    """How widely weights or biases spread, and whether the weights are uniform."""
+    if evidence.what == "the spread of the biases (in millionths)":
+        return (
+            f"The standard deviation of your biases is {evidence.value * 1e-6:.1g}.",
+            "It must be 0.000001: std=1e-6.",
+        )
     if not evidence.what.startswith("of the start values"):
         return "", ""
     beyond, outer, wide, mean = map(float, evidence.value)

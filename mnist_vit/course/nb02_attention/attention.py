@@ -280,6 +280,47 @@ SLIPS = (
         "cut the weights off from q and k, so that no gradient reaches those",
         "Leave out detach(), .data and no_grad(), and make no new tensor of the weights",
     ),
+    Slip(
+        {SCALED: "scores * q.shape[-1]"},
+        "multiply by d",
+        "Divide by √d: the scores are too large, not too small",
+    ),
+    Slip(
+        {SCALED: "scores / q.shape[-1] ** 2"},
+        "divide by d² and not by √d",
+        "The rows come out too flat: divide by math.sqrt(q.shape[-1])",
+    ),
+    Slip(
+        {SOFTMAX: "scores.softmax(dim=-1).softmax(dim=-1)"},
+        "take the softmax twice",
+        "Once makes weights of the scores; a second one makes the rows flatter",
+    ),
+    *(
+        Slip(
+            {SOFTMAX: f"{shifted}\n    weights = weights / weights.sum(dim=-1, keepdim=True)"},
+            f"divide {what} by the sum of their row, without exp",
+            "Scores can be below zero, weights cannot: the softmax takes exp of them first",
+        )
+        for shifted, what in (
+            ("scores", "the scores"),
+            ("scores - scores.amax(dim=-1, keepdim=True)", "the scores minus the row's largest"),
+        )
+    ),
+    Slip(
+        {GATHER: "output = scores @ v"},
+        "gather the values with the scores",
+        "What they are gathered with are the weights: weights @ v",
+    ),
+    Slip(
+        {END: "return output, weights.transpose(-2, -1)"},
+        "return the weights transposed",
+        "Row i of the weights belongs to query i, and sums to 1",
+    ),
+    Slip(
+        {SCALED: "scores", GATHER: "output = (weights @ v) / math.sqrt(q.shape[-1])"},
+        "divide the output by √d, and not the scores",
+        "The scores are divided, before the softmax",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -25,8 +25,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # 4 pictures, 4 queries, 4 keys: a wrong axis has the right shape; then all differ
     weights = (2 * random(4, 4, 4, seed=31)).softmax(dim=-1)
     entropy = answer(weights.clone())
-    yield "entropy of 4 rows of 4 weights", entropy
-    yield "entropy of 3 rows of 5 weights", answer((2 * random(2, 3, 5, seed=32)).softmax(dim=-1))
+    yield "entropy of 4 pictures of 4 rows of 4 weights", entropy
+    other = (2 * random(2, 3, 5, seed=32)).softmax(dim=-1)
+    yield "entropy of 2 pictures of 3 rows of 5 weights", answer(other)
     if near(entropy, my_entropy(weights)):
         with_zeros = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
         yield "entropy of the rows (0, 1, 0) and (0.5, 0.5, 0)", answer(given := with_zeros.clone())

@@ -203,6 +203,14 @@ SLIPS = (
         "hand them on in the order k, v, q",
         "It is my_attention(q, k, v)",
     ),
+    *(
+        Slip(
+            {END: f"return my_attention({order})"},
+            f"hand them on in the order {order}",
+            "It is my_attention(q, k, v)",
+        )
+        for order in ("v, k, q", "v, q, k")
+    ),
 )
 
 EXERCISE = Exercise(

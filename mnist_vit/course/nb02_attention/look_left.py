@@ -31,7 +31,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             shape = tuple(tokens.shape)
             if not isinstance(matrix, Tensor) or matrix.shape != shape:
                 raise Mistake(
-                    f"{name} must be a tensor of shape {shape}, but is {describe(matrix)}."
+                    f"{name} must be a tensor of shape {shape}, but is {describe(matrix)}.",
+                    _rows(tuple(getattr(matrix, "shape", ())), side),
                 )
             if matrix.dtype != tokens.dtype:
                 raise Mistake(
@@ -51,6 +52,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the patch that each patch looks at most, of {side} x {side}", most
         above = int((weights[asked, asked - 1] > 0.9).sum())
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above
+
+
+def _rows(shape: tuple[int, ...], side: int) -> str:
+    """How many rows and columns are needed, and what makes other ones."""
+    patches = side * side
+    said = f"There are {patches} patches, {side} x {side}: it needs a row and a column for each."
+    if len(shape) == 2 and shape[0] == shape[1] and 0 < abs(shape[0] - patches) < 3:
+        said += " torch.diag(values, k) makes |k| rows and columns more than there are values."
+    return said
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:

@@ -217,6 +217,11 @@ SLIPS = (
         "divide by the sum of everything",
         "Each row must sum to 1 by itself: sum(dim=-1, keepdim=True)",
     ),
+    Slip(
+        {"torch.exp(scores - largest)": "scores - largest"},
+        "subtract the maximum and leave out exp",
+        "What is divided by the sum of the row is exp of it",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -1,6 +1,7 @@
 """Exercise: write the numbers of a layer of two heads by hand, so that each token gets its left
 minus its upper one."""
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -72,6 +73,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "It is made by the lower half of the rows of out_proj.weight, and its bias.",
         )
     places = evidence.value.shape[1]
+    if blurred := _blurred(evidence, places):
+        return blurred
     content = random(2, places, places, seed=math.isqrt(places)).double()
     far = (evidence.value - evidence.expected).abs().amax(dim=(0, 2)) > 0.01
     token = int(far.nonzero()[0, 0])
@@ -85,15 +88,51 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "Do the scores hang on places alone, do the values hold contents alone, and are all old"
             " numbers gone, those of the biases, too?",
         )
-    grid = math.isqrt(places)
-    left = token - 1 if token % grid else token
-    above = token - grid if token >= grid else token
-    asked = f"Asked is token {left}, its left one, minus token {above}, its upper one."
+    asked = _asked(token, math.isqrt(places))
     parts = [f"{share:+.3g} times token {i}" for i, share in enumerate(shares) if abs(share) > 0.01]
     if len(parts) > MOST:
         return f"Token {token} gets a mixture of the contents of {len(parts)} tokens.", asked
     made = ", ".join(parts) or "nothing"
     return f"The content that token {token} gets is {made}.", asked
+
+
+def _asked(token: int, grid: int) -> str:
+    """Which tokens this one must get; at the edges itself."""
+    left = f"token {token - 1}, its left one" if token % grid else f"token {token} itself"
+    above = f"token {token - grid}, its upper one" if token >= grid else f"token {token} itself"
+    asked = f"Asked is {left}, minus {above}"
+    if token % grid and token >= grid:
+        return f"{asked}."
+    return f"{asked}, since none is {'above it' if token % grid else 'to its left'}."
+
+
+def _blurred(evidence: Evidence, places: int) -> tuple[str, str] | None:
+    """Where both heads look most at the right tokens, and not nearly at them alone."""
+    grid = math.isqrt(places)
+    (layer,) = [call.given[0] for call in evidence.theirs if call.given[1:] == [grid]]
+    x = torch.cat([random(2, places, places, seed=grid), torch.eye(places).expand(2, -1, -1)], -1)
+    with torch.no_grad():
+        weights = layer(x, x, x, average_attn_weights=False)[1]
+    place = torch.arange(places)
+    left = torch.where(place % grid > 0, place - 1, place)
+    above = torch.where(place >= grid, place - grid, place)
+    sharper = copy.deepcopy(layer)
+    with torch.no_grad():
+        for parameter in (sharper.in_proj_weight, sharper.in_proj_bias):
+            parameter[: 2 * places] *= 1000  # the queries
+        content = sharper(x, x, x)[0][..., :places]
+    if (content - evidence.expected).abs().max() > 0.001:
+        return None  # something else is wrong, too
+    for wanted in (torch.stack([left, above]), torch.stack([above, left])):
+        given = weights.gather(-1, wanted[None, :, :, None].expand(2, -1, -1, -1))
+        if (weights.argmax(dim=-1) == wanted).all():
+            return (
+                "Each head looks most at the tokens that it should look at, but gives them as"
+                f" little as {given.min():.4g} of its weight: the softmax is not sharp enough.",
+                "Make the queries or the keys larger, until each wanted score, divided by"
+                " √head_dim, is 20 or more above the others.",
+            )
+    return None
 
 
 MOST = 4  # tokens whose shares are told

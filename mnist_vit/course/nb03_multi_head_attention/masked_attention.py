@@ -125,7 +125,7 @@ def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
 SPLIT = "x.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v)"
 FILL = "scores = scores.masked_fill(~mask, -torch.inf)"
 SOFTMAX, EMPTY = "scores.softmax(dim=-1)", "weights = weights.masked_fill(~mask, 0)"
-GATHER = "x = weights @ v"
+GATHER, DIVIDED = "x = weights @ v", " / self.head_dim**0.5"
 INSTEAD = (
     "Give the forbidden scores -inf before the softmax, as in scores ="
     " scores.masked_fill(~mask, -torch.inf)"
@@ -196,7 +196,8 @@ SLIPS = (
     Slip(
         {EMPTY: "pass"},
         "keep the nan of a query that may look nowhere",
-        "The softmax of a row of -inf divides 0 by 0. Its weights must be 0",
+        "For such a query 0 is divided by 0, by the softmax of a row of -inf as by the sum of"
+        " weights that are all 0. Its weights must be 0",
     ),
     Slip(
         {FILL: "scores = scores.masked_fill(~mask, -1e9)", EMPTY: "pass"},
@@ -231,6 +232,66 @@ SLIPS = (
         "mask the scores of head 0 alone",
         "The mask is the same for all heads: (queries, keys) fits the last two dimensions of the"
         " scores",
+    ),
+    *(
+        Slip(
+            {DIVIDED: by},
+            f"divide the scores by {what} in place of √head_dim",
+            "Divide them by self.head_dim**0.5, as in my_attention",
+        )
+        for by, what in (
+            (" / self.head_dim", "head_dim"),
+            (" / self.embed_dim**0.5", "√embed_dim"),
+            (" / self.num_heads**0.5", "√num_heads"),
+        )
+    ),
+    Slip({DIVIDED: ""}, "do not divide the scores at all", "Divide them by √head_dim, as before"),
+    Slip(
+        {GATHER: "x = scores @ v"},
+        "gather the values with the scores",
+        "What they are gathered with are the weights",
+    ),
+    Slip(
+        {EMPTY: "weights = weights.masked_fill(mask, 0)"},
+        "set the weights to 0 where the mask is True",
+        "There a query may look: it is where the mask is False, ~mask, that weights must be 0",
+    ),
+    Slip(
+        {"weights = F.dropout(weights, self.dropout, self.training)": ""},
+        "leave out the dropout of the weights",
+        "It stands after the softmax and the mask, as in your layer without a mask:"
+        " F.dropout(weights, self.dropout, self.training)",
+    ),
+    Slip(
+        {"unflatten(2, (self.num_heads, -1))": "unflatten(2, (-1, self.num_heads))"},
+        "cut each token into head_dim heads of num_heads numbers",
+        "The last axis is cut into (num_heads, head_dim)",
+    ),
+    *(
+        Slip(
+            {"output, None": f"output, {weights}"},
+            "return weights where need_weights is False",
+            "None comes back in their place then",
+        )
+        for weights in ("weights", "weights.mean(dim=1)")
+    ),
+    Slip(
+        {"if not need_weights": "if need_weights"},
+        "return weights where need_weights is False, and None where it is True",
+        "It is the other way round",
+    ),
+    *(
+        Slip(
+            {FILL: "scores = scores.masked_fill(~mask, torch.inf)", **edit},
+            "give forbidden scores inf in place of -inf",
+            "exp(inf) is inf, and inf / inf is nan; exp(-inf) is 0",
+        )
+        for edit in ({}, {EMPTY: "pass"})
+    ),
+    Slip(
+        {FILL: "pass", EMPTY: "weights = weights.masked_fill(~mask, -torch.inf)"},
+        "write -inf into the weights, after the softmax",
+        INSTEAD,
     ),
 )
 

@@ -253,6 +253,22 @@ SLIPS = (
         "The heads know nothing of each other, so dim=-1, over the keys",
     ),
     Slip(
+        {SOFTMAX: "scores.softmax(dim=-1).softmax(dim=-1)"},
+        "take the softmax twice",
+        "Once makes weights of the scores. A second one makes them nearly even: no weight of a row"
+        " is more than e times another",
+    ),
+    Slip(
+        {SCORES: "scores = k @ q.transpose(-2, -1)"},
+        "multiply the keys by the queries, k qᵀ",
+        "A row belongs to a query, and so do the scores in it: q kᵀ",
+    ),
+    Slip(
+        {QUERY: "F.linear(key, w_q, b_q)", KEY: "F.linear(query, w_k, b_k)"},
+        "make the queries of key, and the keys of query",
+        "w_q is for query, and w_k for key",
+    ),
+    Slip(
         {SOFTMAX: "scores"},
         "use the scores as weights, without a softmax over the keys",
         "Weights are positive, and each row of them sums to 1: softmax(dim=-1)",
@@ -447,6 +463,45 @@ SLIPS = (
         {MEAN: "weights.sum(dim=1) if average_attn_weights else weights"},
         "give the sum of the heads' weights",
         "It is their mean that is asked for",
+    ),
+    Slip(
+        {SCALE: "scores * self.head_dim**0.5"},
+        "multiply the scores by √head_dim",
+        "They are divided by it: scores / self.head_dim**0.5",
+    ),
+    Slip(
+        {SCALE: "scores / self.num_heads**0.5"},
+        "divide by √num_heads instead of √head_dim",
+        "A score is a sum of head_dim products, since each head has head_dim numbers of a token",
+    ),
+    *(
+        Slip(
+            {MEAN: f"weights.mean(dim={dim}) if average_attn_weights else weights"},
+            f"take the mean of the weights over the {what}, axis {dim}",
+            "It is the mean over the heads that is asked for, axis 1",
+        )
+        for dim, what in ((0, "pictures"), (2, "queries"), (3, "keys"))
+    ),
+    Slip(
+        {
+            MEAN: (
+                "weights.flatten(0, 1).mean(dim=1) if average_attn_weights else"
+                " weights.flatten(0, 1)"
+            )
+        },
+        "leave pictures and heads of the weights in one axis, also where the mean is taken",
+        "Give them two axes again, (n, num_heads, seq_length, seq_length), and take the mean over"
+        " axis 1",
+    ),
+    Slip(
+        {GATHER: "x = scores @ v"},
+        "gather the values with the scores",
+        "What they are gathered with are the weights",
+    ),
+    Slip(
+        {"if not need_weights": "if need_weights"},
+        "return weights where need_weights is False, and None where it is True",
+        "It is the other way round",
     ),
 )
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch  # noqa: F401 (an edit uses it)
 from torch import Tensor
 
-from ..checking import Exercise, Slip, gradients, random
+from ..checking import Evidence, Exercise, Slip, gradients, random
 
 
 def my_split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -25,6 +25,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output", out
     yield from gradients(out, x=x)
     yield "output at another size", answer(random(1, 7, 8, seed=4), 2)
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What parts are, that came back in place of one tensor."""
+    parts = evidence.value
+    if not isinstance(parts, tuple | list) or not isinstance(parts[0], Tensor):
+        return "", ""
+    n, num_heads, seq_length, head_dim = evidence.expected.shape
+    shape = (n, seq_length, head_dim)
+    if len(parts) != num_heads or any(part.shape != shape for part in parts):
+        return "The parts must be one tensor.", ""
+    return (
+        f"Each part has the shape {shape}, as a head should, but they must be one tensor.",
+        "torch.stack(parts, dim=1) makes one of them, in which axis 1 says which head.",
+    )
 
 
 CUT, SWAP = "x.reshape(n, seq_length, num_heads, head_dim)", "return x.transpose(1, 2)"
@@ -86,6 +101,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Which numbers of a token belong to head 0? Cut the last dimension in two, so that an"

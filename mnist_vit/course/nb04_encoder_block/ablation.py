@@ -10,7 +10,7 @@ from torch import nn
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Exercise, Mistake, Slip, describe, gradients, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, gradients, random, randomise
 
 
 def my_ablation(block):
@@ -76,6 +76,17 @@ NORM, RETURN = (
     "return partial(block, norm_layer=nn.Identity), NoResidual",
 )
 READ, DROP, END = "x = self.ln_1(input)", "x = self.dropout(x)", "return self.mlp(self.ln_2(x))"
+
+TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Where a block gives nothing."""
+    if evidence.value is not None or not evidence.what.startswith("output"):
+        return "", ""
+    which = "norms" if "without norms" in evidence.what else "residual connections"
+    return f"The forward of the block without {which} gives nothing.", "Does it end with a return?"
+
 
 SLIPS = (
     Slip(
@@ -167,6 +178,49 @@ SLIPS = (
     Slip(
         {DROP: ""}, "lose the dropout with the residual connection", "Take away one thing at a time"
     ),
+    Slip(
+        {READ: "x = input"},
+        "lose ln_1 with the residual connections",
+        "Take away one thing at a time",
+    ),
+    Slip(
+        {END: "return self.mlp(self.ln_1(x))"},
+        "use ln_1 in both places of the second block",
+        "The MLP has its own norm, ln_2",
+    ),
+    Slip(
+        {END: "return self.ln_2(x)"},
+        "leave the MLP out of the second block, or throw away what it gives",
+        "Only the two additions go: what self.mlp gives is the output",
+    ),
+    Slip(
+        {END: "return x"},
+        "end the second block before ln_2 and the MLP",
+        "Only the two additions go: the output is self.mlp(self.ln_2(x))",
+    ),
+    Slip(
+        {END: "return self.ln_2(self.mlp(x))"},
+        "put ln_2 of the second block behind the MLP",
+        "It stands before it: self.mlp(self.ln_2(x))",
+    ),
+    Slip(
+        {END: "return self.dropout(self.mlp(self.ln_2(x)))"},
+        "drop numbers of the MLP's output once more",
+        "The MLP has its dropout inside",
+    ),
+    *(
+        Slip(
+            {TALK: TALK.replace("x, x, x", given)},
+            f"give the attention of the second block tokens that are not normalised for {what}",
+            "Query, key and value are all three what ln_1 gives",
+        )
+        for given, what in (
+            ("input, x, x", "the query"),
+            ("x, input, x", "the key"),
+            ("x, x, input", "the value"),
+            ("x, input, input", "key and value"),
+        )
+    ),
 )
 
 EXERCISE = Exercise(
@@ -174,6 +228,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "For one of the two you need not write a block: look at the last argument of __init__,"

@@ -300,6 +300,55 @@ SLIPS = (
         "Then nn.MultiheadAttention takes the pictures for tokens, and tokens of different pictures"
         " talk to each other",
     ),
+    *(
+        Slip(
+            {TALK: TALK.replace("x, x, x", given)},
+            f"give the attention tokens that are not normalised for {what}",
+            "Query, key and value are all three LN(z)",
+        )
+        for given, what in (
+            ("input, x, x", "the query"),
+            ("x, input, x", "the key"),
+            ("x, x, input", "the value"),
+        )
+    ),
+    Slip(
+        {END: "return y + self.ln_1(input)"},
+        "add LN(z), the normalised tokens of the first half, to what the MLP gives",
+        "Equation 3 ends with + z'",
+    ),
+    Slip({END: "return y - x"}, "subtract z' from what the MLP gives", "It is added"),
+    Slip({ADD: "x = x - input"}, "subtract z from what the attention gives", "It is added"),
+    Slip({END: "return x + x + y"}, "add z' twice at the end", "Equation 3 adds it once"),
+    Slip(
+        {END: "return self.ln_2(x + y)"},
+        "apply ln_2 once more, to the sum at the end",
+        "It stands before the MLP alone",
+    ),
+    Slip(
+        {END: "return x"},
+        "leave the MLP out, or throw away what it gives",
+        "What it gives is added to z': x + y",
+    ),
+    Slip(
+        {"self.dropout = nn.Dropout(dropout)": "self.dropout = nn.Dropout(attention_dropout)"},
+        "give self.dropout the probability attention_dropout",
+        "attention_dropout is for the attention alone: self.dropout gets dropout",
+    ),
+    Slip(
+        {
+            "MyMLPBlock(hidden_dim, mlp_dim, dropout)": (
+                "MyMLPBlock(hidden_dim, mlp_dim, attention_dropout)"
+            )
+        },
+        "give the MLP the probability attention_dropout",
+        "attention_dropout is for the attention alone: the MLP gets dropout",
+    ),
+    Slip(
+        {ATTENTION: ATTENTION.replace("num_heads", "hidden_dim")},
+        "make the attention with hidden_dim heads",
+        "Give it the argument num_heads",
+    ),
 )
 
 EXERCISE = Exercise(

@@ -91,7 +91,9 @@ TESTS = {  # of each sentence; what comes out where it is false is true of all f
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How the sentence that was chosen is tested."""
     letter, sentence = evidence.what[-1], str(evidence.value).removeprefix("number ")
-    if not sentence.isdecimal() or int(sentence) not in TESTS or letter not in BLOCKS:
+    if sentence.isdecimal() and int(sentence) not in TESTS:
+        return f"No sentence has the number {sentence}.", f"They count from 1 to {len(TESTS)}."
+    if not sentence.isdecimal() or letter not in BLOCKS:
         return "", ""
     number = int(sentence)
     return (

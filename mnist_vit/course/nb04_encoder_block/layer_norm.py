@@ -76,6 +76,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "It must be added to the variance, before the root is taken.",
         )
     ours, own = (call.again(BIAS, torch.zeros_like(bias))[0] / weight for call in evidence.pair)
+    if torch.allclose(own, ours):
+        return "With a bias of zero your result is right.", "Multiply by weight, then add bias."
     worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
     token, right = own.flatten(0, -2)[worst], ours.flatten(0, -2)[worst]
     mean, square, size = token.mean(), token.square().mean(), right.square().mean()
@@ -209,6 +211,39 @@ SLIPS = (
         {DIVIDE: "centred"},
         "subtract the mean and do not divide",
         "Divide by the root of (variance + eps) too",
+    ),
+    Slip({CENTRE: "mean - x"}, "subtract the tokens from their mean", "It is x - mean"),
+    Slip({END: "normalised * weight - bias"}, "subtract bias", "It is added"),
+    Slip(
+        {END: "normalised + weight + bias"},
+        "add weight in place of multiplying by it",
+        "Multiply by weight, then add bias",
+    ),
+    Slip(
+        {VARIANCE: "x.std(dim=-1, keepdim=True)"},
+        "take PyTorch's std for the variance",
+        "It is the root already, and of squares divided by one less than their number: the variance"
+        " is x.var(dim=-1, correction=0, keepdim=True)",
+    ),
+    Slip(
+        {VARIANCE: "x.std(dim=-1, correction=0, keepdim=True)"},
+        "take the standard deviation for the variance, and so its root once more",
+        "The variance is the mean of the squares",
+    ),
+    Slip(
+        {VARIANCE: "centred.abs().mean(dim=-1, keepdim=True)"},
+        "take the mean of the distances for the variance",
+        "It is the mean of their squares",
+    ),
+    Slip(
+        {VARIANCE: "x.square().mean(dim=-1, keepdim=True)"},
+        "take the mean of the squares of x itself for the variance",
+        "The mean is subtracted before squaring",
+    ),
+    Slip(
+        {DIVIDE: "centred * (variance + eps).sqrt()"},
+        "multiply by the root of (variance + eps)",
+        "Divide by it",
     ),
 )
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_add_instead(joined, seq_length):
@@ -47,9 +47,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
         shape = tuple(getattr(positions, "shape", ()))
         if shape not in ((seq_length, hidden_dim), (1, seq_length, hidden_dim)):
-            turned = "Transpose them." if shape == (hidden_dim, seq_length) else ""
+            if not isinstance(positions, Tensor):
+                raise Mistake(
+                    f"positions must be a tensor of shape {(seq_length, hidden_dim)}, but what came"
+                    f" back is {describe(positions)}.",
+                    "They are the places' columns of joined.weight, transposed.",
+                )
             raise Mistake(
-                f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}.", turned
+                f"positions must have shape {(seq_length, hidden_dim)}, but have {shape}.",
+                _places(shape, patch_dim, seq_length, hidden_dim),
             )
         total = linear(random(2, seq_length, patch_dim)) + positions
         yield (
@@ -59,6 +65,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "weight of the joined layer afterwards", joined.weight.detach()
 
 
+def _places(shape: tuple[int, ...], patch_dim: int, seq_length: int, hidden_dim: int) -> str:
+    """What other numbers have this shape, and which are asked for."""
+    if shape == (hidden_dim, seq_length):
+        return "Transpose them."
+    if sorted(shape) == sorted((hidden_dim, patch_dim)):
+        return (
+            f"The first {patch_dim} columns of joined.weight belong to the patch. A row of"
+            f" positions is one of the other {seq_length}."
+        )
+    return f"There is a row for each of the {seq_length} places: a column of joined.weight."
+
+
+LINEAR = "nn.Linear(patch_dim, joined.out_features)"
+WEIGHT = "linear.weight.copy_(joined.weight[:, :patch_dim])"
 PATCH = "joined.weight[:, :patch_dim]"
 PLACE, BIAS = "joined.weight[:, patch_dim:].T.detach()", "linear.bias.copy_(joined.bias)"
 
@@ -97,6 +117,31 @@ SLIPS = (
         {PLACE: "joined.weight[:, patch_dim:].T.detach() * 0"},
         "return zeros for positions",
         "A one-hot place picks something out of the weight",
+    ),
+    Slip(
+        {WEIGHT: "pass"},
+        "leave the new layer its own random weight",
+        "Copy the patch's columns into it: linear.weight.copy_(joined.weight[:, :patch_dim])",
+    ),
+    Slip(
+        {WEIGHT: "pass", BIAS: "pass"},
+        "leave the new layer its own random weight and bias",
+        "Copy the patch's columns and the bias of the joined layer into it",
+    ),
+    Slip(
+        {PATCH: "joined.weight[:, -patch_dim:]"},
+        "take the last patch_dim columns for the patch",
+        "The patch comes first in [patch, place], so its columns are the first",
+    ),
+    Slip(
+        {
+            LINEAR: f"{LINEAR[:-1]}, bias=False)",
+            WEIGHT: "pass",
+            BIAS: "pass",
+            PLACE: "(joined.weight[:, patch_dim:].T + joined.bias).detach()",
+        },
+        "leave the new layer its own random weight",
+        "Copy the patch's columns into it: linear.weight.copy_(joined.weight[:, :patch_dim])",
     ),
 )
 

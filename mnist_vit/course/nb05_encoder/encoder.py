@@ -140,9 +140,19 @@ SLIPS = (
         "Equation 1 adds it once, before the first block",
     ),
     Slip(
+        {ADD: "x = input", BLOCKS: _each("x = block(x + self.pos_embedding)")},
+        "add the position embedding before every block, behind self.dropout",
+        "Equation 1 adds it once, before self.dropout and the first block",
+    ),
+    Slip(
         {BLOCKS: _each("x = block(x + self.pos_embedding)")},
         "add the position embedding before every block, and so twice before the first",
         "Equation 1 adds it once",
+    ),
+    Slip(
+        {ADD: "x = input", BLOCKS: _each("x = block(x) + self.pos_embedding")},
+        "add the position embedding after every block",
+        "Equation 1 adds it once, before self.dropout and the first block",
     ),
     Slip(
         {ADD: "x = input", NORM: "return self.ln(x + self.pos_embedding)"},
@@ -294,6 +304,34 @@ SLIPS = (
         "make self.ln yourself and keep norm_layer from the blocks",
         "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
         " norm_layer(hidden_dim)",
+    ),
+    *(
+        Slip(
+            {ADD: f"x = input {sign} self.pos_embedding"},
+            f"{does} the position embedding",
+            "Equation 1 adds it",
+        )
+        for sign, does in (("-", "subtract"), ("*", "multiply the tokens by"))
+    ),
+    Slip(
+        {NORM: "return self.ln(x) + input"},
+        "add the tokens that came in to the result",
+        "The residual connections are inside the blocks: the encoder ends with self.ln",
+    ),
+    Slip(
+        {NORM: "return x + self.ln(x)"},
+        "add what the last block gives to what self.ln makes of it",
+        "The encoder ends with self.ln",
+    ),
+    Slip(
+        {NORM: "return self.ln(x).mean(dim=1)"},
+        "take the mean over the tokens at the end",
+        "The encoder normalises and returns all tokens",
+    ),
+    Slip(
+        {ADD: "x = input + self.pos_embedding[:, :1]"},
+        "give all tokens the position of token 0",
+        "Each has its own: input + self.pos_embedding",
     ),
 )
 

@@ -130,6 +130,16 @@ SLIPS = (
         'interpolate with mode="nearest", the default',
         'That copies positions; use mode="bicubic" and align_corners=True',
     ),
+    Slip(
+        {CUT: "class_token, patches = pos_embedding[:, -1:], pos_embedding[:, :-1]"},
+        "take the last row for the class token's position",
+        "It is the first: pos_embedding[:, :1]",
+    ),
+    Slip(
+        {PARTS: "[class_token, class_token, patches]"},
+        "put two rows in front of the patches, both the class token's",
+        "One row more than the patches is needed: the class token's, once",
+    ),
 )
 
 EXERCISE = Exercise(

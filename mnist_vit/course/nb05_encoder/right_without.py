@@ -8,7 +8,7 @@ from torch import nn  # noqa: F401 (an edit uses it)
 
 from mnist_vit.model import VisionTransformer
 
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 
 
 def my_right_without(model, parameter, images, labels):
@@ -22,16 +22,19 @@ def my_right_without(model, parameter, images, labels):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Two parameters one after the other: what is not put back after the first shows in the
-    second."""
+    """Three parameters, one after the other: what is not put back after one shows in the next."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
     images, before = (
-        random(60, 1, 8, 8),
+        random(IMAGES, 1, 8, 8),
         {name: p.detach().clone() for name, p in model.named_parameters()},
     )
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 3  # right before: 40 of 60
-    for name, mode in (("encoder.pos_embedding", "eval"), ("class_token", "train")):
+    for name, mode in (
+        ("encoder.pos_embedding", "eval"),
+        ("class_token", "train"),
+        ("encoder.layers.encoder_layer_0.mlp.0.weight", "eval"),  # 1 everywhere is not 0 here
+    ):
         parameter = model.get_parameter(name)
         model.train(mode == "train")
         count = answer(model, parameter, images, labels)
@@ -68,6 +71,24 @@ def more(answer: Any) -> list[Any]:
     return [float(answer(model, one, images, labels)) for one in model.parameters()]
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What else this number is."""
+    count = evidence.value
+    if not evidence.what.startswith("images right") or type(count) is not int:
+        return "", ""
+    said = ""
+    if count > IMAGES:
+        said = f"There are {IMAGES} images."
+    elif count == IMAGES:
+        said = f"That is the number of all images; {evidence.expected} are right."
+    return said, (
+        "Count how often argmax(dim=1) of the logits is the label, while the parameter is zero and"
+        " all others are as they were."
+    )
+
+
+IMAGES = 60
+
 ZERO, BACK = "parameter.zero_()", "parameter.copy_(kept)"
 COUNT = "(model(images).argmax(dim=1) == labels).sum().item()"
 
@@ -83,6 +104,11 @@ SLIPS = (
         "leave the parameter at zero",
         "What you write back must be a copy, made by clone(): the tensor itself, its .data or its"
         " .detach() becomes zero with it. Write it into the parameter, parameter.copy_(kept)",
+    ),
+    Slip(
+        {ZERO: "parameter.fill_(1)"},
+        "fill the parameter with ones",
+        "It is to be zero everywhere, parameter.zero_()",
     ),
     Slip(
         {ZERO: "for one in model.parameters():\n            one.zero_()"},
@@ -152,6 +178,11 @@ SLIPS = (
         "take argmax over the pictures",
         "The classes are along the last axis, argmax(dim=1)",
     ),
+    Slip(
+        {COUNT: COUNT.replace("argmax", "argmin")},
+        "take the class with the smallest logit, argmin",
+        "The prediction is the class with the largest logit: argmax(dim=1)",
+    ),
 )
 
 EXERCISE = Exercise(
@@ -160,6 +191,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     more=more,
+    tell=tell,
     hints=(
         (
             "Four steps: keep a copy of the numbers, write zeros into the tensor that the model"

@@ -47,6 +47,45 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
+@torch.no_grad()
+def notice(answer: Any) -> Mistake | None:
+    """Which of weight and bias is right; then the steps of the windows."""
+    linear = randomise(nn.Linear(2 * 3 * 3, 5), seed=8)
+    made = answer(linear, 2, 3)
+    right = my_as_convolution(linear, 2, 3)
+    bias = torch.zeros(5) if made.bias is None else made.bias
+    are_right = {
+        "weight": made.weight.shape == right.weight.shape
+        and torch.allclose(made.weight, right.weight),
+        "bias": bias.shape == right.bias.shape and torch.allclose(bias, right.bias),
+    }
+    if not are_right["weight"] and not are_right["bias"]:
+        said = "Neither the convolution's weight nor its bias is that of the linear layer."
+        return Mistake(said, f"{COPY['weight']} {COPY['bias']}")
+    for name, other in (("weight", "bias"), ("bias", "weight")):
+        if not are_right[name]:
+            said = f"The convolution's {other} is right, and its {name} is not"
+            shape = tuple(getattr(made, name).shape) if getattr(made, name) is not None else ()
+            wanted = tuple(getattr(right, name).shape)
+            if shape and shape != wanted:
+                said += f": for {wanted} numbers it has the shape {shape}"
+            return Mistake(f"{said}.", COPY[name])
+    if made.stride != right.stride or made.padding != right.padding:
+        return Mistake(
+            "Weight and bias are right. With patch_size=3 the windows stand"
+            f" {made.stride} pixels apart, with a padding of {made.padding}.",
+            "Each patch is seen once: stride=patch_size, and no padding.",
+        )
+    return None
+
+
+COPY = {
+    "weight": (
+        "Row i of linear.weight is window i of the convolution: linear.weight.reshape(-1, channels,"
+        " patch_size, patch_size)."
+    ),
+    "bias": "Number i of linear.bias is number i of the convolution's bias.",
+}
 MAKE = "nn.Conv2d(channels, linear.out_features, patch_size, stride=patch_size)"
 WEIGHT, BIAS = (
     "linear.weight.reshape(-1, channels, patch_size, patch_size)",
@@ -96,6 +135,11 @@ SLIPS = (
         "Copy the linear layer's into it",
     ),
     Slip(
+        {"convolution.weight.copy_(weight)": "pass"},
+        "leave the convolution's weight as it was made",
+        "Copy the linear layer's into it, as (hidden_dim, c, p, p)",
+    ),
+    Slip(
         {f"convolution.weight.copy_(weight)\n        {BIAS}": "pass"},
         "leave the convolution as it was made",
         "Copy the linear layer's weight and bias into it",
@@ -139,6 +183,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Both multiply the same pixels by the same numbers and add them up. How many numbers"

@@ -92,6 +92,14 @@ def _positions(module: Any, size: tuple[int, int]) -> None:
             f" pixels in patches of {SIZES[0]}.",
             f"There are {rows} rows of {columns} patches, and the class token: {needed}.",
         )
+    width = SIZES[3]
+    if isinstance(found, Tensor) and found.dim() == 3 and found.shape[2] != width:
+        raise Mistake(
+            f"with hidden_dim={width} each position of your model has {found.shape[2]} numbers, for"
+            f" pictures of {size[0]} × {size[1]} pixels.",
+            "It is added to a token, and so it has hidden_dim numbers, as many as the class token:"
+            " (1, 1 + rows · columns, hidden_dim).",
+        )
 
 
 CUT = "self.conv_proj(x).flatten(2)"
@@ -117,6 +125,11 @@ SLIPS = (
     Slip(
         {END: "self.heads(x[:, 1:].mean(dim=1))"},
         "take the mean over the patches, before or after the heads",
+        "Give the heads the class token alone, as in MyVisionTransformer: x[:, 0]",
+    ),
+    Slip(
+        {END: "self.heads(x.mean(dim=1))"},
+        "take the mean over all tokens, before or after the heads",
         "Give the heads the class token alone, as in MyVisionTransformer: x[:, 0]",
     ),
     Slip(

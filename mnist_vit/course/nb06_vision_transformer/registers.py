@@ -90,6 +90,12 @@ def _load(module: Any, weights: dict[str, Tensor]) -> None:
             f"weights of a model without registers do not fit: {first}",
             "Registers have no position, so all other tensors must keep their shapes.",
         ) from None
+    own = getattr(module, "register_tokens", None)
+    if not missing and not unknown and isinstance(own, Tensor):
+        raise Mistake(
+            "self.register_tokens is a plain tensor, which no optimizer is given.",
+            "They are learned: self.register_tokens = nn.Parameter(…).",
+        )
     if missing != ["register_tokens"] or unknown:
         new = [name for name in missing if name != "register_tokens"]
         told = []
@@ -160,6 +166,21 @@ SLIPS = (
         },
         "apply the encoder's dropout to the registers, too",
         "They join the sequence after it, as they are",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([x, registers, x[:, 1:]], dim=1)"},
+        "put all tokens before the registers, and the patches behind them once more",
+        "Before the registers stands the class token alone: x[:, :1]",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([x[:, :1], registers, x], dim=1)"},
+        "put the class token before the registers and behind them",
+        "Behind the registers stand the patches alone: x[:, 1:]",
+    ),
+    Slip(
+        {JOIN: "x = torch.cat([registers, x[:, 1:]], dim=1)"},
+        "put the registers in the place of the class token",
+        "The class token stays token 0, and the registers follow it",
     ),
     Slip(
         {PLACES: "x = self.encoder.dropout(x)"},

@@ -118,6 +118,19 @@ LABELS = (
     "Output",
 )
 
+WHEN = (  # what each line is about
+    "the pictures that are given",
+    "what conv_proj gives",
+    "the two axes of the patches made one",
+    "the numbers of a token as the last axis",
+    "how many pictures there are",
+    "the class token, once for each picture",
+    "the class token and the patches, one behind the other",
+    "what the encoder gives",
+    "token 0 of what the encoder gives",
+    "what the heads give",
+)
+
 LINES = (  # for the pictures that the check gives
     "Input: torch.Size([3, 2, 12, 12])",
     "After Projection: torch.Size([3, 8, 3, 3])",
@@ -132,6 +145,10 @@ LINES = (  # for the pictures that the check gives
 )
 
 
+# other numbers of blocks and of heads: none can be taken for the other
+SIZES = (12, 4, 2, 4, 8, 16)
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """9 patches but 8 numbers a token, 3 images, 2 channels: no size can be taken for another."""
     for representation_size in (None, 6):
@@ -140,9 +157,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "representation_size": representation_size,
             "in_channels": 2,
         }
-        weights = randomise(VisionTransformer(12, 4, 2, 2, 8, 16, **options), seed=6)
+        weights = randomise(VisionTransformer(*SIZES, **options), seed=6)
         module = _built(answer, options)
         _positions(module)
+        _projection(module)
         copy_weights(weights, module)
         for mode in ("eval", "train"):
             module.train(mode == "train")
@@ -193,24 +211,23 @@ def _printed(answer: Any, options: dict[str, Any]) -> str:
         if own != label and len(told) == len(LABELS):
             raise Mistake(
                 f"with print_shapes=True line {number} has the label {own!r:.60}.",
-                f"It must be {label!r}.",
+                f"It must be {label!r}: label, colon, and then what it tells of.",
             )
     if told != list(LABELS):
         raise Mistake(
             f"with print_shapes=True {len(lines)} lines are printed, which are not the ten needed.",
             f"Each has a label, a colon and the shape. The labels: {', '.join(LABELS)}.",
         )
-    for own, right in zip(lines, LINES, strict=True):
+    for own, right, when in zip(lines, LINES, WHEN, strict=True):
         if own != right:
             raise Mistake(
-                f"with print_shapes=True one line is {own!r:.80}.", f"It must be {right!r} here."
+                f"with print_shapes=True one line is {own!r:.80}.",
+                f"It must be {right!r} here: {when}.",
             )
     return out.getvalue()
 
 
-def _built(
-    answer: Any, options: dict[str, Any], sizes: tuple[int, ...] = (12, 4, 2, 2, 8, 16)
-) -> Any:
+def _built(answer: Any, options: dict[str, Any], sizes: tuple[int, ...] = SIZES) -> Any:
     """The learner's model; what its ``__init__`` cannot take is told."""
     try:
         return make(answer, *sizes, **options)
@@ -229,6 +246,13 @@ def _logits(module: nn.Module, images: Tensor) -> Any:
         return module(images)
     except RuntimeError as error:
         first = str(error)
+        stride = getattr(getattr(module, "conv_proj", None), "stride", (4, 4))
+        if "must match" in first and stride != (4, 4):
+            raise Mistake(
+                f"with patch_size=4 your conv_proj has the stride {stride}, and the shapes of what"
+                " follows do not fit together.",
+                "Patches do not overlap: stride=patch_size.",
+            ) from error
         if "Sizes of tensors must match" in first and (
             "size 1 but got size 3" in first or "size 3 but got size 1 " in first
         ):
@@ -263,6 +287,27 @@ def _positions(module: nn.Module) -> None:
             " positions.",
             "There are 3 × 3 patches, and the class token: 10.",
         )
+    if isinstance(found, Tensor) and found.dim() == 3 and found.shape[2] != 8:
+        raise Mistake(
+            f"with hidden_dim=8 each position of your encoder has {found.shape[2]} numbers.",
+            "It is added to a token, and so it has hidden_dim numbers. The encoder takes"
+            " seq_length, num_layers, num_heads, hidden_dim, mlp_dim, in this order.",
+        )
+
+
+def _projection(module: nn.Module) -> None:
+    """Raise Mistake where the convolution does not make a token of each patch."""
+    found = getattr(module, "conv_proj", None)
+    if not isinstance(found, nn.Conv2d):
+        return
+    sizes = (found.in_channels, found.out_channels, found.kernel_size)
+    if sizes != (2, 8, (4, 4)):
+        raise Mistake(
+            f"with in_channels=2, hidden_dim=8 and patch_size=4 your conv_proj goes from {sizes[0]}"
+            f" to {sizes[1]} channels, with windows of {sizes[2]}.",
+            "It goes from in_channels to hidden_dim channels; kernel_size and stride are"
+            " patch_size.",
+        )
 
 
 FLAT, SWAP = "x = x.flatten(2)", "x = x.transpose(1, 2)"
@@ -283,6 +328,18 @@ SLIPS = (
         {"dropout, attention_dropout, norm_layer)": "dropout, attention_dropout)"},
         "do not hand norm_layer on to the encoder",
         "It makes the norms of the blocks and the last one",
+    ),
+    *(
+        Slip(
+            {"dropout, attention_dropout, norm_layer)": f"{given}, norm_layer)"},
+            did,
+            "The encoder takes both, in this order: …, dropout, attention_dropout, norm_layer",
+        )
+        for given, did in (
+            ("dropout, 0.0", "do not hand attention_dropout on to the encoder"),
+            ("0.0, attention_dropout", "do not hand dropout on to the encoder"),
+            ("attention_dropout, dropout", "exchange dropout and attention_dropout"),
+        )
     ),
     Slip(
         {"nn.Tanh()": "nn.GELU()"},

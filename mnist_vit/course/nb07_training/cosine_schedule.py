@@ -67,13 +67,13 @@ def notice(answer: Any) -> Mistake | None:
         begin, end = (float(answer(step, 6, 0)) for step in (0, 6))
         if abs(begin - 1) < 1e-6 and abs(end) < 1e-6:
             return None
-        told = []
+        ends = []
         if abs(begin - 1) >= 1e-6:
-            told.append(f"{begin:.4g} at step 0")
+            ends.append(f"{begin:.4g} at step 0")
         if abs(end) >= 1e-6:
-            told.append(f"{end:.4g} at step 6")
+            ends.append(f"{end:.4g} at step 6")
         return Mistake(
-            f"With a warmup of 0 and 6 steps your share is {'; '.join(told)}.",
+            f"With a warmup of 0 and 6 steps your share is {'; '.join(ends)}.",
             "The fall must then begin with 1 at step 0, and end with 0 at step 6.",
         )
     told = "; ".join(f"{found[n]:.4g} at step {places[n]}" for n in wrong)

@@ -47,7 +47,7 @@ def notice(answer: Any) -> Mistake | None:
     logits, labels = 2 * random(6, 3, seed=5), torch.tensor([2, 0, 1, 1, 0, 2])
     right = my_cross_entropy(logits, labels)
     if abs(float(answer(logits.clone(), labels.clone())) - float(right)) > 1e-4:
-        return None
+        return _noticed_losses(answer)
     losses = []
     for far in (1e3, 1e4):
         losses.append(float(answer(torch.tensor([[0.0, far, 0.0]]), torch.tensor([0]))))
@@ -58,6 +58,32 @@ def notice(answer: Any) -> Mistake | None:
         f" that is -ln {math.exp(-losses[0]):.0e}.",
         "There should be no such limit: log_softmax needs no smallest probability.",
     )
+
+
+def _noticed_losses(answer: Any) -> Mistake | None:
+    """The losses of one picture with either label, and of two pictures."""
+    logits = torch.tensor([[0.0, math.log(3)]])  # probabilities 1/4 and 3/4
+    both = torch.cat([logits, torch.zeros(1, 2)])
+    cases = (
+        ("A picture with the probabilities 1/4 and 3/4 and the label 1", logits, [1], "-ln 3/4"),
+        ("A picture with the probabilities 1/4 and 3/4 and the label 0", logits, [0], "-ln 1/4"),
+        (
+            "A picture with 1/4 and 3/4 and the label 1, and one with 1/2 and 1/2, together,",
+            both,
+            [1, 0],
+            "the mean of -ln 3/4 and -ln 1/2",
+        ),
+    )
+    for what, given, labels, formula in cases:
+        found = float(answer(given.clone(), torch.tensor(labels)))
+        right = float(my_cross_entropy(given, torch.tensor(labels)))
+        if abs(found - right) > 1e-4:
+            verb = "have" if len(labels) > 1 else "has"
+            return Mistake(
+                f"{what} {verb} the loss {found:.4g} in yours.",
+                f"It is {formula}, {right:.4g}.",
+            )
+    return None
 
 
 SOFTMAX, PICK, MEAN = (
@@ -142,6 +168,41 @@ SLIPS = (
         {SOFTMAX: "logits.softmax(dim=-1)"},
         "forget the logarithm",
         "The loss is minus the mean of ln p, not of p",
+    ),
+    Slip(
+        {PICK: "log_probabilities[labels]"},
+        "take whole rows, those with the numbers of the labels, as [labels] does",
+        "From row i the number in column labels[i] is taken: [torch.arange(len(labels)), labels]",
+    ),
+    Slip(
+        {PICK: "log_probabilities.sum(dim=-1)"},
+        "add up the logarithms of all classes",
+        "The one of the label alone counts: [torch.arange(len(labels)), labels], or gather",
+    ),
+    Slip(
+        {PICK: "log_probabilities.mean(dim=-1)"},
+        "take the mean of the logarithms of all classes",
+        "The one of the label alone counts: [torch.arange(len(labels)), labels], or gather",
+    ),
+    Slip(
+        {PICK: "log_probabilities[rows, labels]", SOFTMAX: "logits - logits.amax(-1, True)"},
+        "subtract the largest logit, and not the logarithm of the sum of all exp",
+        "The logarithm of a probability is the logit minus logsumexp of its row: log_softmax",
+    ),
+    Slip(
+        {PICK: "-logits.logsumexp(dim=-1)"},
+        "take the mean of log-sum-exp alone",
+        "From each picture's log-sum-exp the logit of its label is subtracted",
+    ),
+    Slip(
+        {SOFTMAX: "(-logits).log_softmax(dim=-1)"},
+        "take the softmax of the logits with the other sign",
+        "The largest logit has the largest probability. The minus belongs before the logarithm",
+    ),
+    Slip(
+        {PICK: "(1 - log_probabilities.exp()).log()[rows, labels]"},
+        "take the logarithm of 1 minus the probability",
+        "It is minus the logarithm of the label's probability",
     ),
     Slip(
         {PICK: "log_probabilities[rows, labels - 1]"},

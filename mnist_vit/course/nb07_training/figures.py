@@ -117,7 +117,7 @@ def singular_values(values: dict[str, Tensor]) -> None:
         xlabel="direction, the strongest first",
         ylabel="size (strongest = 1)",
         yscale="log",
-        ylim=(1e-3, 1.5),
+        ylim=(1e-4, 1.5),
     )
     axes.grid(color="0.92")
     axes.legend(frameon=False)

@@ -13,7 +13,7 @@ from mnist_vit.course.nb07_training.weight_average import my_weight_average as w
 from mnist_vit.data import ImageData, Loader
 from mnist_vit.training import accuracy_and_loss, make_optimizer
 
-from ..checking import Exercise, Mistake, Slip, describe, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_training_loop(model, loader, other, epochs, learning_rate, average, weight_decay):
@@ -80,6 +80,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
         if missing := [key for key in KEYS if not all(key in row for row in history)]:
             raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; one has no {missing[0]}.")
+        if len(history) != epochs:
+            raise _other_rows(len(history), epochs, len(loader))
         for key in KEYS:
             if odd := [row[key] for row in history if not _is_plain(row[key])]:
                 raise Mistake(
@@ -95,11 +97,69 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
+def _other_rows(rows: int, epochs: int, batches: int) -> Mistake:
+    """What is said where the history does not have one dict for each epoch."""
+    said = f"with epochs={epochs} the history holds {rows} dict{'s' if rows != 1 else ''}"
+    if rows == epochs * batches:
+        said += ", one for each batch"
+    return Mistake(
+        f"{said}.",
+        "One is needed for each epoch: history.append stands in the loop over epochs, behind that"
+        " over batches, and return behind both.",
+    )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """From which epoch on a column is wrong, and what is right before it."""
+    what, value, right = evidence.what, evidence.value, evidence.expected
+    if what.startswith("weights"):
+        return (
+            "The history is right; the weights that the model has at the end are not.",
+            "There it holds the averaged ones that were measured last:"
+            " model.load_state_dict(averaged.state_dict()).",
+        )
+    key = what.partition(" ")[0]
+    wrong = ((value - right).abs() > 1e-6).nonzero().flatten().tolist()
+    before = "epoch 1" if wrong[0] == 1 else f"epochs 1 to {wrong[0]}"
+    said = f'"{key}" is right in {before} and not in epoch {wrong[0] + 1}.'
+    if not wrong[0]:
+        said = f'"{key}" is wrong in epoch 1 already.'
+    if len(set(value.tolist())) == 1:
+        said += f" You give {float(value[0]):.4g} for each."
+    if key == "loss":
+        return said, _about_loss(wrong[0])
+    if key == "epoch":
+        return said, "Epochs are counted 1, 2, 3 in the history."
+    return (
+        f'"loss" is right in all epochs. {said}',
+        "After each epoch's steps: accuracy, loss = accuracy_and_loss(averaged, other), where the"
+        " average follows after each step, and begins as the weights after step 0.",
+    )
+
+
+def _about_loss(epoch: int) -> str:
+    """What to look at where the training is another one from an epoch on."""
+    step = (
+        "In each step: the learning rate, set before it; training_step, which clips the gradients;"
+        " the number of the step, plus 1."
+    )
+    if epoch:
+        return (
+            f"{step} At the beginning of each epoch: torch.manual_seed(epoch),"
+            " loader.set_epoch(epoch), model.train(), and no losses from before."
+        )
+    return (
+        f"Before the first batch: torch.manual_seed(epoch), loader.set_epoch(epoch), model.train()."
+        f" {step} Behind the batches: the mean of all their losses."
+    )
+
+
 RATE = 'group["lr"] = learning_rate * cosine_schedule(step, steps, warmup)'
 AVERAGE, COUNT = (
     "weight_average(averaged, model, average if step > 0 else 0.0)",
     "            step += 1\n",
 )
+STEP = "losses.append(training_step(model, optimizer, images, labels))"
 SEED, ORDER, TRAIN = "torch.manual_seed(epoch)", "loader.set_epoch(epoch)", "model.train()"
 MEASURE, END = (
     "accuracy, loss = accuracy_and_loss(averaged, other)",
@@ -225,6 +285,87 @@ SLIPS = (
             " other gives the epoch an order of its own"
         ),
     ),
+    *(
+        Slip(
+            {
+                STEP: (
+                    "loss = nn.functional.cross_entropy(model(images), labels)\n"
+                    f"            {zero}\n"
+                    "            loss.backward()\n"
+                    f"            {clip}\n"
+                    "            optimizer.step()\n"
+                    "            losses.append(loss.item())"
+                )
+            },
+            did,
+            instead,
+        )
+        for zero, clip, did, instead in (
+            (
+                "optimizer.zero_grad()",
+                "pass",
+                "leave out the clipping of the gradients",
+                "training_step clips them: all of them together have at most the length 1",
+            ),
+            (
+                "pass",
+                "nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+                "leave out zero_grad()",
+                "Each step then adds to the gradients of all steps before it. training_step sets"
+                " them to zero",
+            ),
+        )
+    ),
+    Slip(
+        {SEED: "torch.manual_seed(0)"},
+        "give every epoch the same seed",
+        "torch.manual_seed(epoch): with one seed dropout draws the same in each epoch",
+    ),
+    Slip(
+        {SEED: "torch.manual_seed(epoch + 1)"},
+        "give torch.manual_seed epoch + 1",
+        "Epochs count from 0 there: torch.manual_seed(epoch)",
+    ),
+    Slip(
+        {ORDER: "loader.set_epoch(epoch + 1)"},
+        "give loader.set_epoch epoch + 1",
+        "Epochs count from 0 there: loader.set_epoch(epoch)",
+    ),
+    Slip(
+        {COUNT: "        step += 1\n"},
+        "count the steps up once in an epoch",
+        "Each batch is a step: step += 1 stands in the inner loop",
+    ),
+    Slip(
+        {"averaged = copy.deepcopy(model)": "averaged = model"},
+        "take the model itself for its average",
+        "averaged = model gives it a second name. Make a copy: copy.deepcopy(model)",
+    ),
+    Slip(
+        {AVERAGE: "weight_average(averaged, model, average if epoch > 0 else 0.0)"},
+        "let the average be the weights themselves in the whole first epoch",
+        "It begins as the weights after step 0, and from step 1 on it is an average",
+    ),
+    Slip(
+        {"learning_rate, weight_decay)": "learning_rate, 0.0)"},
+        "train without weight decay",
+        "Hand it on: make_optimizer(model, learning_rate, weight_decay)",
+    ),
+    Slip(
+        {RATE: RATE.replace("steps,", "epochs,")},
+        "give the schedule the number of epochs in the place of the number of steps",
+        "It counts steps: epochs * len(loader) in all",
+    ),
+    Slip(
+        {AVERAGE: AVERAGE.replace("average if", "1 - average if")},
+        "exchange average and 1 - average",
+        "`average` is the share of the old average that is kept",
+    ),
+    Slip(
+        {AVERAGE: "weight_average(model, averaged, average if step > 0 else 0.0)"},
+        "exchange the model and its average in weight_average",
+        "The first one is changed: weight_average(averaged, model, …)",
+    ),
     Slip({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches", "Their mean is wanted"),
     Slip(
         {LOSS: '"loss": losses[-1]'},
@@ -290,6 +431,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Two loops, one in the other: epochs, and the batches of each. Which lines belong to a"

@@ -56,14 +56,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """How long the steps of two very long gradients are, at a learning rate of 1."""
+    """How the loss comes back; how long the steps of two very long gradients are, at rate 1."""
     lengths = []
     for factor in (1e3, 3e3):
         model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 4))).double()
         before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
         images = factor * random(5, 1, 3, 4, seed=3, dtype=torch.float64)
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        answer(model, optimizer, images, torch.arange(5) % 4)
+        loss = answer(model, optimizer, images, torch.arange(5) % 4)
+        if isinstance(loss, torch.Tensor) and loss.requires_grad:
+            return Mistake("", "loss.item() is the number alone.")
         after = nn.utils.parameters_to_vector(model.parameters()).detach()
         lengths.append((after - before).norm().item())
     is_clipped = abs(lengths[0] - lengths[1]) < 1e-3 * lengths[0]

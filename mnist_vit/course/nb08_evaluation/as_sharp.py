@@ -129,17 +129,18 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             "Of pictures that were shifted by whole pixels, and are as sharp as before, you say"
             " False.",
-            "Where a picture lies is no detail. Make one number of each batch, a mean of squared"
-            " differences of its own neighbours, and divide the two.",
+            "Where a picture lies is no detail. Each batch should give one number, a mean of"
+            " squared differences of its own neighbours; the quotient of the two must lie between"
+            " 3/4 and 5/4.",
         )
     sees_patterns = not _plain(answer(BOARD.expand_as(images).clone(), images.clone()))
     cut = {side: _left_out(answer, side) for side in SIDES}
     if sees_patterns and set(cut.values()) != {4}:
-        told = ", ".join(f"{count} at the {side}" for side, count in cut.items())
+        told = ", ".join(f"{_counted(count)} at the {side}" for side, count in cut.items())
         return Mistake(
             "As far as a strong pattern in the outermost rows and columns shows it, you leave out"
             f" {told}.",
-            "Four are to be left out at each of the four sides.",
+            "Four must be left out at each of the four sides.",
         )
     shares = [share / 100 for share in range(20, 300, 2)]
     held = [share for share in shares if _plain(answer(share**0.5 * images, images.clone()))]
@@ -149,20 +150,25 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             "Where all contrast of a batch of ours is changed alike, you say True from"
             f" {lower} to {upper} of the detail.",
-            "True is asked for from 0.75 to 1.25, for every batch: the quotient of two means of"
-            " squares. Twice the contrast is four times the detail.",
+            "True is asked for from 0.75 to 1.25 of the detail, in any batch. Detail is a mean"
+            " of squares: twice the contrast is four times the detail.",
         )
     if held and not _plain(answer(uneven(images), images.clone())):
         return Mistake(
             "Of a batch in which half of the pictures have 0.6 of the detail and half 1.4, 1.0 in"
             " all, you say False.",
-            "Each batch has one number, the mean over all its pictures.",
+            "Make one number of each batch, the mean over all its pictures.",
         )
     return _noticed_weights(answer)
 
 
 SIDES = {"top": (2, 1), "bottom": (2, -1), "left": (3, 1), "right": (3, -1)}
 BOARD = 1000.0 * ((torch.arange(20)[:, None] + torch.arange(22)) % 2)
+
+
+def _counted(count: int) -> str:
+    """How many rows or columns ``_left_out`` found; it looks at no more than 8."""
+    return f"{count} or more" if count == 8 else str(count)
 
 
 def _left_out(answer: Any, side: str) -> int:
@@ -185,13 +191,19 @@ def _patterned(images: Tensor, axis: int, count: int) -> Tensor:
 
 
 def more(answer: Any) -> list[Any]:
-    """Where a pattern is seen; each share of detail; pictures with other neighbours."""
+    """Where a pattern is seen; each share of detail; a slope; pictures with other neighbours."""
     found = [_left_out(answer, side) for side in SIDES]
     images = random(40, 1, 20, 22).sigmoid()
     for step in range(60):
         share = 0.2 + 0.0303 * step
         found.append(_plain(answer(share**0.5 * images, images.clone())))
     columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    for axis in (2, 3):  # all differences along an axis have one sign
+        slope = torch.linspace(-1, 1, images.shape[axis]).unflatten(
+            0, (-1, 1) if axis == 2 else (1, -1)
+        )
+        for step in range(20):
+            found.append(_plain(answer(images + step * slope, images.clone())))
     for step in range(20):
         weight = 0.05 + 0.0707 * step
         found.append(_plain(answer(weight * columns + rows, columns + rows)))
@@ -210,8 +222,19 @@ def _noticed_weights(answer: Any) -> Mistake | None:
         if _plain(answer(plain.clone(), stripes.clone())):
             along = "a column" if axis == 2 else "a row"
             return Mistake(
-                f"Of pictures whose {name} differ much less from each other you say True.",
-                f"The differences of neighbours in {along} count, too.",
+                f"Of pictures whose {name} differ much less from each other than those of the other"
+                " batch you say True.",
+                f"The differences of neighbours in {along} must count, too.",
+            )
+    for axis, turned in ((2, "upside down"), (3, "left to right")):
+        slope = torch.linspace(-5, 5, 20 if axis == 2 else 22)
+        slope = slope[:, None] if axis == 2 else slope
+        sloping = random(40, 1, 20, 22).sigmoid() + slope
+        if not _plain(answer(sloping.flip(axis), sloping.clone())):
+            return Mistake(
+                f"Of a batch, and the same pictures turned {turned}, you say False.",
+                "Their neighbours differ as much as before, with the other sign. Square each"
+                " difference before you take a mean, in rows and in columns.",
             )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1
@@ -220,7 +243,7 @@ def _noticed_weights(answer: Any) -> Mistake | None:
         return Mistake(
             "Of two batches with the same mean squared difference, one with few large steps and one"
             " with many small ones, you say False.",
-            "Square each difference first, and take the mean then.",
+            "Square each difference first, and then take the mean.",
         )
     return None
 

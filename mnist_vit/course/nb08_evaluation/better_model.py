@@ -25,25 +25,24 @@ def my_better_model(labels, first, second):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    told, given = [], []
+    told, given, cases = [], [], []
     for labels, first, second in _models():
         given.append(answer(labels.clone(), first.clone(), second.clone()))
         b = int(((first == labels) & (second != labels)).sum())
         c = int(((first != labels) & (second == labels)).sum())
-        told.append(
-            f"{given[-1]} (of {len(labels)} images only the first model classifies {b} correctly,"
-            f" only the second {c})"
+        cases.append(
+            f"of {len(labels)} images only the first model classifies {b} correctly, only the"
+            f" second {c}"
         )
+        told.append(f"{given[-1]} ({cases[-1]})")
     if given[0] is None and all(one is given[0] for one in given):
         yield "verdict", None
         return
-    for one in given:
+    for one, case in zip(given, cases, strict=True):
         if not isinstance(one, str) or one not in VERDICTS:
+            back = describe(one).removesuffix(": is the return line missing?")
             raise Mistake(
-                f"for one of {len(given)} pairs of models, {describe(one)}".removesuffix(
-                    ": is the return line missing?"
-                )
-                + " comes back.",
+                f"for a pair of models ({case}) {back} comes back.",
                 'The answer must be one of the texts "first", "second" and "cannot tell", whichever'
                 " way your function takes to its end.",
             )
@@ -78,8 +77,8 @@ def notice(answer: Any) -> Mistake | None:
             if answer(*models) != plain:
                 return Mistake(
                     f"Your verdict changes when there are more images {name}.",
-                    "Such images say nothing about which model is better: b and c count those on"
-                    " which exactly one is right.",
+                    "Such images say nothing about which model is better: b and c must count only"
+                    " those on which exactly one is right.",
                 )
     for n in (8, 20, 60):
         for b in range(n, -1, -1):
@@ -89,9 +88,9 @@ def notice(answer: Any) -> Mistake | None:
                 return Mistake(
                     f"Where only the first is right on {b} images and only the second on {n - b},"
                     f' you answer "{found}". A fair coin falls so, or more unevenly, in'
-                    f" {chance:.2%} of cases.",
-                    "Below 5 % the better one is named, the one with more of these images; else"
-                    ' "cannot tell".',
+                    f" {100 * chance:.2f} % of cases.",
+                    "Below 5 %, name the better model, the one that is right alone on more images;"
+                    ' else answer "cannot tell".',
                 )
     return None
 

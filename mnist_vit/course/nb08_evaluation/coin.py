@@ -43,7 +43,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 raise
             raise Mistake(
                 "for 0 to 0 your code divides by zero.",
-                "Whatever falls then is no less uneven: the chance is 1.",
+                "No outcome is less uneven than that: the chance should be 1.",
             ) from error
         yield f"chance of {b} to {c}, or more uneven", chance
 
@@ -60,7 +60,7 @@ def notice(answer: Any) -> Mistake | None:
     name = fits(candidates, got)
     if name:
         return Mistake(
-            f"Where b and c differ, this is {name}.",
+            f"Where b and c differ, yours is {name}.",
             "Count every outcome at least as uneven as b to c, to whichever side, with the number"
             " of ways that lead to it.",
         )
@@ -76,14 +76,14 @@ def notice(answer: Any) -> Mistake | None:
         if abs(got[cases.index((b, c))] - ways / 16) > 1e-9:
             return Mistake(
                 f"For {b} to {c} you give {got[cases.index((b, c))]:.4g}.",
-                f"Of the 16 ways in which four coins fall, {ways} are at least as uneven: those"
-                f" with {told} heads.",
+                f"Of the 16 ways in which four coins fall, {ways} are at least as uneven, those"
+                f" with {told} heads: the chance should be {ways / 16:g}.",
             )
     for b in (1, 2, 0):
         if abs(float(answer(b, b)) - 1) > 1e-9:
             return Mistake(
                 f"For {b} to {b} you give {float(answer(b, b)):.4g}.",
-                "Every outcome is at least as uneven as that: the chance is 1.",
+                "Every outcome is at least as uneven as that: the chance should be 1.",
             )
     return None
 

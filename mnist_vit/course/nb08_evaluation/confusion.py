@@ -42,30 +42,41 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             f"For six classes, of which three occur, what you make has the shape"
             f" {tuple(made.shape)}.",
-            "Each of the num_classes classes has a row and a column, also where no image belongs to"
-            " it.",
+            "Each of the num_classes classes must have a row and a column, also where no image"
+            " belongs to it.",
         )
     if float(made.sum()) != len(labels):
         right = my_confusion(labels, predictions, 6)
         missing = [place for place in right.nonzero().tolist() if made[tuple(place)] == 0]
-        are = " and ".join(f"truth {truth} and prediction {named}" for truth, named in missing)
-        where = f" Those with {are} are not counted." if missing else ""
+        where = f" Yours is 0 at {_joined(missing)}, where images belong." if missing else ""
         return Mistake(
             f"Of six images your counts make {float(made.sum()):g} in all.{where}",
-            "Each image adds 1 at [truth, prediction], and there may be several at one place.",
+            "Each image must add 1 at [truth, prediction], and there may be several at one place.",
         )
     if torch.equal(made.double().T, my_confusion(labels, predictions, 6).double()):
         return Mistake(
             "Rows and columns are exchanged: your rows are the predictions.",
-            "The row is the truth, the column the prediction.",
+            "The row must be the truth, the column the prediction.",
         )
     if torch.equal(made.double(), my_confusion(labels, predictions, 6).double()):
         return None
+    alone = _places(answer(labels[4:5], predictions[4:5], 6))
+    if alone == "1 at [2, 4]":
+        return Mistake(
+            "An image alone is counted where it should be. Of the truths 0, 0, 0, 2, 2, 4 and the"
+            f" predictions 0, 0, 2, 2, 4, 0 you make the counts {_places(made)}.",
+            "They should be 2 at [0, 0] and 1 at each of [0, 2], [2, 2], [2, 4] and [4, 0].",
+        )
     return Mistake(
-        f"Of an image with truth 2 and prediction 4, and no other, you make the counts"
-        f" {_places(answer(labels[4:5], predictions[4:5], 6))}.",
-        "It adds 1 at [2, 4], and nowhere else.",
+        f"Of an image with truth 2 and prediction 4, and no other, you make the counts {alone}.",
+        "The image should add 1 at [2, 4], and nothing elsewhere.",
     )
+
+
+def _joined(places: list[list[int]]) -> str:
+    """Places of a matrix, in words."""
+    first, last = [str(place) for place in places[:-1]], str(places[-1])
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _places(matrix: Any) -> str:
@@ -74,7 +85,8 @@ def _places(matrix: Any) -> str:
     places = matrix.nonzero().tolist()
     if not places:
         return "0 everywhere"
-    return ", ".join(f"{float(matrix[tuple(place)]):g} at {place}" for place in places[:4])
+    told = ", ".join(f"{float(matrix[tuple(place)]):g} at {place}" for place in places[:6])
+    return f"{told} and more" if len(places) > 6 else told
 
 
 START = "matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)"

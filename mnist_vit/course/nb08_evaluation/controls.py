@@ -37,7 +37,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if missing := [name for name in NAMES if name not in made]:
             raise Mistake(f'the dict has no entry "{missing[0]}".')
         for name in NAMES:
-            yield f"{name}, {channels} channels, {height} by {width} pixels", made[name]
+            yield (
+                f"{name}, {channels} channel{'s' * (channels > 1)}, {height} by {width} pixels",
+                made[name],
+            )
         yield "whether images are as they were", bool(torch.equal(images, before))
 
 
@@ -52,8 +55,8 @@ def notice(answer: Any) -> Mistake | None:
         if one.shape == green.shape and bool(one[:, 0].any()):
             return Mistake(
                 f'Your "{name}" of a picture that is green and nothing else has red in it.',
-                "Each channel is changed by itself: groups=images.shape[1], if it is a"
-                " convolution.",
+                "Each channel must be changed by itself, in a convolution with"
+                " groups=images.shape[1].",
             )
     for look in (_noticed_blur, _noticed_shift):
         seen = look(flat, made)
@@ -62,48 +65,56 @@ def notice(answer: Any) -> Mistake | None:
     inside = flat["border"][..., 1:-1, 1:-1]
     if not torch.allclose(inside, even[..., 1:-1, 1:-1]):
         return Mistake(
-            "The border control changes pixels that are not in the outermost rows and columns.",
-            "All else stays as it was.",
+            "Your border control changes pixels that are not in the outermost rows and columns.",
+            "All but those must stay as it was.",
         )
     if float(flat["border"].sum() - inside.sum()) != 0:
         return Mistake(
-            "The border control leaves some of the outermost pixels other than 0.",
-            "The first and the last row and the first and the last column become 0.",
+            "Your border control leaves some of the outermost pixels other than 0.",
+            "The first and the last row and the first and the last column must become 0.",
         )
     return None
 
 
 def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
     for name in NAMES:
-        if flat[name].shape != (1, 1, 7, 9):
+        shape = tuple(flat[name].shape)
+        if shape != (1, 1, 7, 9):
+            more = ""
+            if len(shape) == 4 and (shape[2] < 7 or shape[3] < 9):
+                more = " What a convolution or a slice takes away must be put around first."
+            elif len(shape) == 4:
+                more = " What is put around a picture must go again, at all four sides."
             return Mistake(
-                f'Of pictures (1, 1, 7, 9) your "{name}" makes {tuple(flat[name].shape)}.',
-                "Each is as large as images. What is put around a picture must go again, at all"
-                " four sides.",
+                f'Of pictures (1, 1, 7, 9) your "{name}" makes {shape}.',
+                f"Each must be as large as images.{more}",
             )
     inside, spot = flat["blur"][0, 0, 1:-1, 1:-1], made["blur"][0, 0, 2:5, 3:6]
-    if not torch.allclose(inside, torch.full_like(inside, 0.5), atol=1e-5):
+    if abs(float(inside[2, 3]) - 0.5) > 1e-5:
         return Mistake(
             f"Your blur makes {float(inside[2, 3]):.4g} of a picture that is 0.5 everywhere: its"
             f" weights sum to {2 * float(inside[2, 3]):.4g}.",
-            "Blur along one axis, 0.79 + 0.105 + 0.105, and blur the result along the other: the"
-            " weights sum to 1.",
+            "Blur along one axis, 0.79 + 0.105 + 0.105, and blur the result along the other: then"
+            " the weights sum to 1.",
         )
     if not torch.allclose(flat["blur"], torch.full_like(flat["blur"], 0.5), atol=1e-5):
-        edge = float(flat["blur"][0, 0, 0, 4])
+        off = (flat["blur"][0, 0] - 0.5).abs()
+        down, right = divmod(int(off.argmax()), 9)
+        edge = float(flat["blur"][0, 0, down, right])
         return Mistake(
-            f"Your blur changes a picture that is 0.5 everywhere at its border, where 0.5 becomes"
-            f" {edge:.4g}.",
-            'The outermost pixels are repeated, as F.pad(…, mode="replicate") does.',
+            f"Of a picture (7, 9) that is 0.5 everywhere your blur makes {edge:.4g} at row {down},"
+            f" column {right}.",
+            "What lies outside of the picture must be its outermost pixels, repeated, as"
+            ' F.pad(…, mode="replicate") does.',
         )
     row = torch.tensor([0.105, 0.79, 0.105])
     if not torch.allclose(spot, torch.outer(row, row).to(spot), atol=1e-5):
         numbers = "; ".join(", ".join(f"{value:.4g}" for value in line) for line in spot.tolist())
         return Mistake(
             f"Around a single bright pixel your blur gives {numbers}.",
-            "Along one axis it becomes 0.105, 0.79, 0.105, and each of these is blurred along the"
-            " other axis: 0.79 · 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in the"
-            " corners.",
+            "Along one axis it should become 0.105, 0.79, 0.105, and each of these be blurred along"
+            " the other axis: 0.79 · 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in"
+            " the corners.",
         )
     return None
 
@@ -112,15 +123,17 @@ def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
     if torch.count_nonzero(made["shift"]) == 1:
         row, column = made["shift"][0, 0].nonzero()[0].tolist()
         if (row, column) != (4, 5):
+            moved = f"moves a pixel from row 3, column 4 to row {row}, column {column}"
+            stays = "leaves the pixel in row 3, column 4 where it is"
             return Mistake(
-                f"Your shift moves a pixel from row 3, column 4 to row {row}, column {column}.",
-                "One to the right is column 5, one down is row 4.",
+                f"Your shift {stays if (row, column) == (3, 4) else moved}.",
+                "One to the right and one down is row 4, column 5.",
             )
     if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
         return Mistake(
             "Your shift changes a picture that is the same everywhere: something else comes in at"
             " a side.",
-            "The outermost row and column come in once more.",
+            "Let the outermost row and column come in once more.",
         )
     return None
 

@@ -60,17 +60,43 @@ def notice(answer: Any) -> Mistake | None:
         if (top, left, bottom, right) != (4, 4, 23, 23):
             return Mistake(
                 f"With size 20, a digit that is white everywhere fills rows {top} to {bottom} and"
-                f" columns {left} to {right}.",
-                "In the middle of 28 it is rows and columns 4 to 23.",
+                f" columns {left} to {right} in yours.",
+                "In the middle of 28 it should fill rows and columns 4 to 23.",
             )
+    if white.shape[-2:] != (28, 28) and len(bright):
+        return _noticed_rows(white)
+    if white.dim() == 4 and white.shape[1] != 1:
+        return Mistake(
+            f"Your pictures have {white.shape[1]} channels.",
+            "MNIST's have one: (n, 1, 28, 28).",
+        )
     for given, made, right in ((16, white, 255), (8, half, 127.5)):
         found = float(made.flatten(0, -3)[0, 14, 14])
         if abs(found - right) > 1:
             return Mistake(
                 f"In the middle of a digit that is {given} everywhere you get {found:g}.",
-                f"{given} of 16 is {right:g} of 255.",
+                f"It should be {right:g}: {given} / 16 of 255.",
             )
     return _noticed_swing(answer)
+
+
+def _noticed_rows(white: Tensor) -> Mistake:
+    """How many rows and columns of a white digit of size 20 are black or bright."""
+    bright = (white.flatten(0, -3).amax(dim=0) > 127).nonzero()
+    said = []
+    for axis, (name, before, behind) in enumerate(
+        (("rows", "above", "below"), ("columns", "on its left", "on its right"))
+    ):
+        length = white.shape[axis - 2]
+        first, last = int(bright[:, axis].min()), int(bright[:, axis].max())
+        said.append(
+            f"{length} {name}: {first} black ones {before}, {last - first + 1} of the digit,"
+            f" {length - 1 - last} {behind}"
+        )
+    return Mistake(
+        f"With size 20, a digit that is white everywhere makes a picture of {'; '.join(said)}.",
+        "It is 4, 20 and 4, in rows and in columns: 28 in all.",
+    )
 
 
 def _noticed_swing(answer: Any) -> Mistake | None:
@@ -79,14 +105,19 @@ def _noticed_swing(answer: Any) -> Mistake | None:
     digit[:, 2:6, 2:6] = 16
     made = answer(digit.clone(), 28).float().flatten(0, -3)[0]
     curve = 255 * F.interpolate(digit[:, None] / 16, size=(28, 28), mode="bicubic")[0, 0]
-    too_far = (curve < -2) | (curve > 257)
-    if made.shape != curve.shape or bool(((made - curve % 256)[too_far].abs() > 2).any()):
+    if made.shape != curve.shape:
+        return None
+    begins_anew = (made - curve % 256).abs() <= 2
+    told = []
+    if bool(begins_anew[curve < -2].all()):
+        told.append("below 0 are bright in yours")
+    if bool(begins_anew[curve > 257].all()):
+        told.append("above 255 are dark in yours")
+    if not told:
         return None
     return Mistake(
-        "Beside an edge between black and white some pixels are black that should be white, or the"
-        " other way round.",
-        "There the curve goes below 0 and above 255, and uint8 begins anew at the other end: clamp"
-        " first.",
+        f"Beside an edge between black and white, bicubic numbers {', and those '.join(told)}.",
+        "Beyond an end, uint8 begins anew at the other one: clamp at both before the change.",
     )
 
 

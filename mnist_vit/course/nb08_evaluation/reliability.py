@@ -56,9 +56,9 @@ def _answered(answer: Any, probabilities: Tensor, labels: Tensor, low: float, hi
         if high > 0.1:
             raise
         raise Mistake(
-            f"no answer has a confidence from {low} to {high}, and there your code divides by"
-            " zero.",
-            "Where there are none, both means are nan: float('nan').",
+            f"no answer has a confidence above {low} and up to {high}, and there your code divides"
+            " by zero.",
+            NONE,
         ) from error
 
 
@@ -70,6 +70,13 @@ def notice(answer: Any) -> Mistake | None:
         (0.6 * sharp).softmax(dim=1), 1, generator=torch.Generator().manual_seed(2)
     )[:, 0]
     bins = ((0.9, 1.0), (0.5, 0.7), (0.3, 0.5), (0.0, 1.0))
+    several = [len(one) for one in answer(probabilities, labels, 0.5, 0.7) if _is_long(one)]
+    if several:
+        return Mistake(
+            f"Of the answers from 0.5 to 0.7 you give {several[0]} numbers in the place of one.",
+            "The three are numbers: how many answers there are (len, or sum of the booleans), the"
+            " mean of their confidences, and the share of right ones.",
+        )
     found = [list(map(float, answer(probabilities, labels, *one))) for one in bins]
     rights = [my_reliability(probabilities, labels, *one) for one in bins]
     others = [_other_numbers(probabilities, labels, *one) for one in bins]
@@ -85,28 +92,35 @@ def notice(answer: Any) -> Mistake | None:
         if fits({"again": [one[place] for one in again]}, got):
             return Mistake(
                 f"Your {name} is the one that comes of taking the softmax of the probabilities.",
-                f"They are probabilities already. {ASKED[place]}",
+                f"Your function is given probabilities already. {ASKED[place]}",
             )
+        before = ("", "the number of answers is", "the number and the mean confidence are")[place]
+        right = f"{before} right, and " if place else ""
         return Mistake(
-            f"The {name} is not right. (What comes before it in the three is.)"
-            if place
-            else "How many answers there are is not right.",
+            f"With other probabilities, none of which lies on a limit, {right}what you give for the"
+            f" {name} is wrong.",
             ASKED[place],
         )
     none = list(map(float, answer(probabilities, labels, 0.0, 0.1)))
     if none[0] == 0 and not (math.isnan(none[1]) and math.isnan(none[2])):
         return Mistake(
-            "Where there are answers all is right; where there are none you give numbers.",
-            "0 would say that all were wrong. Where there is none, both are float('nan').",
+            f"Where no answer lies in the limits, you give {none[1]:g} for the mean confidence and"
+            f" {none[2]:g} for the share that is right.",
+            f"{NONE} A share of 0 would say that all were wrong." if none[2] == 0 else NONE,
         )
     return None
+
+
+def _is_long(value: Any) -> bool:
+    """Whether it is a list of numbers, or a tensor of several."""
+    return isinstance(value, list | tuple) or (isinstance(value, Tensor) and value.dim() > 0)
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What is asked for where there is no answer."""
     if evidence.expected != "nan":
         return "", ""
-    return "There is no answer of such a confidence.", "Then both means are float('nan')."
+    return "There is no answer of such a confidence.", NONE
 
 
 def _other_numbers(
@@ -128,9 +142,9 @@ def _other_numbers(
         "the share of all images that are chosen": float(chosen.float().mean()),
         "the mean confidence of all answers": float(confidence.mean()),
         "the mean of all chosen probabilities": float(probabilities[entries].mean()),
-        "the mean over all classes": float(probabilities[chosen].mean()),
-        "the sum of the confidences": float(confidence[chosen].sum()),
-        "the sum of the confidences divided by the number of all images": float(
+        "the mean probability of all classes": float(probabilities[chosen].mean()),
+        "the sum of the chosen confidences": float(confidence[chosen].sum()),
+        "the sum of the chosen confidences, divided by the number of all images": float(
             confidence[chosen].sum() / count
         ),
         "the truth's mean probability": float(truth[chosen].mean()),
@@ -150,9 +164,10 @@ def _other_numbers(
 ASKED = (
     "Each image has one answer, the class with the largest probability. Count those with low <"
     " confidence <= high.",
-    "It is the mean of the largest probabilities of the chosen answers.",
-    "Of the chosen answers, and of no others: right ones divided by how many they are.",
+    "Take the mean of the largest probabilities of the chosen answers.",
+    "Of the chosen answers, and of no others, divide how many are right by how many there are.",
 )
+NONE = "Where there are none, mean confidence and share must both be nan: float('nan')."
 
 MAX, CHOSEN = (
     "confidence, predictions = probabilities.max(dim=1)",

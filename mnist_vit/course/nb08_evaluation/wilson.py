@@ -39,7 +39,10 @@ def notice(answer: Any) -> Mistake | None:
     cases = [(8, 10, 1.0), (90, 200, 2.0), (40, 50, 1.5), (300, 1000, 3.0)]
     pairs = []
     for case in cases:
-        low, high = answer(*case)
+        made = answer(*case)
+        if isinstance(made, int | float):
+            return _noticed_number(made, *case)
+        low, high = made
         pairs.append((float(low), float(high)))
     middles: dict[str, list[float]] = {}
     reaches: dict[str, list[float]] = {}
@@ -62,11 +65,23 @@ def notice(answer: Any) -> Mistake | None:
         return None
     if not middle and not reach and (seen := _nearly(cases, pairs)):
         return seen
-    said = [_side("middle", middle), _side("reach, half of its length,", reach)]
+    said = [_side("middle", middle), _side("reach, half of the interval's length,", reach)]
     return Mistake(
         f"Of your interval, where no end is cut off at 0 or 1, {said[0]}, and {said[1]}.",
         _instead(middle, reach),
     )
+
+
+def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
+    """What is said where one number comes back."""
+    low, high = my_wilson(correct, total, z)
+    known = {"lower end": low, "upper end": high, "middle": (low + high) / 2}
+    known |= {"reach, half of its length": (high - low) / 2}
+    said = "One number comes back."
+    for name, value in known.items():
+        if abs(made - value) < 1e-5:
+            said = f"What comes back is one number, the interval's {name}."
+    return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
 
 
 def _nearly(
@@ -74,14 +89,18 @@ def _nearly(
 ) -> Mistake | None:
     """What is said where both ends are nearly right in all cases."""
     far = []
-    for case, pair in zip(cases, pairs, strict=True):
-        far += [abs(own - right) for own, right in zip(pair, my_wilson(*case), strict=True)]
-    if not 1e-5 < max(far) < 0.006:
+    for (correct, total, z), pair in zip(cases, pairs, strict=True):
+        rights = my_wilson(correct, total, z)
+        for end, own, right in zip(("lower", "upper"), pair, rights, strict=True):
+            where = f"the {end} end for {correct} of {total}, z = {z:g}"
+            far.append((abs(own - right), where))
+    most, where = max(far)
+    if not 1e-5 < most < 0.006:
         return None
-    said = ", ".join(f"{correct} of {total}, z = {z:g}" for correct, total, z in cases)
     return Mistake(
-        f"In four further cases ({said}) your ends are off by {max(far):.1g} at most.",
-        "To 0.00001 is asked for. A search needs finer steps; an equation for p has no steps.",
+        f"In four further cases your ends are off by {most:.1g} at most, {where}.",
+        "Each end must be right to 0.00001. A search needs steps as fine as that; an equation for p"
+        " has no steps.",
     )
 
 
@@ -99,16 +118,16 @@ def _one_end(
         mirrored = []
         for case, pair in zip(cases, pairs, strict=True):
             mirrored.append(min(max(2 * case[0] / case[1] - pair[place], 0.0), 1.0))
-        said = f"Your {name} end is right, and the {other} one is not: of 8 of 10, with z = 1, you"
-        said += f" give {own:.4g}."
+        said = f"In four further cases your {name} end is right, and your {other} end is not: for 8"
+        said += f" of 10, with z = 1, your {other} end is {own:.4g}."
         if fits({other: mirrored}, [pair[1 - place] for pair in pairs]):
-            said += " It lies as far from the seen share as the right one, on the other side."
+            said += f" It lies as far from the seen share as the {name} end, on the other side."
             return Mistake(
                 said,
-                f"It is {wanted:.4g}: each end solves the equation by itself, and they lie at"
-                " different distances from the seen share.",
+                f"It should be {wanted:.4g}: each end solves the equation by itself, and the two"
+                " lie at different distances from the seen share.",
             )
-        return Mistake(said, f"It is {wanted:.4g}: both ends solve the same equation.")
+        return Mistake(said, f"It should be {wanted:.4g}: both ends solve the same equation.")
     return None
 
 
@@ -122,10 +141,10 @@ def _side(what: str, name: str) -> str:
 def _instead(middle: str, reach: str) -> str:
     told = "With n images and the seen share s"
     if middle != RIGHT:
-        told += " the middle is (s + z² / (2n)) / (1 + z² / n)"
+        told += " the middle should be (s + z² / (2n)) / (1 + z² / n)"
     if reach != RIGHT:
-        told += "," if middle != RIGHT else ""
-        told += " the reach is z √(s (1 − s) / n + z² / (4n²)) / (1 + z² / n)"
+        told += ", and" if middle != RIGHT else ""
+        told += " the reach should be z √(s (1 − s) / n + z² / (4n²)) / (1 + z² / n)"
     return f"{told}. Or let the computer search, as the exercise says."
 
 

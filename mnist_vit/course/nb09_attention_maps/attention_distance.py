@@ -36,35 +36,44 @@ def notice(answer: Any) -> Mistake | None:
     if found.shape != (3, 4):
         return Mistake(
             f"Of 2 pictures, 3 layers and 4 heads you make the shape {tuple(found.shape)}.",
-            "It is (3, 4): the mean over pictures and over the patches that ask, for each layer and"
-            " each head by itself.",
+            "It should be (3, 4): the mean over pictures and over the patches that ask, for each"
+            " layer and each head by itself.",
         )
     itself, corner = torch.eye(10), torch.zeros(10, 10)
     corner[:, 1] = 1
     aside = itself / 2
     aside[:, 0] += 0.5
     cases = {
-        "every patch looks at itself alone": (itself, 0.0),
-        "every patch looks at itself, and as much at the class token,": (aside, 0.0),
-        "every patch looks at the patch in the upper left corner alone": (corner, 16.3498),
-        "every patch looks at that corner and, with nine tenths, at the class token": (
+        "every patch looks at itself alone": (itself, 0.0, ITSELF),
+        "every patch looks at itself, and as much at the class token": (aside, 0.0, ITSELF + SUM),
+        "every patch looks at the patch in the upper left corner alone": (
+            corner,
+            16.3498,
+            CORNER + " Rows are the patches that ask.",
+        ),
+        "every patch looks at the patch in the upper left corner with one tenth, and at the class"
+        " token with nine": (
             0.1 * corner + 0.9 * nn.functional.pad(torch.ones(10, 1), (0, 9)),
             16.3498,
+            CORNER + SUM,
         ),
     }
-    for what, (rows, right) in cases.items():
+    for what, (rows, right, instead) in cases.items():
         pixels = float(torch.as_tensor(answer(rows.expand(2, 1, 1, 10, 10), 10)).flatten()[0])
         if abs(pixels - right) > 0.01:
             return Mistake(
                 f"With 3 × 3 patches of 10 pixels, where {what}, you give {pixels:.2f} pixels.",
-                "It is 0 there."
-                if right == 0
-                else "It is 16.35: the mean of 0, two times 10, 14.14, two times 20, two times"
-                " 22.36, and 28.28. Rows are the patches that ask; without the class token each row"
-                " is made to sum to 1 again.",
+                instead,
             )
     return None
 
+
+ITSELF = "It should be 0 there: a patch is 0 pixels away from itself."
+CORNER = (
+    "It should be 16.35 there: the mean of 0, two times 10, 14.14, two times 20, two times 22.36,"
+    " and 28.28."
+)
+SUM = " Without the class token, make each row sum to 1 again."
 
 PIXELS, PATCHES = "torch.cdist(place, place) * patch_size", "weights[..., 1:, 1:]"
 NORM = "patches = patches / patches.sum(dim=-1, keepdim=True)"
@@ -87,6 +96,18 @@ SLIPS = (
         "keep the class token, at distance 0 from everything",
         "It has no place in the picture. Leave out its row and its column, and make the rest of"
         " each row sum to 1",
+    ),
+    *(
+        Slip(
+            {NORM: f"patches = patches / patches.sum(dim={axis}, keepdim=True)"},
+            f"divide by the sum over {what} (dim={axis})",
+            "Each row is divided by its own sum, dim=-1",
+        )
+        for axis, what in (
+            (0, "the pictures"),
+            (1, "the layers"),
+            (2, "the heads"),
+        )
     ),
     Slip(
         {PATCHES: "weights[..., :-1, :-1]"},

@@ -126,7 +126,9 @@ def notice(answer: Any) -> Mistake | None:
     count = len(MAPS) - len(wrong)
     said = f"{count} of your 5 sentences {'is' if count == 1 else 'are'} right."
     if found[letter] not in CONSEQUENCES:
-        return Mistake(f"{said} There is no sentence {found[letter]!r}.", "They are 1 to 8.")
+        return Mistake(
+            f"{said} There is no sentence {found[letter]!r}.", "They have the numbers 1 to 8."
+        )
     return Mistake(
         f'{said} If sentence {found[letter]} were true of function "{letter}",'
         f" {CONSEQUENCES[found[letter]]}.",

@@ -36,7 +36,7 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             "Of one picture, 2 heads and 3 × 3 patches you make a map of shape"
             f" {tuple(found.shape)}.",
-            "It is (1, 2, 3, 3): a square for each head.",
+            "It should be (1, 2, 3, 3): a square for each head.",
         )
     wanted = torch.arange(601.0, 610.0).reshape(1, 1, 3, 3).expand(1, 2, 3, 3)
     if torch.equal(found, wanted):
@@ -45,8 +45,8 @@ def notice(answer: Any) -> Mistake | None:
     return Mistake(
         "Where each weight is 100 · query + key, you make of 3 × 3 patches, row 1 and column 2, the"
         f" map {told}.",
-        "It is 601, 602, 603; 604, 605, 606; 607, 608, 609: token 6 asks, and keys 1 to 9 are the"
-        " patches, row by row.",
+        "It should be 601, 602, 603; 604, 605, 606; 607, 608, 609: token 6 asks, and keys 1 to 9"
+        " are the patches, row by row.",
     )
 
 

@@ -108,13 +108,13 @@ class _Recording:
         problem = None
         if not isinstance(kept, list):
             problem = (
-                "what is yielded must be the list that the weights are put into, not a"
-                f" {type(kept).__name__}."
+                "what `as` gives a name to must be the list that the weights are put into, but is"
+                f" of type {type(kept).__name__}."
             )
         elif kept:
             problem = (
-                "the list is not empty when the block begins. Begin each recording with a list of"
-                " its own, made inside the function: no global and no default argument."
+                "the list is not empty when the block begins. Each recording needs a list of its"
+                " own, made when it begins: no global, default argument or attribute of a class."
             )
         if problem is not None:
             self.manager.__exit__(None, None, None)
@@ -249,8 +249,8 @@ def notice(answer: Any) -> Mistake | None:
         where = f", on attention layer {' and '.join(hooked)}" if hooked else ""
         return Mistake(
             "In the block a model with three attention layers, 0 to 2, has"
-            f" {inside or 'no hook'}; behind it, {left}{where}.",
-            "Every register_… returns a handle: keep all of them in a list, and remove each.",
+            f" {inside or 'no hook'}; after the block, {left}{where}.",
+            "Every register_… returns a handle: keep all handles in a list, and remove each.",
         )
     return None
 
@@ -270,13 +270,17 @@ def more(answer: Any) -> list[int]:
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """What stays on a model."""
+    """What stays on a model; how many tensors there should be."""
     what, value = evidence.what, evidence.value
+    if what.startswith("number of tensors kept"):
+        many = "one tensor for each attention layer, each time that it runs"
+        return "", f"Keep {many}: {evidence.expected} here."
     if not what.startswith("what is left behind"):
         return "", ""
     if not value.endswith(" 0 replaced forwards"):
         return (
-            "Layers have a `forward` of their own then, which hides that of their class.",
+            "After the block, layers have a `forward` of their own, which hides that of their"
+            " class.",
             "del layer.forward takes it away. Hooks need no such thing.",
         )
     if "exception" not in what:

@@ -33,28 +33,31 @@ def notice(answer: Any) -> Mistake | None:
         found = answer(weights.clone())
         right[layers, heads] = torch.allclose(found, my_rollout(weights), atol=1e-5)
     if not right[1, 1]:
-        even = answer(torch.full((1, 1, 1, 4, 4), 0.25))[0]
-        on, off = float(even[0, 0]), float(even[0, 1])
+        two = torch.tensor([[0.5, 0.5], [0.75, 0.25]])
+        found = answer(two.expand(1, 1, 1, 2, 2).clone())[0]
+        rows = " and ".join(", ".join(f"{value:.4g}" for value in row) for row in found.tolist())
         return Mistake(
-            "With a single layer that has a single head it is wrong. Where each of four tokens"
-            f" looks evenly at all four, you give {on:.4g} on the diagonal and {off:.4g} beside"
-            " it.",
-            "It is 0.625 and 0.125: half of the token itself, and half of where it looks.",
+            "With a single layer that has a single head yours is wrong. Where token 0 looks at"
+            " tokens 0 and 1 with 0.5 and 0.5, and token 1 with 0.75 and 0.25, your rows are"
+            f" {rows}.",
+            "They should be 0.75, 0.25 and 0.375, 0.625: half of the token itself, and half of"
+            " where it looks.",
         )
     if not right[1, 2]:
         return Mistake(
-            "With a single layer it is right if that has one head, and wrong if it has two.",
+            "With a single layer yours is right if the layer has one head, and wrong if it has"
+            " two.",
             "All heads count the same: take their mean.",
         )
     if not right[2, 1]:
         return Mistake(
-            "With a single layer it is right. With two layers of one head each it is wrong.",
-            "Each layer by itself becomes half itself and half the identity, first of all. Then"
-            " they are multiplied, layer 1 @ layer 0: what layer 1 mixes was mixed by layer 0.",
+            "With a single layer yours is right. With two layers of one head each it is wrong.",
+            "First each layer by itself must become half itself and half the identity. Then"
+            " multiply them, layer 1 @ layer 0: what layer 1 mixes was mixed by layer 0.",
         )
     if not right[2, 2]:
         return Mistake(
-            "With two layers it is right if each has one head, and wrong if each has two.",
+            "With two layers yours is right if each has one head, and wrong if each has two.",
             "Take the mean of the heads in each layer, before the layers are multiplied.",
         )
     return None

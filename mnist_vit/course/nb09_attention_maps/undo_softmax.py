@@ -35,12 +35,13 @@ def notice(answer: Any) -> Mistake | None:
             " the last one, dim=-1.",
         )
     if spread < 1e-5:
+        least, most = f"{float(sums.min()):.4g}", f"{float(sums.max()):.4g}"
         return Mistake(
             "Each of your rows is the logarithm plus one number, and that is a wrong one: for"
             " weights of 3 rows and 4 keys that we tried, your rows sum to"
-            f" {float(sums.min()):.4g} … {float(sums.max()):.4g}.",
-            "They are weights, so each row sums to 1: the number is (1 − the sum of the row's"
-            " logarithms) / how many keys there are.",
+            f" {least if least == most else f'{least} … {most}'}.",
+            "They should be weights, and each row of weights sums to 1: add (1 − the sum of the"
+            " row's logarithms) / how many keys there are.",
         )
     return Mistake(
         "Within a row, yours is not the logarithm plus one number for the whole row.",

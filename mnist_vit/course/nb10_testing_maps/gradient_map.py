@@ -52,15 +52,39 @@ def notice(answer: Any) -> Mistake | None:
     logits = torch.stack([tokens.sum(dim=(1, 2)), 10 * tokens[:, 1].sum(dim=1)], dim=1)
     found = answer(logits, tokens, torch.tensor([1]))
     wanted = torch.tensor([[70.0, 0.0]])
-    is_tensor = isinstance(found, Tensor) and found.shape == wanted.shape
-    if not is_tensor or torch.allclose(found, wanted):
+    if not isinstance(found, Tensor):
         return None
+    if found.shape != wanted.shape:
+        return _noticed_shape(answer)
+    if torch.allclose(found, wanted):
+        return _noticed_shape(answer)
     told = " and ".join(f"{value:.4g}" for value in found[0].tolist())
     return Mistake(
-        "A logit that is ten times the sum of the numbers 3 and 4 of the first patch's token gets"
-        f" 30 + 40 = 70 from this patch, and 0 from the second patch. You give {told}.",
-        "The gradient of this logit is 10 at each of the two numbers and 0 elsewhere; multiply it"
-        " by the tokens, and add up over the last axis.",
+        "For a logit that is ten times the sum of the numbers 3 and 4 of the first patch's token"
+        f" you give {told} for the first and the second patch.",
+        "It should be 30 + 40 = 70 and 0. The gradient of this logit is 10 at each of the two"
+        " numbers and 0 elsewhere: multiply it by the tokens, and add up over the last axis.",
+    )
+
+
+def _noticed_shape(answer: Any) -> Mistake | None:
+    """What the axes are, where no two sizes are alike: 8 pictures, 16 patches, 3 numbers."""
+    logits, tokens = _run(8, 16, seed=157)
+    found = tuple(answer(logits, tokens, torch.arange(8) % 4).shape)
+    if found == (8, 16):
+        return None
+    known = {8: "pictures", 17: "tokens of a picture", 16: "patches", 3: "numbers of a token"}
+    known |= {7: "pictures, less one", 15: "patches, less one"}
+    said = []
+    for size in found:
+        if size in known:
+            said.append(f"{size} is the number of {known[size]}")
+    told = f": {', '.join(said)}." if said else "."
+    return Mistake(
+        "Of 8 pictures, each with a class token and 16 patches, and tokens of 3 numbers, you make"
+        f" the shape {found}{told}",
+        "It is (8, 16), a row for each picture. Add up over the numbers of each token, dim=-1; then"
+        " leave out token 0 of each picture: [:, 1:].",
     )
 
 
@@ -77,6 +101,16 @@ SLIPS = (
         {END: "return contributions[:, :-1]"},
         "leave out the last patch and keep the class token",
         "The class token comes first: leave out token 0",
+    ),
+    Slip(
+        {END: "return contributions[1:]"},
+        "leave out the first picture, and keep the class token",
+        "The first axis is that of the pictures. Leave out the class token on the second: [:, 1:]",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient).sum(dim=1)"},
+        "add up over the tokens (dim=1)",
+        "Add up over the numbers of each token, dim=-1: each token gets one number",
     ),
     Slip(
         {PRODUCT: "gradient.sum(dim=-1)"},

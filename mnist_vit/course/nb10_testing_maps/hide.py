@@ -142,8 +142,8 @@ def notice(answer: Any) -> Mistake | None:
         if one.shape[1] != 14:
             return Mistake(
                 f"With 3 of 16 patches hidden, block {number} works on {one.shape[1]} tokens.",
-                "It is 14: the class token and the 13 patches that stay. Take the others out before"
-                " the first block, and only there.",
+                "There should be 14: the class token and the 13 patches that stay. Take the others"
+                " out before the first block, and only there.",
             )
     return None
 
@@ -152,13 +152,13 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     """What stays on a model or is another one, and how that is put right."""
     what, value = evidence.what, evidence.value
     if what.startswith("what has changed"):
-        behind = " in `finally`, after an exception, too" if "exception" in what else ""
-        return "", f"A model that is borrowed stays as it is. What is changed is put back{behind}."
+        behind = " in `finally`, which runs after an exception, too" if "exception" in what else ""
+        return "", f"A borrowed model must be left as it was. Put back what you change{behind}."
     if not what.startswith("what is left behind"):
         return "", ""
     if not value.endswith(" 0 replaced forwards"):
         return (
-            "A part has a `forward` of its own then, which hides that of its class.",
+            "After the run, a part has a `forward` of its own, which hides that of its class.",
             "del part.forward takes it away. A hook needs no such thing.",
         )
     if "exception" not in what:
@@ -172,7 +172,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
 def hooks_stay(left: str) -> Mistake:
     """What is said where hooks stay on a model."""
     return Mistake(
-        f"After one call of it the model has {left}; before there was none.",
+        f"After one call of your function the model has {left}; before, it had none.",
         "Every register_… returns a handle: keep each, and remove it in `finally`.",
     )
 
@@ -199,6 +199,16 @@ SLIPS = (
         {TAKEN: "(z[:, stays[0]],)"},
         "hide in every picture what is to be hidden in the first one",
         "Each row of hidden belongs to a picture",
+    ),
+    Slip(
+        {
+            TAKEN: (
+                "(torch.stack([torch.cat([one[:1], one[:-1][there[1:]]])"
+                " for one, there in zip(z, stays)]),)"
+            )
+        },
+        "keep the class token, and token p in the place of patch p",
+        "Patch p is token p + 1: token 0 is the class token",
     ),
     Slip(
         {TAKEN: "(z * stays.unsqueeze(-1),)"},

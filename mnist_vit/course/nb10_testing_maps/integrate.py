@@ -43,20 +43,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def notice(answer: Any) -> Mistake | None:
     """Where the gradient is taken, and what is made of it."""
-    images, reference = torch.full((1, 1, 2, 2), 5.0), torch.ones(1, 1, 2, 2)
+    images, reference = torch.full((1, 1, 2, 2), 6.0), torch.ones(1, 1, 2, 2)
     at: list[float] = []
 
     def ones(pictures: Tensor) -> Tensor:
-        at.extend((pictures.mean(dim=(1, 2, 3)) / 4 - 0.25).tolist())
+        at.extend(((pictures.mean(dim=(1, 2, 3)) - 1) / 5).tolist())
         return torch.ones_like(pictures)
 
     found = torch.as_tensor(answer(ones, images.clone(), reference.clone(), 4))
     middles = [0.125, 0.375, 0.625, 0.875]
     if len(at) != 4 or max(abs(a - b) for a, b in zip(sorted(at), middles, strict=True)) > 1e-4:
-        told = ", ".join(f"{one:.3g}" for one in at[:9]) or "nowhere"
+        told = ", ".join(f"{one:.3g}" for one in at[:9]) + ", …" * (len(at) > 9)
+        where = f"at these parts of the way: {told}" if at else "nowhere"
         return Mistake(
-            f"In 4 steps you take the gradient at these parts of the way: {told}.",
-            "The middles of four equal parts are 0.125, 0.375, 0.625, 0.875, where 0 is the"
+            f"In 4 steps you take the gradient {where}.",
+            "Take it in the middles of four equal parts, 0.125, 0.375, 0.625, 0.875, where 0 is the"
             " reference and 1 the image.",
         )
     if found.shape != images.shape:
@@ -64,11 +65,11 @@ def notice(answer: Any) -> Mistake | None:
             f"Of a picture of the shape (1, 1, 2, 2) you make the shape {tuple(found.shape)}.",
             "Each pixel gets a number of its own.",
         )
-    if not torch.allclose(found, torch.full_like(found, 4.0)):
+    if not torch.allclose(found, torch.full_like(found, 5.0)):
         return Mistake(
             "The gradient is taken in the right places. If it is 1 everywhere, and a pixel goes"
-            f" from 1 in the reference to 5, you give it {float(found.flatten()[0]):.4g}.",
-            "It is 4: the mean gradient, times (image − reference).",
+            f" from 1 in the reference to 6, you give it {float(found.flatten()[0]):.4g}.",
+            "It should be 5: the mean gradient, 1, times (image − reference).",
         )
     return None
 
@@ -129,6 +130,42 @@ SLIPS = (
         {AT: "gradient_at((step + 0.5) / steps * way)"},
         "forget to begin at the reference",
         "The points are reference + … × (image - reference)",
+    ),
+    Slip(
+        {AT: "gradient_at(reference + (step + 0.5) / steps)"},
+        "add (step + 0.5) / steps to the reference itself",
+        "It is a part of the way: multiply it by (image - reference)",
+    ),
+    Slip(
+        {AT: "gradient_at(reference + (step + 0.5))"},
+        "add step + 0.5 to the reference itself",
+        "The points are reference + (step + 0.5) / steps * (image - reference)",
+    ),
+    Slip(
+        {AT: "gradient_at(reference + (step + 0.5) * way)"},
+        "leave out the division by steps where the points are made",
+        "The points are reference + (step + 0.5) / steps * (image - reference)",
+    ),
+    Slip(
+        {AT: "gradient_at(images + (step + 0.5) / steps * way)"},
+        "begin at the image in place of the reference",
+        "The way leads from the reference to the image: reference + … × (image - reference)",
+    ),
+    Slip(
+        {AT: "gradient_at(reference - (step + 0.5) / steps * way)"},
+        "go away from the reference in the wrong direction",
+        "The points are reference + … × (image - reference), with a plus",
+    ),
+    Slip(
+        {AT: "gradient_at((reference + images) / 2)"},
+        "take the gradient half-way between reference and image alone, whatever steps is",
+        "Take the mean of the gradients at the middles of the steps, (step + 0.5) / steps of the"
+        " way",
+    ),
+    Slip(
+        {END: "return total / steps * reference"},
+        "multiply by the reference",
+        "Multiply by how far each pixel has changed, (image - reference)",
     ),
     Slip(
         {END: "return (way * total / steps).abs()"},

@@ -30,9 +30,11 @@ def _model(patches: int, seed: int) -> Callable[[Tensor], Tensor]:
     alone, pairs = random(3, patches, 4, seed=seed), random(3, patches, patches, 4, seed=seed + 1)
 
     def logits_without(hidden: Tensor) -> Tensor:
-        if hidden.dtype != torch.bool or hidden.shape != (3, patches):
+        is_right = isinstance(hidden, Tensor) and hidden.shape == (3, patches)
+        if not is_right or hidden.dtype != torch.bool:
+            given = f"numbers of the kind {hidden.dtype}" if is_right else describe(hidden)
             raise Mistake(
-                f"logits_without was given {describe(hidden)}.",
+                f"logits_without was given {given}.",
                 f"For 3 pictures and {patches} patches it wants booleans of the shape (3,"
                 f" {patches}), one row for each picture: torch.zeros(…, dtype=torch.bool).",
             )
@@ -72,23 +74,24 @@ def notice(answer: Any) -> Mistake | None:
         kinds = [" and ".join(map(str, places)) or "none" for places in sorted(asked)]
         return Mistake(
             f"Of patches 0, 1 and 2 you ask for logits with these hidden: {'; '.join(kinds)}.",
-            "Once with none hidden, and once for each patch with that one alone hidden.",
+            "Ask once with none hidden, and once for each patch with that one alone hidden.",
         )
     right = my_leave_out(logits_without, labels, 3)
     if found.shape != right.shape:
         return Mistake(
             f"For 2 pictures and 3 patches you give the shape {tuple(found.shape)}.",
-            "It is (2, 3): a number for each picture and patch.",
+            "It should be (2, 3): a number for each picture and patch.",
         )
     for own, wanted, label in zip(found, right, ("highest", "lowest"), strict=True):
         if not torch.allclose(own, wanted, atol=1e-5):
             told = ", ".join(f"{value:.4g}" for value in own.tolist())
             falls = ", ".join(f"{value:.4g}" for value in wanted.tolist())
             return Mistake(
-                f"In a picture whose right digit has the {label} of three logits, its probability"
-                f" falls by {falls} without patch 0, 1 and 2. You give {told}.",
-                "The softmax over the classes gives probabilities. Take that of the label, whether"
-                " the model would name it or not: with nothing hidden, less without the patch.",
+                f"In a picture whose right digit has the {label} of three logits when nothing is"
+                f" hidden, you give {told} for patches 0, 1 and 2.",
+                f"It should be {falls}. Take the probability of the label, after a softmax over the"
+                " classes, whether the model would name it or not: with nothing hidden, minus that"
+                " without the patch.",
             )
     return None
 

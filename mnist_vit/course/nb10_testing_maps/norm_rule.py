@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, gradients, random
 
 
 def my_norm_rule(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -32,6 +32,37 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             output = answer(*given, eps)
         yield f"output with eps {eps:g}", output
         yield from gradients(output, x=x, weight=weight, bias=bias)
+
+
+@torch.no_grad()
+def notice(answer: Any) -> Mistake | None:
+    """What becomes of one token, first with weight 1 and bias 0."""
+    token = torch.tensor([[[1.0, 2.0, 6.0]]], dtype=torch.float64)
+    ones, zeros = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    made = answer(token.clone(), ones.clone(), zeros.clone(), 1e-6)
+    right = my_norm_rule(token, ones, zeros, 1e-6)
+    if made.shape != token.shape:
+        return None
+    if not torch.allclose(made, right, atol=1e-3):
+        return Mistake(
+            f"With weight 1 and bias 0 you make {_numbers(made)} of the token (1, 2, 6).",
+            "Its mean is 3 and its standard deviation the root of 14/3, 2.16. Subtract the one,"
+            f" divide by the other, and it is {_numbers(right)}.",
+        )
+    weight, bias = torch.tensor([[2.0, 3, 4], [10, 20, 30]], dtype=torch.float64)
+    made = answer(token.clone(), weight.clone(), bias.clone(), 1e-6)
+    right = my_norm_rule(token, weight, bias, 1e-6)
+    if torch.allclose(made, right, atol=1e-3):
+        return None
+    return Mistake(
+        "With weight 1 and bias 0 the token (1, 2, 6) becomes what it should; with weight (2, 3, 4)"
+        f" and bias (10, 20, 30) you make {_numbers(made)} of it.",
+        f"It is {_numbers(right)}: each number times its weight, plus its bias.",
+    )
+
+
+def _numbers(token: Tensor) -> str:
+    return f"({', '.join(f'{number:.4g}' for number in token.flatten().tolist())})"
 
 
 CENTRED, MEAN = "x - x.mean(dim=-1, keepdim=True)", "x.mean(dim=-1, keepdim=True)"
@@ -107,6 +138,106 @@ SLIPS = (
         "stop before weight and bias",
         "Multiply by weight, then add bias",
     ),
+    Slip(
+        {QUOTIENT: "centred * deviation.detach()"},
+        "multiply by the standard deviation",
+        "Divide by it, or multiply by torch.rsqrt(variance + eps), which is 1 / standard deviation",
+    ),
+    Slip(
+        {QUOTIENT: "centred * deviation.square().detach()"},
+        "multiply by the variance with eps, without the root",
+        "Divide by the root of (variance + eps), or multiply by torch.rsqrt of it",
+    ),
+    Slip(
+        {QUOTIENT: "centred / deviation.square().square().detach()"},
+        "square the variance (with eps) and divide by that",
+        "Divide by the root of (variance + eps)",
+    ),
+    Slip(
+        {QUOTIENT: "deviation.detach() / centred"},
+        "divide the standard deviation by the centred numbers",
+        "It is the other way round: the centred numbers, divided by the standard deviation",
+    ),
+    Slip(
+        {QUOTIENT: "(x + x.mean(dim=-1, keepdim=True)) / deviation.detach()"},
+        "add the mean",
+        "Subtract it",
+    ),
+    Slip(
+        {CENTRED: "x + x.mean(dim=-1, keepdim=True)"},
+        "add the mean, and make the deviation of these numbers",
+        "Subtract it",
+    ),
+    Slip(
+        {QUOTIENT: "(x - x.sum(dim=-1, keepdim=True)) / deviation.detach()"},
+        "subtract the sum in place of the mean",
+        "The mean is the sum, divided by the number of values, x.shape[-1]",
+    ),
+    Slip(
+        {QUOTIENT: "(x - x.sum(dim=-1, keepdim=True) / x.shape[1]) / deviation.detach()"},
+        "divide the sum by the number of tokens, x.shape[1], to get the mean",
+        "It is the sum over the last axis, divided by its length, x.shape[-1]",
+    ),
+    Slip(
+        {QUOTIENT: "(x - x.mean(dim=-1, keepdim=True) / x.shape[-1]) / deviation.detach()"},
+        "divide the mean by the number of values once more",
+        "mean() has divided by it already",
+    ),
+    Slip(
+        {END: "return centred / deviation.detach() + bias * weight"},
+        "multiply the bias, and not the normalised numbers, by the weight",
+        "Multiply the numbers by weight, then add bias: torch.addcmul(bias, numbers, weight)",
+    ),
+    Slip(
+        {END: "return centred / deviation.detach() * bias + weight"},
+        "exchange weight and bias",
+        "Multiply by weight, then add bias",
+    ),
+    Slip(
+        {END: "return centred / deviation.detach() * (1 + weight) + bias"},
+        "multiply by 1 + weight",
+        "Some models do that. Here it is the weight itself",
+    ),
+    Slip(
+        {END: "return centred / deviation.detach() / weight + bias"},
+        "divide by the weight",
+        "Multiply by it",
+    ),
+    Slip(
+        {VARIANCE: "x.square().mean(dim=-1, keepdim=True)"},
+        "take the mean of the squares without the mean taken away, for the deviation",
+        "The variance is that of the centred numbers",
+    ),
+    Slip(
+        {VARIANCE: "centred.square().sum(dim=-1, keepdim=True)"},
+        "add up the squares, as the length of a token does",
+        "The variance is their mean",
+    ),
+    Slip(
+        {VARIANCE: "centred.abs().mean(dim=-1, keepdim=True).square()"},
+        "take the mean of the absolute values for the deviation",
+        "The variance is the mean of the squares",
+    ),
+    Slip(
+        {MEAN: "x.mean()", VARIANCE: "centred.square().mean()"},
+        "take one mean and one deviation of all tokens together",
+        "Each token is normalised alone: dim=-1, keepdim=True",
+    ),
+    Slip(
+        {VARIANCE: "(x - x.mean()).square().mean()"},
+        "take one deviation for all tokens together",
+        "Each token has its own: dim=-1, keepdim=True",
+    ),
+    Slip(
+        {VARIANCE: "x.var(dim=1, keepdim=True, correction=0)"},
+        "take the deviation over the tokens (dim=1)",
+        "Each token has its own, over its own numbers, dim=-1",
+    ),
+    Slip(
+        {QUOTIENT: "centred.detach() / deviation"},
+        "detach the centred numbers, and not the standard deviation",
+        "It is the other way round: only the standard deviation is a constant",
+    ),
 )
 
 EXERCISE = Exercise(
@@ -114,6 +245,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Write the layer norm of notebook 04 first: mean, standard deviation, weight, bias."

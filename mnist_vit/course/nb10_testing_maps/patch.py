@@ -120,9 +120,10 @@ def notice(answer: Any) -> Mistake | None:
         looking = model.register_forward_pre_hook(look)
         found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
         if ran != ["clean", "corrupted"]:
+            times = f"{len(ran)} time{'s' * (len(ran) != 1)}, on {', '.join(ran)}"
             return Mistake(
-                f"The model runs {len(ran)} times: on {', '.join(ran) or 'nothing'}.",
-                "It runs twice: on clean, where the output of `site` is kept, and then on"
+                f"The model runs {times}." if ran else "The model itself never runs.",
+                "It should run twice: on clean, where the output of `site` is kept, and then on"
                 " corrupted, where the tokens are put in.",
             )
         looking.remove()
@@ -133,32 +134,34 @@ def notice(answer: Any) -> Mistake | None:
             return Mistake(
                 "In the run on corrupted the hook that keeps the output of `site` is still there:"
                 " without it yours is right.",
-                "It keeps the output of that run over the one that was kept. Remove it before the"
-                " second run.",
+                "That hook puts the output of the second run in the place of the one that was kept."
+                " Remove it before the second run.",
             )
         cases = {
             "the clean pictures, with nothing put in": model(clean),
             NOTHING: model(corrupted),
-            "all tokens from the clean run": my_patch(model, clean, corrupted, site, slice(None)),
+            "all tokens": my_patch(model, clean, corrupted, site, slice(None)),
             "the tokens before `tokens`": my_patch(model, clean, corrupted, site, slice(0, 1)),
             "the tokens that follow on `tokens`": my_patch(
                 model, clean, corrupted, site, slice(3, None)
             ),
-            "the tokens one place further": my_patch(model, clean, corrupted, site, slice(2, 4)),
+            "the tokens one place further on than `tokens`": my_patch(
+                model, clean, corrupted, site, slice(2, 4)
+            ),
         }
     if found.shape == right.shape and torch.allclose(found, cases[NOTHING], atol=1e-5):
         on = f"{hooks[1]} forward hook{'s' * (hooks[1] != 1)}"
         return Mistake(
-            f"You get the logits of {NOTHING}. In that run `site` has {on}.",
-            "The output is changed by what a hook of `site` returns, a tuple where the output is"
-            " one: a copy of the output in which [:, tokens] are those of the run on clean.",
+            f"You get the logits of {NOTHING}. When that run begins, `site` has {on}.",
+            "What a hook of `site` returns takes the place of the output. Return a copy of the"
+            " output, a tuple where it is one, in which [:, tokens] are those of the run on clean.",
         )
     for name, logits in cases.items():
         if found.shape == logits.shape and torch.allclose(found, logits, atol=1e-5):
             return Mistake(
                 f"You get the logits of {name}." if "pictures" in name else f"You exchange {name}.",
-                "Of the output of `site` in the run on corrupted, [:, tokens] are put in from the"
-                " run on clean, and all else stays.",
+                "Into the output of `site` in the run on corrupted, put [:, tokens] of the run on"
+                " clean, and let all else stay. Token 0 is the class token.",
             )
     return None
 
@@ -233,6 +236,16 @@ SLIPS = (
         {TOKENS: "new[:, tokens] = 0"},
         "set the tokens to zero",
         "They are those of the clean run",
+    ),
+    Slip(
+        {KEEP: "kept.append(args[0])"},
+        "keep what `site` is given in the clean run",
+        "What it gives there, its output, is put into the other run",
+    ),
+    Slip(
+        {KEEP: "kept.append(args[0] if isinstance(output, tuple) else output)"},
+        "keep what `site` is given in the clean run, where its output is a pair",
+        "What it gives is put into the other run: the first part of the pair, output[0]",
     ),
     Slip(
         {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},

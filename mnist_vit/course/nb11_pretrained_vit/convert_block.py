@@ -48,21 +48,41 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
     missing, more = sorted(set(block) - set(made)), sorted(set(made) - set(block))
     if missing or more:
-        told = [
-            f"{', '.join(names)} {what}"
-            for names, what in ((missing, "missing"), (more, "too many"))
-            if names
-        ]
-        raise Mistake(
-            f"the names must be those of your block: {'; '.join(told)}.",
-            "list(block.state_dict()) of a block of yours are the twelve names.",
-        )
+        raise _other_names(missing, more, made, theirs, before)
     for name in block:
         yield name, made[name]
     changed = [
         name for name in before if name not in theirs or not torch.equal(before[name], theirs[name])
     ]
     yield "tensors of the file that changed", ", ".join(changed) or "none"
+
+
+def _other_names(
+    missing: list[str],
+    more: list[str],
+    made: dict[str, Any],
+    theirs: dict[str, Tensor],
+    before: dict[str, Tensor],
+) -> Mistake:
+    """Which names are missing or too many, and what one that is missing is made of."""
+    told = []
+    for names, what in ((missing, "missing"), (more, "too many")):
+        if names:
+            told.append(f"{', '.join(names)} {what}")
+    said = f"the names must be those of your block: {'; '.join(told)}."
+    put = [name for name in missing if name in theirs and name not in before]
+    if made is theirs:
+        said += " What comes back is the dict that was given."
+    elif not made:
+        said += " The dict that comes back is empty."
+    elif put:
+        said += f" Your code puts {put[0]} into the dict that it was given."
+    instead = "list(block.state_dict()) of a block of yours are the twelve names."
+    if made is theirs or put:
+        instead += " Put what you make into a new dict, and return that one."
+    elif missing and made:
+        instead += f" About {missing[0]}: {_advice(missing[0])}"
+    return Mistake(said, instead)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -134,7 +154,12 @@ def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
     for part in made.chunk(3):
         parts += [name for name, tensor in theirs.items() if _same(part, tensor)][:1]
     if len(made) % 3 == 0 and len(parts) == 3:
-        return f"these of the file, one below the other: {', '.join(parts)}"
+        return f"made of these of the file, one below the other: {', '.join(parts)}"
+    turns = []
+    for start in range(3):
+        turns += [name for name, tensor in theirs.items() if _same(made[start::3], tensor)][:1]
+    if len(turns) == 3:
+        return f"made of these of the file, a row of each in turn: {', '.join(turns)}"
     return ""
 
 
@@ -143,19 +168,22 @@ def _advice(name: str) -> str:
     if "in_proj" in name:
         kind = name.rpartition("_")[2]
         return (
-            "q, k and v become one tensor, in this order:"
+            "q, k and v must become one tensor, one below the other, in this order:"
             f" torch.cat of attention.q_proj.{kind}, k_proj.{kind} and v_proj.{kind}, as they are."
         )
     if "out_proj" in name:
         return SCALED.format(scale="layer_scale1", layer="attention.o_proj")
     if "mlp.3" in name:
         return SCALED.format(scale="layer_scale2", layer="mlp.fc2")
-    return "It has another name in the file, and no more: norm1 is ln_1, norm2 ln_2, mlp.fc1 mlp.0."
+    return (
+        "It should be a tensor of the file as it is, under another name: norm1 is ln_1, norm2 ln_2,"
+        " mlp.fc1 mlp.0."
+    )
 
 
 SCALED = (
-    "{scale} goes into the last linear layer before it, {layer}: row i of the weight is multiplied"
-    " by number i of the scale, and so is number i of the bias. Nothing else happens to it."
+    "{scale} must go into the last linear layer before it, {layer}: multiply row i of the weight"
+    " by number i of the scale, and number i of the bias, too. All else in them stays."
 )
 
 SCALES = 'scales = {"attention.o_proj": theirs["layer_scale1.lambda1"]}'

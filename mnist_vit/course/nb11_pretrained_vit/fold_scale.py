@@ -44,13 +44,13 @@ def notice(answer: Any) -> Mistake | None:
             return None
         return Mistake(
             f"With biases 7 and 8 and scales 10 and 100 your new biases are {biases}.",
-            "They are 70 and 800: scale × (weight × x + bias) multiplies the bias, too.",
+            "They should be 70 and 800: scale × (weight × x + bias) multiplies the bias, too.",
         )
     return Mistake(
         "With the rows 1, 2, 3 and 4, 5, 6, and scales 10 and 100, your new weight has the rows"
         f" {rows}.",
-        "They are 10, 20, 30 and 400, 500, 600: scale[i] multiplies number i of the result, which"
-        " row i makes.",
+        "They should be 10, 20, 30 and 400, 500, 600: scale[i] multiplies number i of the result,"
+        " which row i makes.",
     )
 
 

@@ -29,7 +29,7 @@ def notice(answer: Any) -> Mistake | None:
     if made.shape != (1, 7, 1):
         return Mistake(
             f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
-            "It stays (1, 7, 1): one position for the class token, and one for each patch.",
+            "It must stay (1, 7, 1): one position for the class token, and one for each patch.",
         )
     numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
     if numbers == "0, 6, 4, 5, 3, 1, 2":
@@ -37,8 +37,8 @@ def notice(answer: Any) -> Mistake | None:
     return Mistake(
         "For a shift by 1 down and 1 to the right, the class token's 0 and the rows 1, 2, 3 and 4,"
         f" 5, 6 become {numbers}.",
-        "They become 0, 6, 4, 5, 3, 1, 2: each position goes where its patch goes, and what leaves"
-        " at one side comes in at the other. The class token has no place and stays.",
+        "They should become 0, 6, 4, 5, 3, 1, 2: each position goes where its patch goes, and what"
+        " leaves at one side comes in at the other. The class token has no place and stays.",
     )
 
 

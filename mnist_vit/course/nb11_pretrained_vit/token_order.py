@@ -26,7 +26,7 @@ def notice(answer: Any) -> Mistake | None:
     if made.shape != (1, 7, 1):
         return Mistake(
             f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
-            "It stays (1, 7, 1): one position for the class token, and one for each patch.",
+            "It must stay (1, 7, 1): one position for the class token, and one for each patch.",
         )
     numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
     if numbers == "6, 0, 2, 4, 1, 3, 5":

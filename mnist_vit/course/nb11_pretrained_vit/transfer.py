@@ -76,13 +76,20 @@ def notice(answer: Any) -> Mistake | None:
     if list(logits.shape) != [20, 10]:
         return Mistake(
             f"For 20 images the new model's logits have the shape {tuple(logits.shape)}.",
-            "The new head has ten classes.",
+            "The new head must give ten numbers for each image.",
+        )
+    layers = [name.removesuffix(".weight") for name, tensor in heads.items() if tensor.dim() == 2]
+    if len(layers) > 1:
+        return Mistake(
+            f"The new model's head has {len(layers)} linear layers: {', '.join(layers)}.",
+            "The new head is one linear layer, from hidden_dim numbers to ten classes, in the place"
+            " of all of model.heads. pre_logits was made for the old task, too, and goes.",
         )
     if bool(logits.any()):
         return Mistake(
             "After 0 steps the new model's logits are not all 0.",
-            "The new head is one linear layer of zeros, weight and bias, in the place of all of"
-            " model.heads, its hidden layer too.",
+            "The new head must be one linear layer of zeros, weight and bias, in the place of all"
+            " of model.heads, its hidden layer too.",
         )
     start = {name: tensor for name, tensor in before.items() if not name.startswith("heads")}
     for freeze in (True, False):
@@ -98,7 +105,7 @@ def notice(answer: Any) -> Mistake | None:
         if all(torch.equal(now[name], first[name]) for name in heads):
             return Mistake(
                 f"With freeze={freeze}, the new head is the same after 1 step and after 3.",
-                "All that belongs to a step is inside of the loop, and the return behind it.",
+                "All that belongs to a step must be inside of the loop, and the return behind it.",
             )
         body = {name: made.state_dict()[name] for name in start}
         moved = [name for name in body if not torch.equal(body[name], start[name])]
@@ -107,17 +114,17 @@ def notice(answer: Any) -> Mistake | None:
             return Mistake(
                 f"With freeze=True not only the head has changed, but {', '.join(moved[:3])}{more},"
                 " too.",
-                "All but the new head is frozen.",
+                "All but the new head must be frozen.",
             )
         still = [name for name in body if name not in moved]
         if not freeze and still:
             return Mistake(
                 f"With freeze=False, after 3 steps {len(still)} of {len(body)} tensors outside the"
                 f" head are what they were, such as {still[0]}.",
-                "With freeze=False all parameters learn.",
+                "With freeze=False all parameters must learn.",
             )
     return (
-        _noticed_rate(trained(True, 1)[1])
+        _noticed_rate(heads, trained(True, 1)[1])
         or _noticed_images(answer, images, labels)
         or _noticed_given(answer, images, labels)
     )
@@ -148,7 +155,7 @@ def _noticed_images(answer: Any, images: Tensor, labels: Tensor) -> Mistake | No
         return Mistake(
             f"Of {len(images)} images, the label makes no difference for number"
             f" {', '.join(unused)}.",
-            "Each step is made on all images at once, each with its own label.",
+            "Each step must be made on all images at once, each with its own label.",
         )
     return None
 
@@ -165,8 +172,8 @@ def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | Non
         others = sorted(set(after) ^ set(before))
         if others:
             return Mistake(
-                f"{case} the given model has other parameters afterwards, such as {others[0]}"
-                f" {'more' if others[0] in after else 'less'}.",
+                f"{case} the given model has other parameters afterwards: {others[0]} is"
+                f" {'new' if others[0] in after else 'gone'}.",
                 UNTOUCHED,
             )
         frozen = [name for name, parameter in after.items() if not parameter.requires_grad]
@@ -189,8 +196,8 @@ def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | Non
 
 
 UNTOUCHED = (
-    "It is needed again for the next experiment and must stay as it was: the first line makes a"
-    " copy, copy.deepcopy(model), and all else is done to the copy."
+    "It is needed again for the next experiment and must stay as it was: begin with a copy,"
+    " copy.deepcopy(model), and do all else to the copy."
 )
 LEARNS = (
     "Put the new head in before the optimizer is made, do zero_grad, backward and"
@@ -198,12 +205,12 @@ LEARNS = (
 )
 
 
-def _noticed_rate(heads: dict) -> Mistake | None:
+def _noticed_rate(start: dict, heads: dict) -> Mistake | None:
     """How far the first step goes: with Adam's rule, each number by the learning rate."""
-    far = max(float(tensor.abs().max()) for tensor in heads.values())
+    far = max(float((tensor - start[name]).abs().max()) for name, tensor in heads.items())
     if abs(far - 0.02) > 0.002:
         return Mistake(
-            "In the first step with learning_rate=0.02, the numbers of the head move by"
+            "With freeze=True, steps=1 and learning_rate=0.02, the numbers of the head move by"
             f" {far:.2g} at most.",
             "AdamW's first step moves each number by about the learning rate. Look at the optimizer"
             " and its rate, and at how many steps are made.",

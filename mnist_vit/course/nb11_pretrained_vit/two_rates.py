@@ -60,15 +60,16 @@ def notice(answer: Any) -> Mistake | None:
     others = sorted(set(before) ^ set(dict(still.named_parameters())))
     if others:
         return Mistake(
-            "The model that comes back has other parameters than the given one, such as"
-            f" {others[0]} {'less' if others[0] in before else 'more'}.",
-            "It is a copy of the given one, with its head, and goes on learning.",
+            "The model that comes back has other parameters than the given one:"
+            f" {others[0]} is {'missing' if others[0] in before else 'new'}.",
+            "It must be a copy of the given one, with its head, that was trained further.",
         )
     for name, tensor in still.named_parameters():
         if not torch.equal(tensor, before[name]):
             return Mistake(
-                f"After 0 steps {name} is another one.",
-                "The model that comes back begins with all numbers of the given one, its head too.",
+                f"After 0 steps {name} of the new model has other numbers than that of the given"
+                " one.",
+                "The new model must begin with all numbers of the given one, the head's too.",
             )
     made = answer(_given(), images.clone(), labels.clone(), 1, 0.05, 0.003)
     moved = {
@@ -77,27 +78,27 @@ def notice(answer: Any) -> Mistake | None:
     }
     if not any(moved.values()):
         return Mistake(
-            "In the first step no parameter of the new model moves, not even those of its head.",
+            "With steps=1 no parameter of the new model moves, not even those of its head.",
             "The optimizer must hold the parameters of the model that comes back. Each step must"
             " compute that model's loss, call backward() and then step().",
         )
     if all(0.0008 < far < 0.0013 for far in moved.values()):
         return Mistake(
-            "In the first step all parameters, the head's too, move by 0.001 at most, whatever the"
-            " rates are.",
-            "That is AdamW's own rate, so the two rates do not reach it: each group has its rate"
-            ' under the name "lr", and other names are passed over without an error.',
+            "With steps=1 and rates 0.05 and 0.003, all parameters, the head's too, move by about"
+            " 0.001 at most.",
+            "That is AdamW's own rate, so the two rates do not reach AdamW: each group must have"
+            ' its rate under the name "lr", and other names are passed over without an error.',
         )
     for name, tensor in dict(made.named_parameters()).items():
         rate = 0.05 if name.startswith("heads.") else 0.003
         far = float((tensor.detach() - before[name]).abs().max())
         if not 0.8 * rate < far < 1.3 * rate:
             return Mistake(
-                f"In the first step, with rates 0.05 for the head and 0.003 for the body, {name}"
-                f" moves by {far:.2g} at most.",
-                f"AdamW's first step moves each number by about its rate, here {rate:g}. The two"
-                " groups, model.heads and everything else, hold each parameter once, and each has"
-                ' its rate under the name "lr".',
+                "With steps=1 and rates 0.05 for the head and 0.003 for the body, the numbers of"
+                f" {name} move by {far:.2g} at most.{_known_rate(far)}",
+                "AdamW's first step moves each number by about the rate of its group, which should"
+                f" be {rate:g} here. The two groups, model.heads and everything else, must hold"
+                ' each parameter once, and each must have its rate under the name "lr".',
             )
     later = dict(
         answer(_given(), images.clone(), labels.clone(), 3, 0.05, 0.003).named_parameters()
@@ -105,7 +106,7 @@ def notice(answer: Any) -> Mistake | None:
     if all(torch.equal(tensor, later[name]) for name, tensor in made.named_parameters()):
         return Mistake(
             "The new model is the same after 1 step and after 3.",
-            "All that belongs to a step is inside of the loop, and the return behind it.",
+            "All that belongs to a step must be inside of the loop, and the return behind it.",
         )
     made = answer(_given(frozen=True), images.clone(), labels.clone(), 1, 0.05, 0.003)
     moves = dict(made.named_parameters())
@@ -114,9 +115,22 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             "If all but the head of the given model is frozen, as by a probe, then after one step"
             f" {len(frozen)} of {len(before)} parameters are what they were, such as {frozen[0]}.",
-            "All of it learns: requires_grad_(True) on the copy.",
+            "All of it must learn: requires_grad_(True) on the copy.",
         )
     return _noticed_given(answer, images, labels)
+
+
+def _known_rate(far: float) -> str:
+    """Whose rate this is; "" if it is none that is known."""
+    rates = {
+        "That is AdamW's own rate, which a group without a rate has.": 0.001,
+        "That is the rate of the head.": 0.05,
+        "That is the rate of the body.": 0.003,
+    }
+    for said, rate in rates.items():
+        if 0.9 * rate < far < 1.1 * rate:
+            return f" {said}"
+    return " So they do not learn." if far == 0 else ""
 
 
 def _given(frozen: bool = False) -> VisionTransformer:
@@ -140,8 +154,8 @@ def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | Non
         if changed != "nothing":
             return Mistake(
                 f"If the given model is {kind}, this is no longer what it was: {changed}.",
-                "It is needed again for the next experiment and must stay as it was: the first line"
-                " makes a copy, copy.deepcopy(model), and all else is done to the copy.",
+                "It is needed again for the next experiment and must stay as it was: begin with a"
+                " copy, copy.deepcopy(model), and do all else to the copy.",
             )
     return None
 

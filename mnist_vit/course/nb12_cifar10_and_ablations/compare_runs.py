@@ -78,8 +78,8 @@ def notice(answer: Any) -> Mistake | None:
             return Mistake(
                 f"For the base {_listed(tuple(first))} and the variant {_listed(tuple(second))} you"
                 f' say "{found}".',
-                "Each run of the variant is 5 points away from its like, and the spreads are 2: it"
-                f' is "{right}" than the base.',
+                "The means are 5 points apart, and both spreads are 2: the variant is"
+                f' "{right}" than the base.',
             )
     for base, variant in PAIRS:
         plain = answer(list(base), list(variant))
@@ -87,10 +87,10 @@ def notice(answer: Any) -> Mistake | None:
         if turned != plain:
             return Mistake(
                 "Your verdict depends on the order of the runs: for the base"
-                f" {_listed(base)} and the variant {_listed(variant)} it is another one when they"
-                " are sorted.",
-                "The spread is the largest minus the smallest, max(…) - min(…), and the mean does"
-                " not depend on the order.",
+                f" {_listed(base)} and the variant {_listed(variant)} it is another one when the"
+                " base is sorted upwards and the variant downwards.",
+                "Nothing that counts depends on the order: the spread is max(…) - min(…), and the"
+                " mean is that of all runs of a list.",
             )
     return _noticed_border(answer) or _noticed_means(answer)
 
@@ -134,10 +134,10 @@ def _noticed_means(answer: Any) -> Mistake | None:
             means = sum(base) / len(base), sum(variant) / len(variant)
             spreads = max(base) - min(base), max(variant) - min(variant)
             return Mistake(
-                f"With evenly spaced runs all is right. For the base {_listed(base)} and the"
-                f' variant {_listed(variant)} you say "{found}".',
+                "With three evenly spaced runs of each, all that we tried is right. For the base"
+                f' {_listed(base)} and the variant {_listed(variant)} you say "{found}".',
                 f"The means are {means[0]:.4g} and {means[1]:.4g}, the spreads {spreads[0]:.3g} and"
-                f" {spreads[1]:.3g}.",
+                f' {spreads[1]:.3g}: it should be "{right}".',
             )
     return None
 

@@ -62,7 +62,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "number of experiments with trials=7", len(bases)
     if len(set(bases)) < len(bases):
         raise Mistake(
-            "the base has the same runs again and again.",
+            "in two or more of 7 experiments the base has the same runs.",
             "Draw new ones for every experiment, of the base too, and set no seed in between.",
         )
     yield "the share where 4 of 7 experiments are better", f"{found:.2f}"
@@ -102,8 +102,8 @@ def notice(answer: Any) -> Mistake | None:
         if share is None or abs(share - right) > 1e-6:
             return Mistake(
                 f'With a rule that says "{word}" in all of 40 experiments you return {share:g}.',
-                f'It is {right:g}: the number of experiments with "better", divided by the number'
-                " of experiments.",
+                f'It should be {right:g}: the number of experiments with "better", divided by the'
+                " number of experiments.",
             )
     for other in ("worse", "unclear"):
         words = itertools.cycle(("better", other))
@@ -112,7 +112,7 @@ def notice(answer: Any) -> Mistake | None:
             return Mistake(
                 f'With a rule that says "better" and "{other}" in turn, in 40 experiments, you'
                 f" return {share:g}.",
-                "It is 0.5: 20 of 40, whatever the others are.",
+                "It should be 0.5: 20 of 40, whatever the others are.",
             )
     seen: list[tuple[list[float], list[float]]] = []
 
@@ -133,13 +133,14 @@ def _noticed_sets(seen: list[tuple[list[float], list[float]]]) -> Mistake | None
     """How many experiments there are, and how many runs in each."""
     if len(seen) != 2000:
         return Mistake(
-            f"With trials=2000 the rule is asked {len(seen)} times.", "Once in each experiment."
+            f"With trials=2000 the rule is asked {len(seen)} times.",
+            "Ask it once in each experiment.",
         )
     base, variant = map(len, seen[0])
     if (base, variant) != (4, 4):
         return Mistake(
             f"With seeds=4 the rule is given {base} runs of the base and {variant} of the variant.",
-            "There are seeds of each.",
+            "It should be given 4 of each, as many as seeds says.",
         )
     return None
 
@@ -161,25 +162,40 @@ def _noticed_runs(seen: list[tuple[list[float], list[float]]], effect: float) ->
             )
     if bool(((variant - base).std(dim=1) < 1e-4).all()):
         return Mistake(
-            "Each run of the variant is a run of the base and always the same more.",
+            "In one experiment, each run of the variant is a run of the base plus the same number.",
             "The variant's luck is its own: draw anew, and add the effect.",
         )
     means = round(float(base.mean()), 1) + 0.0, round(float(variant.mean()), 1) + 0.0
-    if abs(means[0]) > 0.2 or abs(means[1] - effect) > 0.2:
+    if told := _beside(means, (0.0, effect), 0.2):
         return Mistake(
-            f"With effect={effect:g} the rule is given, on average, {means[0]:g} as runs of the"
-            f" base and {means[1]:g} as runs of the variant.",
-            "The base's are standard normal, 0 on average, and come first; the variant's are that"
-            " plus effect.",
+            f"With effect={effect:g} the runs that the rule is given first, as the base's, are"
+            f" {told[0]} on average, those that it is given second, as the variant's, {told[1]}.",
+            f"The base's should be 0 on average, and the variant's {effect:g}: standard normal"
+            " numbers, and others plus effect.",
         )
     spreads = float(base.std()), float(variant.std())
-    if max(abs(spread - 1) for spread in spreads) > 0.1:
+    if told := _beside(spreads, (1.0, 1.0), 0.1):
         return Mistake(
-            f"The standard deviation of the base's runs is {spreads[0]:.1f}, that of the variant's"
-            f" {spreads[1]:.1f}.",
-            "Both are 1: torch.randn draws such numbers, and effect is one number for all runs.",
+            f"The standard deviation of the base's runs is {told[0]}, that of the variant's"
+            f" {told[1]}.",
+            "Both should be 1: torch.randn draws such numbers, and effect is one number for all"
+            " runs.",
         )
     return None
+
+
+def _beside(
+    found: tuple[float, float], right: tuple[float, float], near: float
+) -> tuple[str, str] | None:
+    """Two numbers in words, of which one that is right is called so; None if both are."""
+    are_right = [abs(own - ours) <= near for own, ours in zip(found, right, strict=True)]
+    if all(are_right):
+        return None
+    first, second = (
+        f"{round(own, 1) + 0.0:g}{' (which is right)' if is_right else ''}"
+        for own, is_right in zip(found, are_right, strict=True)
+    )
+    return first, second
 
 
 def more(answer: Any) -> list:

@@ -42,8 +42,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if any((first, *others)) and torch.allclose(model(images), expected(images)):
         raise Mistake(
             "the logits of this model are right, but model.encoder.pos_embedding is not zero.",
-            "Set all of it to zero, as nn.init.zeros_ does, let it not learn, and leave the forward"
-            " as it is.",
+            "Set all of it to zero, as nn.init.zeros_ does, and leave the forward as it is.",
         )
     # All of it in one list, so that each mistake has a list of its own.
     yield (
@@ -66,13 +65,14 @@ def notice(answer: Any) -> Mistake | None:
     largest = float(position.detach().abs().max())
     if largest > 0:
         return Mistake(
-            f"The largest number in model.encoder.pos_embedding is {largest:.3g}, so that something"
-            " is added.",
+            "The largest absolute value in model.encoder.pos_embedding is"
+            f" {largest:.3g}, so that something is added.",
             "Set all of it to zero, as nn.init.zeros_ does.",
         )
     if position.requires_grad:
         return Mistake(
-            "The positions are zero, and can learn.", "requires_grad_(False) keeps them at zero."
+            "The positions are zero, and can still learn.",
+            "requires_grad_(False) keeps them at zero.",
         )
     frozen = []
     for name, parameter in model.named_parameters():
@@ -82,8 +82,8 @@ def notice(answer: Any) -> Mistake | None:
         more = f" and {len(frozen) - 2} more" if len(frozen) > 2 else ""
         return Mistake(
             f"These do not learn any more: {', '.join(frozen[:2])}{more}.",
-            "Everything but the position embedding learns as before: requires_grad_ is called on"
-            " that alone.",
+            "Everything but the position embedding must learn as before: call"
+            " requires_grad_(False) on that alone.",
         )
     return None
 

@@ -68,12 +68,12 @@ def notice(answer: Any) -> Mistake | None:
                 continue
             first = wrong[0]
             said = "is" if own[first] else "is not"
-            more = f" It is wrong for {len(wrong)} of 16 such crops." if len(wrong) > 1 else ""
+            more = f" Yours is wrong for {len(wrong)} of 16 such crops." if len(wrong) > 1 else ""
             return Mistake(
                 f"With the line at {cut}, a crop of columns {first} to {first + size - 1}"
                 f" {said} {what} in yours.{more}",
                 f"Columns up to {cut - 1} are the training region, {cut} and more the other. A crop"
-                " belongs to a region if all its columns do.",
+                " should belong to a region only if all its columns do.",
             )
     return None
 

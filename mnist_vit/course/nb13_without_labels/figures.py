@@ -13,21 +13,31 @@ MARKS = "osD^vP"
 COLOURS = (BLUE, RED, GREEN, ORANGE, PINK, BLACK)
 
 
-def hidden_below(images: Tensor, order: Tensor, keep: int) -> Figure:
-    """Pictures above, the same with their hidden patches covered below.
+def masked(images: Tensor, order: Tensor, keep: int, whole: bool = False) -> Figure:
+    """Pictures whose hidden patches are covered, and, if asked for, the whole ones below them.
 
     Args:
         images: uint8 or 0 to 1, (n, c, h, w).
         order: of the patches, (n, num_patches), the visible ones first.
         keep: number of visible patches.
+        whole: whether the whole pictures are shown, too.
     """
     n = len(images)
-    drawn, axes = figure(2, n, width=1.2 * n, height=2.5)
-    for number, (image, own) in enumerate(zip(images, order, strict=True)):
-        picture(axes[number], image)
-        picture(axes[n + number], image)
-        _cover(axes[n + number], image.shape[-1], own[keep:].tolist(), len(own))
+    rows = ["visible", "the whole"] if whole else ["visible"]
+    drawn, axes = figure(len(rows), n, width=1.1 * n + 0.8, height=1.15 * len(rows) + 0.1)
+    for row, name in enumerate(rows):
+        for column, image in enumerate(images):
+            here = axes[row * n + column]
+            picture(here, image)
+            if row == 0:
+                _cover(here, image.shape[-1], order[column, keep:].tolist(), order.shape[1])
+        _name_row(axes[row * n], name)
     return drawn
+
+
+def _name_row(first: Axes, name: str) -> None:
+    """Write a name to the left of a row's first picture."""
+    first.text(-0.15, 0.5, name, transform=first.transAxes, ha="right", va="center", fontsize=10)
 
 
 def _cover(axes: Axes, size: int, hidden: Sequence[int], num_patches: int) -> None:
@@ -59,10 +69,7 @@ def growing(
             picture(here, image)
             if row == 0:
                 _cover(here, image.shape[-1], order[column, keep:].tolist(), order.shape[1])
-        first = axes[row * n]
-        first.text(
-            -0.15, 0.5, name, transform=first.transAxes, ha="right", va="center", fontsize=10
-        )
+        _name_row(axes[row * n], name)
     drawn.suptitle(title)
     return drawn
 

@@ -37,7 +37,8 @@ def notice(answer: Any) -> Mistake | None:
     one = float(answer(empty + 3, empty, order, 2))
     if abs(one - 9) > 1e-4:
         return Mistake(
-            f"Where every pixel is off by 3 you give {one:.4g}.", "The mean of the squares is 9."
+            f"Where every pixel is off by 3 you give {one:.4g}.",
+            "It should be 9, the mean of the squares.",
         )
     for name in ("predicted", "patches"):
         taken = []
@@ -64,7 +65,7 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             f"Where the first pixel of each patch is off by 1 and the second by -3 you give"
             f" {one:.4g}.",
-            "The squares are 1 and 9, and their mean is 5.",
+            "It should be 5: the squares are 1 and 9, and their mean is 5.",
         )
     return None
 
@@ -208,6 +209,15 @@ SLIPS = (
         },
         "choose the hidden patches of patches, and other ones of predicted",
         "Both stand in reading order: choose the same patches of both",
+    ),
+    Slip(
+        {
+            ERROR: "(predicted - patches).square()",
+            END: "return error.gather(1, order[:, keep:, None]).mean()",
+        },
+        "give gather an index whose last axis has length 1: one pixel of each patch is left",
+        "gather takes one number for each number of the index: take the mean over the pixels first,"
+        " or expand the index along the last axis, expand(-1, -1, pixels)",
     ),
 )
 

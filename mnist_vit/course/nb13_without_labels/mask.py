@@ -36,24 +36,42 @@ def notice(answer: Any) -> Mistake | None:
     """Which order and which tokens come of four patches, alone and behind another picture."""
     tokens = torch.tensor([[[50.0], [51.0], [52.0], [53.0]], [[10.0], [11.0], [12.0], [13.0]]])
     noise = torch.tensor([[0.4, 0.3, 0.1, 0.2], [0.3, 0.1, 0.4, 0.2]])
-    told = [_listed(one) for one in answer(tokens[1:], noise[1:], 2)]
-    if told != ["11, 13", "1, 3, 0, 2"]:
+    visible, order = answer(tokens[1:], noise[1:], 2)
+    told = _wrong(visible, order)
+    if told:
         return Mistake(
             "Of one picture with the tokens 10, 11, 12, 13, the noise 0.3, 0.1, 0.4, 0.2 and keep=2"
-            f" you make the visible tokens {told[0]} and the order {told[1]}.",
-            "Patch 1 has the smallest number, then come 3, 0 and 2: the order is 1, 3, 0, 2, and"
-            " visible are 11 and 13.",
+            f" you make {told}.",
+            "Patch 1 has the smallest number, then come 3, 0 and 2: the order should be 1, 3, 0, 2,"
+            " and the visible tokens 11 and 13.",
         )
     visible, order = answer(tokens, noise, 2)
-    told = [_listed(visible[1]), _listed(order[1])]
-    if told != ["11, 13", "1, 3, 0, 2"]:
+    if visible.shape == (4, 1) and _listed(order[1]) == "1, 3, 0, 2":
         return Mistake(
-            "Alone, a picture with the noise 0.3, 0.1, 0.4, 0.2 gets the right order and the right"
-            f" tokens, 11 and 13. Behind another picture it gets the order {told[1]} and the tokens"
-            f" {told[0]}.",
-            "Each picture has an order of its own, its row of noise sorted, and its own tokens.",
+            "The order is right. But of two pictures with two visible tokens each you return the"
+            f" tokens {_listed(visible)} in one list, (4, 1): the axis of the pictures is lost.",
+            "visible is (n, keep, hidden_dim). tokens.gather(1, …) keeps that axis, and takes each"
+            " picture's tokens as its row of order says; a boolean index does neither.",
+        )
+    told = _wrong(visible[1], order[1])
+    if told:
+        return Mistake(
+            "Alone, a picture with the noise 0.3, 0.1, 0.4, 0.2 gets the right order, 1, 3, 0, 2,"
+            f" and the right tokens, 11 and 13. Behind another picture it gets {told}.",
+            "Each picture has an order of its own, that of its row of noise, and its own tokens.",
         )
     return None
+
+
+def _wrong(visible: Tensor, order: Tensor) -> str:
+    """What is made of the picture, if it is wrong; of two parts, one that is right is called so."""
+    tokens, places = _listed(visible), _listed(order)
+    right = tokens == "11, 13", places == "1, 3, 0, 2"
+    if all(right):
+        return ""
+    first = "the right visible tokens" if right[0] else f"the visible tokens {tokens}"
+    second = "the right order" if right[1] else f"the order {places}"
+    return f"{first} and {second}"
 
 
 def _listed(numbers: Tensor) -> str:

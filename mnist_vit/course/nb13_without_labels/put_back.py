@@ -42,8 +42,8 @@ def notice(answer: Any) -> Mistake | None:
     return Mistake(
         "Of the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2 you make"
         f" {', '.join(f'{one:.4g}' for one in found)}.",
-        "It is 20, 5, 5, 10: the first visible token, 10, belongs to patch 3, and the second to"
-        " patch 0.",
+        "It should be 20, 5, 5, 10: the first visible token, 10, belongs to patch 3, and the second"
+        " to patch 0; patches 1 and 2 are hidden.",
     )
 
 
@@ -55,9 +55,11 @@ def _noticed_second(answer: Any, mask_token: Tensor) -> Mistake | None:
     if found == [20, 5, 5, 10]:
         return None
     return Mistake(
-        "Alone, a picture with the visible tokens 10, 20 and the order 3, 0, 1, 2 is right. Behind"
-        f" another picture it becomes {', '.join(f'{one:.4g}' for one in found)}.",
-        "It is 20, 5, 5, 10 there, too: each picture has its own row of order, and its own tokens.",
+        "Alone, a picture with the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2"
+        " is right in yours. Behind another picture it becomes"
+        f" {', '.join(f'{one:.4g}' for one in found)}.",
+        "It should be 20, 5, 5, 10 there, too: each picture has its own row of order, and its own"
+        " tokens.",
     )
 
 

@@ -15,21 +15,23 @@ def norm_maps(image: Tensor, maps: dict[str, Tensor]) -> Figure:
         image: uint8, (1, h, w).
         maps: by name, (n_h, n_w).
     """
-    drawn, axes = figure(1, 1 + len(maps), width=2.5 * (1 + len(maps)), height=2.6)
+    drawn, axes = figure(1, 1 + len(maps), width=2.5 * (1 + len(maps)) + 0.6, height=2.6)
     picture(axes[0], image, "the picture")
     highest = max(values.max().item() for values in maps.values())
     for here, (name, values) in zip(axes[1:], maps.items(), strict=True):
         heat(here, values, f"{name}\nlongest: {values.max():.1f} × median", 0, highest)
+    drawn.colorbar(axes[-1].images[0], ax=axes[1:], label="norm / median", shrink=0.8)
     return drawn
 
 
 def score_maps(maps: dict[str, Tensor]) -> Figure:
     """Scores of one query with the same key at every place; a name and (n_h, n_w) each."""
-    drawn, axes = figure(1, len(maps), width=2.6 * len(maps), height=2.7)
+    drawn, axes = figure(1, len(maps), width=2.6 * len(maps) + 0.6, height=2.7)
     low = min(values.min().item() for values in maps.values())
     high = max(values.max().item() for values in maps.values())
     for here, (name, values) in zip(axes, maps.items(), strict=True):
         heat(here, values, name, low, high)
+    drawn.colorbar(axes[-1].images[0], ax=axes, label="score", shrink=0.8)
     return drawn
 
 

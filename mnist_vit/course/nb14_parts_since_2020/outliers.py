@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, fits, random
+from ..checking import Exercise, Mistake, Slip, describe, fits, random
 
 
 def my_outliers(tokens, num_patches):
@@ -24,8 +25,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         tokens[:, 0] *= 20
         tokens[:, before + 2] *= 5
         tokens[1, -1] *= 30
-        ratio, where = answer(tokens, count)
+        made = answer(tokens, count)
         told = f" ({before} before {count} patches)"
+        if made is None:
+            yield "ratio" + told, None
+            return
+        is_stacked = isinstance(made, Tensor) and made.shape == (2, len(tokens))
+        if not is_stacked and (not isinstance(made, tuple | list) or len(made) != 2):
+            raise Mistake(
+                "two results are needed, the ratio of each picture and the number of its patch,"
+                f" and this is {describe(made)}."
+            )
+        ratio, where = made
         yield "ratio" + told, ratio
         yield "number of the patch" + told, where
 
@@ -39,21 +50,27 @@ def notice(answer: Any) -> Mistake | None:
         known = _divided(answer) if told[1] == 1 else ""
         return Mistake(
             "Of a class token of length 100 and patches (0, 2), (6, 8), (4, 0) you give"
-            f" {told[0]:.4g} and {told[1]:g}.{known}",
-            "The patches' lengths are 2, 10 and 4. The largest is 10, the median 4, so it is 2.5,"
-            " and patch 1.",
+            f" {_both(*told)}.{known}",
+            "The patches' lengths are 2, 10 and 4. The largest is 10, the median 4, so the ratio"
+            " should be 2.5, and the patch number 1.",
         )
     more = torch.cat([tokens[:, :1], torch.tensor([[[0.0, 7.0]]]), tokens[:, 1:]], dim=1)
     ratio, where = answer(more, 3)
     told = float(ratio), float(where)
     if abs(told[0] - 2.5) > 1e-4 or told[1] != 1:
         return Mistake(
-            "Of a class token and patches (0, 2), (6, 8), (4, 0) you give 2.5 and 1, which is"
-            " right. With another token, of length 7, between the class token and the patches you"
-            f" give {told[0]:.4g} and {told[1]:g}.",
-            "The patches are the last num_patches tokens: it is 2.5 and patch 1 again.",
+            "Of a class token and patches (0, 2), (6, 8), (4, 0) you give the ratio 2.5 and patch"
+            " 1, which is right. With another token, of length 7, between the class token and the"
+            f" patches you give {_both(*told)}.",
+            "The patches are the last num_patches tokens: it should be 2.5 and patch 1 again.",
         )
     return None
+
+
+def _both(ratio: float, where: float) -> str:
+    """What is given, in words; of the two, one that is right is called so."""
+    first = "the right ratio" if abs(ratio - 2.5) <= 1e-4 else f"the ratio {ratio:.4g}"
+    return f"{first} and {'the right patch' if where == 1 else f'patch {where:g}'}"
 
 
 def _divided(answer: Any) -> str:
@@ -131,6 +148,11 @@ SLIPS = (
         {NORMS: "patches.square().sum(dim=2)"},
         "leave out the root: take each token's sum of squares",
         "The norm of a token is the root of its sum of squares",
+    ),
+    Slip(
+        {NORMS: "patches"},
+        "take each number of the patches for itself, without the norm",
+        "A token has one norm: patches.norm(dim=2), (n, num_patches)",
     ),
     Slip(
         {NORMS: "patches.abs().sum(dim=2)"},

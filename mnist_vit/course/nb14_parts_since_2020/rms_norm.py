@@ -44,10 +44,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def notice(answer: Any) -> Mistake | None:
     """What becomes of a token of two numbers, alone and beside another one."""
     token = torch.tensor([[[3.0, 4.0]]], dtype=torch.float64)
-    for weight, eps, right in (
-        ([1.0, 1.0], 0.0, "0.8485, 1.131"),
-        ([1.0, 1.0], 100.0, "0.2828, 0.3771"),
-        ([2.0, 5.0], 0.0, "1.697, 5.657"),
+    for weight, eps, right, why in (
+        (
+            [1.0, 1.0],
+            0.0,
+            "0.8485, 1.131",
+            "the mean of the squares is 12.5, and each number is divided by its root",
+        ),
+        (
+            [1.0, 1.0],
+            100.0,
+            "0.2828, 0.3771",
+            "eps is added to the mean of the squares, 12.5, before the root is taken",
+        ),
+        (
+            [2.0, 5.0],
+            0.0,
+            "1.697, 5.657",
+            "after the division, each number is multiplied by its own weight",
+        ),
     ):
         made = answer(token.clone(), torch.tensor(weight, dtype=torch.float64), eps)
         found = ", ".join(f"{one:.4g}" for one in made[0, 0].tolist())
@@ -56,12 +71,11 @@ def notice(answer: Any) -> Mistake | None:
             return Mistake(
                 f"Of the token 3, 4 with the weight {weight[0]:g}, {weight[1]:g} and eps {eps:g}"
                 f" you make {found}.{divisor}",
-                f"It is {right}: the mean of the squares is 12.5; eps is added, then the root is"
-                " taken; each number is divided by it, and multiplied by its weight.",
+                f"It should be {right}: {why}.",
             )
     ones = torch.ones(2, dtype=torch.float64)
     other = torch.tensor([[[30.0, 40.0]]], dtype=torch.float64)
-    for dim, where in ((1, "in one picture"), (0, "in another picture")):
+    for dim, where in ((1, "in the same picture"), (0, "in another picture")):
         made = answer(torch.cat([token, other], dim=dim), ones, 0.0)
         found = ", ".join(f"{one:.4g}" for one in made[0, 0].tolist())
         if found != "0.8485, 1.131":
@@ -159,7 +173,7 @@ SLIPS = (
     Slip({END: "x / (mean_square + eps).sqrt()"}, "leave out the weight", "Multiply by it last"),
     Slip(
         {END: "x / (mean_square + eps).sqrt() * (1 + weight)"},
-        "multiply by 1 + weight in all, as some libraries do",
+        "multiply by 1 + weight in place of weight, as some libraries do",
         "Multiply by weight alone",
     ),
     Slip(

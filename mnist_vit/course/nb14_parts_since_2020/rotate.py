@@ -35,8 +35,8 @@ def notice(answer: Any) -> Mistake | None:
         return _noticed_places(answer)
     return Mistake(
         f"Of the token 1, 2, 3, 4 and the angles of a quarter turn and 0 you make {found}.",
-        "It is -2, 1, 3, 4: the pair (1, 2) becomes (-2, 1), the pair (3, 4) stays, and every"
-        " number is at its place.",
+        "It should be -2, 1, 3, 4: the pair (1, 2) becomes (-2, 1), the pair (3, 4) stays, and"
+        " every number is at its place.",
     )
 
 
@@ -52,7 +52,7 @@ def _noticed_places(answer: Any) -> Mistake | None:
         "Alone, a token is turned as it should be. Of the three tokens 1, 2 and 3, 4 and 5, 6 of a"
         f" sequence, and the angles of a quarter turn, 0 and a quarter turn, you make"
         f" {' and '.join(found)}.",
-        "It is -2, 1 and 3, 4 and -6, 5: row i of angles is that of token i, as it is.",
+        "It should be -2, 1 and 3, 4 and -6, 5: row i of angles belongs to token i, as it is.",
     )
 
 

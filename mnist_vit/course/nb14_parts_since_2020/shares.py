@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Exercise, Mistake, Slip, describe, random
 
 
 def my_shares(weights, is_blank):
@@ -26,7 +27,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         is_blank[0] = False
         is_blank[1] = True
         told = f" ({registers} registers)"
-        on_registers, on_blank = answer(weights, is_blank)
+        made = answer(weights, is_blank)
+        if made is None:
+            yield "share on registers" + told, None
+            return
+        is_stacked = isinstance(made, Tensor) and made.shape == (2, len(weights))
+        if not is_stacked and (not isinstance(made, tuple | list) or len(made) != 2):
+            raise Mistake(
+                "two results are needed, the share on registers and the share on blank patches,"
+                f" and this is {describe(made)}."
+            )
+        on_registers, on_blank = made
         yield "share on registers" + told, on_registers
         yield "share on blank patches" + told, on_blank
 
@@ -44,8 +55,8 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             "In the last of two layers, with one head, the class token gives 0.05 to itself, 0.2"
             " and 0.1 to two registers, and 0.3, 0.15 and 0.2 to three patches, the last two of"
-            f" them blank. You return {found}.{first}",
-            "It is 0.3 and 0.35: 0.2 + 0.1, and 0.15 + 0.2.",
+            f" them blank. You return {_marked(found, '0.3 and 0.35')}.{first}",
+            "It should be 0.3 and 0.35: 0.2 + 0.1, and 0.15 + 0.2.",
         )
     flat = torch.full_like(weights, 1 / 6)
     found = _listed(answer(torch.cat([weights, flat], dim=2), is_blank), 0)
@@ -53,29 +64,30 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             "With one head in the last layer, in which the class token gives 0.3 to the registers"
             " and 0.35 to blank patches, yours is right. With a second head, in which it gives 1/6"
-            f" to each of the six tokens, you return {found}.",
-            "It is 0.3167 and 0.3417: the last layer alone, and the mean over its heads.",
+            f" to each of the six tokens, you return {_marked(found, '0.3167 and 0.3417')}.",
+            "It should be 0.3167 and 0.3417, the means over the heads.",
         )
     both = torch.cat([flat, weights])
     found = _listed(answer(both, torch.tensor([[True, True, True], [False, True, True]])), 1)
     if found != "0.3 and 0.35":
         return Mistake(
             "Alone, a picture with the shares 0.3 and 0.35 is right in yours. Behind another"
-            f" picture, it gets {found}.",
-            "Each picture has its own shares: add up over dim=1.",
+            f" picture, it gets {_marked(found, '0.3 and 0.35')}.",
+            "Each picture has its own shares: add up over the tokens, not over the pictures.",
         )
     found = _listed(answer(weights, torch.zeros(1, 3, dtype=torch.bool)), 0)
     if found != "0.3 and 0":
         return Mistake(
-            f"With shares of 0.3 and 0.35 all is right. If no patch is blank you return {found}.",
-            "It is 0.3 and 0: nothing is added up.",
+            "With shares of 0.3 and 0.35 yours is right. If no patch is blank you return"
+            f" {_marked(found, '0.3 and 0')}.",
+            "It should be 0.3 and 0: on blank patches nothing is added up.",
         )
     found = _listed(answer(weights, torch.ones(1, 5, dtype=torch.bool)), 0)
     if found != "0 and 0.95":
         return Mistake(
             "If all five tokens behind the class token are blank patches, and none a register, and"
-            f" it gives them 0.95 in all, you return {found}.",
-            "It is 0 and 0.95: there may be no registers.",
+            f" it gives them 0.95 in all, you return {_marked(found, '0 and 0.95')}.",
+            "It should be 0 and 0.95: there may be no registers.",
         )
     return None
 
@@ -84,6 +96,13 @@ def _listed(made: Any, picture: int) -> str:
     """The two shares of a picture."""
     first, second = (round(float(share[picture]), 4) + 0.0 for share in made)
     return f"{first:g} and {second:g}"
+
+
+def _marked(found: str, right: str) -> str:
+    """The two shares, of which one that is right is called so."""
+    pairs = zip(found.split(" and "), right.split(" and "), strict=True)
+    first, second = (f"{own}{' (which is right)' if own == ours else ''}" for own, ours in pairs)
+    return f"{first} and {second}"
 
 
 ROW = "weights[:, -1, :, 0].mean(dim=1)"

@@ -34,7 +34,8 @@ def notice(answer: Any) -> Mistake | None:
         return None
     return Mistake(
         f"Of x = 1 with w_gate = 2, w_value = 3 and w_out = 5 you make {found}.{_known(answer)}",
-        "It is 26.42: silu(2) = 2 · sigmoid(2) = 1.762 is the gate; times the value, 3; times 5.",
+        "It should be 26.42: silu(2) = 2 · sigmoid(2) = 1.762 is the gate; times the value, 3;"
+        " times 5.",
     )
 
 

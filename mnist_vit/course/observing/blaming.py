@@ -1,12 +1,14 @@
 """Which expression of an answer is to blame: proved by putting our numbers in its place.
 
 An expression is blamed only if the result is right with ours in the place of what it gives, and
-does not become right with ours in the place of what it is given: otherwise a step before it may be
-missing.
+does not become right with ours in the place of what it is given: otherwise something else should go
+into it.
 """
 
+import linecache
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,20 +19,31 @@ from .tracing import Step, Swap, Trace, fingerprint, quoted, same
 ENOUGH = 4  # numbers of a result, from which a factor is read
 TRIES = 60  # values of ours that are put into an answer, at most
 SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
+ALL_OURS = (
+    "All numbers on your way are ones of ours, too, in whatever order they stand: look at"
+    " arguments, at the order of axes, and at steps that are missing or too many."
+)
+ORDER = (
+    "On your way, too, only their order is another: look at the order of axes, at each reshape, and"
+    " at indices."
+)
 
 
-def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
+def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step]]) -> str:
     """A sentence that says where the numbers of an answer leave ours.
 
     Args:
         our, their: the first calls whose results differ.
+        value: the wrong value that is reported.
         find_known: gives the steps of right solutions in this call, with their values. It may
             take long, so it is asked only where there is something to say.
 
     Returns:
         The sentence; "" for an answer of one statement, and where there is nothing to say.
     """
-    if their.seconds > SECONDS or not _is_settled(our) or not _is_settled(their):
+    if their.seconds > SECONDS or not _are_tensors(our) or not _are_tensors(their):
+        return ""
+    if len(our.output) != len(their.output) or not _is_settled(our) or not _is_settled(their):
         return ""
     with Trace(keep=True) as trace:
         their.again()
@@ -40,33 +53,113 @@ def blame(our: Call, their: Call, find_known: Callable[[], list[Step]]) -> str:
         return ""
     known = find_known()
     _recognise(steps, known)
+    number = _reported(value, their)
+    wrong = None if number is None else their.output[number]
+    if number is not None and _is_varied(wrong):
+        if any(_holds(step, wrong) for step in steps if step.place is None):
+            return ""  # it is told by itself
+        if any(_holds(step, wrong) for step in known):
+            what = "What" if len(our.output) == 1 else f"Number {number + 1} of what"
+            return (
+                f"{what} comes back is a value that ours has on its way: a step is missing behind"
+                " it, or another value should come back."
+            )
     if not trace.leaves and _are_all_ours(steps, known) and _is_followed(their, steps):
-        return (
-            "All numbers on your way are ones of ours, too, in whatever order they stand: look at"
-            " the order of axes, at arguments, and at steps that are missing or too many."
-        )
-    first = _first_unknown(steps)
-    if first is None:
-        return ""
-    place = steps[first].place
-    expression = quoted(place.expression if place is not None else "")
-    if _is_to_blame(steps, first, known, our, their):
-        made = ", or in how that layer is made" if _calls_module(steps[first]) else ""
+        return ALL_OURS if number is None else _of_numbers_of_ours(wrong, our.output[number])
+    pairs = zip(their.output, our.output, strict=True)
+    different = [own for own, right in pairs if not alike(own, right)]
+    asked = _leading_to(different, steps)
+    burst = _first_not_finite(steps, asked, known)
+    if burst is not None:
+        return f"{_expression(steps[burst])} gives the first numbers that are nan or infinite."
+    first = _first_unknown(steps, asked)
+    return "" if first is None else _about(steps, first, known, our, their)
+
+
+def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: Call) -> str:
+    """What is said of the first expression from which nothing is recognised."""
+    expression = _expression(steps[first])
+    came_in = [step for step in steps if step.place is None]
+    repairs = _repairs(steps, first, known, our, their)
+    before = [(swap, name) for swap, name in repairs if swap.users]
+    if before:
+        swap, name = before[0]
+        parent = steps[swap.step]
+        other = Step((), swap.value.shape, [], value=swap.value)
+        is_related = _related(parent, [other]) != ""
+        return _into(expression, parent, name, is_related)
+    if repairs:
         return (
             f"With our numbers in the place of what {expression} gives, your result is right: the"
-            f" mistake is there{made}."
+            f" mistake is there{_elsewhere(steps[first])} or right behind it."
         )
-    came_in = [step for step in steps if step.place is None]
     related = _related(steps[_same_expression(steps, first)[-1]], known + came_in)
     if related:
-        return f"What {expression} gives is {related}: if that is meant, the mistake is behind it."
-    given = _inputs(steps, _same_expression(steps, first))
-    if all(_is_ours(steps[parent], known) for parent in given):
         return (
-            f"What goes into {expression} are numbers of ours, too: the mistake is there or behind"
-            " it, or a step is missing before it."
+            f"What {expression} gives is {related}: if that is meant, the mistake is behind it,"
+            " else there or before it."
+        )
+    given = _inputs(steps, _same_expression(steps, first))
+    if all(_is_ours(steps, parent, known) for parent in given):
+        return (
+            f"{expression} takes what ours has, too, and gives what ours has not: the mistake is"
+            " there or behind it, or another value should go in."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _of_numbers_of_ours(wrong: Tensor, right: Tensor) -> str:
+    """What is said where each result of theirs holds the numbers of one of ours."""
+    if wrong.min() == wrong.max():
+        return ""
+    if alike(_in_order(right), _in_order(wrong)):
+        return "" if alike(right.flatten(), wrong.flatten()) else ORDER
+    return ALL_OURS
+
+
+def _reported(value: Any, their: Call) -> int | None:
+    """The place of a value among what came back; None if it is not there as it is."""
+    for number, part in enumerate(their.output):
+        if alike(part, value):
+            return number
+    return None
+
+
+def _first_not_finite(steps: list[Step], asked: set[int], known: list[Step]) -> int | None:
+    """The step that first gives nan or infinity, where ours never does."""
+    if not all(_is_finite(step) for step in known):
+        return None
+    for number, step in enumerate(steps):
+        if number not in asked or _is_finite(step):
+            continue
+        is_first = all(_is_finite(steps[parent]) for parent in step.parents)
+        is_quotable = step.place is not None and bool(step.place.expression)
+        return number if is_first and is_quotable else None
+    return None
+
+
+def _is_finite(step: Step) -> bool:
+    return step.value is None or bool(step.value.isfinite().all())
+
+
+def _expression(step: Step) -> str:
+    return quoted(step.place.expression if step.place is not None else "")
+
+
+def _is_varied(value: Tensor | None) -> bool:
+    """Whether a value can hardly be equal to another one by chance."""
+    if value is None:
+        return False
+    return value.numel() >= ENOUGH and bool(value.min() < value.max())
+
+
+def _holds(step: Step, value: Tensor) -> bool:
+    return step.value is not None and alike(step.value, value)
+
+
+def _are_tensors(call: Call) -> bool:
+    """Whether tensors came back, and nothing else."""
+    return bool(call.output) and all(isinstance(part, Tensor) for part in call.output)
 
 
 def _related(step: Step, known: list[Step]) -> str:
@@ -87,16 +180,46 @@ def _related(step: Step, known: list[Step]) -> str:
     return ""
 
 
-def _calls_module(step: Step) -> bool:
-    """Whether the expression that made a step calls a layer, which was made elsewhere."""
+def _into(expression: str, parent: Step, name: str, is_related: bool) -> str:
+    """What is said where another input of an expression makes the result right.
+
+    Args:
+        expression: the quoted expression.
+        parent: what goes into it now.
+        name: what the other input is called; "" if it is a value of ours.
+        is_related: whether that value is a multiple of what goes in now, or a number more.
+    """
+    where = f"one value that goes into {expression}"
+    between = "before it"
+    if parent.place is not None and parent.place.expression:
+        where = f"what {quoted(parent.place.expression)} gives, where it goes into {expression}"
+        between = "in between"
+    if name:
+        return f"With {name} in the place of {where}, your result is right."
+    reason = f"perhaps another value belongs there, or a step is missing {between}"
+    if is_related:  # then the expression may be the one that should be another
+        reason = "the mistake is there or before it"
+    return f"With a value of ours in the place of {where}, your result is right: {reason}."
+
+
+def _elsewhere(step: Step) -> str:
+    """Where else the mistake can be, where an expression calls a layer: it was made elsewhere."""
     inside = step.place.inside if step.place is not None else None
-    return inside is not None and inside.f_code.co_name == nn.Module.__call__.__name__
+    if inside is None or inside.f_code.co_name != nn.Module.__call__.__name__:
+        return ""
+    file = step.place.statement[0] if step.place is not None else ""
+    has_hooks = any("register_forward" in line for line in linecache.getlines(file))
+    hook = ", in a hook" if has_hooks else ""
+    return f"{hook}, in how that layer is made,"
 
 
-def _is_ours(step: Step, known: list[Step]) -> bool:
-    """Whether a step came in, or its result is one of ours, in the same order."""
+def _is_ours(steps: list[Step], number: int, known: list[Step]) -> bool:
+    """Whether a step came in, or its result is one of ours, in the same order, or a part of one."""
+    step = steps[number]
     if step.place is None:
         return True
+    if step.is_part:
+        return all(_is_ours(steps, parent, known) for parent in step.parents)
     return step.value is not None and any(alike(step.value, other.value) for other in known)
 
 
@@ -112,6 +235,8 @@ def _are_all_ours(steps: list[Step], known: list[Step]) -> bool:
     came_in = [step for step in steps if step.place is None]
     ours = [_in_order(step.value) for step in known + came_in if step.value is not None]
     for step in steps:
+        if step.is_part and step.shape.numel() > 1:
+            continue
         if step.value is not None and step.place is not None:
             own = _in_order(step.value)
             if not any(alike(own, right) for right in ours):
@@ -137,17 +262,39 @@ def _recognise(theirs: list[Step], known: list[Step]) -> None:
     """Mark the steps whose numbers are those of a known step, or came in."""
     right = known + [step for step in theirs if step.known]
     for step in theirs:
-        if not step.known:
+        if not step.known and step.is_part:
+            step.known = all(theirs[parent].known for parent in step.parents)
+        if not step.known and step.shape.numel() > 1:
             step.known = any(same(step.print, other.print) for other in right)
 
 
-def _first_unknown(steps: list[Step]) -> int | None:
+def _leading_to(values: list[Tensor], steps: list[Step]) -> set[int]:
+    """The numbers of the steps that results were made from; of all where that is not known."""
+    everything = set(range(len(steps)))
+    waiting = []
+    for value in values:
+        ends = [number for number in everything if _holds(steps[number], value)]
+        if not ends or any(step.writes for step in steps):
+            return everything
+        waiting.append(max(ends))
+    found: set[int] = set()
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            waiting += steps[number].parents
+    return found
+
+
+def _first_unknown(steps: list[Step], asked: set[int]) -> int | None:
     """The first step of the learner's from which, and not before which, nothing is recognised.
 
-    What leads to something recognised is right in another way.
+    What leads to something recognised is right in another way. Only ``asked`` ones are looked at.
     """
     leads = _lead_to_known(steps)
     for number, step in enumerate(steps):
+        if number not in asked:
+            continue
         is_quotable = step.place is not None and bool(step.place.expression)
         if is_quotable and not leads[number] and all(leads[parent] for parent in step.parents):
             return number
@@ -164,25 +311,33 @@ def _lead_to_known(steps: list[Step]) -> list[bool]:
     return leads
 
 
-def _is_to_blame(steps: list[Step], first: int, known: list[Step], our: Call, their: Call) -> bool:
-    """Whether our numbers repair the answer behind an expression, and not before it."""
+def _repairs(
+    steps: list[Step], first: int, known: list[Step], our: Call, their: Call
+) -> list[tuple[Swap, str]]:
+    """What repairs the answer: our numbers behind an expression, or one in the place of an input.
+
+    Of inputs the first is enough. Where it is one of the call's, its name comes with it. Empty if
+    nothing does, or if not all can be tried.
+    """
     group = _same_expression(steps, first)
     end = time.thread_time() + SECONDS
-    is_repaired = False
     for parent in _inputs(steps, group):
-        if not _is_ours(steps[parent], known) and not _values(known, steps[parent]):
-            return False  # nothing of ours can be put in its place
-    swaps = [*_as_result(steps, group[-1], known), *_as_inputs(steps, group, known)]
+        if not _is_ours(steps, parent, known) and not _values(known, steps[parent]):
+            return []  # nothing of ours can be put in its place
+    swaps = [(swap, "") for swap in _as_result(steps, group[-1], known)]
+    swaps += _given_as_inputs(steps, group, our)
+    swaps += [(swap, "") for swap in _as_inputs(steps, group, known)]
     if len(swaps) > TRIES:
-        return False
-    for swap in swaps:
+        return []
+    found = []
+    for swap, name in swaps:
         if time.thread_time() > end:
-            return False
+            return []
         if _is_right(their, swap, our):
+            found.append((swap, name))
             if swap.users:
-                return False
-            is_repaired = True
-    return is_repaired
+                break
+    return found
 
 
 def _same_expression(steps: list[Step], first: int) -> list[int]:
@@ -208,6 +363,15 @@ def _as_inputs(steps: list[Step], group: list[int], known: list[Step]) -> Iterat
     for parent in _inputs(steps, group):
         for value in _values(known, steps[parent]):
             yield Swap(value, parent, tuple(group))
+
+
+def _given_as_inputs(steps: list[Step], group: list[int], our: Call) -> Iterator[tuple[Swap, str]]:
+    """Each tensor that the call was given, of any shape, in the same places, and its name."""
+    for parent in _inputs(steps, group):
+        for name, value in zip(our.names, our.before, strict=False):
+            is_tensor = isinstance(value, Tensor) and value.is_floating_point()
+            if is_tensor and not _holds(steps[parent], value):
+                yield Swap(value.detach(), parent, tuple(group)), name
 
 
 def _inputs(steps: list[Step], group: list[int]) -> list[int]:

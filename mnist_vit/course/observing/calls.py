@@ -16,6 +16,7 @@ from .undisturbed import usual
 
 TOLERANCE = 1e-5  # relative to the largest value: rounding is far below, a mistake far above
 SMALL = 0.1  # values below it are compared as if they were so large: they may be rounded zeros
+ROUNDING = 1e-6  # by which a number may change that is 0 but for rounding
 
 
 LIMIT = 2.0  # seconds of an experiment: with other inputs a learner's loop may never end
@@ -295,6 +296,22 @@ def _near(a: Tensor, b: Tensor) -> bool:
         return True
     scale = max(SMALL, float(a.abs().max()), float(b.abs().max()))
     return bool((a - b).abs().max() <= TOLERANCE * scale)
+
+
+def stays(before: Any, after: Any) -> bool:
+    """Whether each number stayed what it was, within rounding, however large others are."""
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(stays, before, after))
+    if not alike(before, after):
+        return False
+    if not isinstance(before, Tensor) or not before.is_floating_point():
+        return True
+    was = before.detach().double()
+    now = after.detach().double()
+    apart = (was - now).abs()
+    apart = apart[apart.isfinite()]
+    allowed = (TOLERANCE * was.abs() + ROUNDING)[(was - now).isfinite()]
+    return bool((apart <= allowed).all())
 
 
 def variants(value: Any) -> list[Any]:

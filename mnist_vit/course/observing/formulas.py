@@ -17,7 +17,7 @@ Term = tuple[str, Tensor]
 def formula(our: Call, their: Call) -> str:
     """A product, sum or difference of two inputs, plus or minus a third one, if theirs is one."""
     terms = _terms(our)
-    if len(terms) < 2:
+    if len(terms) < 2 or len(our.output) != len(their.output):
         return ""
     several = len(their.output) > 1
     for number, (expected, got) in enumerate(zip(our.output, their.output, strict=False), start=1):

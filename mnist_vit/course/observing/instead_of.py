@@ -30,7 +30,9 @@ def instead_of(pairs: list[tuple[Call, Call]]) -> str:
         if number == MOST:
             break
         if _fits(our, their, changed) and all(_fits_also(pair, said) for pair in wrong[1:]):
-            return f"You get exactly what ours gives {said}."
+            right = [pair for pair in pairs if pair not in wrong]
+            here = "" if all(_fits_also(pair, said) for pair in right) else "Here "
+            return f"{here}You get exactly what ours gives {said}.".replace("Here You", "Here you")
     return _with_a_parameter(our, their)
 
 

@@ -17,6 +17,7 @@ NEAR = 0.2  # share of the largest number, below which a number is near 0
 FEW = 3  # numbers, of which fewer may be equal by chance
 LEAST = 4  # numbers from which a factor is read
 LONGEST = 12  # parts along an axis that are compared one by one
+SMALLEST = 1e-4  # factor that is told; and one over the largest
 
 # the first calls of the solution and of the answer whose results differ
 Pair = tuple[Call, Call] | None
@@ -29,9 +30,6 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "one minus ours": lambda x: 1 - x,
     "one divided by ours": torch.reciprocal,
     "ours without its sign": torch.abs,
-    "ours, rounded": torch.round,
-    "ours, rounded to 2 decimals": lambda x: x.round(decimals=2),
-    "ours, rounded to 3 decimals": lambda x: x.round(decimals=3),
     "the softmax of ours": lambda x: x.softmax(dim=-1),
     "GELU of ours": nn.functional.gelu,
     "ReLU of ours": torch.relu,
@@ -39,6 +37,14 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "the sigmoid of ours": torch.sigmoid,
     "ours with each row divided by its sum": lambda x: x / x.sum(dim=-1, keepdim=True),
     "ours less the mean of each row": lambda x: x - x.mean(dim=-1, keepdim=True),
+}
+
+
+# only from ours to theirs: their few numbers, rounded, are ours by chance
+ROUNDED: dict[str, Callable[[Tensor], Tensor]] = {
+    "ours, rounded": torch.round,
+    "ours, rounded to 2 decimals": lambda x: x.round(decimals=2),
+    "ours, rounded to 3 decimals": lambda x: x.round(decimals=3),
 }
 
 
@@ -70,6 +76,8 @@ def rows(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
 def row_sums(our: Call, their: Call) -> str:
     """The same for any result of a call."""
+    if len(our.output) != len(their.output):
+        return ""
     for expected, got in zip(our.output, their.output, strict=False):
         if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
             continue
@@ -129,7 +137,10 @@ def nearly(expected: Tensor, got: Tensor, pair: Pair) -> str:
 def _times(expected: Tensor, got: Tensor, pair: Pair) -> str:
     large = expected.abs() > 1e-3 * expected.abs().max()
     ratio = (got / expected)[large]
-    if ratio.numel() > 1 and alike(expected * ratio.mean(), got):
+    if ratio.numel() < 2 or not SMALLEST < float(ratio.mean().abs()) < 1 / SMALLEST:
+        return ""  # of a smaller one rounding is left
+    size = got.abs().max().clamp_min(1e-12)
+    if alike(expected * ratio.mean() / size, got / size):
         return f"The result is ours times {factor(float(ratio.mean()), pair)}, everywhere."
     return ""
 
@@ -195,10 +206,10 @@ def _function(expected: Tensor, got: Tensor, pair: Pair) -> str:
     if got.numel() < 3:  # with so few, several functions fit by chance
         return ""
     found = []
-    for said, function in FUNCTIONS.items():
+    for said, function in (FUNCTIONS | ROUNDED).items():
         if alike(function(expected), got):
             found.append(f"The result is {said}.")
-        elif alike(function(got), expected):
+        elif said not in ROUNDED and alike(function(got), expected):
             found.append(f"Ours is {said.replace('ours', 'yours')}.")
     return found[0] if len(found) == 1 else ""
 
@@ -244,7 +255,8 @@ def _dealt(expected: Tensor, got: Tensor) -> str:
         if order:
             listed = ", ".join(map(str, order))
             return (
-                f"The numbers are right, but along axis {axis} yours stand in the order {listed}."
+                f"The numbers are right, but in another order: along axis {axis} yours holds what"
+                f" ours holds at {listed}."
             )
     return ""
 
@@ -258,8 +270,8 @@ def repeated(expected: Tensor, got: Tensor, pair: Pair) -> str:
         if order and len(set(order)) < len(order):
             listed = ", ".join(map(str, order))
             return (
-                f"Along axis {axis} there are ours of the places {listed}, where each place should"
-                " have its own."
+                f"Along axis {axis} yours holds what ours holds at {listed}, and should hold each"
+                " once, in order."
             )
     return ""
 
@@ -282,6 +294,8 @@ def _order(expected: Tensor, got: Tensor, axis: int) -> list[int]:
 
 def sharpness(our: Call, their: Call) -> str:
     """Weights whose rows sum to 1, as of scores that are ours times a number."""
+    if len(our.output) != len(their.output):
+        return ""
     for expected, got in zip(our.output, their.output, strict=False):
         if not _are_weights(expected) or not _are_weights(got):
             continue
@@ -307,7 +321,7 @@ def _scaled_scores(ours: Tensor, theirs: Tensor, pair: Pair) -> str:
     in_rows = (theirs * ours).sum(dim=-1, keepdim=True) / ours.square().sum(dim=-1, keepdim=True)
     if ours.shape[-1] > 1 and alike(in_rows * ours, theirs):
         between = f"from {float(in_rows.min()):.3g} to {float(in_rows.max()):.3g}"
-        return f"In each row your weights are the softmax of c · our scores, c {between}."
+        return f"Each row of your weights is the softmax of our scores times a number, {between}."
     return ""
 
 
@@ -455,7 +469,10 @@ def edges(expected: Tensor, got: Tensor, pair: Pair) -> str:
     said = [name for name, side in sides.items() if side.any()]
     if not said:
         return ""
-    return f"The inside is right. Wrong at the edge: {', '.join(said)}. What comes in there?"
+    return (
+        f"The inside is right. Wrong at the edge: {', '.join(said)}. Which numbers stand for what"
+        " is beyond it?"
+    )
 
 
 def where(expected: Tensor, got: Tensor, pair: Pair) -> str:
@@ -517,7 +534,8 @@ def few(expected: Tensor, got: Tensor, pair: Pair) -> str:
     count = int(wrong.sum())
     if not 0 < count < 0.5 * wrong.numel():
         return ""
-    return f"{count} of {wrong.numel()} numbers are wrong, the others are right."
+    are = "is" if count == 1 else "are"
+    return f"{count} of {wrong.numel()} numbers {are} wrong, the others are right."
 
 
 def factor(value: float, pair: Pair) -> str:

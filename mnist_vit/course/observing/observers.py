@@ -5,6 +5,7 @@ reacts; others (``looking``) look at the first wrong value. The first one that s
 speaks.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -123,7 +124,9 @@ INSTEAD = {
         "A row runs along the last axis: look at what you sum over, and for a transpose."
     ),
     "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
-    "The result is ours plus the same vector": "Is a bias missing, or is one added twice?",
+    "The result is ours plus the same vector": (
+        "Look at what is added alike at every place, such as a bias."
+    ),
     "Your code changes its input": (
         "Write into a tensor of its own, such as a clone(), and read from the one that came in."
     ),
@@ -151,7 +154,7 @@ def observe(evidence: Evidence) -> Finding | None:
     if finding is not None:
         return finding
     if _has_wrong_gradient(evidence):
-        return Finding("All values are right, and this gradient is not.")
+        return Finding("All values before it are right, and this gradient is not.")
     with torch.no_grad():
         for says_why, observer in _observers(evidence):
             with suppress(Exception):  # code that raises on changed inputs tells nothing
@@ -170,6 +173,7 @@ def _instead(said: str) -> str:
 
 def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
     """The observers that have something to look at, in order, and whether each says why."""
+    yield True, _several
     if evidence.has_tensors:
         for look in (rows, moved, repeated, axes, origin):
             yield True, _looking(look)
@@ -195,6 +199,23 @@ def _observers(evidence: Evidence) -> Iterator[tuple[bool, Observer]]:
     yield True, _held
     if evidence.is_finite:
         yield False, _looking(partly if _has_places(evidence) else few)
+
+
+def _several(evidence: Evidence) -> str:
+    """A list of tensors, or of numbers, that is right but for being a list."""
+    if not isinstance(evidence.expected, Tensor) or not isinstance(evidence.value, list | tuple):
+        return ""
+    expected = evidence.expected
+    if all(isinstance(part, Tensor) for part in evidence.value):
+        for axis in range(expected.dim()):
+            for name, join in (("stack", torch.stack), ("cat", torch.cat)):
+                with suppress(RuntimeError):
+                    if alike(join(list(evidence.value), dim=axis), expected):
+                        return f"The numbers are right: torch.{name}(…, dim={axis}) joins them."
+        return ""
+    if alike(torch.tensor(evidence.value, dtype=expected.dtype), expected):
+        return "The numbers are right: torch.tensor(…) makes a tensor of them."
+    return ""
 
 
 def _looking(look: Callable) -> Observer:
@@ -253,6 +274,8 @@ def _did_nothing(evidence: Evidence) -> str:
 
 def _held(evidence: Evidence) -> str:
     """Which parameters of a module that was given hold other numbers than after our solution."""
+    if not evidence.what:
+        return ""  # it raised, and has not come to its end
     our_count, their_count = evidence.before
     for our, their in zip(evidence.ours[:our_count], evidence.theirs[:their_count], strict=False):
         if not their.touched:  # what was changed is a copy
@@ -260,13 +283,28 @@ def _held(evidence: Evidence) -> str:
         for name, own, other in zip(our.names, our.given, their.given, strict=False):
             if not isinstance(own, nn.Module) or not isinstance(other, nn.Module):
                 continue
-            said = _differing(name, own.state_dict(), other.state_dict())
-            if said:
+            said = _differing(name, own.state_dict(), other.state_dict(), our.touched)
+            if said and not _draws(our):
                 return said
     return ""
 
 
-def _differing(name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
+def _draws(call: Call) -> bool:
+    """Whether a call fills the modules that it is given with random numbers."""
+    found = []
+    for seed in (0, 1):
+        torch.default_generator.manual_seed(seed)
+        given = copy.deepcopy(call.before)
+        call.made_with(given)
+        states = [value.state_dict() for value in given if isinstance(value, nn.Module)]
+        found.append([tensor for state in states for tensor in state.values()])
+    return not alike(*found)
+
+
+def _differing(
+    name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor], is_changed: bool
+) -> str:
+    """Which numbers differ; ``is_changed`` is whether ours changes any."""
     same: list[str] = []
     other: list[str] = []
     for key, value in ours.items():
@@ -274,9 +312,11 @@ def _differing(name: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) ->
             (same if alike(value, theirs[key]) else other).append(key)
     if not same or not other or len(same) + len(other) < len(ours):
         return ""
+    if not is_changed:
+        return f"Your code changes {listed(other)} of {name}, and should leave {name} as it is."
     return (
-        f"Our solution leaves other numbers in {name} than yours: {listed(other)}."
-        f" The same are {listed(same)}."
+        f"Afterwards these of {name} hold other numbers than in ours: {listed(other)}. Equal are"
+        f" {listed(same)}."
     )
 
 

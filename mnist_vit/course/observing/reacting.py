@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike, given_again, variants
+from .calls import Call, alike, given_again, stays, variants
 from .looking import factor, signed
 
 TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and perhaps tokens
@@ -15,6 +15,7 @@ QUERIES = ("q", "query")
 LONGEST = 12  # places along an axis that are changed one by one
 SECONDS = 0.5  # for all of them
 CASES = 3  # results, all different, from which a factor is read
+SIZES = (1.0, 0.01)  # by which inputs are multiplied, to see whether a part has no effect
 
 
 def varies(our: Call, their: Call) -> str:
@@ -30,17 +31,19 @@ def varies(our: Call, their: Call) -> str:
     if alike(first, their.again(seed=False)):
         return ""
     said = "The same input gives another result each time"
-    is_drawn = alike(first, their.again())
-    return f"{said}: something in it is drawn at random." if is_drawn else f"{said}."
+    if alike(first, their.again()):
+        return f"{said}: your code draws random numbers."
+    return f"{said}, even after torch.manual_seed(0)."
 
 
 def returns_input(our: Call, their: Call) -> str:
     """The first result is an input, to the last bit, and ours is not."""
     if not their.output or not our.output or alike(their.output[0], our.output[0]):
         return ""
+    what = "What comes back" if len(their.output) == 1 else "Number 1 of what comes back"
     for name, value in zip(their.names, their.before, strict=False):
         if isinstance(value, Tensor) and _is_same(value, their.output[0]):
-            return f"What comes back is {name}, unchanged."
+            return f"{what} is {name}, unchanged."
     return ""
 
 
@@ -60,6 +63,8 @@ def depends(pairs: list[tuple[Call, Call]]) -> str:
             for changed in variants(our.before[number]):
                 needed[name] = needed.get(name, False) or _reacts(our, number, changed)
                 used[name] = used.get(name, False) or _reacts(their, number, changed)
+    if len(pairs[0][1].output) != len(pairs[0][0].output):
+        return ""  # what is missing cannot be looked at
     unused = _only_in(needed, used)
     extra = _only_in(used, needed)
     our, their = pairs[0]
@@ -106,7 +111,7 @@ def _parameters(call: Call) -> dict[str, nn.Parameter]:
 
 
 def _reacts(call: Call, number: int, value: Any) -> bool:
-    return not alike(call.again(), call.again(number, value))
+    return not stays(call.again(), call.again(number, value))
 
 
 def _reacts_to_parameter(call: Call, name: str) -> bool:
@@ -119,7 +124,7 @@ def _reacts_to_parameter(call: Call, name: str) -> bool:
     noise = torch.randn(old.shape, generator=generator, dtype=torch.float64).to(old)
     try:
         parameter.copy_(old + noise)
-        return not alike(before, call.again())
+        return not stays(before, call.again())
     finally:
         parameter.copy_(old)
 
@@ -221,7 +226,7 @@ def _changed_rest(call: Call, probe: _Probe) -> dict[int, Tensor]:
 def _first_stays(call: Call, changed: dict[int, Tensor], axis: int) -> bool:
     """Whether the result for the first stays the same with other inputs."""
     first = (*[slice(None)] * axis, 0)
-    return alike(call.again_with(changed)[0][first], call.again()[0][first])
+    return stays(call.again_with(changed)[0][first], call.again()[0][first])
 
 
 def _probes(call: Call) -> list[_Probe]:
@@ -296,18 +301,23 @@ def _reacts_so_elsewhere(
 ) -> bool:
     """Whether ours and theirs react alike to the same part of another input.
 
-    A number may have no effect in one input only, as beside a 0.
+    A number may have no effect in one input only, as beside a 0, or in large ones only, of which a
+    softmax gives 0 and 1.
     """
     for call, was in zip(calls, reacted, strict=True):
         value = call.before[place].detach()
-        base = variants(value)[0].detach().clone()
-        changed = base.clone()
-        changed[part] = value[part]
-        first, second = call.again(place, base), call.again(place, changed)
-        if not all(_finite(output) for output in (first, second)):
-            return False
-        if alike(first, second) == was:
-            return False
+        for size in SIZES:
+            base = size * variants(value)[0].detach()
+            changed = base.clone()
+            changed[part] = size * value[part]
+            first, second = call.again(place, base), call.again(place, changed)
+            if not all(_finite(output) for output in (first, second)):
+                return False
+            is_moved = not stays(first, second)
+            if is_moved and not was:
+                return False
+            if size == 1 and is_moved != was:
+                return False
     return True
 
 

@@ -9,6 +9,7 @@ import ast
 import functools
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -29,6 +30,9 @@ PACKAGE = str(Path(__file__).resolve().parent.parent.parent)
 COMPILED = "mnist_vit/course/"  # how bytecode without its source names its file
 CLOSE = 1e-4  # two sums are the same within this share
 OUTSIDE = ("item", "tolist", "numpy")  # their results are no tensors
+PARTS = ("__iter__", "unbind", "split", "chunk")  # together they are what they were made from
+IN_PLACE = re.compile(r"[a-z]_$|^__(iadd|isub|imul|itruediv|setitem)__$")  # names of functions
+COMPOUND = re.compile(r"(for|while|with|if)\b")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,9 @@ class Step:
         value: the result as it was; None where it is not kept.
         known: whether a right solution has it, too, or it came in.
         cuts: whether something that it was made from asks for a gradient, and it does not.
+        is_part: whether it is one of the parts that a tensor was taken apart into, or a single
+            number: it is as right as what it was made from.
+        writes: whether it was written into a view of another tensor, which is not followed.
     """
 
     print: tuple[float, ...]
@@ -70,6 +77,8 @@ class Step:
     value: Tensor | None = None
     known: bool = False
     cuts: bool = False
+    is_part: bool = False
+    writes: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,10 +142,13 @@ class Trace(TorchFunctionMode):
             self.leaves = True
             self._add(given[0], self._step(given[0], parents, place, cuts=asks))
         for tensor in args[:1] if name == "__setitem__" else _tensors(result):
-            if _has_fingerprint(tensor) and tensor.numel() > 1:
+            if _has_fingerprint(tensor) and tensor.numel() > 0:
                 cuts = asks and not tensor.requires_grad and not _is_in_own_derivative()
                 result = self._put_in(result, tensor, args)
-                self._add(tensor, self._step(tensor, parents, place, cuts))
+                step = self._step(tensor, parents, place, cuts)
+                step.is_part = name in PARTS or tensor.numel() == 1
+                step.writes = IN_PLACE.search(name) is not None and tensor._base is not None
+                self._add(tensor, step)
         return result
 
     def _print(self, tensor: Tensor) -> tuple[float, ...]:
@@ -331,7 +343,10 @@ def _source(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
     part = [one.encode() for one in lines[begin - 1 : end]]
     part[-1] = part[-1][:right]
     part[0] = part[0][left:]
-    return b"".join(part).decode(errors="replace"), first
+    text = b"".join(part).decode(errors="replace")
+    if "\n" in text and COMPOUND.match(text):  # the head of a loop alone
+        text = lines[begin - 1].strip()
+    return text, first
 
 
 @functools.lru_cache(1024)

@@ -98,6 +98,11 @@ SLIPS = [
     Slip({SOFTMAX: "scores.softmax(dim=0)"}, "apply softmax over the batch (dim=0)", _ROWS),
     Slip({SOFTMAX: "scores"}, "leave out the softmax", _ROWS),
     Slip(
+        {SOFTMAX: "scores.softmax(dim=-1).softmax(dim=-1)"},
+        "apply softmax twice",
+        "Once makes weights of the scores; a second one makes them nearly even",
+    ),
+    Slip(
         {SOFTMAX: "(scores + torch.full_like(scores, -math.inf).triu(1)).softmax(dim=-1)"},
         "mask later tokens, as a language model does",
         "In a picture every token may attend to every other",

@@ -182,7 +182,7 @@ def unexplained(trial: Trial) -> list[str]:
     about = about_parameters(trial)
     known = mistakes(trial)
     if known:
-        about.append("Put right before the comparison:")
+        about.append("This was put right before the comparison:")
         about += [f"- you {one}." for one in known]
     if trial.is_random or trial.changes:
         return [problem, *about]
@@ -197,7 +197,7 @@ def unexplained(trial: Trial) -> list[str]:
     got = theirs[label]
     aligned = alignments(got, ours[label])
     expected = aligned[0] if aligned else ours[label]
-    lines = ["All values on the way are equal."]
+    lines = ["The values on the way are equal, as far as they were seen."]
     if label != LOGITS:
         told = compare("it", got, expected, trial.tolerance) or "it is another token."
         lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
