@@ -185,22 +185,22 @@ SLIPS = (
     ),
     Slip(
         {END: "return self.mlp(self.ln_1(x))"},
-        "use ln_1 in both places of the second block",
+        "use ln_1 in both places of your variant without residual connections",
         "The MLP has its own norm, ln_2",
     ),
     Slip(
         {END: "return self.ln_2(x)"},
-        "leave the MLP out of the second block, or throw away what it gives",
+        "leave the MLP out of your variant without residual connections, or throw away its result",
         "Only the two additions go: what self.mlp gives is the output",
     ),
     Slip(
         {END: "return x"},
-        "end the second block before ln_2 and the MLP",
+        "end your variant without residual connections before ln_2 and the MLP",
         "Only the two additions go: the output is self.mlp(self.ln_2(x))",
     ),
     Slip(
         {END: "return self.ln_2(self.mlp(x))"},
-        "put ln_2 of the second block behind the MLP",
+        "put ln_2 of your variant without residual connections behind the MLP",
         "It stands before it: self.mlp(self.ln_2(x))",
     ),
     Slip(
@@ -211,7 +211,7 @@ SLIPS = (
     *(
         Slip(
             {TALK: TALK.replace("x, x, x", given)},
-            f"give the attention of the second block tokens that are not normalised for {what}",
+            f"give the attention, without residual connections, tokens that no norm has seen for {what}",
             "Query, key and value are all three what ln_1 gives",
         )
         for given, what in (
