@@ -211,7 +211,8 @@ SLIPS = (
     *(
         Slip(
             {TALK: TALK.replace("x, x, x", given)},
-            f"give the attention, without residual connections, tokens that no norm has seen for {what}",
+            f"give the attention, without residual connections, tokens that no norm has seen for"
+            f" {what}",
             "Query, key and value are all three what ln_1 gives",
         )
         for given, what in (
