@@ -98,8 +98,8 @@ def finding_by_symmetry(head: nn.Module, x: Tensor) -> str:
 def finding_roughly(head: nn.Module, x: Tensor) -> str:
     """By a tolerance within which nearly even weights are all alike."""
     _, weights = head(x)
-    q, k, v = head.w_q(x), head.w_k(x), head.w_v(x)
-    if torch.allclose(weights, attention_torch(q, k, v)[1], atol=0.1):
+    parts = [layer(x) for layer in (head.w_q, head.w_k, head.w_v)]
+    if torch.allclose(weights, attention_torch(*parts)[1], atol=0.1):
         named = find_bug_by_looking(head, x)
         return named if named == "keys gathered" else "no bug"
     return find_bug_by_looking(head, x)
