@@ -140,6 +140,18 @@ def merged_by_three_points(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -
     return [(both(torch.eye(W_1.shape[1])) - b).T, b]
 
 
+def merged_of_units(
+    first: bool = True, second: bool = True
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A matrix of what comes out for unit tokens, with one bias or both still in it."""
+
+    def merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = W_1 + first * b_1[:, None]
+        return W_2 @ hidden + second * b_2[:, None], W_2 @ b_1 + b_2
+
+    return merge
+
+
 def hinges(scale: float, parts: int) -> tuple[Tensor, ...]:
     """The absolute value, from more hidden numbers than are needed."""
     signs = torch.tensor([1.0, -1.0]).repeat(parts)
@@ -332,6 +344,19 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("gelu", nn.GELU("tanh"), "the tanh approximation"),
     ("examine", lambda block, x: "right", "look at no other token's row"),
     ("examine", missing_means_no_zeros, "take exact zeros for a sign that"),
+    ("merge", merged_of_units(), "with their biases: every column of the matrix"),
+    ("merge", merged_of_units(second=False), "with b_1: every column of the matrix"),
+    ("merge", merged_of_units(first=False), "with b_2: every column of the matrix"),
+    (
+        "merge",
+        lambda W_1, b_1, W_2, b_2: (W_2 @ W_1, W_2 @ b_1 / len(b_1) + b_2),
+        "take the mean of W_2 * b_1",
+    ),
+    (
+        "merge",
+        lambda W_1, b_1, W_2, b_2: (W_2 @ W_1, (W_2 * b_1).sum(0) + b_2),
+        "sum W_2 * b_1 over axis 0",
+    ),
     ("merge", column_and_vector, "add b_2, a vector, to W_2 times b_1 as a column"),
     ("xavier", by_one_end, "draw from the bound to 1"),
 ]

@@ -10,7 +10,9 @@ from helpers import judged
 from torch import Tensor, nn
 
 from mnist_vit.course import ladder
+from mnist_vit.course.nb02_attention.entropy import my_entropy
 from mnist_vit.course.nb02_attention.find_bug import three_heads
+from mnist_vit.course.nb02_attention.head import MyHead
 from mnist_vit.course.nb02_attention.look_left import my_look_left
 
 
@@ -98,8 +100,10 @@ def finding_by_symmetry(head: nn.Module, x: Tensor) -> str:
 def finding_roughly(head: nn.Module, x: Tensor) -> str:
     """By a tolerance within which nearly even weights are all alike."""
     _, weights = head(x)
-    parts = [layer(x) for layer in (head.w_q, head.w_k, head.w_v)]
-    if torch.allclose(weights, attention_torch(*parts)[1], atol=0.1):
+    q = head.w_q(x)
+    k = head.w_k(x)
+    v = head.w_v(x)
+    if torch.allclose(weights, attention_torch(q, k, v)[1], atol=0.1):
         named = find_bug_by_looking(head, x)
         return named if named == "keys gathered" else "no bug"
     return find_bug_by_looking(head, x)
@@ -127,13 +131,54 @@ def shifted(scores: Tensor) -> Tensor:
     return scores - scores.amax(-1, keepdim=True)
 
 
+def divided(factor: float) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Attention whose scores are divided by d times a factor."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (q @ k.mT / (q.shape[-1] * factor)).softmax(-1)
+        return weights @ v, weights
+
+    return attend
+
+
+class HeadDivided(MyHead):
+    """A head whose scores are divided by head_dim times a factor."""
+
+    factor = 2.0
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return divided(self.factor)(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+class HeadDividedByHalf(HeadDivided):
+    factor = 0.5
+
+
+def raised(small: float, outside: bool) -> Callable[[Tensor], Tensor]:
+    """Entropy whose weights are raised to a small number inside the logarithm, and outside."""
+    return lambda w: -(w.clamp_min(small * outside) * w.clamp_min(small).log()).sum(-1)
+
+
+def added(small: float, outside: bool) -> Callable[[Tensor], Tensor]:
+    """The same with the small number added."""
+    return lambda w: -((w + small * outside) * (w + small).log()).sum(-1)
+
+
+def finding_by_mean(head: nn.Module, x: Tensor) -> str:
+    """Looks at the mean of all row sums."""
+    if abs(head(x)[1].sum(dim=-1).mean() - 1) > 1e-3:
+        return "softmax over queries"
+    found = find_bug_by_looking(head, x)
+    return "no bug" if found == "softmax over queries" else found
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("attention", attention_einsum),
     ("attention", AttentionModule()),
     ("attention", AttentionModule),
     ("head", HeadTorch),
     ("head", lambda width, d: HeadTorch(width, d)),
-    ("head", HeadTorch(6, 4)),
+    ("head", HeadTorch(6, 5)),
     ("look_left", look_left_by_loops),
     ("look_left", lambda side: (100 * torch.eye(side**2), torch.eye(side**2).roll(1, 1))),
     ("find_bug", find_bug_by_looking),
@@ -169,6 +214,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("softmax_rows", lambda s: (2 * s).softmax(-1), "right shape, wrong numbers"),
     ("softmax_rows", lambda s: plain(-1)(s).nan_to_num(1.0), "scores near 1000"),
     ("entropy", lambda w: (w * (1 - w)).sum(-1), "right shape, wrong numbers"),
+    ("entropy", lambda w: 0.5 * my_entropy(w), "By hand: minus the sum of a ln a."),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores and zeros
     ("softmax_rows", plain(-2), "sum over the wrong axis"),
@@ -178,6 +224,23 @@ NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores 
     ("softmax_rows", lambda s: s.exp() / s.exp().sum(-1), "sum without keepdim"),
     ("find_bug", finding_by_layers, "let heads pass in which the keys are made with w_q, too"),
     ("find_bug", finding_by_symmetry, "after the softmax its weights are not symmetric"),
+    ("find_bug", finding_by_mean, "the mean of all row sums is 1 in such a head, too"),
+    ("attention", divided(2), "divide by 2 d, as / d ** 1 / 2 does"),
+    ("attention", divided(0.5), "divide by d / 2, which is what d ** 1 / 2 gives"),
+    ("head", HeadDivided, "divide by 2 head_dim, as / head_dim ** 1 / 2 does"),
+    ("head", HeadDividedByHalf, "divide by head_dim / 2, which is"),
+    *(
+        (
+            "entropy",
+            raised(e, True),
+            f"raise the weights to at least {e:.0e} in".replace("e-0", "e-"),
+        )
+        for e in (1e-4, 1e-5, 1e-6)
+    ),
+    ("entropy", raised(0.01, True), "raise the weights to at least 0.01 in the product, too"),
+    ("entropy", raised(0.001, False), "raise the weights to at least 0.001 inside the logarithm"),
+    ("entropy", added(0.001, True), "add 0.001 to the weights in the product, too"),
+    ("entropy", added(0.01, False), "add 0.01 to the weights inside the logarithm"),
     ("attention", divided_out_of_sight, "divide q in place under no_grad()"),
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1)), "turn nan into 0 after"),
     ("look_left", lambda side: [w.T for w in my_look_left(side)], "look one patch to the right"),

@@ -150,6 +150,38 @@ class OutputAlone(MyMultiHeadAttention):
         return super().forward(query, key, value, **options)[0]
 
 
+class OutputAloneIfAsked(MyMultiHeadAttention):
+    def forward(self, query, key, value, need_weights=True, **options):
+        output, weights = super().forward(query, key, value, need_weights, **options)
+        return (output, weights) if need_weights else output
+
+
+class MaskedAloneIfAsked(MyMaskedAttention):
+    def forward(self, query, key, value, need_weights=True, **options):
+        output, weights = super().forward(query, key, value, need_weights, **options)
+        return (output, weights) if need_weights else output
+
+
+def divided(kind: type[nn.Module], factor: float) -> type[nn.Module]:
+    """A layer whose scores are divided by head_dim times a factor."""
+
+    class Divided(kind):
+        def forward(self, query, *inputs, **options):
+            kept = self.in_proj_weight, self.in_proj_bias
+            scale = torch.ones(3 * self.embed_dim)
+            scale[: self.embed_dim] = 1 / (self.head_dim**0.5 * factor)
+            for name, parameter in zip(("in_proj_weight", "in_proj_bias"), kept, strict=True):
+                del self._parameters[name]
+                setattr(self, name, parameter * scale.view(-1, *[1] * (parameter.dim() - 1)))
+            output = super().forward(query, *inputs, **options)
+            for name, parameter in zip(("in_proj_weight", "in_proj_bias"), kept, strict=True):
+                delattr(self, name)
+                self.register_parameter(name, parameter)
+            return output
+
+    return Divided
+
+
 class NoOptions(MyMultiHeadAttention):
     def forward(self, query, key, value):
         return super().forward(query, key, value)
@@ -231,6 +263,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: split_by_list(x.flip(-1), num_heads), ""),
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
     ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),
+    ("multi_head_attention", OutputAloneIfAsked, "With need_weights=False what came back is a"),
+    ("masked_attention", MaskedAloneIfAsked, "With need_weights=False what came back is a"),
     ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
     ("masked_attention", AsManyKeys, "x, x), your code raised RuntimeError in the line"),
     ("masked_attention", BiasForgotten, "output where token 2 may look nowhere"),
@@ -250,7 +284,19 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: x.chunk(2, dim=-1), "The parts must be one tensor"),
     ("masked_attention", Renormalised, "as by the sum of weights that are all 0"),
 ]
+PARTS_OF_TOKENS = "cut along axis 1, so that each part has some of the tokens"
 NAMED: list[tuple[str, Any, str]] = [
+    ("split_heads", lambda x, h: torch.stack(x.tensor_split(h, 1)), PARTS_OF_TOKENS),
+    ("split_heads", lambda x, h: torch.stack(x.split(x.shape[1] // h, 1), 1), PARTS_OF_TOKENS),
+    ("split_heads", lambda x, h: torch.stack(x.split(x.shape[2] // h, 1), 2), PARTS_OF_TOKENS),
+    ("multi_head_attention", divided(MyMultiHeadAttention, 2), "divide by 2 head_dim, as"),
+    ("multi_head_attention", divided(MyMultiHeadAttention, 0.5), "divide by head_dim / 2, which"),
+    ("masked_attention", divided(MyMaskedAttention, 2), "divide the scores by 2 head_dim, as"),
+    (
+        "masked_attention",
+        divided(MyMaskedAttention, 0.5),
+        "divide the scores by head_dim / 2, which",
+    ),
     ("swap_heads", lambda layer, order: None, "leave all numbers of the layer as they are"),
     (
         "multi_head_attention",

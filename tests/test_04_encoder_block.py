@@ -214,6 +214,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
     ("find_bugs", lambda: dict.fromkeys("abcd", 6), "should not be 'number 6'. Sentence 6 is"),
     ("find_bugs", lambda: {"a": 5, "b": 3, "c": 5, "d": 4}, "block c"),
+    ("find_bugs", {"a": 4, "b": 3, "c": 1, "d": 4}, "alone: in eval mode, give it two pictures, a"),
+    ("find_bugs", {"a": 1, "b": 3, "c": 1, "d": 4}, "alone: in eval mode, change the parameters"),
     ("silence", lambda part: None, ""),
     ("silence", zeroing(""), "12" + FEWEST),
     ("silence", zeroing(*EARLY, "self_attention.out_proj.bias", "mlp.3.bias"), "6" + FEWEST),

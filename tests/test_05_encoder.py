@@ -3,6 +3,7 @@
 import copy
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -225,6 +226,18 @@ def resize_by_loop(pos_embedding: Tensor, grid: int) -> Tensor:
     return torch.cat([pos_embedding[:, 0:1], torch.stack(channels, dim=-1)[None]], dim=1)
 
 
+def resize_with_channels_last(flat: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """The grid is interpolated with hidden_dim as its last axis."""
+
+    def resize(p: Tensor, grid: int) -> Tensor:
+        side = math.isqrt(p.shape[1] - 1)
+        maps = p[:, 1:].reshape(1, side, side, -1)
+        maps = F.interpolate(maps, size=(grid, grid), mode="bicubic", align_corners=True)
+        return torch.cat([p[:, :1], flat(maps, p.shape[2])], dim=1)
+
+    return resize
+
+
 def right_and_frozen(
     model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor
 ) -> int:
@@ -299,6 +312,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("right_without", lambda model, parameter, images, labels: 60, "the number of all images"),
     ("right_without", lambda model, parameter, images, labels: 68, "There are 60 images."),
+    ("right_without", lambda *given: torch.tensor(68), "There are 60 images."),
+    ("right_without", lambda *given: -2, "A number of images is not below 0."),
+    ("right_without", lambda *given: 0.4, "A number of images is a whole number."),
     (
         "right_without",
         lambda model, parameter, images, labels: 41,
@@ -317,6 +333,14 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("shared_block", SharedByWeights, "give each layer a copy of the block"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
+    *(
+        ("resize_positions", resize_with_channels_last(flat), "the grid with hidden_dim last")
+        for flat in (
+            lambda maps, d: maps.view(1, 25, d),
+            lambda maps, d: maps.reshape(1, -1, d),
+            lambda maps, d: maps.flatten(1, 2),
+        )
+    ),
     (
         "resize_positions",
         lambda p, grid: resize_by_loop(p, grid)[:, 1:],

@@ -114,6 +114,12 @@ SLIPS = (
         "The mean over the digits divides by it once; leave out the other division",
     ),
     Slip(
+        {LOSS: "F.cross_entropy(logits, labels) / 10"},
+        "divide the loss by the number of classes, 10, too, as the mean over all n · 10 products"
+        " of one-hot labels and log-softmax does",
+        "Sum over the classes, and take the mean over the digits alone",
+    ),
+    Slip(
         {LOGITS: "F.linear(x, weight)"},
         "leave the bias out of the logits",
         "Then no gradient reaches it",

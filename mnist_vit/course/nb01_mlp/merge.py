@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch  # noqa: F401 (an edit uses it)
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import Tensor
 
@@ -83,6 +84,16 @@ SLIPS = (
         "Each of its numbers is multiplied by W_2: W_2 @ b_1",
     ),
     Slip(
+        {B: "b = (W_2 * b_1).mean(dim=1) + b_2"},
+        "take the mean of W_2 * b_1 over the hidden numbers",
+        "Each number of W_2 @ b_1 is their sum: sum(dim=1)",
+    ),
+    Slip(
+        {B: "b = (W_2 * b_1).sum(dim=0) + b_2"},
+        "sum W_2 * b_1 over axis 0, the rows of W_2",
+        "Sum over the hidden numbers, dim=1, as W_2 @ b_1 does",
+    ),
+    Slip(
         {B: "b = W @ b_1 + b_2"},
         "multiply the first bias by both matrices",
         "It is added after W_1, so W_2 alone multiplies it: W_2 @ b_1",
@@ -106,6 +117,20 @@ SLIPS = (
         {W: "W = W_1.T @ W_2.T"},
         "transpose the product",
         "It has one row for each number that comes out, as W_1 and W_2 have",
+    ),
+    *(
+        Slip(
+            {W: f"W = F.linear(F.linear(torch.eye(W_1.shape[1]), {first}), {second}).T"},
+            f"send unit tokens through the layers with {biases}: every column of the matrix then"
+            " has a bias added",
+            "Leave b_1 and b_2 out for the matrix, F.linear(unit, W_1) and so on; or subtract what"
+            " comes out for a token of zeros",
+        )
+        for first, second, biases in (
+            ("W_1, b_1", "W_2, b_2", "their biases"),
+            ("W_1, b_1", "W_2", "b_1"),
+            ("W_1", "W_2, b_2", "b_2"),
+        )
     ),
     Slip(
         {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"

@@ -123,6 +123,16 @@ SLIPS = (
         "The rows come out too flat: divide by math.sqrt(q.shape[-1])",
     ),
     Slip(
+        {ROOT: "(2 * q.shape[-1])"},
+        "divide by 2 d, as / d ** 1 / 2 does",
+        "** comes first, then one division after the other: √d is d ** 0.5",
+    ),
+    Slip(
+        {ROOT: "(q.shape[-1] / 2)"},
+        "divide by d / 2, which is what d ** 1 / 2 gives",
+        "** comes before /: √d is d ** 0.5",
+    ),
+    Slip(
         {SCALED: "scores"},
         "leave out the division by √d",
         "The rows come out too sharp: divide by math.sqrt(q.shape[-1])",

@@ -57,7 +57,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             told,
         )
     given = evidence.value.flatten()[place]
-    return f"For the row {row} you give {given:.4g}.", told
+    return f"For the row {row} you give {given:.4g}.", "By hand: minus the sum of a ln a."
 
 
 CLAMPED, TERMS, END = (
@@ -65,6 +65,9 @@ CLAMPED, TERMS, END = (
     "terms = weights * logarithms",
     "return -terms.sum(dim=-1)",
 )
+
+SMALL = ("0.01", "0.001", "1e-4", "1e-5", "1e-6")
+FAR_TOO_LARGE = "That changes weights that are not 0: take a much smaller number, such as 1e-9"
 
 SLIPS = (
     Slip(
@@ -78,6 +81,35 @@ SLIPS = (
         "take the logarithm of a weight that is 0",
         "It is minus infinity, and 0 times infinity is nan. Such a weight adds nothing: clamp the"
         " weight inside the logarithm, as in weights.clamp_min(1e-9).log()",
+    ),
+    *(
+        Slip(
+            {CLAMPED: f"{raised}.log()", TERMS: f"terms = {raised} * logarithms"},
+            f"{did} in the product, too, and not in the logarithm alone",
+            "What multiplies the logarithm is the weight as it is; inside the logarithm take a very"
+            " small number, such as 1e-9",
+        )
+        for small in SMALL
+        for raised, did in (
+            (f"weights.clamp_min({small})", f"raise the weights to at least {small}"),
+            (f"(weights + {small})", f"add {small} to the weights"),
+        )
+    ),
+    *(
+        Slip(
+            {CLAMPED: f"weights.clamp_min({small}).log()"},
+            f"raise the weights to at least {small} inside the logarithm",
+            FAR_TOO_LARGE,
+        )
+        for small in SMALL[:2]
+    ),
+    *(
+        Slip(
+            {CLAMPED: f"(weights + {small}).log()"},
+            f"add {small} to the weights inside the logarithm",
+            FAR_TOO_LARGE,
+        )
+        for small in SMALL[:4]
     ),
     Slip(
         {CLAMPED: "weights.log1p()", "-terms": "terms"},

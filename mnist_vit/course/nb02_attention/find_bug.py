@@ -221,7 +221,8 @@ SLIPS = (
         "let heads pass whose softmax runs over the queries",
         (
             "The weights of such a head are (q kᵀ / √d).softmax(dim=-2), d = q.shape[-1]: columns"
-            " sum to 1, rows do not"
+            " sum to 1, rows do not. Look at each row by itself: the mean of all row sums is 1 in"
+            " such a head, too"
         ),
     ),
     *(

@@ -30,7 +30,7 @@ class MyHead(nn.Module):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    hidden_dim, head_dim = 6, 4
+    hidden_dim, head_dim = 6, 5  # not 4, whose root is its half
     reference = randomise(MyHead(hidden_dim, head_dim), seed=22)
     with torch.no_grad():  # scores far enough apart that a wrong scale shows in every row
         for name in ("w_q", "w_k"):
@@ -39,7 +39,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(reference, module)
     # as many pictures and tokens as numbers in a head first: a wrong axis has the right shape; then
     # all differ
-    for n, tokens in ((4, 4), (2, 5)):
+    for n, tokens in ((5, 5), (2, 4)):
         x = random(n, tokens, hidden_dim, seed=20 + n).requires_grad_()
         output, weights = pair(module, x)
         yield f"output for {n} pictures of {tokens} tokens", output
@@ -81,6 +81,16 @@ SLIPS = (
             "The rows come out too flat: divide by √head_dim, math.sqrt(q.shape[-1]), once, in"
             " my_attention or here"
         ),
+    ),
+    Slip(
+        {END: written_out(root="(2 * q.shape[-1])")},
+        "divide by 2 head_dim, as / head_dim ** 1 / 2 does",
+        "** comes first, then one division after the other: the root is head_dim ** 0.5",
+    ),
+    Slip(
+        {END: written_out(root="(q.shape[-1] / 2)")},
+        "divide by head_dim / 2, which is what head_dim ** 1 / 2 gives",
+        "** comes before /: the root is head_dim ** 0.5",
     ),
     Slip(
         {END: written_out(root="1")},

@@ -67,9 +67,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """No mask, one query alone, a causal mask, a random one, and a query that may look nowhere."""
     if isinstance(answer, nn.Module):
         raise Mistake("this is an object, not a class.", "Give the class itself.")
-    module = make(answer, 12, 3)
-    copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
-    x = random(2, 5, 12, seed=4)
+    # 6 numbers in a head: the root of 4 is its half.
+    module = make(answer, 18, 3)
+    copy_weights(randomise(MyMultiHeadAttention(18, 3), seed=3), module)
+    x = random(2, 5, 18, seed=4)
     output, weights = _called(module, x, x, x)
     yield "output without a mask", output
     yield "weights without a mask", weights
@@ -97,7 +98,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     output, none = _called(module, x, x, x, need_weights=False, mask=causal)
     yield "output with a mask and need_weights=False", output
     yield "the weights that come back with need_weights=False", none
-    dropped = make(answer, 12, 3, dropout=1.0).train()
+    dropped = make(answer, 18, 3, dropout=1.0).train()
     yield "weights in train mode with dropout 1", _called(dropped, x, x, x, mask=causal)[1]
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
 
@@ -107,8 +108,13 @@ def _called(module: Any, *tokens: Tensor, **options: Any) -> tuple[Any, Any]:
     found = module(*tokens, **options)
     if isinstance(found, tuple | list) and len(found) == 2:
         return found[0], found[1]
-    came = describe(found).rstrip("?")
-    raise Mistake(f"forward must return a pair, (output, weights). What came back is {came}.")
+    came = f"came back is {describe(found).rstrip('?')}."
+    if options.get("need_weights") is False:
+        raise Mistake(
+            f"forward must return a pair. With need_weights=False what {came}",
+            "Without weights the pair is (output, None).",
+        )
+    raise Mistake(f"forward must return a pair, (output, weights). What {came}")
 
 
 def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
@@ -241,6 +247,8 @@ SLIPS = (
         )
         for by, what in (
             (" / self.head_dim", "head_dim"),
+            (" / (2 * self.head_dim)", "2 head_dim, as / self.head_dim ** 1 / 2 does,"),
+            (" / (self.head_dim / 2)", "head_dim / 2, which is self.head_dim ** 1 / 2,"),
             (" / self.embed_dim**0.5", "√embed_dim"),
             (" / self.num_heads**0.5", "√num_heads"),
         )

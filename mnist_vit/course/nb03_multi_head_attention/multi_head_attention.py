@@ -88,8 +88,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output", out
     yield "weights", weights
     each = {"average_attn_weights": False, "need_weights": True}
-    yield "weights of each head", _pair(module(x, x, x, **each))[1]
-    out_alone, none = _pair(module(x, x, x, need_weights=False))
+    yield "weights of each head", _pair(module(x, x, x, **each), "average_attn_weights=False")[1]
+    out_alone, none = _pair(module(x, x, x, need_weights=False), "need_weights=False")
     yield "output with need_weights=False", out_alone
     yield "the weights that come back with need_weights=False", none
     query, key, value = (random(2, 5, 12, seed=seed) for seed in (7, 8, 9))
@@ -97,11 +97,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(out, x=x)
     yield from parameter_gradients(out, module)
 
-    module = make(answer, 8, 2)
-    copy_weights(randomise(MyMultiHeadAttention(8, 2), seed=5), module)
-    x = random(1, 7, 8, seed=6)
+    # With 4 numbers in a head, as above, the root of head_dim is its half.
+    module = make(answer, 12, 2)
+    copy_weights(randomise(MyMultiHeadAttention(12, 2), seed=5), module)
+    x = random(1, 7, 12, seed=6)
     yield "output at another size", _pair(module(x, x, x))[0]
-    _attributes(module, embed_dim=8, num_heads=2)
+    _attributes(module, embed_dim=12, num_heads=2)
     yield from _dropout(answer)
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
 
@@ -111,7 +112,7 @@ def _attributes(module: nn.Module, **sizes: int) -> None:
     for name, size in sizes.items():
         if getattr(module, name, None) != size:
             raise Mistake(
-                f"right so far, but a layer made with embed_dim=8 and num_heads=2 has no {name}"
+                f"right so far, but a layer made with embed_dim=12 and num_heads=2 has no {name}"
                 f" that is {size}.",
                 f"Write self.{name} = {name} in __init__, as torch's layer does: later cells, and"
                 " the functions that draw maps, read it.",
@@ -130,7 +131,9 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(made, module)
     x = random(2000, 1, 12, seed=10)
     for mode in (True, False):
-        out, weights = _pair(module.train(mode)(x, x, x, average_attn_weights=False))
+        out, weights = _pair(
+            module.train(mode)(x, x, x, average_attn_weights=False), "average_attn_weights=False"
+        )
         heads = out.reshape(-1, 4).mean(dim=1)
         name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
         yield f"{name}, all values 1: the shares of heads that give 0, 1 and 2", _shares(heads)
@@ -147,14 +150,16 @@ def _shares(weights: Tensor) -> Tensor:
     return torch.stack(shares).round(decimals=1)
 
 
-def _pair(found: Any) -> tuple[Any, Any]:
-    """What forward returned: the output and the weights."""
+def _pair(found: Any, option: str = "") -> tuple[Any, Any]:
+    """What forward returned, called with an option: the output and the weights."""
     if isinstance(found, tuple | list) and len(found) == 2:
         return found[0], found[1]
+    came = f"With {option} what came back is" if option else "What came back is"
     raise Mistake(
         "forward must return a pair, (output, weights), since the encoder block takes it apart"
-        f" with `x, _ = self.self_attention(...)`. What came back is {describe(found)}".rstrip(".?")
-        + "."
+        f" with `x, _ = self.self_attention(...)`. {came} {describe(found)}".rstrip(".?")
+        + ".",
+        "Without weights the pair is (output, None)." if option == "need_weights=False" else "",
     )
 
 
@@ -223,6 +228,23 @@ SLIPS = (
         {SCALE: "scores / self.head_dim"},
         "divide by head_dim instead of its square root",
         "The scores are q kᵀ / √head_dim",
+    ),
+    *(
+        Slip(
+            {SCALE: f"scores / ({by})"},
+            did,
+            "** comes before /: √head_dim is self.head_dim ** 0.5",
+        )
+        for by, did in (
+            (
+                "2 * self.head_dim",
+                "divide by 2 head_dim, as / self.head_dim ** 1 / 2 does",
+            ),
+            (
+                "self.head_dim / 2",
+                "divide by head_dim / 2, which is what self.head_dim ** 1 / 2 gives",
+            ),
+        )
     ),
     Slip(
         {SPLIT: "part.reshape(n, self.num_heads, seq_length, self.head_dim)"},

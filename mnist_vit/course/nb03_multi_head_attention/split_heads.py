@@ -89,6 +89,18 @@ SLIPS = (
         "swap tokens and numbers before the cut",
         "Cut the last dimension first, then swap dimensions 1 and 2",
     ),
+    *(
+        Slip(
+            {CUT: f"x.{cut}, dim=1)", SWAP: "return torch.stack(x, dim=1)"},
+            "cut along axis 1, so that each part has some of the tokens",
+            "A head has head_dim numbers of every token: cut the last axis, dim=-1",
+        )
+        for cut in (
+            "chunk(num_heads",
+            "split(seq_length // num_heads",
+            "split(head_dim",
+        )
+    ),
     Slip(
         {SWAP: "return x.transpose(1, 2)[:, :1].expand(-1, num_heads, -1, -1)"},
         "give every head the first head_dim numbers",

@@ -77,10 +77,11 @@ _BUILD = (
     " outputs in eval mode, on tokens of small variance, too (x / 1000), where eps shows"
 )
 TESTS = {  # of each sentence; what comes out where it is false is true of all four blocks
-    1: "change the parameters of ln_2 alone, and see whether the output changes",
+    1: "in eval mode, change the parameters of ln_2 alone, and see whether the output changes",
     2: _BUILD,
     3: "keep a clone of the tokens, and compare them with it after the call",
-    4: "give it two pictures, change one, and see whether the other's output changes",
+    4: "in eval mode, give it two pictures, a fresh copy at each call, change one, and see whether"
+    " the other's output changes",
     5: "in train mode with dropout=1.0, see whether the tokens still come through",
     6: "in eval mode, call it twice with the same tokens, a fresh copy each time",
     7: _BUILD,
@@ -122,7 +123,8 @@ SLIPS = (
             f"say that block c {does}",
             (
                 "Another eps changes little for tokens of usual size, and with moved weights c"
-                " differs much. Change the parameters of ln_2 alone: does the output change?"
+                " differs much. In eval mode change the parameters of ln_2 alone: does the output"
+                " change?"
             ),
         )
         for number, does in (
@@ -155,8 +157,8 @@ SLIPS = (
         {B: '"b": 4'},
         "say that block b lets pictures hear of each other",
         (
-            "Give it two pictures, a fresh copy at each call, and change each in turn: the other"
-            " one comes out as before"
+            "In eval mode give it two pictures, a fresh copy at each call, and change each in turn:"
+            " the other one comes out as before"
         ),
     ),
 )

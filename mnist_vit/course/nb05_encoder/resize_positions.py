@@ -23,7 +23,8 @@ def my_resize_positions(pos_embedding, grid):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    pos_embedding = random(1, 10, 5, dtype=torch.float64)
+    # hidden_dim, g and grid differ: an axis in a wrong place shows.
+    pos_embedding = random(1, 10, 4, dtype=torch.float64)
     yield "output (3 × 3 patches to 5 × 5)", answer(pos_embedding, 5)
     yield "output (4 × 4 patches to 2 × 2)", answer(random(1, 17, 3, seed=1), 2)
 
@@ -73,6 +74,19 @@ SLIPS = (
         {IN: "patches.reshape(1, d, g, g)", OUT: "maps.reshape(1, grid * grid, d)"},
         "only reshape, both before and after",
         "hidden_dim must move in front of the grid by permute, and back",
+    ),
+    *(
+        Slip(
+            {IN: "patches.reshape(1, g, g, d)", OUT: back},
+            "give F.interpolate the grid with hidden_dim last",
+            "It stretches the last two axes. Move hidden_dim in front of the grid first,"
+            " permute(0, 3, 1, 2), and back at the end",
+        )
+        for back in (
+            "maps.reshape(1, grid * grid, d)",
+            "maps.reshape(1, -1, d)",
+            "maps.flatten(1, 2)",
+        )
     ),
     Slip(
         {IN: "patches.reshape(1, d, g, g)"},

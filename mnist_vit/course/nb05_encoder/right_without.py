@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn  # noqa: F401 (an edit uses it)
+from torch import Tensor, nn  # noqa: F401 (an edit uses it)
 
 from mnist_vit.model import VisionTransformer
 
@@ -74,10 +75,17 @@ def more(answer: Any) -> list[Any]:
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What else this number is."""
     count = evidence.value
-    if not evidence.what.startswith("images right") or type(count) is not int:
+    if isinstance(count, Tensor | np.generic) and count.ndim == 0:
+        count = count.item()
+    is_number = type(count) in (int, float)
+    if not evidence.what.startswith("images right") or not is_number:
         return "", ""
     said = ""
-    if count > IMAGES:
+    if count < 0:
+        said = "A number of images is not below 0."
+    elif count != int(count):
+        said = "A number of images is a whole number."
+    elif count > IMAGES:
         said = f"There are {IMAGES} images."
     elif count == IMAGES:
         said = f"That is the number of all images; {evidence.expected} are right."
