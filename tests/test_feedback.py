@@ -580,7 +580,7 @@ def test_weights_before_dropout_are_refused() -> None:
         (check.EXERCISES["multi_head_attention"].answer,),
         {"forward": undropped},
     )
-    reject("multi_head_attention", kind, "of the weights that come back", named=True)
+    reject("multi_head_attention", kind, "among the weights that come back", named=True)
 
 
 def a_step(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> Tensor:
