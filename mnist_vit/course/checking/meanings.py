@@ -7,6 +7,11 @@ of PyTorch and Python in any case.
 
 import re
 
+CALL = (
+    "Compare the call with the signature of what is called, self included. A hook is called by"
+    " PyTorch: with (module, args), the output last after the forward, and kwargs only if it was"
+    " registered with with_kwargs=True."
+)
 # words of an exception, what they mean, and what can be done
 MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
@@ -15,10 +20,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Take the one that you need: .values or .indices; amax and amin give the values alone.",
     ),
     (
-        r"unsupported operand .*'NoneType'|must be Tensor, not NoneType|'NoneType' object",
+        r"unsupported operand .*'NoneType'|not NoneType|'NoneType' object|NoneType object",
         "Something is None here.",
-        "A function without return gives None; .grad is None for what the loss does not depend on,"
-        " and for a tensor that was itself computed (torch.autograd.grad gives its gradient).",
+        "A name set to None stays so until a line fills it. A function without return gives None,"
+        " and so do append() and sort(). .grad is None for what the loss does not depend on, and"
+        " for a tensor that was itself computed.",
     ),
     (
         r"must be Tensor, not tuple",
@@ -32,14 +38,57 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "[0], [1] and so on take its parts.",
     ),
     (
-        r"'list' object has no attribute '(dtype|shape|dim|to|float|device|T)'",
-        "A list stands where a tensor is needed.",
-        "torch.tensor(…) makes one of a list of numbers, torch.stack(…) of a list of tensors.",
+        r"'list' object has no attribute|unsupported operand .*'list'|multiply sequence by non-int"
+        r"|can only concatenate list|list indices must be integers",
+        "A list stands where a tensor is needed: it does not calculate, and takes one place at a"
+        " time.",
+        "torch.tensor(…) makes a tensor of a list of numbers, torch.stack(…) of a list of tensors.",
     ),
     (
-        r"'Tensor' object is not callable",
-        "Brackets after a tensor call it, as if it were a function.",
-        "Should it be [ ], a product with *, or another name?",
+        r"object is not callable",
+        "Round brackets call what stands before them, and that is no function here.",
+        "A product needs *, a place [ ], a plain value no brackets; layers in a list are called one"
+        " after the other, as nn.Sequential does.",
+    ),
+    (
+        r"does not support item assignment",
+        "What is written into cannot be changed.",
+        "A tuple is made anew: (new, *old[1:]).",
+    ),
+    (
+        r"unhashable type",
+        "What stands there cannot be a key of a dict, or a member of a set.",
+        "Texts, numbers and tuples of them can.",
+    ),
+    (
+        r"is not a Module subclass",
+        "Something that is no module stands where a module is needed.",
+        "nn.Sequential takes modules one by one: *layers takes a list apart.",
+    ),
+    (
+        r"must be tuple of Tensors, not|expected Tensor as element",
+        "A list of tensors is needed, and something else stands there, or in it.",
+        "As in torch.stack([a, b], dim=0). torch.tensor(…) makes a tensor of numbers.",
+    ),
+    (
+        r"maximum recursion depth",
+        "The function calls itself without end.",
+        "One case must be answered without a call, and every call must come nearer to it.",
+    ),
+    (
+        r"not an iterator",
+        "The function under @contextmanager has no yield, and it must yield once.",
+        "What stands before it runs before the block, what stands after it behind the block.",
+    ),
+    (
+        r"invalid combination of arguments",
+        "This function takes no such arguments.",
+        "Compare their number, kinds and names with its signature.",
+    ),
+    (
+        r"length of the desired ordering|duplicate dims",
+        "permute must name every axis of the tensor once.",
+        "Print its shape, and say of each axis where it should go.",
     ),
     (
         r"_IncompatibleKeys",
@@ -57,6 +106,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Compare the order of the arguments with the signature. .float() makes floats.",
     ),
     (
+        r"not implemented for '(Float|Double)'",
+        "The function works on whole numbers, and is given floats.",
+        "Compare the order of the arguments with the signature. .long() makes whole numbers.",
+    ),
+    (
         r"not implemented for 'Complex",
         "The numbers are complex, as a root of a negative number is.",
         "Print what the root is taken of.",
@@ -67,7 +121,12 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "A call has brackets, such as x.mean().",
     ),
     (
-        r"too many values to unpack|not enough values to unpack|cannot unpack",
+        r"cannot unpack non-iterable",
+        "Several names are to be filled, and a single thing stands there.",
+        "",
+    ),
+    (
+        r"too many values to unpack|not enough values to unpack",
         "What is taken apart there has another number of parts than there are names for them.",
         "",
     ),
@@ -80,10 +139,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"must be real number, not Tensor|only one element tensors can be conv"
         r"|cannot be converted to Scalar",
         "What takes one number, such as math.exp, float or .item(), is given a whole tensor.",
-        "torch.exp, torch.log and others take tensors; .tolist() gives all numbers.",
+        "torch.exp and torch.log take tensors; mean() or sum() leaves one number; torch.stack makes"
+        " one tensor of a list of tensors.",
     ),
     (
-        r"found element of type float|got float|'float' object cannot be interpreted"
+        r"found element of type float|must be int, not float|'float' object cannot be interpreted"
         r"|float.* as an ind",
         "A size or a place is a float.",
         "/ and math.sqrt give a float even where nothing is left over: //, math.isqrt and int(…)"
@@ -112,9 +172,9 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"Index tensor must have the same number of dimensions",
-        "The index of gather has another number of axes than the tensor that it chooses from.",
-        "It needs as many: labels.unsqueeze(1) makes (n, 1) of (n,), one choice in each row, and"
-        " the result has that shape, too.",
+        "The index of gather or scatter has another number of axes than the tensor.",
+        "It needs as many: unsqueeze(1) makes (n, 1) of (n,), one choice in each row. Where whole"
+        " rows are chosen, it must be expanded along the last axis.",
     ),
     (
         r"doesn't match the broadcast shape",
@@ -133,21 +193,22 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "math.sqrt takes no negative numbers, and math.log only positive ones.",
     ),
     (
-        r"could not infer output dtype|mean\(\): .*(Bool|Long)",
-        "mean() does not take booleans or whole numbers.",
-        "Turn them into floats first: .float().mean() is the share of True.",
+        r"could not infer output dtype|mean\(\): .*(Bool|Long)|std and var only support",
+        "A mean or a spread of booleans or whole numbers is asked for.",
+        "Turn them into floats first, .float().",
     ),
     (
         r"only integer tensors of a single element|only one element tensors",
-        "A tensor stands where a plain number is needed, as where a tuple or a list is multiplied"
-        " by it.",
-        "int(…) or .item() makes a number of a tensor that holds one; a tuple, such as"
-        " torch.autograd.grad gives, is unpacked, or its [0] is taken.",
+        "A tensor stands where a plain number is needed, as in the brackets behind a list or a"
+        " tuple, or where one is multiplied by it.",
+        "Lists and tuples take one place, and only a tensor takes a tensor of places: of what"
+        " max(dim=…) gives take .values, of what torch.autograd.grad gives [0].",
     ),
     (
         r"'(?:int|float)' object is not iterable",
-        "A number is gone through as if it were a list.",
-        "for k in range(n) counts from 0 to n - 1.",
+        "A number stands where several values are needed.",
+        "for k in range(n) counts from 0 to n - 1; max, min, sum and list take a list, or several"
+        " values.",
     ),
     (
         r"Boolean value of Tensor with more than one",
@@ -161,26 +222,40 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "It takes (n, channels, h, w). With groups=channels each channel has a kernel of its own.",
     ),
     (
+        r"Target -?\d+ is out of bounds",
+        "A label is as large as the number of classes, or larger, or below 0.",
+        "Labels count from 0. Print labels.max(), and the shape of the logits.",
+    ),
+    (
         r"out of bounds|index out of range",
-        "There is no such place: what is indexed is shorter.",
-        "Print its shape or length, and the number: places count from 0.",
+        "There is no such place.",
+        "Places count from 0 to the length - 1 (gather and scatter take no negative ones). Print"
+        " the shape, and the number.",
     ),
     (
         r"missing \d+ required positional arg",
         "A function is called without what it needs.",
-        "Compare the call with the signature of what is called. If it is a hook, PyTorch calls it:"
-        " (module, args), with the output last after the forward, and kwargs only if it was"
-        " registered with with_kwargs=True.",
+        CALL,
     ),
     (
-        r"takes .* positional arguments? but|unexpected keyword|multiple values for",
+        r"multiple values for",
+        "One argument is given twice, by its place and by its name.",
+        "Compare the call with the signature, self included.",
+    ),
+    (
+        r"takes .* positional arguments? but|unexpected keyword",
         "A function is given what it does not take.",
-        "Compare the call with its signature, self included.",
+        CALL,
     ),
     (
-        r"size mismatch|loading state_dict",
+        r"loading state_dict",
         "The weights do not fit the module: names or shapes are others.",
         "Print the names and shapes of both: state_dict() has them.",
+    ),
+    (
+        r'missing the required "forward"',
+        "This module is called and has no forward.",
+        "Is it spelt so? nn.ModuleList has none: its members are called one by one.",
     ),
     (
         r"before Module.__init__\(\) call",
@@ -189,7 +264,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"cannot assign '.*' as parameter",
-        "A plain tensor cannot take the place of a parameter.",
+        "Only an nn.Parameter can take the place of a parameter.",
         "Fill the one that is there, in place: nn.init, or copy_ under torch.no_grad(). Where a new"
         " one is meant, nn.Parameter(…).",
     ),
@@ -236,9 +311,15 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "A mask has one boolean for each entry of the first axes.",
     ),
     (
-        r"Expected tensor for argument|must have the same dtype|expected scalar type|same dtype",
-        "Two kinds of numbers meet, such as float32 and float64.",
-        "A new tensor has the kind of x with dtype=x.dtype.",
+        r"Expected tensor for argument #1 'indices'|Expected dtype int",
+        "Places and labels must be whole numbers.",
+        ".long() makes whole numbers of floats.",
+    ),
+    (
+        r"Expected tensor for argument|expected scalar type|same dtype|dtypes? match"
+        r"|Input type \(|to be equal to src.dtype",
+        "Two kinds of numbers meet, such as float32 and float64, or whole numbers and floats.",
+        "Print .dtype of both. x.to(y.dtype) makes x like y; a new tensor takes dtype=y.dtype.",
     ),
     (
         r"object is not iterable",
@@ -261,9 +342,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
 
 FEWEST_TOKENS = 9  # from which one token more is told from another patch size
 FEWER_AXES = (
-    "Print its shape. A number in the place of an axis, x[:, 0], takes this axis away; a table of"
-    " booleans, x[is_right], puts all that it chooses into one row. x * is_right, or masked_fill,"
-    " keeps the axes."
+    "Print its shape. Axes count from 0, and -1 is the last. x[:, 0] takes an axis away, and a"
+    " table of booleans, x[is_right], puts all that it chooses into one row."
 )
 FIT = "The shapes do not fit together"
 BOTH = "Print both shapes, and say of each axis what it stands for."
@@ -274,6 +354,7 @@ SHAPES = re.compile(
     r"|expected input with shape|equal size"
 )
 PRODUCT = re.compile(r"\((\d+)x(\d+) and (\d+)x(\d+)\)")
+VECTOR = re.compile(r"mat \(\d+x(\d+)\), vec \((\d+)\)")
 LINED_UP = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton"
 )
@@ -293,11 +374,11 @@ def meaning_of(text: str) -> tuple[str, str]:
     for words, meaning, instead in MEANINGS:
         if re.search(words, text):
             return meaning, instead
-    return "", ""
+    return (f"{FIT}.", BOTH) if SHAPES.search(text) else ("", "")
 
 
 def _of_sizes(text: str) -> tuple[str, str]:
-    """The same of sizes that do not fit, with the sizes that stand in the text."""
+    """The same of sizes that stand in the text; ("", "") if there are none."""
     if found := AXES.search(text):
         axes = int(found[1])
         has = "one axis only" if axes == 1 else f"{axes} axes"
@@ -311,12 +392,16 @@ def _of_sizes(text: str) -> tuple[str, str]:
             f" {found[2]}.",
             "... stands for any number of axes in front, as in ...d,wd->...w.",
         )
-    if not SHAPES.search(text):
-        return "", ""
     if found := PRODUCT.search(text):
         return (
             f"{FIT}: a matrix product wants as many columns on the left, here {found[2]}, as rows"
             f" on the right, here {found[3]}.",
+            BOTH,
+        )
+    if found := VECTOR.search(text):
+        return (
+            f"{FIT}: a matrix product wants as many columns on the left, here {found[1]}, as the"
+            f" vector has places, here {found[2]}.",
             BOTH,
         )
     if found := LINED_UP.search(text):
@@ -325,7 +410,7 @@ def _of_sizes(text: str) -> tuple[str, str]:
             f" {found[2]}.",
             BOTH,
         )
-    return f"{FIT}.", BOTH
+    return "", ""
 
 
 def _of_counts(sizes: list[int], numbers: int) -> tuple[str, str]:

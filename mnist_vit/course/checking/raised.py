@@ -102,12 +102,22 @@ def _meaning(error: BaseException) -> tuple[str, str]:
         instead = lost
     if "cannot be multiplied" in str(error) and "@" in _line(error):
         instead += " @ is the matrix product; * multiplies number by number."
-    if "Boolean value of Tensor" in str(error) and re.search(r"[^&|][&|][^&|]", _line(error)):
+    if "Boolean value of Tensor" in str(error) and _compares_beside_bits(_line(error)):
         instead = (
             "& and | bind more tightly than == and <: put brackets around each comparison, as in"
             " (a == b) & (c == d)."
         )
     return meaning, instead
+
+
+def _compares_beside_bits(line: str) -> bool:
+    """Whether & or | of a line stands in a comparison, as in a == b & c == d."""
+    for node in ast.walk(_parsed(line)):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                if isinstance(side, ast.BinOp) and isinstance(side.op, ast.BitAnd | ast.BitOr):
+                    return True
+    return False
 
 
 def _lost_axis(error: BaseException) -> str:
@@ -166,8 +176,13 @@ def _missing_key(error: KeyError) -> tuple[str, str]:
         if frame is None or not isinstance(node, ast.Subscript) or not _is_chain(node.value):
             continue
         held = _value_of(frame, node.value)
-        if isinstance(held, Mapping | nn.ModuleDict) and key not in held:
-            return f"The keys of {ast.unparse(node.value)} are {_some(list(held))}.", ""
+        is_read = isinstance(node.ctx, ast.Load) and isinstance(held, Mapping | nn.ModuleDict)
+        if is_read and key not in held:
+            name = ast.unparse(node.value)
+            return (
+                f"The keys of {name} are {_some(list(held))}." if held else f"{name} is empty.",
+                "",
+            )
     return "There is no such key.", "Print the keys that there are: list(…) of a dict gives them."
 
 
