@@ -185,6 +185,23 @@ def wilson_in_steps(correct: int, total: int, z: float = 1.96) -> tuple[float, f
     return math.ceil(low * 300) / 300, math.floor(high * 300) / 300
 
 
+def by_the_odds(correct: int, total: int, z: float = 1.96) -> list[float]:
+    """An interval that is even in the logarithm of the odds."""
+    p = min(max(correct / total, 1e-9), 1 - 1e-9)
+    odds, width = math.log(p / (1 - p)), z / math.sqrt(total * p * (1 - p))
+    return [1 / (1 + math.exp(-odds + sign * width)) for sign in (1, -1)]
+
+
+def far_too_long(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    return correct / total - z, correct / total + z
+
+
+def strange_reach(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    middle, share = sum(my_wilson(correct, total, z)) / 2, correct / total
+    reach = z * math.sqrt(share * (1 - share) / (total + 5))
+    return middle - reach, middle + reach
+
+
 def reliability_by_division(
     probabilities: Tensor, labels: Tensor, low: float, high: float
 ) -> tuple[int, float, float]:
@@ -237,6 +254,10 @@ def without_the_first(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
     return made
 
 
+def without_the_last_image(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels[:-1], predictions[:-1], k)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("controls", controls_by_slices),
     ("as_sharp", sharp_by_loops),
@@ -259,7 +280,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "confusion",
         lambda labels, predictions, k: confusion_matrix(labels[1:], predictions[1:], k),
-        "",
+        "Of the two images with truth 0 and prediction 0 one is not counted.",
     ),
     ("wilson", lambda correct, total, z=1.96: wilson_interval(correct + 1, total + 2, z), ""),
     (
@@ -291,7 +312,10 @@ WRONG: list[tuple[str, Any, str]] = [
         "the middle is the seen share, and the reach",
     ),
     ("wilson", plain_around_the_middle, "is made from the middle m in the place of s"),
-    ("wilson", wilson_in_steps, "your ends are off by 0.003 at most"),
+    ("wilson", wilson_in_steps, "at an end the two must be equal. Solve this equation for p; or"),
+    ("wilson", by_the_odds, "For 8 of 10, with z = 1, your lower end p = 0.6447 is 0.155 from the"),
+    ("wilson", far_too_long, "1, your lower end p = -0.2 is no share from 0 to 1. An end is a p"),
+    ("wilson", strange_reach, "the middle is right. For 8 of 10, with z = 1, your lower end"),
     ("wilson", mirrored, "for 8 of 10, with z = 1, your upper end is 0.9509. It lies as far"),
     ("reliability", lambda p, *more: reliability_by_loop(p.softmax(1), *more), "the softmax of"),
     (
@@ -303,7 +327,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("coin", lambda b, c: exact_chance(b, c) * (b + c) / (b + c), "for 0 to 0 your code divides"),
     ("as_sharp", over_channels, "of one with three channels and itself True"),
     ("as_sharp", sharp(1, lambda x: x.square().mean()), "you leave out 1 at the top, 1 at the"),
-    ("confusion", without_the_first, "Yours is 0 at [0, 0] and [4, 0], where images belong"),
+    ("confusion", without_the_first, "0 at [0, 0], where 2 should be; 0 at [4, 0], where"),
+    ("confusion", without_the_last_image, "with truth 4 and prediction 0 is not counted. Each"),
     ("better_model", better(lambda b, c: exact_chance(b, c) < 0.3), "is right on 7 images and"),
     ("better_model", lambda *given: 1.5, "The answer must be one of the texts"),
     ("enlarge", enlarged_and_cut_below, "bicubic numbers above 255 are dark in yours. Beyond"),

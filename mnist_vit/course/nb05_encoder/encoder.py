@@ -280,6 +280,11 @@ SLIPS = (
         "Hand them on",
     ),
     Slip(
+        {OPTIONS: "options = 0.0, 0.0, norm_layer"},
+        "keep dropout and attention_dropout from the blocks",
+        "Hand both on to each of them",
+    ),
+    Slip(
         {OPTIONS: "options = dropout, 0.0"},
         "keep attention_dropout and norm_layer from the blocks",
         "Hand both on",

@@ -329,6 +329,11 @@ SLIPS = (
         "do not hand norm_layer on to the encoder",
         "It makes the norms of the blocks and the last one",
     ),
+    Slip(
+        {"dropout, attention_dropout, norm_layer)": "0.0, 0.0)"},
+        "hand none of dropout, attention_dropout and norm_layer on to the encoder",
+        "The encoder takes all three, in this order: …, dropout, attention_dropout, norm_layer",
+    ),
     *(
         Slip(
             {"dropout, attention_dropout, norm_layer)": f"{given}, norm_layer)"},
@@ -338,6 +343,7 @@ SLIPS = (
         for given, did in (
             ("dropout, 0.0", "do not hand attention_dropout on to the encoder"),
             ("0.0, attention_dropout", "do not hand dropout on to the encoder"),
+            ("0.0, 0.0", "hand neither dropout nor attention_dropout on to the encoder"),
             ("attention_dropout, dropout", "exchange dropout and attention_dropout"),
         )
     ),

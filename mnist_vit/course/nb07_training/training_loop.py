@@ -208,6 +208,20 @@ SLIPS = (
         "change the learning rate from epoch to epoch only",
         "The schedule counts steps, one for each batch",
     ),
+    *(
+        Slip(
+            {RATE: RATE.replace("step, steps, warmup", given)},
+            "change the learning rate from epoch to epoch only",
+            "The schedule counts steps, one for each batch, in all epochs together",
+        )
+        for given in (
+            "epoch, epochs, round(0.15 * epochs)",
+            "epoch + 1, epochs, round(0.15 * epochs)",
+            "epoch, steps, warmup",
+            "epoch + 1, steps, warmup",
+            "epoch * len(loader), steps, warmup",
+        )
+    ),
     Slip(
         {
             KEEP: "losses = []\n        step = 0",
@@ -332,6 +346,11 @@ SLIPS = (
         "Epochs count from 0 there: loader.set_epoch(epoch)",
     ),
     Slip(
+        {SEED: "torch.manual_seed(epoch + 1)", ORDER: "loader.set_epoch(epoch + 1)"},
+        "give torch.manual_seed and loader.set_epoch epoch + 1",
+        "Epochs count from 0 there, and from 1 in the history only",
+    ),
+    Slip(
         {COUNT: "        step += 1\n"},
         "count the steps up once in an epoch",
         "Each batch is a step: step += 1 stands in the inner loop",
@@ -412,6 +431,22 @@ SLIPS = (
             "Each later step then has the rate of the one before, and the first has learning_rate"
             " itself: set it before the step"
         ),
+    ),
+    *(
+        Slip(
+            {RATE: RATE.replace("cosine_schedule(step, steps, warmup)", late)},
+            "give each step but the first the share of the step before",
+            "Step k has the share cosine_schedule(k, steps, warmup), and the first one is step 0",
+        )
+        for late in (
+            "cosine_schedule(max(step - 1, 0), steps, warmup)",
+            "cosine_schedule(step - 1, steps, warmup)",
+        )
+    ),
+    Slip(
+        {RATE: f"if step > 0:\n                    {RATE}"},
+        "take learning_rate itself for the first step",
+        "Its share is cosine_schedule(0, steps, warmup): set the rate before the step",
     ),
     Slip(
         {

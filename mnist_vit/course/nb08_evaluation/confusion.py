@@ -47,11 +47,11 @@ def notice(answer: Any) -> Mistake | None:
         )
     if float(made.sum()) != len(labels):
         right = my_confusion(labels, predictions, 6)
-        missing = [place for place in right.nonzero().tolist() if made[tuple(place)] == 0]
-        where = f" Yours is 0 at {_joined(missing)}, where images belong." if missing else ""
         return Mistake(
-            f"Of six images your counts make {float(made.sum()):g} in all.{where}",
-            "Each image must add 1 at [truth, prediction], and there may be several at one place.",
+            f"{SIX} your counts make {float(made.sum()):g} in all, and not 6."
+            f" {_apart(made, right)}",
+            "Each image must add 1 at [truth, prediction]."
+            + (" Images at the same place add up." if 0 < float(made[0, 0]) < 2 else ""),
         )
     if torch.equal(made.double().T, my_confusion(labels, predictions, 6).double()):
         return Mistake(
@@ -63,8 +63,8 @@ def notice(answer: Any) -> Mistake | None:
     alone = _places(answer(labels[4:5], predictions[4:5], 6))
     if alone == "1 at [2, 4]":
         return Mistake(
-            "An image alone is counted where it should be. Of the truths 0, 0, 0, 2, 2, 4 and the"
-            f" predictions 0, 0, 2, 2, 4, 0 you make the counts {_places(made)}.",
+            f"An image alone is counted where it should be. {SIX} you make the counts"
+            f" {_places(made)}.",
             "They should be 2 at [0, 0] and 1 at each of [0, 2], [2, 2], [2, 4] and [4, 0].",
         )
     return Mistake(
@@ -73,10 +73,22 @@ def notice(answer: Any) -> Mistake | None:
     )
 
 
-def _joined(places: list[list[int]]) -> str:
-    """Places of a matrix, in words."""
-    first, last = [str(place) for place in places[:-1]], str(places[-1])
-    return f"{', '.join(first)} and {last}" if first else last
+SIX = "Of six images with the truths 0, 0, 0, 2, 2, 4 and the predictions 0, 0, 2, 2, 4, 0"
+
+
+def _apart(made: torch.Tensor, right: torch.Tensor) -> str:
+    """At which places the counts are wrong, or the one image that is not counted."""
+    places = (made.double() != right.double()).nonzero().tolist()
+    truth, named = places[0]
+    if float(right.sum() - made.double().sum()) == 1 and len(places) == 1:
+        if right[truth, named] == 1:
+            return f"The image with truth {truth} and prediction {named} is not counted."
+        return f"Of the two images with truth {truth} and prediction {named} one is not counted."
+    told = []
+    for place in places[:4]:
+        belongs = int(right[tuple(place)])
+        told.append(f"{float(made[tuple(place)]):g} at {place}, where {belongs} should be")
+    return f"You have {'; '.join(told)}{'; and more' if len(places) > 4 else ''}."
 
 
 def _places(matrix: Any) -> str:

@@ -259,7 +259,10 @@ SLIPS = (
     Slip(
         {RESULT: f"if not chosen.any():\n        return 0, 0.0, 0.0\n    {RESULT}"},
         "give 0 where there are no answers",
-        "0 would say that all were wrong. Where there is none, both are nan",
+        (
+            "A share of 0 would say that all were wrong, a mean confidence of 0 that the model was"
+            " sure of nothing. Where there are no answers, both must be nan"
+        ),
     ),
     Slip(
         {

@@ -63,11 +63,13 @@ def notice(answer: Any) -> Mistake | None:
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
     if middle == RIGHT and reach == RIGHT:
         return None
-    if not middle and not reach and (seen := _nearly(cases, pairs)):
-        return seen
     said = [_side("middle", middle), _side("reach, half of the interval's length,", reach)]
+    where = "Of your interval, where no end is cut off at 0 or 1,"
+    if not (middle and reach) and (seen := _unequal(cases, pairs)):
+        known = said[0] if middle else said[1]
+        return Mistake(f"{where} {known}. {seen.said}", seen.instead) if middle or reach else seen
     return Mistake(
-        f"Of your interval, where no end is cut off at 0 or 1, {said[0]}, and {said[1]}.",
+        f"{where} {said[0]}, and {said[1]}.",
         _instead(middle, reach),
     )
 
@@ -84,24 +86,28 @@ def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
     return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
 
 
-def _nearly(
+def _unequal(
     cases: list[tuple[int, int, float]], pairs: list[tuple[float, float]]
 ) -> Mistake | None:
-    """What is said where both ends are nearly right in all cases."""
-    far = []
+    """What the equation says of the first end that does not solve it."""
     for (correct, total, z), pair in zip(cases, pairs, strict=True):
         rights = my_wilson(correct, total, z)
-        for end, own, right in zip(("lower", "upper"), pair, rights, strict=True):
-            where = f"the {end} end for {correct} of {total}, z = {z:g}"
-            far.append((abs(own - right), where))
-    most, where = max(far)
-    if not 1e-5 < most < 0.006:
-        return None
-    return Mistake(
-        f"In four further cases your ends are off by {most:.1g} at most, {where}.",
-        "Each end must be right to 0.00001. A search needs steps as fine as that; an equation for p"
-        " has no steps.",
-    )
+        for end, p, right in zip(("lower", "upper"), pair, rights, strict=True):
+            where = f"For {correct} of {total}, with z = {z:g}, your {end} end p = {p:.4g}"
+            if not 0 <= p <= 1:
+                return Mistake(f"{where} is no share from 0 to 1. {EQUATION}", SOLVE)
+            distance, deviations = abs(p - correct / total), z * math.sqrt(p * (1 - p) / total)
+            if abs(p - right) < 1e-5 or abs(distance - deviations) < 1e-6:
+                continue
+            digits = 3
+            while f"{distance:.{digits}g}" == f"{deviations:.{digits}g}":
+                digits += 1
+            return Mistake(
+                f"{where} is {distance:.{digits}g} from the seen share {correct / total:g}, and"
+                f" z √(p (1 − p) / n) is {deviations:.{digits}g}: at an end the two must be equal.",
+                SOLVE,
+            )
+    return None
 
 
 def _one_end(
@@ -149,6 +155,8 @@ def _instead(middle: str, reach: str) -> str:
 
 
 RIGHT = "right"
+EQUATION = "An end is a p that is z √(p (1 − p) / n) from the seen share."
+SOLVE = "Solve this equation for p; or search for the two p at which it holds, to 0.00001."
 
 
 def _other_middles(correct: int, total: int, z: float) -> dict[str, float]:

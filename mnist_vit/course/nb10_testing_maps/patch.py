@@ -248,6 +248,22 @@ SLIPS = (
         "What it gives is put into the other run: the first part of the pair, output[0]",
     ),
     Slip(
+        {GIVES: "return new"},
+        "return the tensor alone from your hook, where the layer gives a pair",
+        "What a hook returns, if it is not None, takes the place of the output: where that is a"
+        " pair, your hook must give the pair back, with the changed tensor as its first part",
+    ),
+    Slip(
+        {GIVES: "return (new,) if is_pair else new"},
+        "return a tuple of one part from your hook, where the layer gives a pair",
+        "What a hook returns takes the place of the output: give the pair back, (new, output[1])",
+    ),
+    Slip(
+        {GIVES: "return new, None"},
+        "return a pair from your hook, where the layer gives a tensor alone",
+        "What a hook returns takes the place of the output: a pair only where that is one",
+    ),
+    Slip(
         {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},
         "leave the model, or a part of it, in eval mode",
         "Leave the mode alone",

@@ -326,6 +326,15 @@ SLIPS = (
         " weights decay a little",
     ),
     Slip(
+        {
+            "torch.optim.AdamW": "torch.optim.Adam",
+            "=learning_rate": "=learning_rate, weight_decay=0.01",
+        },
+        "take Adam, with weight_decay=0.01",
+        "There the decay is a part of the gradient. torch.optim.AdamW is asked for, which lets the"
+        " weights decay apart from it",
+    ),
+    Slip(
         {"range(steps)": "range(steps + 1)"},
         "take one step too many",
         "The loop is range(steps)",
