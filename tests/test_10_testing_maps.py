@@ -190,6 +190,23 @@ def patch_with_both_hooks(
             handle.remove()
 
 
+def patch_that_returns_a_tensor(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    kept = []
+
+    def hook(module: nn.Module, args: Any, output: Any) -> Tensor:
+        kept.append((output[0] if isinstance(output, tuple) else output).clone())
+        kept[-1][:, tokens] = kept[0][:, tokens]
+        return kept[-1]
+
+    handle = site.register_forward_hook(hook)
+    try:
+        return [model(images) for images in (clean, corrupted)][1]
+    finally:
+        handle.remove()
+
+
 def patch_that_returns_nothing(
     model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
 ) -> Tensor:
@@ -291,6 +308,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("patch", patch_with_both_hooks, "the hook that keeps the output of `site` is still there"),
     ("patch", patch_that_returns_nothing, "When that run begins, `site` has 1 forward hook"),
+    ("patch", patch_that_returns_a_tensor, "where that is a pair, your hook must give the pair"),
     ("patch", patch_and_close, "Put back what you change in `finally`, which runs"),
     ("leave_out", lambda f, labels, patches: f([]), "was given a list of 0"),
     (
