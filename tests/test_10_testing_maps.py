@@ -308,7 +308,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("patch", patch_with_both_hooks, "the hook that keeps the output of `site` is still there"),
     ("patch", patch_that_returns_nothing, "When that run begins, `site` has 1 forward hook"),
-    ("patch", patch_that_returns_a_tensor, "where that is a pair, your hook must give the pair"),
     ("patch", patch_and_close, "Put back what you change in `finally`, which runs"),
     ("leave_out", lambda f, labels, patches: f([]), "was given a list of 0"),
     (
@@ -320,6 +319,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("patch", patch_that_returns_a_tensor, "where that is a pair, your hook must give the pair"),
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing that reaches the answer"),
     ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),
     (
