@@ -412,7 +412,7 @@ def test_a_count_that_is_ours_in_other_cases_is_not_told() -> None:
 
     told = said("patch_size", two_heads)
     assert "Your count" not in told
-    assert "It is wrong in 5 of 13 cases, and too large in all of them." in told
+    assert "It is wrong in 5 of 13 cases, and too large in each of these." in told
 
 
 def test_nothing_is_blamed_where_numbers_are_drawn() -> None:

@@ -419,9 +419,9 @@ def _cases(exercise: Exercise, got: Outcome) -> str:
         return ""
     said = f"It is wrong in {len(wrong)} of {len(rights)} cases"
     if len(wrong) > 1 and min(wrong) > 0:
-        said += ", and too large in all of them"
+        said += ", and too large in each of these"
     if len(wrong) > 1 and max(wrong) < 0:
-        said += ", and too small in all of them"
+        said += ", and too small in each of these"
     return f"{said}."
 
 
