@@ -1021,14 +1021,6 @@ def test_a_wrong_value_in_a_list_is_told_with_its_place() -> None:
     assert "number 1 of 11, should not be True" in said("split_by_region", split)
 
 
-def test_another_default_than_the_stub_s_is_refused() -> None:
-    right = check.EXERCISES["wilson"].answer
-    told = said("wilson", lambda correct, total, z=2.0: right(correct, total, z))
-    assert "the default of z is 2.0 in yours. It should be z=1.96" in told
-    accept("wilson", lambda correct, total, z: right(correct, total, z))
-    accept("wilson", lambda correct, total, factor=2.0: right(correct, total, factor))
-
-
 def test_options_that_do_not_reach_the_parent_are_told() -> None:
     class Shared(MyEncoder):
         def __init__(self, *sizes: Any, **options: Any) -> None:

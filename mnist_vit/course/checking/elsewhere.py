@@ -1,8 +1,6 @@
 """Whether an answer that is right for the check's inputs is right for others, and beside them."""
 
-import inspect
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +14,6 @@ from .tools import random
 MANY = 1030  # no multiple of 4, and more than anybody's batch
 TIMES = 10
 LARGE = f"for numbers {TIMES} times as large"
-PLAIN = (bool, int, float, str)  # defaults that can be compared
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
 
 
@@ -81,25 +78,6 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
     yield f"for {MANY} at once", many, True
     # hand-written softmax overflows early in float32
     yield LARGE, [TIMES * x.double() for x in given], True
-
-
-def other_default(ours: Any, theirs: Any) -> Finding | None:
-    """A parameter that has another default than ours; to have none at all is right, too."""
-    try:
-        right = inspect.signature(ours).parameters
-        own = inspect.signature(theirs).parameters
-    except (TypeError, ValueError):  # no Python function or class
-        return None
-    for name, parameter in own.items():
-        if name not in right or not isinstance(right[name].default, PLAIN):
-            continue
-        default = right[name].default
-        if isinstance(parameter.default, PLAIN) and parameter.default != default:
-            return Finding(
-                f"right so far, but the default of {name} is {parameter.default!r} in yours.",
-                f"It should be {name}={default!r}, as in the stub.",
-            )
-    return None
 
 
 def written_over(ours: list[Call], theirs: list[Call]) -> Finding | None:

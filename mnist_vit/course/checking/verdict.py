@@ -23,7 +23,7 @@ from ..observing.observers import Evidence, Finding, observe, unused
 from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared, ended
-from .elsewhere import elsewhere, other_default, written_over
+from .elsewhere import elsewhere, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
 from .raised import advice, told, writes_into_leaf, writes_into_parameter
@@ -246,8 +246,7 @@ def _beside(exercise: Exercise, answer: Any, got: Outcome, watch: Watch | None) 
     problem = problem or elsewhere(exercise, solution(exercise).calls, got.calls)
     if problem is not None:
         return Finding(problem)
-    default = other_default(exercise.answer, answer)
-    return default or written_over(solution(exercise).calls, got.calls)
+    return written_over(solution(exercise).calls, got.calls)
 
 
 def _other_stub(answer: Any, error: BaseException | None) -> Finding | None:
