@@ -162,7 +162,7 @@ def test_ours_by_another_name_is_not_own(exercise: str, how: Callable[[Any], Any
     for kind in (OURS[exercise], check.EXERCISES[exercise].answer):
         passed, said = verdict(check.EXERCISES[exercise], how(kind), own=True)
         assert not passed
-        assert "our solution" in said, said
+        assert "should be your own" in said, said
 
 
 def test_functions_that_call_ours_are_not_own() -> None:
@@ -172,7 +172,7 @@ def test_functions_that_call_ours_are_not_own() -> None:
             check.EXERCISES[name], lambda *args, ours=ours: ours(*args), own=True
         )
         assert not passed
-        assert "our solution" in said, said
+        assert "should be your own" in said, said
 
 
 def test_our_code_is_not_own_in_whatever_it_is_wrapped() -> None:
@@ -182,7 +182,7 @@ def test_our_code_is_not_own_in_whatever_it_is_wrapped() -> None:
     for answer in (copied, functools.partial(ours), callable_object):
         passed, said = verdict(check.EXERCISES["attention"], answer, own=True)
         assert not passed
-        assert "our solution" in said, said
+        assert "should be your own" in said, said
     block = edited("mlp_block")
     block.forward = check.EXERCISES["mlp_block"].answer.forward
     assert not verdict(check.EXERCISES["mlp_block"], block, own=True)[0]
