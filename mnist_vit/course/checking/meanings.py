@@ -116,6 +116,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Print what the root is taken of.",
     ),
     (
+        r"unsupported operand .*'(Linear|LayerNorm|Conv2d|Embedding|Dropout|Sequential)'",
+        "A layer stands where numbers are needed.",
+        "A layer is called, layer(x); its numbers are layer.weight and layer.bias.",
+    ),
+    (
         r"'(builtin_function_or_method|method|function)'",
         "A function itself stands where its result is needed.",
         "A call has brackets, such as x.mean().",
@@ -173,8 +178,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"Index tensor must have the same number of dimensions",
         "The index of gather or scatter has another number of axes than the tensor.",
-        "It needs as many: unsqueeze(1) makes (n, 1) of (n,), one choice in each row. Where whole"
-        " rows are chosen, it must be expanded along the last axis.",
+        "It needs as many, in the same order: unsqueeze adds the missing one, (n, 1) of (n,) or"
+        " (n, k, 1) of (n, k), and expand repeats it along that axis where whole rows are chosen.",
     ),
     (
         r"doesn't match the broadcast shape",

@@ -91,7 +91,7 @@ def _too_little(evidence: Evidence) -> tuple[str, str]:
     return (
         "Each gives its left neighbour as much as any other patch, or more, but"
         f" {evidence.expected - evidence.value} of {evidence.expected} give it 0.9 or less.",
-        "Its score must be at least 5 above that of every other patch, after the division by √d.",
+        "A score that is 5 above that of every other patch, after the division by √d, is enough.",
     )
 
 
@@ -133,9 +133,8 @@ SLIPS = (
             {"100 * ": few},
             "give the left neighbour the largest weight of all, but not more than 0.9",
             (
-                "Its score must be at least 5 above that of every other patch, after the division"
-                " by √d: let no other patch have the same score, and multiply W_Q or W_K by a"
-                " larger number"
+                "A score that is 5 above that of every other patch, after the division by √d, is"
+                " enough: multiply W_Q or W_K by a larger number"
             ),
         )
         for few in ("", "15 * ")

@@ -114,7 +114,8 @@ def _passed(module: nn.Module, x: Tensor) -> Any:
                 ) from None
             raise Mistake(
                 "a tuple stands where a tensor is needed.",
-                "Attention returns a pair, its output and the weights: take the first, x, _ = "
+                "Attention returns a pair, its output and the weights (None with"
+                " need_weights=False): take the first, x, _ = "
                 "self.self_attention(…).",
             ) from None
         raise

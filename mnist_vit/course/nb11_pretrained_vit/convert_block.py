@@ -80,7 +80,7 @@ def _other_names(
     instead = "list(block.state_dict()) of a block of yours are the twelve names."
     if made is theirs or put:
         instead += " Put what you make into a new dict, and return that one."
-    elif missing and made:
+    elif missing and made and not more:
         instead += f" About {missing[0]}: {_advice(missing[0])}"
     return Mistake(said, instead)
 

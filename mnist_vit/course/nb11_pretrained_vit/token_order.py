@@ -56,7 +56,7 @@ SLIPS = (
     Slip(
         {PARTS: "[grid.flatten(1, 2), class_token]"},
         "leave the class token at the end",
-        "Yours is token 0",
+        "In your model's order it is token 0",
     ),
     Slip(
         {CUT: "patches, class_token = position[:, 1:], position[:, :1]"},

@@ -292,8 +292,9 @@ SLIPS = (
     ),
     Slip(
         {"optimizer.zero_grad()": "pass"},
-        "forget zero_grad",
-        "Each step then adds the gradients of all steps before it",
+        "do not set the gradients to zero in every step",
+        "Each step then adds the gradients of all steps before it: optimizer.zero_grad() belongs"
+        " into the loop, before backward()",
     ),
     Slip(
         {LOSS: "F.cross_entropy(logits.softmax(dim=1), labels)"},

@@ -252,8 +252,9 @@ SLIPS = (
     ),
     Slip(
         {"optimizer.zero_grad()": "pass"},
-        "forget zero_grad",
-        "Each step then adds the gradients of all steps before it",
+        "do not set the gradients to zero in every step",
+        "Each step then adds the gradients of all steps before it: optimizer.zero_grad() belongs"
+        " into the loop, before backward()",
     ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(
