@@ -104,8 +104,9 @@ SLIPS = (
     Slip(
         {ZERO: ""},
         "count with the parameter as it is",
-        "The model that counts must be the one whose parameter is zero: write into it,"
-        " parameter.zero_(). parameter = torch.zeros(…) only gives the name to another tensor",
+        "The model that counts must be the one whose parameter is zero meanwhile: count with the"
+        " given model. A copy of it has parameters of its own, and parameter = torch.zeros(…) only"
+        " gives the name to another tensor",
     ),
     Slip(
         {BACK: ""},
