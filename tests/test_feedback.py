@@ -924,6 +924,8 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
             "Index tensor must have the same number of dimensions as input tensor",
             "gather or scatter has",
         ),
+        ("Subtraction, the `-` operator, with two bool tensors is not", "Truth values cannot"),
+        ('failed to unpack … "type must be tuple of ints,but got float"', "is a float"),
         ("cannot unpack non-iterable NoneType object", "Something is None here"),
         ("mat1 and mat2 must have the same dtype, but got Long and Float", "Two kinds of numbers"),
         ("size mismatch, got input (5), mat (5x18), vec (2)", "left, here 18, as the vector has"),

@@ -148,8 +148,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " one tensor of a list of tensors.",
     ),
     (
-        r"found element of type float|must be int, not float|'float' object cannot be interpreted"
-        r"|float.* as an ind",
+        r"found element of type float|must be int, not float|of ints, ?but got float"
+        r"|'float' object cannot be interpreted|float.* as an ind",
         "A size or a place is a float.",
         "/ and math.sqrt give a float even where nothing is left over: //, math.isqrt and int(…)"
         " give whole numbers.",
@@ -214,6 +214,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "A number stands where several values are needed.",
         "for k in range(n) counts from 0 to n - 1; max, min, sum and list take a list, or several"
         " values.",
+    ),
+    (
+        r"Subtraction, the `-` operator, with .*bool",
+        "Truth values cannot be subtracted.",
+        "a & ~b is true where a is and b is not; .int() makes numbers of truth values.",
     ),
     (
         r"Boolean value of Tensor with more than one",

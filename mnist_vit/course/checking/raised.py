@@ -214,7 +214,8 @@ def _text(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines()]
     if len(lines) > 1 and lines[0].endswith(":"):
         return f"{lines[0]} {lines[1]}"
-    return lines[0] if lines else ""
+    # torch's advice for a subtraction of truth values gives another number
+    return lines[0].partition(" Use the `^`")[0] if lines else ""
 
 
 def _their_frame(error: BaseException) -> FrameType | None:

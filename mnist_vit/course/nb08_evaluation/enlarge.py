@@ -70,12 +70,12 @@ def notice(answer: Any) -> Mistake | None:
             f"Your pictures have {white.shape[1]} channels.",
             "MNIST's have one: (n, 1, 28, 28).",
         )
-    for given, made, right in ((16, white, 255), (8, half, 127.5)):
+    for given, made, right, told in ((16, white, 255, "255"), (8, half, 127.5, "127 or 128")):
         found = float(made.flatten(0, -3)[0, 14, 14])
         if abs(found - right) > 1:
             return Mistake(
                 f"In the middle of a digit that is {given} everywhere you get {found:g}.",
-                f"It should be {right:g}: {given} / 16 of 255.",
+                f"It should be {told}, {given} / 16 of 255: 16 is white in every batch.",
             )
     return _noticed_swing(answer)
 
