@@ -298,7 +298,7 @@ SAID: list[tuple[str, Any, str]] = [
     (
         "look_left",
         looking_in_rows(0.13),
-        "or more, but 9 of 12 give it 0.9 or less. Its score must",
+        "or more, but 9 of 12 give it 0.9 or less. A score that is 5",
     ),
 ]
 test_sentences = judged([], SAID)
