@@ -75,7 +75,7 @@ def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor)
 def _told_apart(right: float, found: float) -> tuple[str, str]:
     """Two numbers in as many digits, four or more, as show that they are different."""
     for digits in range(4, 18):
-        told = f"{right + 0:.{digits}g}", f"{found + 0:.{digits}g}"
+        told = f"{right + 0:.{digits}g}", f"{found + 0:.{digits}g}"  # -0.0 + 0 is 0
         if told[0] != told[1]:
             break
     return told

@@ -72,13 +72,14 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"maximum recursion depth",
-        "The function calls itself without end.",
+        "A function calls itself without end, perhaps by way of another one.",
         "One case must be answered without a call, and every call must come nearer to it.",
     ),
     (
         r"not an iterator",
-        "The function under @contextmanager has no yield, and it must yield once.",
-        "What stands before it runs before the block, what stands after it behind the block.",
+        "This does not give its values one after the other.",
+        "next(…) needs iter(…) around a list. A function under @contextmanager must yield once, and"
+        " not return: what stands before the yield runs before the block.",
     ),
     (
         r"invalid combination of arguments",
@@ -102,18 +103,20 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"not implemented for '(Long|Int|Bool)'",
-        "The function works on floats, and is given whole numbers or booleans.",
+        "This function does not take numbers of this kind (Long and Int are whole numbers).",
         "Compare the order of the arguments with the signature. .float() makes floats.",
     ),
     (
         r"not implemented for '(Float|Double)'",
-        "The function works on whole numbers, and is given floats.",
-        "Compare the order of the arguments with the signature. .long() makes whole numbers.",
+        "This function does not take floats.",
+        "Compare the order of the arguments with the signature. .long() makes whole numbers, a"
+        " comparison truth values.",
     ),
     (
         r"not implemented for 'Complex",
-        "The numbers are complex, as a root of a negative number is.",
-        "Print what the root is taken of.",
+        "This function does not take complex numbers.",
+        "A power of a negative number can be one, and torch.polar makes them; torch.view_as_real"
+        " takes both parts.",
     ),
     (
         r"unsupported operand .*'(Linear|LayerNorm|Conv2d|Embedding|Dropout|Sequential)'",

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...errors import printable
+from ..observing.reacting import listed
 from ..observing.tracing import is_of_models, is_theirs, quoted
 from .meanings import meaning_of
 from .tools import shortened
@@ -180,7 +181,9 @@ def _missing_key(error: KeyError) -> tuple[str, str]:
         if is_read and key not in held:
             name = ast.unparse(node.value)
             return (
-                f"The keys of {name} are {_some(list(held))}." if held else f"{name} is empty.",
+                f"The keys of {name} are {listed(list(map(str, held)), NAMES)}."
+                if held
+                else f"{name} is empty.",
                 "",
             )
     return "There is no such key.", "Print the keys that there are: list(…) of a dict gives them."
@@ -200,13 +203,7 @@ def _lacking(error: BaseException) -> str:
     kind = type(error.obj).__name__
     if not parts:
         return f"A {kind} has no parameters and no parts."
-    return f"The parameters and parts of this {kind} are {_some(parts)}."
-
-
-def _some(names: list[Any]) -> str:
-    """The first names, and how many more there are."""
-    said = ", ".join(str(name) for name in names[:NAMES])
-    return f"{said} and {len(names) - NAMES} more" if len(names) > NAMES else said
+    return f"The parameters and parts of this {kind} are {listed(parts, NAMES)}."
 
 
 def _text(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..observing.reacting import listed
 from .exercise import Mistake
 
 LONG = 120  # characters of a text that are quoted
@@ -107,17 +108,12 @@ def _refuse_names(needed: set[str], own: set[str]) -> None:
     extra = sorted(own - needed)
     if not missing and not extra:
         return
-    said = f"the module lacks the parameters {_some(missing)}." if missing else ""
+    said = f"the module lacks the parameters {listed(missing)}." if missing else ""
     if extra and missing:
-        said += f" It has, but should not, {_some(extra)}."
+        said += f" It has, but should not, {listed(extra)}."
     elif extra:
-        said = f"the module has, but should not, the parameters {_some(extra)}."
+        said = f"the module has, but should not, the parameters {listed(extra)}."
     raise Mistake(said, _other_numbers(needed, own) or "The names must be those in the notebook.")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
 
 
 def _other_numbers(needed: set[str], own: set[str]) -> str:

@@ -367,7 +367,7 @@ def _first_different(ours: list[Any], theirs: list[Any]) -> int:
     raise ValueError("the results are equal")
 
 
-def listed(names: list[str]) -> str:
-    """At most four names, and how many more there are."""
-    said = ", ".join(names[:4])
-    return f"{said} and {len(names) - 4} more" if len(names) > 4 else said
+def listed(names: list[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    said = ", ".join(names[:most])
+    return f"{said} and {len(names) - most} more" if len(names) > most else said
