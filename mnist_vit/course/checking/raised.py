@@ -180,12 +180,9 @@ def _missing_key(error: KeyError) -> tuple[str, str]:
         is_read = isinstance(node.ctx, ast.Load) and isinstance(held, Mapping | nn.ModuleDict)
         if is_read and key not in held:
             name = ast.unparse(node.value)
-            return (
-                f"The keys of {name} are {listed(list(map(str, held)), NAMES)}."
-                if held
-                else f"{name} is empty.",
-                "",
-            )
+            if not held:
+                return f"{name} is empty.", ""
+            return f"The keys of {name} are {listed(list(map(str, held)), NAMES)}.", ""
     return "There is no such key.", "Print the keys that there are: list(…) of a dict gives them."
 
 
