@@ -367,3 +367,12 @@ def test_vit_rejects_what_is_right_on_four_small_pictures_only(case: str) -> Non
     assert not passed, lines
     assert words in "\n".join(lines), lines
     assert "cannot be compared" not in lines[0]
+
+
+def test_the_same_code_at_the_same_line_is_own() -> None:
+    ours = check.EXERCISES["coin"].answer
+    same = ours.__code__.replace(co_filename="<cell>")  # as after hint 3: equal, and typed in
+    assert same == ours.__code__
+    answer = types.FunctionType(same, dict(ours.__globals__), "my_coin")
+    passed, said = verdict(check.EXERCISES["coin"], answer, own=True)
+    assert passed, said
