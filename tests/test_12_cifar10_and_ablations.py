@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 from mnist_vit.check import EXERCISES
-from mnist_vit.course.ladder import stored
+from mnist_vit.course.ladder import interval, stored
 from mnist_vit.course.nb12_cifar10_and_ablations import project
 from mnist_vit.course.nb12_cifar10_and_ablations.photographs import (
     SIZE,
@@ -66,6 +66,22 @@ def test_what_the_text_says_of_the_rule_and_of_the_stored_runs() -> None:
     assert rule(runs["vit"], runs["patches_14"]) == "better"
     assert rule(runs["vit"], runs["no_positions"]) == "unclear"
     assert max(runs["vit"]) + 4 < min(runs["cnn"] + runs["mlp"])
+
+
+def test_what_the_text_says_of_weights_and_rates_on_photographs() -> None:
+    """Start values gain at the higher rate alone, and the rate matters to them alone."""
+    runs = {name: about["accuracy"] for name, about in stored(results="photographs").items()}
+    assert all(len(seeds) == 5 for seeds in runs.values())
+
+    def is_shown(one: str, two: str) -> bool:
+        gain, half = interval(runs[one], runs[two])
+        return gain > half
+
+    assert is_shown("new_fast", "pretrained_fast")
+    assert not is_shown("new_slow", "pretrained_slow")
+    assert not is_shown("pretrained_slow", "new_slow")
+    assert is_shown("new_fast", "new_slow")
+    assert not is_shown("pretrained_fast", "pretrained_slow")
 
 
 @pytest.mark.parametrize("name", project.MODELS)
