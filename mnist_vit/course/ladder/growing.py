@@ -328,6 +328,9 @@ ROWS = {  # in the order of the course
     "blocks_6": Row("six encoder blocks", partial(blocks, 6), twin="bare_6", epochs=DEEP),
     # 05
     "blocks_2": Row("two encoder blocks", partial(blocks, 2), twin="with_block"),
+    "blocks_2_mlp": Row(
+        "two encoder blocks, no attention", changed(partial(blocks, 2), without_attention)
+    ),
     "encoder_bag_mlp": Row(
         "encoder, no positions, no attention",
         changed(with_encoder, without_positions, without_attention),
