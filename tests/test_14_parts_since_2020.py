@@ -226,3 +226,18 @@ def test_variants_are_what_is_stored(name: str) -> None:
     learned = sum(p.numel() for p in variants.BUILD[name]().parameters() if p.requires_grad)
     (seed, *_) = [run for run in stored(results="parts")["runs"] if run["variant"] == name]
     assert learned == seed["parameters"]
+
+
+def test_the_class_token_belongs_where_the_digit_begins() -> None:
+    """What the text says of the five stored seeds."""
+    runs = stored(results="class_token")["runs"]
+    assert len(runs) == 5
+    for where, begins, least, most in (("middle", 1, 50, 91), ("corner", 2, 82, 94)):
+        shares = []
+        for run in runs:
+            reached = run[where]
+            assert max(reached) == reached[begins]
+            shares.append((reached[begins] - reached[0]) / (run["28 pixels"] - reached[0]))
+        assert round(100 * min(shares)) == least
+        assert round(100 * max(shares)) == most
+    assert all(run["corner"][0] < run["middle"][0] for run in runs)
