@@ -301,6 +301,12 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " one is meant, nn.Parameter(…).",
     ),
     (
+        r"param groups should be with/without names",
+        "One group holds parameters, and another one pairs of a name and a parameter, which"
+        " named_parameters() gives.",
+        "Take the pairs apart: [p for name, p in model.named_parameters() if …].",
+    ),
+    (
         r"more than one parameter group",
         "The same parameter is in two groups of the optimizer.",
         "Each belongs to one: take it out of the group whose rate it should not have.",
