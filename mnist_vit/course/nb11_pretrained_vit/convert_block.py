@@ -259,6 +259,17 @@ SLIPS = (
         "It multiplies what the MLP gives, so it goes into the last one, fc2",
     ),
     Slip(
+        {WEIGHT: 'scale * ours[f"{new}.weight"]'},
+        "multiply the columns of the weights by the scale",
+        "Row i of a weight makes number i of the result, so it is multiplied by scale i:"
+        " scale[:, None] * weight, or fold_scale",
+    ),
+    Slip(
+        {'scales["mlp.fc2"]': 'scales["mlp.fc1"]'},
+        "fold the second layer scale into the rows of the first linear layer of the MLP",
+        "It multiplies what the MLP gives, so it goes into the last one, fc2",
+    ),
+    Slip(
         {BIAS: '(scale if "mlp" in name else 1) * ours[f"{new}.bias"]'},
         "leave the bias of o_proj unscaled",
         "The scale multiplies what the layer gives, its bias too",

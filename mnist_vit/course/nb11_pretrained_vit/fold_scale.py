@@ -74,6 +74,12 @@ SLIPS = (
         " itself, is no part of this layer",
     ),
     Slip(
+        {WEIGHT: "weight @ torch.diag(scale)"},
+        "multiply the columns of the weight, by a diagonal matrix on its right",
+        "Row i of the weight makes number i, so it is multiplied by scale i: the diagonal matrix"
+        " stands on the left",
+    ),
+    Slip(
         {WEIGHT: "scale[:, None] + weight", BIAS: "scale + bias"},
         "add the scale",
         "It multiplies",

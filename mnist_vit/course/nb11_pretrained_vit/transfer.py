@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
+from ..checking import Evidence, Exercise, Mistake, Slip, changed_in, random, state_of
 
 
 def my_transfer(model, images, labels, freeze, steps, learning_rate):
@@ -196,9 +196,16 @@ def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | Non
 
 
 UNTOUCHED = (
-    "It is needed again for the next experiment and must stay as it was: begin with a copy,"
+    "The given model is needed again and must stay as it was: begin with a copy,"
     " copy.deepcopy(model), and do all else to the copy."
 )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What to do where something of the given model has changed."""
+    return "", UNTOUCHED if " the given model" in evidence.what else ""
+
+
 LEARNS = (
     "Put the new head in before the optimizer is made, do zero_grad, backward and"
     " optimizer.step() in this order in each step, and return the model that was trained"
@@ -229,6 +236,7 @@ def more(answer: Any) -> list:
         except Exception as error:  # the learner's code may raise anything
             seen.append(type(error))
         else:
+            seen.append(made is given)
             seen.append(sorted(n for n, p in made.named_parameters() if p.requires_grad))
             logits = made.eval()(images[:2]).flatten().tolist()
             seen.append([round(logit, 2) + 0.0 for logit in logits])
@@ -238,6 +246,7 @@ def more(answer: Any) -> list:
 
 COPY, FREEZE = "model = copy.deepcopy(model)", "model.requires_grad_(not freeze)"
 WIDTH, PUT = "nn.Linear(model.class_token.shape[-1], 10)", "model.heads = head"
+OPTIMIZER = "optimizer = torch.optim.AdamW(learned, lr=learning_rate)"
 LOSS = "F.cross_entropy(logits, labels)"
 
 SLIPS = (
@@ -258,6 +267,12 @@ SLIPS = (
         {COPY: "model = model"},
         "train the very model that you are given",
         "It is needed again for the next experiment. Work on a copy, copy.deepcopy(model)",
+    ),
+    Slip(
+        {COPY: "model = copy.copy(model)"},
+        "copy the model with copy.copy, which copies no parts and no parameters",
+        "Its parts are those of the given model, so what is done to them is done to both:"
+        " copy.deepcopy(model) copies them, too",
     ),
     Slip(
         {"not freeze": "freeze"},
@@ -319,6 +334,26 @@ SLIPS = (
         "train at 0.001, which AdamW takes if it gets no learning rate",
         ("Give it lr=learning_rate"),
     ),
+    Slip(
+        {
+            f"{OPTIMIZER}\n    for _ in range(steps):": (
+                f"for _ in range(steps):\n        {OPTIMIZER}"
+            )
+        },
+        "make a new optimizer in every step",
+        "AdamW keeps running means of the gradients from step to step, and a new one has none: make"
+        " it once, before the loop",
+    ),
+    Slip(
+        {LOSS: "F.mse_loss(logits, F.one_hot(labels, 10).float())"},
+        "take the mean squared difference from ones and zeros for the loss",
+        "cross_entropy is asked for: F.cross_entropy(logits, labels)",
+    ),
+    Slip(
+        {WIDTH: "nn.Linear(model.heads[-1].in_features, 10)"},
+        "make the new head as wide as the old last layer takes, and replace all of model.heads",
+        "It gets the class token: model.class_token.shape[-1] is its width",
+    ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(
         {"torch.optim.AdamW": "torch.optim.Adam"},
@@ -373,6 +408,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     more=more,
     hints=(
