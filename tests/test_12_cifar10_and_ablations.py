@@ -100,13 +100,30 @@ def positions_elsewhere(model):
 
 
 RIGHT: list[tuple[str, Any]] = [
+    ("count_numbers", lambda *sizes: torch.tensor(COUNT(*sizes))),
+    ("count_numbers", lambda *sizes: np.int64(COUNT(*sizes))),
     ("split_by_region", lambda *given: torch.stack(SPLIT(*given))),
     ("remove_positions", with_new_parameter),
     ("remove_positions", with_buffer),
     ("compare_runs", with_statistics),
     ("power", all_at_once),
 ]
+
+
+def freeze_a_module(model: VisionTransformer) -> None:
+    nn.init.zeros_(model.encoder.pos_embedding)
+    model.encoder.requires_grad = False
+
+
+def drawn_with_normal(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    return torch.normal(effect, 1.0, seeds).mean().item()
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("count_numbers", lambda *sizes: float(COUNT(*sizes)), "come back as floats: 119194.0"),
+    ("count_numbers", lambda *sizes: torch.tensor(COUNT(*sizes)).double(), "come back as floats"),
+    ("remove_positions", freeze_a_module, "Your code sets model.encoder.requires_grad: on a mod"),
+    ("power", drawn_with_normal, "Its size is a tuple"),
     (
         "remove_positions",
         lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None,
