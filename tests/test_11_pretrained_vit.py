@@ -243,6 +243,28 @@ def moved_right_and_down_only(position: Tensor, rows: int, columns: int, down: i
     return EXERCISES["move_positions"].answer(position, rows, columns, max(down, 0), max(right, 0))
 
 
+def transfer_with(
+    model: Any, images: Tensor, labels: Tensor, freeze: bool, steps: int, rate: float, kind: str
+) -> Any:
+    """With a norm in the head, a rate that falls, or a step before backward."""
+    made = copy.deepcopy(model).requires_grad_(not freeze)
+    head = nn.Linear(made.class_token.shape[-1], 10)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    made.heads = nn.Sequential(nn.LayerNorm(head.in_features), head) if kind == "norm" else head
+    optimizer = torch.optim.AdamW([p for p in made.parameters() if p.requires_grad], lr=rate)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = rate / (1 + step) if kind == "falls" else rate
+        loss = F.cross_entropy(made(images), labels)
+        if kind == "early":
+            optimizer.step()
+        optimizer.zero_grad()
+        loss.backward()
+        if kind != "early":
+            optimizer.step()
+    return made.eval()
+
+
 def scaled_over_lines(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     part = "mlp.fc1"
     return {
@@ -255,6 +277,18 @@ def scaled_over_lines(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
+    ("transfer", lambda *given: transfer_with(*given, "norm"), "other parameters besides a linear"),
+    (
+        "transfer",
+        lambda *given: transfer_with(*given, "falls"),
+        "right after 1 step, and not",
+    ),
+    ("transfer", lambda *given: transfer_with(*given, "early"), "the new head does not move"),
+    (
+        "fold_scale",
+        lambda weight, bias, scale: (torch.einsum("oi,i->oi", weight, scale), bias * scale),
+        "your new weight has the rows 10, 200; 40, 500. They should be",
+    ),
     ("transfer", transfer_with_a_note, "new attribute, was_used'. The given model is needed again"),
     ("two_rates", rates_by_membership, "told apart by their names, or by `is`"),
     ("two_rates", rates_with_names, "pairs of a name and a parameter"),

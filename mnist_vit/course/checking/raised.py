@@ -187,6 +187,12 @@ def _goes_through_keys(error: BaseException) -> bool:
 def _missing_key(error: KeyError) -> tuple[str, str]:
     """Of a key that is not there: the keys that there are, where the learner's line shows them."""
     key = error.args[0] if error.args else None
+    if isinstance(key, str) and key.endswith("already exists"):
+        return (
+            "The module has something of this name already.",
+            "A buffer or a parameter of a name that is taken is registered after del module.name;"
+            " a parameter that is there is filled in place, under torch.no_grad().",
+        )
     frame = _their_frame(error)
     for node in ast.walk(_parsed(_line(error))):
         if frame is None or not isinstance(node, ast.Subscript) or not _is_chain(node.value):

@@ -388,7 +388,9 @@ def state_of(model: nn.Module) -> dict[str, Any]:
     }
 
 
-PARTS, PARAMETERS, ATTRIBUTES = "which parts it has", "which parameters it has", "its attributes"
+PARTS = "which parts it has"
+PARAMETERS = "which parameters it has"
+ATTRIBUTES = "its attributes"
 
 
 def changed_in(model: nn.Module, before: dict[str, Any]) -> str:

@@ -256,6 +256,32 @@ SLIPS = (
         "The first axis is that of the pictures; tokens are the second: [:, tokens]",
     ),
     Slip(
+        {TOKENS: "new[..., tokens] = kept[0][..., tokens]"},
+        "choose numbers of each token by the slice, in place of tokens",
+        "Tokens are the second axis, and the numbers of a token the last: [:, tokens]",
+    ),
+    Slip(
+        {
+            KEEP: "kept.append(args[0])",
+            "def keep(module, args, output):": "def keep(module, args):",
+            "def put_in(module, args, output):": "def put_in(module, args):\n        output = args",
+            "site.register_forward_hook(hook)": "site.register_forward_pre_hook(hook)",
+        },
+        "change what `site` is given, the first of its inputs",
+        "What it gives is changed, its output: register_forward_hook, and not a pre-hook",
+    ),
+    Slip(
+        {
+            KEEP: "kept.append(args[0])",
+            "def keep(module, args, output):": "def keep(module, args):",
+            "def put_in(module, args, output):": "def put_in(module, args):\n        output = args",
+            GIVES: "return (new,) * len(args)",
+            "site.register_forward_hook(hook)": "site.register_forward_pre_hook(hook)",
+        },
+        "change what `site` is given, all of its inputs alike",
+        "What it gives is changed, its output: register_forward_hook, and not a pre-hook",
+    ),
+    Slip(
         {TOKENS: "new[:, tokens] = 0"},
         "set the tokens to zero",
         "They are those of the clean run",

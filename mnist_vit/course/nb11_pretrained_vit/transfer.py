@@ -85,6 +85,13 @@ def notice(answer: Any) -> Mistake | None:
             "The new head is one linear layer, from hidden_dim numbers to ten classes, in the place"
             " of all of model.heads. pre_logits was made for the old task, too, and goes.",
         )
+    besides = [name for name in heads if name.rpartition(".")[0] not in layers]
+    if besides:
+        return Mistake(
+            f"The new model's head has other parameters besides a linear layer: {besides[0]}.",
+            "The new head is one linear layer, from hidden_dim numbers to ten classes, and nothing"
+            " else: encoder.ln is there already.",
+        )
     if bool(logits.any()):
         return Mistake(
             "After 0 steps the new model's logits are not all 0.",
@@ -107,6 +114,8 @@ def notice(answer: Any) -> Mistake | None:
                 f"With freeze={freeze}, the new head is the same after 1 step and after 3.",
                 "All that belongs to a step must be inside of the loop, and the return behind it.",
             )
+        if freeze and (wrong_rate := _noticed_rate(heads, first)):
+            return wrong_rate
         body = {name: made.state_dict()[name] for name in start}
         moved = [name for name in body if not torch.equal(body[name], start[name])]
         if freeze and moved:
@@ -124,10 +133,31 @@ def notice(answer: Any) -> Mistake | None:
                 "With freeze=False all parameters must learn.",
             )
     return (
-        _noticed_rate(heads, trained(True, 1)[1])
-        or _noticed_images(answer, images, labels)
+        _noticed_images(answer, images, labels)
         or _noticed_given(answer, images, labels)
+        or _noticed_second_step(answer, images, labels)
     )
+
+
+def _noticed_second_step(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """Whether one step is right, and two are not."""
+    is_right = []
+    for steps in (1, 2):
+        states = []
+        for one in (answer, my_transfer):
+            made = one(_given(), images.clone(), labels.clone(), False, steps, 0.02)
+            states.append(made.eval()(images))
+        is_right.append(torch.allclose(states[0], states[1], atol=1e-4))
+    if is_right != [True, False]:
+        return None
+    return Mistake(f"With freeze=False: {ONE_STEP}", LATER_STEPS)
+
+
+ONE_STEP = "the new model is right after 1 step, and not after 2."
+LATER_STEPS = (
+    "Every step should be made as the first one: the same optimizer at the same learning rate, new"
+    " gradients, the same loss."
+)
 
 
 def _given() -> VisionTransformer:
@@ -215,6 +245,8 @@ LEARNS = (
 def _noticed_rate(start: dict, heads: dict) -> Mistake | None:
     """How far the first step goes: with Adam's rule, each number by the learning rate."""
     far = max(float((tensor - start[name]).abs().max()) for name, tensor in heads.items())
+    if far == 0:
+        return Mistake("With freeze=True and steps=1 the new head does not move.", f"{LEARNS}.")
     if abs(far - 0.02) > 0.002:
         return Mistake(
             "With freeze=True, steps=1 and learning_rate=0.02, the numbers of the head move by"

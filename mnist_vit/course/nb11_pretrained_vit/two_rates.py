@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
+from .transfer import LATER_STEPS, ONE_STEP
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -117,7 +118,21 @@ def notice(answer: Any) -> Mistake | None:
             f" {len(frozen)} of {len(before)} parameters are what they were, such as {frozen[0]}.",
             "All of it must learn: requires_grad_(True) on the copy.",
         )
-    return _noticed_given(answer, images, labels)
+    return _noticed_given(answer, images, labels) or _noticed_second_step(answer, images, labels)
+
+
+def _noticed_second_step(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """Whether one step is right, and two are not."""
+    is_right = []
+    for steps in (1, 2):
+        states = []
+        for one in (answer, my_two_rates):
+            made = one(_given(), images.clone(), labels.clone(), steps, 0.05, 0.003)
+            states.append(made.eval()(images))
+        is_right.append(torch.allclose(states[0], states[1], atol=1e-4))
+    if is_right != [True, False]:
+        return None
+    return Mistake(f"With rates 0.05 and 0.003: {ONE_STEP}", LATER_STEPS)
 
 
 def _known_rate(far: float) -> str:
