@@ -186,7 +186,19 @@ RIGHT: list[tuple[str, Any]] = [
     ("rollout", rollout_at_the_end),
     ("attention_distance", square_distance),
 ]
+
+
+@contextmanager
+def record_and_clear_pre_hooks(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Somebody else's pre-hooks go, too."""
+    with record_attention(model) as kept:
+        yield kept
+    for module in model.modules():
+        module._forward_pre_hooks.clear()
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("record", record_and_clear_pre_hooks, "Before the block each part had a hook of somebody"),
     ("record", record_with_other_weights, ""),
     ("record", record_a_tuple, "be the list that the weights are put into, but is of type tuple"),
     (

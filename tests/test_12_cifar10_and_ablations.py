@@ -116,13 +116,41 @@ def positions_elsewhere(model):
 
 
 RIGHT: list[tuple[str, Any]] = [
+    ("count_numbers", lambda *sizes: torch.tensor(COUNT(*sizes))),
+    ("count_numbers", lambda *sizes: np.int64(COUNT(*sizes))),
     ("split_by_region", lambda *given: torch.stack(SPLIT(*given))),
     ("remove_positions", with_new_parameter),
     ("remove_positions", with_buffer),
     ("compare_runs", with_statistics),
     ("power", all_at_once),
 ]
+
+
+def freeze_a_module(model: VisionTransformer) -> None:
+    nn.init.zeros_(model.encoder.pos_embedding)
+    model.encoder.requires_grad = False
+
+
+def drawn_with_normal(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    return torch.normal(effect, 1.0, seeds).mean().item()
+
+
+def positions_of_each_channel(*sizes: int) -> int:
+    """As many for 24 pixels in patches of 4 and of 6."""
+    return COUNT(*sizes) + (sizes[6] - 1) * (sizes[0] // sizes[1]) ** 2 * sizes[3]
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("count_numbers", positions_of_each_channel, "Outside the blocks you count 864 numbers too"),
+    (
+        "remove_positions",
+        lambda model: model.encoder.register_buffer("pos_embedding", torch.zeros(1)),
+        "The module has something of this name already.",
+    ),
+    ("count_numbers", lambda *sizes: float(COUNT(*sizes)), "come back as floats: 119194.0"),
+    ("count_numbers", lambda *sizes: torch.tensor(COUNT(*sizes)).double(), "come back as floats"),
+    ("remove_positions", freeze_a_module, "Your code sets model.encoder.requires_grad: on a mod"),
+    ("power", drawn_with_normal, "Its size is a tuple"),
     (
         "remove_positions",
         lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None,

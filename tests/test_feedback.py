@@ -1666,6 +1666,8 @@ def test_a_module_that_is_not_set_up_is_told() -> None:
         ("One of the differentiated Tensors does not require grad", "with respect to a tensor"),
         ("element 0 of tensors does not require grad", "Nothing that needs a gradient"),
         ("tensors used as indices must be long, int, byte or bool tensors", "is no index"),
+        ("zip() argument 2 is longer than argument 1", "and here their lengths differ"),
+        ("Expected (batch_size, seq_length, hidden_dim) got torch.Size([4, 8])", "three axes"),
         ("too many indices for tensor of dimension 1", "More axes are indexed"),
         ("stack expects a non-empty TensorList", "There is nothing in the list"),
         ("math domain error", "no value for this number"),

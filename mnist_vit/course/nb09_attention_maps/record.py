@@ -10,7 +10,16 @@ from torch import Tensor, nn
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Evidence, Exercise, Mistake, Slip, hooks_left, random, randomise
+from ..checking import (
+    Evidence,
+    Exercise,
+    Mistake,
+    Slip,
+    hooks_left,
+    others_hooks,
+    random,
+    randomise,
+)
 
 
 @contextmanager
@@ -192,22 +201,23 @@ def _refuse_empty(hooks: str) -> None:
     )
 
 
+OTHERS_HOOKS = "hooks of somebody else that are gone after the block"
+
+
 def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
     masked = randomise(_Masked())
     images = random(2, 5, 8, seed=90)
     plain = masked(images)
-    calls: list[Any] = []
-    masked.mix.register_forward_hook(lambda *call: calls.append(call))  # somebody else's
-    with _Recording(answer, masked) as kept:
-        output = masked(images)
+    with others_hooks(masked) as gone:
+        with _Recording(answer, masked) as kept:
+            output = masked(images)
+        lost = gone()
     yield (
         "whether a layer that is called with a mask gives the same while recording",
         bool(torch.allclose(output, plain, atol=1e-4)),
     )
     yield "weights of a layer that is called with a mask", kept[0] if kept else None
-    calls.clear()
-    masked(images)
-    yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
+    yield OTHERS_HOOKS, lost
 
 
 def compare_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -275,6 +285,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if what.startswith("number of tensors kept"):
         many = "one tensor for each attention layer, each time that it runs"
         return "", f"Keep {many}: {evidence.expected} here."
+    if what == OTHERS_HOOKS:
+        return (
+            "Before the block each part had a hook of somebody else.",
+            "Every register_… returns a handle: keep all of yours, and call remove() on each.",
+        )
     if not what.startswith("what is left behind"):
         return "", ""
     if not value.endswith(" 0 replaced forwards"):
