@@ -28,6 +28,13 @@ def moved(images: Tensor, pixels: float) -> Tensor:
     return resample(images, grid - offset.to(images), "bilinear", "zeros")
 
 
+def other_way(columns: Tensor, rows: Tensor) -> Tensor:
+    """columns + rows with 0.6 of the detail across, and as much more down."""
+    across = columns[..., 4:-4].diff(dim=-1).square().mean()
+    down = rows[..., 4:-4, :].diff(dim=-2).square().mean()
+    return 0.6**0.5 * columns + (1 + 0.4 * across / down) ** 0.5 * rows
+
+
 def uneven(images: Tensor) -> Tensor:
     """The pictures with 0.6 and 1.4 of their detail in turn."""
     changed = images.clone()
@@ -59,33 +66,50 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         there[..., rows_there, columns_there] = board[rows_there, columns_there].float()
         checkered[f"a checked pattern in {name}, else as sharp"] = (there, images)
     blurred = moved(images, 0.5)
+    smoother = other_way(columns, rows)
+    faint = images.clone()
+    faint[::2] *= 0.1
+    flattened = faint.clone()
+    flattened[::2] = 0
     faded = images[..., 4:-4, 4:-4].std() / blurred[..., 4:-4, 4:-4].std() * blurred
     flat = torch.zeros(40, 1, 20, 22)
     few = flat.clone()
     few[..., 11:] = 1  # one large step in each row
     many = flat + 13**-0.5 * (torch.arange(22) % 2)  # as much detail in many small ones
-    cases = checkered | {
-        "the images themselves": (images, images),
-        "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
-        "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
-        "a black frame of four pixels, else as sharp": (framed, images),
-        "a tenth of the detail along the columns": (columns + 0.1 * rows, columns + rows),
-        "a tenth of the detail along the rows": (0.1 * columns + rows, columns + rows),
-        "a bright side and a dark side, and a third of the noise": (
-            ramp + images,
-            ramp + 3 * images,
-        ),
-        "0.78 of the detail": (0.78**0.5 * images, images),
-        "1.3 times the detail": (1.3**0.5 * images, images),
-        "0.8 of the contrast, which leaves 0.64 of the detail": (0.8 * images, images),
-        "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
-        "half as much contrast again": (1.5 * images, images),
-        "a tenth more contrast": (1.1 * images, images),
-        "blurred, and with the contrast put back": (faded, images),
-        "half of the pictures with 0.6 of the detail, half with 1.4": (uneven(images), images),
-        "few large steps in place of many small ones, the same mean square": (few, many),
-        "many small steps in place of few large ones, the same mean square": (many, few),
-    }
+    cases = (
+        checkered
+        | {
+            "the images themselves": (images, images),
+            "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
+            "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
+            "a black frame of four pixels, else as sharp": (framed, images),
+            "a tenth of the detail along the columns": (columns + 0.1 * rows, columns + rows),
+            "a tenth of the detail along the rows": (0.1 * columns + rows, columns + rows),
+            "a bright side and a dark side, and a third of the noise": (
+                ramp + images,
+                ramp + 3 * images,
+            ),
+            "0.78 of the detail": (0.78**0.5 * images, images),
+            "1.3 times the detail": (1.3**0.5 * images, images),
+            "0.8 of the contrast, which leaves 0.64 of the detail": (0.8 * images, images),
+            "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
+            "half as much contrast again": (1.5 * images, images),
+            "a tenth more contrast": (1.1 * images, images),
+            "blurred, and with the contrast put back": (faded, images),
+            "half of the pictures with 0.6 of the detail, half with 1.4": (uneven(images), images),
+            "0.6 of the detail along one axis, and as much more along the other": (
+                smoother,
+                columns + rows,
+            ),
+            "half of the pictures with a hundredth of the detail, which they lose": (
+                flattened,
+                faint,
+            ),
+            "few large steps in place of many small ones, the same mean square": (few, many),
+            "many small steps in place of few large ones, the same mean square": (many, few),
+        }
+        | _colours()
+    )
     found: list[str] = []
     for what, (changed, others) in cases.items():
         verdict = _plain(answer(changed.clone(), others.clone()))
@@ -96,16 +120,29 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(
                 f"True or False is needed, and for {what} this is {describe(verdict)}.".replace(
                     "?.", "?"
-                )
+                ),
+                "Return whether the share lies between 3/4 and 5/4.",
             )
         found.append(f"{what}: {verdict}")
     yield "the verdicts", found
 
 
+def _colours() -> dict[str, tuple[Tensor, Tensor]]:
+    """Batches with three channels, each with noise of its own."""
+    colour = random(40, 3, 20, 22).sigmoid()
+    uneven_channels = colour * torch.tensor([0.6, 1.0, 1.4]).sqrt()[:, None, None]
+    grey = colour.mean(dim=1, keepdim=True).expand_as(colour)
+    return {
+        "three channels, the images themselves": (colour, colour),
+        "three channels, with 0.6, 1 and 1.4 of their detail": (uneven_channels, colour),
+        "three channels, turned grey, which leaves a third of the detail": (grey, colour),
+    }
+
+
 def _plain(verdict: Any) -> Any:
-    """A verdict as True or False, where torch or numpy keeps it."""
+    """A verdict as True or False, where torch or numpy keeps it; a number as a number."""
     if isinstance(verdict, Tensor) and verdict.numel() == 1:
-        return bool(verdict)
+        return verdict.item()
     return verdict.item() if type(verdict).__module__ == "numpy" else verdict
 
 
@@ -159,7 +196,7 @@ def notice(answer: Any) -> Mistake | None:
             " all, you say False.",
             "Make one number of each batch, the mean over all its pictures.",
         )
-    return _noticed_weights(answer)
+    return _noticed_weights(answer) or _noticed_channels(answer)
 
 
 SIDES = {"top": (2, 1), "bottom": (2, -1), "left": (3, 1), "right": (3, -1)}
@@ -193,6 +230,8 @@ def _patterned(images: Tensor, axis: int, count: int) -> Tensor:
 def more(answer: Any) -> list[Any]:
     """Where a pattern is seen; each share of detail; a slope; pictures with other neighbours."""
     found = [_left_out(answer, side) for side in SIDES]
+    channels = random(2, 12, 20, 22)
+    found.append(_plain(answer(channels, channels.clone())))
     images = random(40, 1, 20, 22).sigmoid()
     for step in range(60):
         share = 0.2 + 0.0303 * step
@@ -236,6 +275,24 @@ def _noticed_weights(answer: Any) -> Mistake | None:
                 "Their neighbours differ as much as before, with the other sign. Square each"
                 " difference before you take a mean, in rows and in columns.",
             )
+    columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    if not _plain(answer(other_way(columns, rows), columns + rows)):
+        return Mistake(
+            "Of a batch with 0.6 of the detail along one axis, and as much more along the other,"
+            " you say False.",
+            "Add the two means of a batch first, and divide then: there is one share, not one for"
+            " each axis.",
+        )
+    faint = random(40, 1, 20, 22).sigmoid()
+    faint[::2] *= 0.1
+    flattened = faint.clone()
+    flattened[::2] = 0
+    if not _plain(answer(flattened, faint)):
+        return Mistake(
+            "Of a batch in which half of the pictures hold a hundredth of the others' detail, and"
+            " lose it, you say False, though 0.99 is left in all.",
+            "Make one number of each batch, the mean over all its pictures, and divide then.",
+        )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1
     many = 13**-0.5 * (torch.arange(22) % 2).expand(40, 1, 20, 22)
@@ -244,6 +301,25 @@ def _noticed_weights(answer: Any) -> Mistake | None:
             "Of two batches with the same mean squared difference, one with few large steps and one"
             " with many small ones, you say False.",
             "Square each difference first, and then take the mean.",
+        )
+    return None
+
+
+def _noticed_channels(answer: Any) -> Mistake | None:
+    """Whether the channels make one number, of differences within each."""
+    same, uneven_channels, grey = _colours().values()
+    told = ((same, "and itself"), (uneven_channels, "with 0.6, 1 and 1.4 of their detail"))
+    for batches, what in told:
+        if not _plain(answer(*(batch.clone() for batch in batches))):
+            return Mistake(
+                f"Of a batch with three channels {what}, 1 in all, you say False.",
+                "Make one number of each batch, the mean over all its pictures and channels.",
+            )
+    if _plain(answer(*(batch.clone() for batch in grey))):
+        return Mistake(
+            "Of pictures with three channels that were turned grey, and have a third of the detail"
+            " left, you say True.",
+            "Take the differences within each channel, and then the mean over all of them.",
         )
     return None
 
@@ -268,6 +344,11 @@ SLIPS = (
             ("4:", "top and the left", "last"),
             (":-4", "bottom and the right", "first"),
         )
+    ),
+    Slip(
+        {INSIDE: "inside = batch[:, 4:-4, 4:-4]"},
+        "cut axes 1 and 2, the channels and the rows: of one channel nothing is left",
+        "Rows and columns are the two last axes: batch[..., 4:-4, 4:-4]",
     ),
     Slip(
         {SUM: "across.square().mean()"},
@@ -306,6 +387,14 @@ SLIPS = (
         {SUM: "inside.var()"},
         "measure contrast, the spread of the pixels",
         "A blurred picture can have as much of it. Take differences of neighbours",
+    ),
+    *(
+        Slip(
+            {SUM: f"across.square().mean({over}) + down.square().mean({over})"},
+            f"make a number for each {what}",
+            "One number is asked for, the mean over the whole batch: mean() without dim",
+        )
+        for over, what in (("(0, 2, 3)", "channel"), ("(1, 2, 3)", "picture"))
     ),
     Slip(
         {RANGE: "share > 0.75"},

@@ -238,6 +238,39 @@ SLIPS = (
         "int64 is asked for, which is what whole numbers are in torch if nothing is said",
     ),
     Slip(
+        {"dtype=torch.int64": "dtype=torch.uint8", END: "return matrix.long()"},
+        "count in 8 bits, as uint8 does, in which 256 becomes 0",
+        "Count in int64 from the start: dtype=torch.int64 in torch.zeros",
+    ),
+    Slip(
+        {
+            START: "matrix = [[0] * num_classes] * num_classes",
+            ADD: "matrix[truth][named] += 1",
+            END: "return torch.tensor(matrix)",
+        },
+        "make all rows one and the same list, as [[0] * n] * n does",
+        "Each row needs a list of its own, [[0] * n for _ in range(n)]; or begin with torch.zeros",
+    ),
+    Slip(
+        {
+            LOOP: (
+                "for i in range(num_classes):\n        matrix[i] = torch.tensor([int(((labels =="
+                " i) | (predictions == j)).sum()) for j in range(num_classes)])"
+            )
+        },
+        "count at [i, j] the images with truth i *or* prediction j",
+        "Both must hold: &",
+    ),
+    Slip(
+        {
+            START: "pairs = labels * 10 + predictions",
+            LOOP: "matrix = torch.bincount(pairs, minlength=num_classes**2)",
+            END: "return matrix.reshape(num_classes, num_classes)",
+        },
+        "number the pairs by labels * 10 + predictions, whatever num_classes is",
+        "A row has num_classes places: labels * num_classes + predictions",
+    ),
+    Slip(
         {END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},
         "leave out the last class",
         "The classes are 0 to num_classes - 1, and the last one counts, too",

@@ -33,7 +33,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "the dict", None
             return
         if not isinstance(made, dict):
-            raise Mistake(f"a dict is needed, and this is {describe(made)}.")
+            raise Mistake(
+                f"a dict is needed, and this is {describe(made)}.",
+                'Return {"blur": …, "shift": …, "border": …}.',
+            )
         if missing := [name for name in NAMES if name not in made]:
             raise Mistake(f'the dict has no entry "{missing[0]}".')
         for name in NAMES:
@@ -130,10 +133,17 @@ def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
                 "One to the right and one down is row 4, column 5.",
             )
     if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
+        off = (flat["shift"][0, 0] - 0.5).abs() > 1e-6
+        down, right = off.nonzero()[0].tolist()
+        count = int(off.sum())
+        places = f"row {down}, column {right}"
+        if count > 1:
+            places = f"{count} places, the first of them {places}"
         return Mistake(
-            "Your shift changes a picture that is the same everywhere: something else comes in at"
-            " a side.",
-            "Let the outermost row and column come in once more.",
+            "Your shift changes a picture (7, 9) that is 0.5 everywhere: what comes in is"
+            f" {float(flat['shift'][0, 0, down, right]):.4g} at {places}.",
+            "Let the outermost row and column come in once more, and with them the pixel in their"
+            " corner.",
         )
     return None
 
@@ -215,6 +225,11 @@ SLIPS = (
         {SHIFT: "shift = wide[..., 1:-1, :-2]"},
         "shift to the right only",
         "It moves by a pixel along both axes",
+    ),
+    Slip(
+        {PAD: 'F.pad(images, (1, 1), mode="replicate")'},
+        "pad two of the four sides",
+        "F.pad takes left, right, top, bottom: (1, 1, 1, 1)",
     ),
     Slip(
         {BORDER: "border = images.clone()"},

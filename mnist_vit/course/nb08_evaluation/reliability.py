@@ -118,6 +118,11 @@ def _is_long(value: Any) -> bool:
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What is asked for where there is no answer."""
+    if evidence.what.startswith(NAMES[0]) and evidence.value == "nan":
+        return (
+            "There is no answer of such a confidence, and for how many there are you give nan.",
+            "That number is known: 0. Only the mean confidence and the share must be nan.",
+        )
     if evidence.expected != "nan":
         return "", ""
     return "There is no answer of such a confidence.", NONE
@@ -141,6 +146,12 @@ def _other_numbers(
         "how many of the chosen answers are right": float((right & chosen).sum()),
         "the share of all images that are chosen": float(chosen.float().mean()),
         "the mean confidence of all answers": float(confidence.mean()),
+        "the mean confidence of the right answers among the chosen ones": float(
+            confidence[chosen & right].mean()
+        ),
+        "the mean confidence of the wrong answers among the chosen ones": float(
+            confidence[chosen & ~right].mean()
+        ),
         "the mean of all chosen probabilities": float(probabilities[entries].mean()),
         "the mean probability of all classes": float(probabilities[chosen].mean()),
         "the sum of the chosen confidences": float(confidence[chosen].sum()),
@@ -245,6 +256,16 @@ SLIPS = (
         {RESULT: f"return int(chosen.sum()), float(right.float().mean()), {END}"},
         "return the share that is right before the mean confidence",
         "The order is: how many, mean confidence, share right",
+    ),
+    Slip(
+        {RESULT: f"return int(chosen.sum()), 100 * {END}, 100 * float(right.float().mean())"},
+        "give percent",
+        "A mean of probabilities and a share, both from 0 to 1, are wanted",
+    ),
+    Slip(
+        {"float(right.float().mean())": "100 * float(right.float().mean())"},
+        "give the share in percent",
+        "A share from 0 to 1 is wanted",
     ),
     Slip(
         {"float(right.float().mean())": "int(right.sum())"},

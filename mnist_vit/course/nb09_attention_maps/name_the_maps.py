@@ -145,6 +145,11 @@ SLIPS = (
         "Compare it with your own recording, number by number. What do its maps sum to?",
     ),
     Slip(
+        {A: '"a": 4', B: '"b": 1', C: '"c": 0', D: '"d": 7', E: '"e": 3'},
+        "number the sentences from 0",
+        "The first sentence has the number 1",
+    ),
+    Slip(
         {B: '"b": 1'},
         "say that function b is right",
         "Compare two blank patches of one of its maps. Can a model that knows where they lie give"

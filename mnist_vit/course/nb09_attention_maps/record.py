@@ -158,6 +158,11 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
         )
     if not kept:
         _refuse_empty(hooks)
+    if not inside:
+        raise Mistake(
+            "the list is empty until the block ends.",
+            "Each layer should append its weights when it runs: a forward hook gets its output.",
+        )
     yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)
     yield "weights of layer 1", kept[1]
@@ -241,10 +246,11 @@ def notice(answer: Any) -> Mistake | None:
     from torchvision import models  # slow to import; few checks need it
 
     model = models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3).eval()
+    layers = [module for module in model.modules() if hasattr(module, "in_proj_weight")]
     with answer(model):
         inside = hooks_left(model)
+        own = [module for module in model.modules() if _has_hooks(module)]
     if left := hooks_left(model):
-        layers = [module for module in model.modules() if hasattr(module, "in_proj_weight")]
         hooked = [str(number) for number, layer in enumerate(layers) if hooks_left(layer)]
         where = f", on attention layer {' and '.join(hooked)}" if hooked else ""
         return Mistake(
@@ -252,7 +258,19 @@ def notice(answer: Any) -> Mistake | None:
             f" {inside or 'no hook'}; after the block, {left}{where}.",
             "Every register_… returns a handle: keep all handles in a list, and remove each.",
         )
+    if own and not any(module in layers for module in own):
+        names = sorted({type(module).__name__ for module in own})
+        return Mistake(
+            "In the block no attention layer has a hook of yours; those that have one are of the"
+            f" class {' and '.join(names)}.",
+            "Hook every module in model.modules() that has an in_proj_weight.",
+        )
     return None
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether a module itself has a hook."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def more(answer: Any) -> list[int]:
@@ -272,9 +290,18 @@ def more(answer: Any) -> list[int]:
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What stays on a model; how many tensors there should be."""
     what, value = evidence.what, evidence.value
+    if what.startswith("weights of layer") and isinstance(value, tuple):
+        return (
+            "An attention layer gives a pair, its output and the weights.",
+            "Keep the second of the two: output[1].",
+        )
     if what.startswith("number of tensors kept"):
         many = "one tensor for each attention layer, each time that it runs"
-        return "", f"Keep {many}: {evidence.expected} here."
+        said = ""
+        if "2 forward passes" in what and 2 * value == evidence.expected:
+            said = "After two passes in one block the list is as long as after one: what one of"
+            said += " them gave is not in it."
+        return said, f"Keep {many}: {evidence.expected} here."
     if not what.startswith("what is left behind"):
         return "", ""
     if not value.endswith(" 0 replaced forwards"):

@@ -191,6 +191,52 @@ SLIPS = (
         "Registers may stand there; the patches are the last tokens",
     ),
     Slip(
+        {
+            REGISTERS: "row[:, 1:-count].sum(dim=1) / max(1, row.shape[1] - 1 - count)",
+            BLANK: "(row[:, -count:] * is_blank).sum(dim=1) / is_blank.sum(dim=1).clamp(min=1)",
+        },
+        "take what an average register and an average blank patch get",
+        "What all of them get together is asked for: the sums, undivided",
+    ),
+    Slip(
+        {
+            REGISTERS: "row[:, 1 + count :].sum(dim=1)",
+            BLANK: "(row[:, 1 : count + 1] * is_blank).sum(dim=1)",
+        },
+        "look for the patches directly behind the class token, and for the registers at the end",
+        "The registers come first: class token, registers, patches",
+    ),
+    Slip(
+        {BLANK: "(row[:, :count] * is_blank).sum(dim=1)"},
+        "take the first num_patches tokens for the patches, the class token too",
+        "The patches are the last tokens",
+    ),
+    Slip(
+        {REGISTERS: "row[:, 1 : row.shape[1] - count + 1].sum(dim=1)"},
+        "count the first patch as a register",
+        "The registers end where the patches begin: row[:, 1:-num_patches]",
+    ),
+    Slip(
+        {ROW: f"{ROW}\n    row = row / row[:, 1:].sum(dim=1, keepdim=True)"},
+        "divide by all attention but that of the class token on itself",
+        "Shares of all of the class token's attention are asked for, as they are",
+    ),
+    Slip(
+        {ROW: "weights[:, -1, :, 0].amax(dim=1)"},
+        "take the largest head at each token",
+        "It is the mean over the heads",
+    ),
+    Slip(
+        {ROW: "weights[:, :, -1, 0].mean(dim=1)"},
+        "take the last head, and the mean over the layers",
+        "Axis 1 are the layers, axis 2 the heads: the last layer, the mean over its heads",
+    ),
+    Slip(
+        {REGISTERS: "1 - (row[:, -count:] * is_blank).sum(dim=1)"},
+        "take all that is not on blank patches for the registers",
+        "The class token and the other patches get some, too: add up over the registers",
+    ),
+    Slip(
         {BLANK: "(row[:, -count:] * ~is_blank).sum(dim=1)"},
         "take the patches that are not blank",
         "is_blank is True where a patch is blank",

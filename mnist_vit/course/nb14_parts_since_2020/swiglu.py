@@ -39,6 +39,15 @@ def notice(answer: Any) -> Mistake | None:
     )
 
 
+def more(answer: Any) -> list[str]:
+    """What becomes of two numbers, with square matrices: there few mistakes raise."""
+    gate = torch.tensor([[1.0, 2.0], [-3.0, 0.5]])
+    value = torch.tensor([[2.0, -1.0], [0.3, 4.0]])
+    out = torch.tensor([[1.5, 0.7], [-2.0, 3.0]])
+    made = answer(torch.tensor([[1.0, 0.6]]), gate, value, out)
+    return [f"{one:.3g}" for one in made.flatten().tolist()]
+
+
 def _known(answer: Any) -> str:
     """What stands between the layers, if it is something that is known."""
     candidates: dict[str, list[float]] = {
@@ -51,6 +60,7 @@ def _known(answer: Any) -> str:
         "sigmoid(gate) · sigmoid(value)": [],
         "sigmoid(gate) · value": [],
         "gate · value": [],
+        "gate · sigmoid(−gate) · value": [],
         "softplus(gate) · value": [],
         "hardswish(gate) · value": [],
         "elu(gate) · value": [],
@@ -74,6 +84,7 @@ def _known(answer: Any) -> str:
             gate.sigmoid() * value.sigmoid(),
             gate.sigmoid() * value,
             gate * value,
+            gate * (-gate).sigmoid() * value,
             F.softplus(gate) * value,
             F.hardswish(gate) * value,
             F.elu(gate) * value,
@@ -157,6 +168,39 @@ SLIPS = (
         "use softmax",
         "SiLU goes over each number by itself: x · sigmoid(x)",
     ),
+    Slip(
+        {
+            GATE: "F.silu(x @ w_gate.reshape(x.shape[-1], -1))",
+            VALUE: "value = x @ w_value.reshape(x.shape[-1], -1)",
+            END: "(gate * value) @ w_out.reshape(-1, x.shape[-1])",
+        },
+        "reshape the matrices, which mixes up their numbers",
+        "Transpose them, w_gate.T, or use F.linear, which does it",
+    ),
+    Slip(
+        {GATE: "x * F.linear(x, w_gate).sigmoid()"},
+        "multiply the tokens x by the sigmoid of w_gate's layer",
+        "The x of x · sigmoid(x) is what w_gate gives, both times: F.silu(F.linear(x, w_gate))",
+    ),
+    Slip(
+        {END: "F.linear(gate, w_out) * value"},
+        "multiply by the value behind w_out",
+        "Gate and value are multiplied first; their product goes through w_out",
+    ),
+    Slip(
+        {END: "F.linear(gate, w_out) * F.linear(value, w_out)"},
+        "send gate and value through w_out, each by itself, and multiply then",
+        "Gate and value are multiplied first; their product goes through w_out",
+    ),
+    Slip(
+        {
+            GATE: "F.silu(x @ w_gate)",
+            VALUE: "value = x @ w_value",
+            END: "(gate * value) @ w_out",
+        },
+        "multiply by the matrices as they are",
+        "A layer's matrix is (out, in): x @ w_gate.T, or F.linear(x, w_gate)",
+    ),
     Slip({END: "x + F.linear(gate * value, w_out)"}, "add x", "The block does that, not the MLP"),
 )
 
@@ -166,6 +210,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         "Two linear layers side by side on the same x, then one behind them. Where is SiLU?",
         "gate = F.silu(F.linear(x, w_gate)); it multiplies F.linear(x, w_value); then w_out.",
