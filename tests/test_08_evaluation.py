@@ -321,6 +321,40 @@ def confidence_of_the_right(p: Tensor, y: Tensor, low: float, high: float) -> tu
     return number, confidence[right].mean(), share
 
 
+def sharp_by_sums(changed: Tensor, images: Tensor) -> bool:
+    found = []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        found.append(x.diff(dim=-1).square().sum() + x.diff(dim=-2).square().sum())
+    return bool(0.75 < found[0] / found[1] < 1.25)
+
+
+def predicted_by_its_truth(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels, predictions[labels], k)
+
+
+def counted_in_bfloat16(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels, predictions, k).bfloat16().long()
+
+
+def smeared(images: Tensor) -> dict[str, Tensor]:
+    shift = images.clone()
+    for row in range(1, shift.shape[2]):
+        shift[:, :, row, 1:] = shift[:, :, row - 1, :-1]
+    return controls_by_slices(images) | {"shift": shift}
+
+
+def reliability_rounded(*given: Any) -> tuple:
+    number, mean, share = my_reliability(*given)
+    return number, round(mean, 2), round(share, 2)
+
+
+def better_with_tensors(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    b = ((first == labels) & (second != labels)).sum()
+    c = ((first != labels) & (second == labels)).sum()
+    return "cannot tell" if my_coin(b, c) >= 0.05 else "first"
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("controls", controls_by_slices),
     ("as_sharp", sharp_by_loops),
@@ -355,7 +389,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
     ("reliability", lambda *given: reliability_by_loop(*given)[1:], "three numbers are needed"),
     ("reliability", lambda p, y, low, high: reliability_by_loop(p.sqrt(), y, low, high), ""),
-    ("enlarge", enlarged_by_torchvision, "pictures enlarged to 20"),
     ("enlarge", lambda images, size: my_enlarge(images, size) / 255, "MNIST's pixels are uint8"),
     ("better_model", better(lambda b, c: b > 25), ""),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 3), "you say True from 0.8"),
@@ -401,6 +434,10 @@ WRONG: list[tuple[str, Any, str]] = [
         "you make the counts 3 at [0, 0], 2 at [2, 2], 1 at [4, 4]",
     ),
     ("reliability", spread_of_the_confidence, "the number of answers is right, and what you give"),
+    ("confusion", predicted_by_its_truth, "of the fifth image alone your code raises IndexError"),
+    ("confusion", counted_in_bfloat16, "Of 599 images with the truth 0 and the prediction 0 you"),
+    ("controls", smeared, "your shift makes 0 everywhere. It should be one pixel again"),
+    ("reliability", reliability_rounded, "Your mean confidence is rounded to two decimals"),
     ("as_sharp", sharp_by_axis, "there is one share, not one for each axis"),
     ("as_sharp", sharp_by_mean_of_shares, "lose it, you say False, though 0.99 is left in all"),
     (
@@ -429,6 +466,9 @@ NAMED: list[tuple[str, Any, str]] = [
     ("as_sharp", sharp(3, lambda x: x.square().mean()), "leave out three pixels on each side"),
     ("as_sharp", sharp(5, lambda x: x.square().mean()), "leave out five pixels on each side"),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 2), "square the mean of the absolute"),
+    ("enlarge", enlarged_by_torchvision, "interpolate with antialias=True, as torchvision's"),
+    ("as_sharp", sharp_by_sums, "add up all squares"),
+    ("better_model", better_with_tensors, "give the coin tensors"),
     ("as_sharp", sharp_by_channel, "make a number for each channel"),
     ("confusion", counted_in_8_bits, "count in 8 bits"),
     ("better_model", better_by_accuracy, "give the coin floats, such as the two accuracies"),

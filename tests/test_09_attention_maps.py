@@ -214,7 +214,17 @@ def rollout_of_pictures(weights: Tensor) -> Tensor:
     return total
 
 
+@contextmanager
+def record_in_eval_mode(model: nn.Module) -> Iterator[list[Tensor]]:
+    training = model.training
+    model.eval()
+    with record_attention(model) as kept:
+        yield kept
+    model.train(training)
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("name_the_maps", {"c": 1.0, "a": torch.tensor(5), "b": 2, "e": 4, "d": 8}),
     ("record", record_attention),
     ("record", RecordAsClass),
     (
@@ -257,6 +267,12 @@ WRONG: list[tuple[str, Any, str]] = [
         "the list is as long as after one: what one of them gave is not",
     ),
     ("record", record_at_the_end, "the list is empty until the block ends"),
+    ("record", record_in_eval_mode, "In the block the model, or a part of it, is in eval mode."),
+    (
+        "name_the_maps",
+        {letter: [1] for letter in "abcde"},
+        "at a stands something of the type list",
+    ),
     ("record", record_pairs, "gives a pair, its output and the weights. Keep the second"),
     ("record", record_the_model, "those that have one are of the class VisionTransformer"),
     ("rollout", rollout_of_pictures, "you make the shape (3, 5, 5). It should be (2, 5, 5)"),

@@ -72,6 +72,12 @@ def registers_at_the_end(weights: torch.Tensor, is_blank: torch.Tensor) -> list[
     return [row[:, 1 + count :].sum(1), (row[:, 1 : 1 + count] * is_blank).sum(1)]
 
 
+def python_sum_over_registers(weights: torch.Tensor, is_blank: torch.Tensor) -> list[Any]:
+    row, count = weights[:, -1].mean(dim=1)[:, 0], is_blank.shape[1]
+    on_registers = sum(row[:, place] for place in range(1, row.shape[1] - count))
+    return [on_registers, shares_by_loop(weights, is_blank)[1]]
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
@@ -81,6 +87,11 @@ RIGHT: list[tuple[str, Any]] = [
     ("rms_norm", lambda x, weight, eps: weight * x * (x.pow(2).mean(-1, True) + eps).pow(-0.5)),
 ]
 WRONG: list[tuple[str, Any, str]] = [
+    (
+        "shares",
+        python_sum_over_registers,
+        "Python's sum of nothing is the number 0",
+    ),
     ("rotate", lambda x, angles: x, ""),
     ("outliers", lambda tokens, count: by_loop(tokens, count)[::-1], ""),
     ("shares", three_times_the_shares, "You return 0.9 and 1.05"),

@@ -1,5 +1,6 @@
 """Exercise: a test of augmentation: are the changed images as sharp as the others?"""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,6 +102,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 smoother,
                 columns + rows,
             ),
+            "pictures (10, 60), with 0.4 of the detail across, and 0.9 in all": _wide(),
             "half of the pictures with a hundredth of the detail, which they lose": (
                 flattened,
                 faint,
@@ -125,6 +127,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
         found.append(f"{what}: {verdict}")
     yield "the verdicts", found
+
+
+def _wide() -> tuple[Tensor, Tensor]:
+    """Pictures with more neighbours in a row than in a column: (changed, images)."""
+    columns, rows = random(40, 1, 1, 60, seed=1), random(40, 1, 10, 1, seed=2)
+    columns = columns / columns[..., 4:-4].diff(dim=-1).square().mean().sqrt()
+    rows = rows / rows[..., 4:-4, :].diff(dim=-2).square().mean().sqrt()
+    return 0.4**0.5 * columns + 1.4**0.5 * rows, columns + rows
 
 
 def _colours() -> dict[str, tuple[Tensor, Tensor]]:
@@ -231,7 +241,8 @@ def more(answer: Any) -> list[Any]:
     """Where a pattern is seen; each share of detail; a slope; pictures with other neighbours."""
     found = [_left_out(answer, side) for side in SIDES]
     channels = random(2, 12, 20, 22)
-    found.append(_plain(answer(channels, channels.clone())))
+    with contextlib.suppress(RuntimeError):  # where each channel has a number of its own
+        found.append(_plain(answer(channels, channels.clone())))
     images = random(40, 1, 20, 22).sigmoid()
     for step in range(60):
         share = 0.2 + 0.0303 * step
@@ -275,14 +286,6 @@ def _noticed_weights(answer: Any) -> Mistake | None:
                 "Their neighbours differ as much as before, with the other sign. Square each"
                 " difference before you take a mean, in rows and in columns.",
             )
-    columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
-    if not _plain(answer(other_way(columns, rows), columns + rows)):
-        return Mistake(
-            "Of a batch with 0.6 of the detail along one axis, and as much more along the other,"
-            " you say False.",
-            "Add the two means of a batch first, and divide then: there is one share, not one for"
-            " each axis.",
-        )
     faint = random(40, 1, 20, 22).sigmoid()
     faint[::2] *= 0.1
     flattened = faint.clone()
@@ -293,6 +296,21 @@ def _noticed_weights(answer: Any) -> Mistake | None:
             " lose it, you say False, though 0.99 is left in all.",
             "Make one number of each batch, the mean over all its pictures, and divide then.",
         )
+    columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    if not _plain(answer(other_way(columns, rows), columns + rows)):
+        return Mistake(
+            "Of a batch with 0.6 of the detail along one axis, and as much more along the other,"
+            " you say False.",
+            "Add the two means of a batch first, and divide then: there is one share, not one for"
+            " each axis.",
+        )
+    if not _plain(answer(*_wide())):
+        return Mistake(
+            "Of pictures of 10 rows and 60 columns, with 0.4 of the mean square across, 1.4 of the"
+            " equal one down, and 0.9 in all, you say False.",
+            "Take a mean of the differences in rows, and one of those in columns, and add the two:"
+            " how many differences there are plays no part.",
+        )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1
     many = 13**-0.5 * (torch.arange(22) % 2).expand(40, 1, 20, 22)
@@ -300,7 +318,8 @@ def _noticed_weights(answer: Any) -> Mistake | None:
         return Mistake(
             "Of two batches with the same mean squared difference, one with few large steps and one"
             " with many small ones, you say False.",
-            "Square each difference first, and then take the mean.",
+            "Neighbours are a pixel and the one next to it. In either batch square all their"
+            " differences, four pixels from each side, before you take the mean.",
         )
     return None
 
@@ -349,6 +368,26 @@ SLIPS = (
         {INSIDE: "inside = batch[:, 4:-4, 4:-4]"},
         "cut axes 1 and 2, the channels and the rows: of one channel nothing is left",
         "Rows and columns are the two last axes: batch[..., 4:-4, 4:-4]",
+    ),
+    Slip(
+        {INSIDE: "inside = batch", "detail(changed)": "detail(changed[..., 4:-4, 4:-4])"},
+        "leave out the border of the changed images, and not that of the others",
+        "Leave out four pixels on each side of both",
+    ),
+    Slip(
+        {
+            SUM: (
+                "(inside[..., 2:] - inside[..., :-2]).square().mean()"
+                " + (inside[..., 2:, :] - inside[..., :-2, :]).square().mean()"
+            )
+        },
+        "take the difference to the pixel after the next",
+        "Neighbours lie next to each other: diff(), or x[..., 1:] - x[..., :-1]",
+    ),
+    Slip(
+        {SUM: "across.square().sum() + down.square().sum()"},
+        "add up all squares, where each axis should have a mean of its own",
+        "A wide picture has more neighbours in a row: two means, and their sum",
     ),
     Slip(
         {SUM: "across.square().mean()"},

@@ -267,6 +267,14 @@ SLIPS = (
     ),
     Slip(
         {
+            B: "((first == labels) & (second != labels)).sum()",
+            C: "((first != labels) & (second == labels)).sum()",
+        },
+        "give the coin tensors",
+        "Make Python numbers of the counts, int(….sum()): those have no largest one",
+    ),
+    Slip(
+        {
             B: "(first == labels).double().mean().item()",
             C: "(second == labels).double().mean().item()",
         },

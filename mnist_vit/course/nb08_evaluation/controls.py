@@ -65,6 +65,12 @@ def notice(answer: Any) -> Mistake | None:
         seen = look(flat, made)
         if seen is not None:
             return seen
+    if not torch.equal(made["border"][..., 1:-1, 1:-1], point[..., 1:-1, 1:-1]):
+        return Mistake(
+            "Of a picture with a single bright pixel at row 3, column 4 your border control"
+            " makes another picture inside.",
+            "All but the outermost rows and columns should be as it was in images.",
+        )
     inside = flat["border"][..., 1:-1, 1:-1]
     if not torch.allclose(inside, even[..., 1:-1, 1:-1]):
         return Mistake(
@@ -132,6 +138,21 @@ def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
                 f"Your shift {stays if (row, column) == (3, 4) else moved}.",
                 "One to the right and one down is row 4, column 5.",
             )
+        if float(made["shift"].sum()) != 1:
+            return Mistake(
+                "Of a picture with a single bright pixel, 1, your shift makes"
+                f" {float(made['shift'].sum()):.4g} of it.",
+                "It should be 1 again, at row 4, column 5: nothing is blurred.",
+            )
+    else:
+        count = int(torch.count_nonzero(made["shift"]))
+        many = f"{count} pixels that are not 0" if count else "0 everywhere"
+        return Mistake(
+            f"Of a picture with a single bright pixel, 1 at row 3, column 4, your shift makes"
+            f" {many}.",
+            "It should be one pixel again, 1 at row 4, column 5: each pixel is that of the picture"
+            " as it came in, one row higher and one column to the left.",
+        )
     if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
         off = (flat["shift"][0, 0] - 0.5).abs() > 1e-6
         down, right = off.nonzero()[0].tolist()
@@ -225,6 +246,11 @@ SLIPS = (
         {SHIFT: "shift = wide[..., 1:-1, :-2]"},
         "shift to the right only",
         "It moves by a pixel along both axes",
+    ),
+    Slip(
+        {".expand(images.shape[1], 1, 3, 3)": ""},
+        "give the convolution a kernel of two axes",
+        "It wants (channels, 1, 3, 3): kernel.expand(images.shape[1], 1, 3, 3)",
     ),
     Slip(
         {PAD: 'F.pad(images, (1, 1), mode="replicate")'},

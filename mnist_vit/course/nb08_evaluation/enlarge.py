@@ -227,6 +227,11 @@ SLIPS = (
         "Interpolate floats, and round at the end: clamp, round, to(torch.uint8)",
     ),
     Slip(
+        {'mode="bicubic"': 'mode="bicubic", antialias=True'},
+        "interpolate with antialias=True, as torchvision's resize does by itself",
+        "Then another curve is drawn. Leave that argument out",
+    ),
+    Slip(
         {GREY: "grey = images / 16"},
         "leave out the axis for the channel",
         "F.interpolate wants (n, channels, height, width): images[:, None]",

@@ -213,6 +213,34 @@ SLIPS = (
         "Its row goes, too: weights[..., 1:, 1:]",
     ),
     Slip(
+        {NORM: "patches = patches / patches.sum(dim=-1)"},
+        "leave out keepdim=True",
+        "The sum of a row stands along its keys: sum(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {PIXELS: 'torch.cdist(place, place, p=float("inf")) * patch_size'},
+        "take the larger of the steps down and the steps across",
+        "The straight line is the root of the sum of squares",
+    ),
+    *(
+        Slip(
+            {PIXELS: f"torch.cdist(place, place) * {size}"},
+            f"count {size} pixels from one patch to the next, whatever patch_size is",
+            "Use the argument patch_size",
+        )
+        for size in (2, 4, 7)
+    ),
+    Slip(
+        {
+            "torch.cartesian_prod(number, number).float()": (
+                "torch.stack([(torch.arange(grid * grid) + 1) // grid,"
+                " (torch.arange(grid * grid) + 1) % grid], dim=1).float()"
+            )
+        },
+        "number the patches from 1 when you compute their rows and columns",
+        "Without the class token, the first patch has the number 0",
+    ),
+    Slip(
         {LOOKED: "(patches * pixels).mean(dim=-1)"},
         "average over the keys",
         "The weights are the average already, so sum over the last dimension",

@@ -148,6 +148,7 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
         hooks = hooks_left(model)
         logits = model(images)
         inside = len(kept)
+        training = all(module.training for module in model.modules())
     yield "logits while recording", logits
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
     if inside and not kept:
@@ -168,6 +169,7 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "weights of layer 1", kept[1]
     yield "weights of layer 2", kept[2]
     yield "what is left behind", _traces(model, before)
+    yield "whether the model is in train mode in the block, as it was before", training
     yield (
         "whether the model is still in train mode",
         all(module.training for module in model.modules()),
@@ -290,6 +292,11 @@ def more(answer: Any) -> list[int]:
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What stays on a model; how many tensors there should be."""
     what, value = evidence.what, evidence.value
+    if what.startswith("whether the model is in train mode in"):
+        return (
+            "In the block the model, or a part of it, is in eval mode.",
+            "Whoever records may be training: leave the mode alone.",
+        )
     if what.startswith("weights of layer") and isinstance(value, tuple):
         return (
             "An attention layer gives a pair, its output and the weights.",
@@ -460,6 +467,11 @@ SLIPS = (
         {LAYERS: "for module in [block.self_attention for block in model.encoder.layers]:"},
         "look for the layers in model.encoder.layers",
         "Other models keep theirs elsewhere. Go through model.modules()",
+    ),
+    Slip(
+        {"kept.append(output[1])": "kept.insert(0, output[1])"},
+        "put each new tensor in front of the others",
+        "The layer that runs first comes first: append",
     ),
     Slip(
         {KEEP: f"{KEEP}\n        return output[1]"},

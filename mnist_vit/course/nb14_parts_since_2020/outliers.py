@@ -207,6 +207,21 @@ SLIPS = (
         "The number of a patch is its place in the picture: argmax(dim=1) before you sort",
     ),
     Slip(
+        {PATCHES: "tokens[:, num_patches:]"},
+        "take the tokens from number num_patches on",
+        "The patches are the last num_patches tokens: tokens[:, -num_patches:]",
+    ),
+    Slip(
+        {END: "return middle / largest, where"},
+        "divide the median by the largest",
+        "The largest is divided by the median",
+    ),
+    Slip(
+        {END: "return largest / middle, norms.median(dim=1).indices"},
+        "give the number of the patch that has the median",
+        "The patch with the largest norm is asked for: argmax(dim=1)",
+    ),
+    Slip(
         {NORMS: "patches.std(dim=2)"},
         "take the standard deviation of each token's numbers",
         "The norm of a token is the root of its sum of squares, with no mean subtracted",

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn  # noqa: F401, one slip takes it
 
 from ..checking import Exercise, Mistake, Slip, fits, gradients, random
 
@@ -200,6 +201,21 @@ SLIPS = (
         },
         "multiply by the matrices as they are",
         "A layer's matrix is (out, in): x @ w_gate.T, or F.linear(x, w_gate)",
+    ),
+    Slip(
+        {GATE: "F.silu(F.linear(x, w_out.T))", END: "F.linear(gate * value, w_gate.T)"},
+        "exchange w_gate and w_out",
+        "w_gate makes the gate; w_out, (in_dim, width), comes last",
+    ),
+    Slip(
+        {END: "F.linear(F.silu(F.linear(x, w_gate * w_value)), w_out)"},
+        "multiply the matrices w_gate and w_value, number by number",
+        "Each makes a layer of its own: what the two give is multiplied",
+    ),
+    Slip(
+        {GATE: "nn.SiLU(F.linear(x, w_gate))"},
+        "make a module of the class nn.SiLU, and do not call it",
+        "F.silu(…) is the function; a module is made first and called then, nn.SiLU()(…)",
     ),
     Slip({END: "x + F.linear(gate * value, w_out)"}, "add x", "The block does that, not the MLP"),
 )
