@@ -457,7 +457,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("controls", lambda images: tuple(controls_by_slices(images).values()), 'Return {"blur": …'),
     ("as_sharp", sharp_in_grey, "turned grey, and have a third of the detail left, you say True"),
     ("controls", black_in_the_corner, "what comes in is 0 at row 0, column 0. Let"),
-    ("wilson", wilson_in_thousandths, "are multiples of 0.001, each next to the right one. To"),
+    (
+        "wilson",
+        wilson_in_thousandths,
+        "are multiples of 0.001, each next to the right one. To 0.00001 is asked for: do not",
+    ),
     ("controls", black_at_the_sides, "your blur makes 0.4475 at row 0, column 0"),
 ]
 

@@ -65,7 +65,7 @@ def notice(answer: Any) -> Mistake | None:
         seen = look(flat, made)
         if seen is not None:
             return seen
-    if not torch.equal(made["border"][..., 1:-1, 1:-1], point[..., 1:-1, 1:-1]):
+    if not torch.allclose(made["border"][..., 1:-1, 1:-1], point[..., 1:-1, 1:-1], atol=1e-5):
         return Mistake(
             "Of a picture with a single bright pixel at row 3, column 4 your border control"
             " makes another picture inside.",
@@ -129,8 +129,9 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
 
 
 def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
-    if torch.count_nonzero(made["shift"]) == 1:
-        row, column = made["shift"][0, 0].nonzero()[0].tolist()
+    bright = (made["shift"][0, 0].abs() > 1e-5).nonzero().tolist()
+    if len(bright) == 1:
+        row, column = bright[0]
         if (row, column) != (4, 5):
             moved = f"moves a pixel from row 3, column 4 to row {row}, column {column}"
             stays = "leaves the pixel in row 3, column 4 where it is"
@@ -138,15 +139,14 @@ def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
                 f"Your shift {stays if (row, column) == (3, 4) else moved}.",
                 "One to the right and one down is row 4, column 5.",
             )
-        if float(made["shift"].sum()) != 1:
+        if abs(float(made["shift"].sum()) - 1) > 1e-4:
             return Mistake(
                 "Of a picture with a single bright pixel, 1, your shift makes"
                 f" {float(made['shift'].sum()):.4g} of it.",
                 "It should be 1 again, at row 4, column 5: nothing is blurred.",
             )
     else:
-        count = int(torch.count_nonzero(made["shift"]))
-        many = f"{count} pixels that are not 0" if count else "0 everywhere"
+        many = f"{len(bright)} pixels that are not 0" if bright else "0 everywhere"
         return Mistake(
             f"Of a picture with a single bright pixel, 1 at row 3, column 4, your shift makes"
             f" {many}.",

@@ -99,7 +99,7 @@ def _in_steps(
         if all(near):
             return Mistake(
                 f"All ends that you give are multiples of {step:g}, each next to the right one.",
-                "To 0.00001 is asked for: search in finer steps, or solve for p.",
+                "To 0.00001 is asked for: do not round; search in finer steps, or solve for p.",
             )
     return None
 
