@@ -329,6 +329,14 @@ def sharp_by_sums(changed: Tensor, images: Tensor) -> bool:
     return bool(0.75 < found[0] / found[1] < 1.25)
 
 
+def sharp_by_variance(changed: Tensor, images: Tensor) -> bool:
+    found = []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        found.append(x.diff(dim=-1).var() + x.diff(dim=-2).var())
+    return bool(0.75 < found[0] / found[1] < 1.25)
+
+
 def predicted_by_its_truth(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
     return confusion_matrix(labels, predictions[labels], k)
 
@@ -471,6 +479,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("as_sharp", sharp(5, lambda x: x.square().mean()), "leave out five pixels on each side"),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 2), "square the mean of the absolute"),
     ("enlarge", enlarged_by_torchvision, "interpolate with antialias=True, as torchvision's"),
+    ("as_sharp", sharp_by_variance, "take the variance of the differences"),
     ("as_sharp", sharp_by_sums, "add up all squares"),
     ("better_model", better_with_tensors, "give the coin tensors"),
     ("as_sharp", sharp_by_channel, "make a number for each channel"),

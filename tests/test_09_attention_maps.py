@@ -215,6 +215,21 @@ def rollout_of_pictures(weights: Tensor) -> Tensor:
 
 
 @contextmanager
+def record_without_asking(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, given: tuple, pair: tuple) -> None:
+        kept.extend(one for one in pair[1:] if one is not None)
+
+    handles = [layer.register_forward_hook(keep) for layer in attention_layers(model)]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
 def record_in_eval_mode(model: nn.Module) -> Iterator[list[Tensor]]:
     training = model.training
     model.eval()
@@ -273,6 +288,7 @@ WRONG: list[tuple[str, Any, str]] = [
         {letter: [1] for letter in "abcde"},
         "at a stands something of the type list",
     ),
+    ("record", record_without_asking, "with need_weights=False, so that no weights come back"),
     ("record", record_pairs, "gives a pair, its output and the weights. Keep the second"),
     ("record", record_the_model, "those that have one are of the class VisionTransformer"),
     ("rollout", rollout_of_pictures, "you make the shape (3, 5, 5). It should be (2, 5, 5)"),

@@ -29,11 +29,9 @@ def moved(images: Tensor, pixels: float) -> Tensor:
     return resample(images, grid - offset.to(images), "bilinear", "zeros")
 
 
-def other_way(columns: Tensor, rows: Tensor) -> Tensor:
-    """columns + rows with 0.6 of the detail across, and as much more down."""
-    across = columns[..., 4:-4].diff(dim=-1).square().mean()
-    down = rows[..., 4:-4, :].diff(dim=-2).square().mean()
-    return 0.6**0.5 * columns + (1 + 0.4 * across / down) ** 0.5 * rows
+def other_way(columns: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Much detail across and little down, and the first a little less, the second three times."""
+    return 5 * 0.9**0.5 * columns + 3**0.5 * rows, 5 * columns + rows
 
 
 def uneven(images: Tensor) -> Tensor:
@@ -67,7 +65,6 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         there[..., rows_there, columns_there] = board[rows_there, columns_there].float()
         checkered[f"a checked pattern in {name}, else as sharp"] = (there, images)
     blurred = moved(images, 0.5)
-    smoother = other_way(columns, rows)
     faint = images.clone()
     faint[::2] *= 0.1
     flattened = faint.clone()
@@ -98,10 +95,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "a tenth more contrast": (1.1 * images, images),
             "blurred, and with the contrast put back": (faded, images),
             "half of the pictures with 0.6 of the detail, half with 1.4": (uneven(images), images),
-            "0.6 of the detail along one axis, and as much more along the other": (
-                smoother,
-                columns + rows,
-            ),
+            "0.9 of much detail across, and three times of little down": other_way(columns, rows),
+            "a slope half as steep, with the same noise": (ramp / 2 + images, ramp + images),
             "pictures (10, 60), with 0.4 of the detail across, and 0.9 in all": _wide(),
             "half of the pictures with a hundredth of the detail, which they lose": (
                 flattened,
@@ -297,10 +292,10 @@ def _noticed_weights(answer: Any) -> Mistake | None:
             "Make one number of each batch, the mean over all its pictures, and divide then.",
         )
     columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
-    if not _plain(answer(other_way(columns, rows), columns + rows)):
+    if not _plain(answer(*other_way(columns, rows))):
         return Mistake(
-            "Of a batch with 0.6 of the detail along one axis, and as much more along the other,"
-            " you say False.",
+            "Of a batch with 0.9 of much detail across, and three times of little down, which is"
+            " about as much in all, you say False.",
             "Add the two means of a batch first, and divide then: there is one share, not one for"
             " each axis.",
         )
@@ -383,6 +378,11 @@ SLIPS = (
         },
         "take the difference to the pixel after the next",
         "Neighbours lie next to each other: diff(), or x[..., 1:] - x[..., :-1]",
+    ),
+    Slip(
+        {SUM: "across.var() + down.var()"},
+        "take the variance of the differences",
+        "On a slope they have a mean, which belongs to the detail: square them as they are",
     ),
     Slip(
         {SUM: "across.square().sum() + down.square().sum()"},

@@ -89,8 +89,8 @@ def _noticed_many(answer: Any) -> Mistake | None:
     if found == len(many):
         return None
     return Mistake(
-        f"Of 599 images with the truth 0 and the prediction 0 you count {found:g}, and of a few"
-        " images as many as there are.",
+        f"Of 599 images with the truth 0 and the prediction 0 you count {found:g}; of six"
+        " images you count each.",
         "Not every kind of number holds each whole number: count in int64 from the start.",
     )
 

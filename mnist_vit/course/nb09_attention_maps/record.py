@@ -192,8 +192,16 @@ def _refuse_empty(hooks: str) -> None:
             "the list is empty after a forward pass, and in the block no hook is on the model.",
             "Hook every module in model.modules() that has an in_proj_weight.",
         )
+    said = f"the list is empty after a forward pass, and in the block the model has {hooks}."
+    if "pre-hook" not in hooks:
+        raise Mistake(
+            said,
+            "The model calls its layers with need_weights=False, so that no weights come back: a"
+            " pre-hook, with_kwargs=True, can change that. What comes back is then appended to the"
+            " list that is yielded.",
+        )
     raise Mistake(
-        f"the list is empty after a forward pass, and in the block the model has {hooks}.",
+        said,
         "A forward hook gets the output: let it append to the very list that is yielded. A list"
         " that is made at the yield, or by kept = kept + [...], is another one.",
     )

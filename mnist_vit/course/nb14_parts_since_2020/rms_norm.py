@@ -196,11 +196,6 @@ SLIPS = (
         "multiply by the weight before you take the mean of the squares",
         "The mean is that of the squares of x; the weight comes last",
     ),
-    Slip(
-        {SQUARE: "x.square().mean(dim=-1)"},
-        "leave out keepdim=True",
-        "The mean of a token stands along its numbers: mean(dim=-1, keepdim=True)",
-    ),
     Slip({END: "x / mean_square.sqrt() * weight"}, "leave out eps", "Add it to the mean square"),
     Slip({END: "x / (mean_square + eps) * weight"}, "forget the root", "RMS: *root* mean square"),
     Slip({END: "x / (mean_square + eps).sqrt()"}, "leave out the weight", "Multiply by it last"),

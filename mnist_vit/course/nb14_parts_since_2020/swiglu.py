@@ -29,12 +29,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def notice(answer: Any) -> Mistake | None:
     """What becomes of a single number."""
-    gate, value, out = (torch.tensor([[one]]) for one in (2.0, 3.0, 5.0))
-    found = f"{float(answer(torch.ones(1, 1), gate, value, out)):.4g}"
+    gate, value, out = (torch.tensor([[one]]) for one in (1.0, 1.5, 5.0))
+    found = f"{float(answer(torch.full((1, 1), 2.0), gate, value, out)):.4g}"
     if found == "26.42":
         return None
     return Mistake(
-        f"Of x = 1 with w_gate = 2, w_value = 3 and w_out = 5 you make {found}.{_known(answer)}",
+        f"Of x = 2 with w_gate = 1, w_value = 1.5 and w_out = 5 you make {found}.{_known(answer)}",
         "It should be 26.42: silu(2) = 2 · sigmoid(2) = 1.762 is the gate; times the value, 3;"
         " times 5.",
     )
@@ -216,6 +216,11 @@ SLIPS = (
         {GATE: "nn.SiLU(F.linear(x, w_gate))"},
         "make a module of the class nn.SiLU, and do not call it",
         "F.silu(…) is the function; a module is made first and called then, nn.SiLU()(…)",
+    ),
+    Slip(
+        {END: "F.linear(F.linear(x, F.silu(w_gate) * w_value), w_out)"},
+        "apply SiLU to the matrix w_gate",
+        "It goes over what the layer gives: F.silu(F.linear(x, w_gate))",
     ),
     Slip({END: "x + F.linear(gate * value, w_out)"}, "add x", "The block does that, not the MLP"),
 )
