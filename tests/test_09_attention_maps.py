@@ -129,10 +129,12 @@ def record_with_forwards_that_stay(model: nn.Module) -> Iterator[list[Tensor]]:
 @contextmanager
 def record_the_last_pass(model: nn.Module) -> Iterator[list[Tensor]]:
     """The package's, in which a second forward pass begins anew."""
-    many, kept = len(attention_layers(model)), []
-    with record_attention(model) as all_kept:
-        yield kept
-        kept += all_kept[-many:]
+    with record_attention(model) as kept:
+        handle = model.register_forward_pre_hook(lambda module, given: kept.clear())
+        try:
+            yield kept
+        finally:
+            handle.remove()
 
 
 def columns_and_transposed(weights: Tensor) -> Tensor:
@@ -172,7 +174,72 @@ def square_distance(weights: Tensor, patch_size: int) -> Tensor:
     return mean_attention_distance(weights, patch_size, (side(weights), side(weights)))
 
 
+@contextmanager
+def record_at_the_end(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+    with record_attention(model) as found:
+        yield kept
+    kept += found
+
+
+@contextmanager
+def record_pairs(model: nn.Module) -> Iterator[list[Any]]:
+    kept: list[Any] = []
+    handles = []
+    for layer in attention_layers(model):
+        handles.append(layer.register_forward_pre_hook(asked, with_kwargs=True))
+        handles.append(layer.register_forward_hook(lambda m, given, pair: kept.append(pair)))
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def record_the_model(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+    handle = model.register_forward_hook(lambda m, given, output: kept.append(output[1]))
+    try:
+        yield kept
+    finally:
+        handle.remove()
+
+
+def rollout_of_pictures(weights: Tensor) -> Tensor:
+    """It goes over the pictures in place of the layers."""
+    total = torch.eye(weights.shape[-1])
+    for one in weights.mean(dim=2):
+        total = 0.5 * (one + torch.eye(weights.shape[-1])) @ total
+    return total
+
+
+@contextmanager
+def record_without_asking(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, given: tuple, pair: tuple) -> None:
+        kept.extend(one for one in pair[1:] if one is not None)
+
+    handles = [layer.register_forward_hook(keep) for layer in attention_layers(model)]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def record_in_eval_mode(model: nn.Module) -> Iterator[list[Tensor]]:
+    training = model.training
+    model.eval()
+    with record_attention(model) as kept:
+        yield kept
+    model.train(training)
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("name_the_maps", {"c": 1.0, "a": torch.tensor(5), "b": 2, "e": 4, "d": 8}),
     ("record", record_attention),
     ("record", RecordAsClass),
     (
@@ -221,7 +288,22 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("undo_softmax", undone_over_axis_1, "a tensor of two axes, your rows are right"),
     ("record", 42, "the function itself is needed"),
-    ("record", record_the_last_pass, "each time that it runs: 6 here"),
+    (
+        "record",
+        record_the_last_pass,
+        "the list is as long as after one: what one of them gave is not",
+    ),
+    ("record", record_at_the_end, "the list is empty until the block ends"),
+    ("record", record_in_eval_mode, "In the block the model, or a part of it, is in eval mode."),
+    (
+        "name_the_maps",
+        {letter: [1] for letter in "abcde"},
+        "at a stands something of the type list",
+    ),
+    ("record", record_without_asking, "with need_weights=False, so that no weights come back"),
+    ("record", record_pairs, "gives a pair, its output and the weights. Keep the second"),
+    ("record", record_the_model, "those that have one are of the class VisionTransformer"),
+    ("rollout", rollout_of_pictures, "you make the shape (3, 5, 5). It should be (2, 5, 5)"),
     ("rollout", columns_and_transposed, "your rows are 0.6667, 0.3333 and 0.2857, 0.7143"),
     ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
@@ -251,6 +333,13 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("rollout", lambda weights: rollout(weights[:, :2]), "multiply the first two layers"),
+    ("name_the_maps", {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3}, "number the sentences from 0"),
+    (
+        "undo_softmax",
+        lambda twice: twice.log() - twice.log().mean(-1, keepdim=True) + 1 / twice.shape[-2],
+        "for the mean of a row",
+    ),
     ("record", record_ours_only, "has no attribute 'encoder'"),
     ("record", record_with_forwards_that_stay, "leave your own forward on the layers"),
 ]
