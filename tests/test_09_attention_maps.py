@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from helpers import NOTEBOOKS, code_cells, judged, square_maps
 from torch import Tensor, nn
 
+from experiments import twice as twice_softmax
+from mnist_vit import attention_weights
 from mnist_vit.attention import mean_attention_distance, record_attention, rollout
-from mnist_vit.course.ladder.rows import RESULTS
+from mnist_vit.course.ladder.rows import RESULTS, interval, stored
 from mnist_vit.course.nb09_attention_maps.own_maps import left_without
 from mnist_vit.course.own_weights import _loaded
 from mnist_vit.model import VisionTransformer
@@ -365,6 +367,30 @@ def test_seeds_disagree_on_the_better_layer_as_the_notebook_says() -> None:
     assert all(max(a, b) < c for a, b, c in zip(first, last, random, strict=True))
     ahead = [round(a - b) for a, b in zip(first, last, strict=True)]
     assert sorted(ahead) == [-1, -1, 1, 2, 16]
+
+
+def test_a_second_softmax_in_training_hides_from_accuracy_but_not_from_the_weights() -> None:
+    once, twice = (stored(name, "twice") for name in twice_softmax.NAMES)
+    for name, about in zip(twice_softmax.NAMES, (once, twice), strict=True):
+        assert about["command"] == f"python -m experiments twice {name}"
+        assert len(about["accuracy"]) == len(about["from_even"]) == 5
+        parameters = twice_softmax.row(name).build().parameters()
+        assert about["parameters"] == sum(p.numel() for p in parameters)
+    gain, half = interval(twice["accuracy"], once["accuracy"])
+    assert abs(gain) < half
+    assert max(twice["from_even"]) < 9
+    assert min(once["from_even"]) > 75
+
+
+def test_the_second_softmax_stands_in_the_layer_itself() -> None:
+    """Its weights are the softmax of those of the model with one, in the first layer."""
+    models = []
+    for name in twice_softmax.NAMES:
+        torch.manual_seed(0)
+        models.append(twice_softmax.row(name).build().eval())
+    x = torch.randn(2, 1, 28, 28)
+    once, twice = (attention_weights(model, x)[:, 0] for model in models)
+    assert torch.allclose(twice, once.softmax(dim=-1), atol=1e-6)
 
 
 def test_own_weights_are_measured_as_the_stored_ones() -> None:

@@ -530,6 +530,19 @@ def test_numbers_in_the_text_of_notebook_10() -> None:
     assert f"the right digit is {logit:.2f}" in text
     assert f"Of the logit, {norm:.2f}" in text
     assert abs(plain) < 0.1
+    times = []
+    for seed in (0, 1):
+        spent = of("vit_cifar10", seed)["milliseconds a picture"]
+        times.append(round(spent["leave one out"] / spent["relevance"]))
+    assert f"{min(times)} to {max(times)} times the CPU time of relevance" in text
+    assert "4 of 31 and 3 of 26 mistakes more right" in text
+    for name, more in (("vit_mnist_p7", 4), ("vit_mnist_p4", 3)):
+        found = EVIDENCE[name]["mistakes"]
+        rather, plain = (
+            found["for it rather than the right one"][0],
+            found["for the wrong class"][0],
+        )
+        assert round(found["images"] * (rather - plain)) == more
 
 
 def test_what_is_said_of_evidence_against_a_class_and_of_mistakes() -> None:
