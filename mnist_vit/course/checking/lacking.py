@@ -149,7 +149,8 @@ def _of_row(kind: str, name: str) -> tuple[str, str]:
         )
     if hasattr(dict, name):
         return f"This is a {kind}, and {name} is for dicts.", "[0] takes the first in it."
-    near = "" if name in INSTEAD else _near(name, dir(list if kind == "list" else tuple))
+    known = dir(list) if kind == "list" else dir(tuple)
+    near = "" if name in INSTEAD else _near(name, known)
     return (
         f"A {kind} has no attribute {name}.{near}",
         INSTEAD.get(
