@@ -223,6 +223,11 @@ WRONG: list[tuple[str, Any, str]] = [
         "a text stands at a, and the number",
     ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
+    (
+        "name_the_maps",
+        {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3},
+        '"c" has the sentence 0, and no sentence has this number. They count from 1 to 8.',
+    ),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
     ("record", record_and_clear, "it was filled inside. The weights are looked at later"),
     ("rollout", lambda weights: rollout(weights[:, :, :1]), ""),

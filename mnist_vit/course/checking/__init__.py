@@ -14,6 +14,7 @@ from .tools import (
     parameter_gradients,
     random,
     randomise,
+    refuse_unknown,
     start_values,
     state_of,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "parameter_gradients",
     "random",
     "randomise",
+    "refuse_unknown",
     "start_values",
     "state_of",
     "verdict",

@@ -3,7 +3,7 @@
 import math
 import numbers
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -317,6 +317,27 @@ def fits(candidates: dict[str, list[float]], got: list[float]) -> str:
         if all(abs(value - own) <= 1e-5 * max(1.0, abs(value)) for value, own in pairs):
             found.append(name)
     return found[0] if len(found) == 1 else ""
+
+
+def refuse_unknown(found: dict[str, Any], sentences: Collection[int]) -> None:
+    """Raise Mistake where an answer, from letters to numbers of sentences, names one that is none.
+
+    All letters are looked at before any is compared: whoever counts from 0 has them all wrong.
+    """
+    texts = [letter for letter, number in found.items() if isinstance(number, str)]
+    if texts:
+        raise Mistake(
+            f"a text stands at {', '.join(texts)}, and the number of a sentence is asked for.",
+            f'A number from {min(sentences)} to {max(sentences)} for each letter, as in "a": 3.',
+        )
+    for letter, number in found.items():
+        if number is None or number is ...:
+            raise Mistake(f'"{letter}" has no number yet.')
+        if type(number) is not int or number not in sentences:
+            raise Mistake(
+                f'"{letter}" has the sentence {describe(number)}, and no sentence has this number.',
+                f"They count from {min(sentences)} to {max(sentences)}.",
+            )
 
 
 def hooks_left(model: nn.Module) -> str:
