@@ -136,11 +136,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             " takes both ends.",
         )
     if wide != 1:
-        asked = f"√(2 / (20 + 20,000)) = {math.sqrt(2 / 20_020):.3g}"
-        own = wide * math.sqrt(2 / 20_020)
+        asked = math.sqrt(2 / 20_020)
+        own = wide * asked
         return (
             f"In a layer from 20 to 20,000 numbers the standard deviation of your weights is"
-            f" {own:.3g}, and it should be {asked}.",
+            f" {own:.3g}, and it should be √(2 / (20 + 20,000)) = {asked:.3g}.",
             "A number drawn evenly from -bound to bound has the variance bound² / 3.",
         )
     if mean != 0:
