@@ -116,6 +116,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("gradient_step", lambda weight, *_: weight, "two things must come back"),
     ("gradient_step", lambda *given: by_formula(*given)[:1], "two things must come back"),
     ("patch_size", lambda image_size, budget: 2, "28 pixels and 38,700 scores should not be 2"),
+    ("patch_size", lambda image_size, budget: 0, "There are no patches of 0 pixels."),
     ("patch_size", lambda image_size, budget: float(by_root(image_size, budget)) + 0.5, ""),
     ("patchify", lambda images, p: patchify_convolution(images.flip(-1), p), "wrong numbers"),
     ("patchify", lambda images, p: F.unfold(images, p, stride=p).mT, "the exercise in one call"),

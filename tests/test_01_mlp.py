@@ -69,6 +69,19 @@ def xavier_by_torch(linear: nn.Linear) -> nn.Linear:
     return linear
 
 
+def of_one_size(linear: nn.Linear) -> None:
+    """Right only where fan_in and fan_out are those of the layer that was tried."""
+    bound = math.sqrt(6 / 20_020)
+    nn.init.uniform_(linear.weight, -bound, bound)
+    nn.init.normal_(linear.bias, std=1e-6)
+
+
+def of_the_larger(linear: nn.Linear) -> None:
+    bound = math.sqrt(6 / max(linear.weight.shape))
+    nn.init.uniform_(linear.weight, -bound, bound)
+    nn.init.normal_(linear.bias, std=1e-6)
+
+
 def xavier_by_new_parameters(layer: nn.Linear) -> None:
     generator = torch.Generator().manual_seed(7)
     a = (6 / sum(layer.weight.shape)) ** 0.5
@@ -341,6 +354,7 @@ WRONG: list[tuple[str, Any, str]] = [
         "",
     ),
     ("xavier", lambda linear: linear.weight.uniform_(-1, 1), "no_grad()"),
+    ("xavier", of_one_size, "from 600 to 700 numbers the standard deviation of your weights is"),
     ("xavier", lambda linear: None, "linear.weight still holds the numbers"),
     ("xavier", biases_forgotten, "linear.bias still holds the numbers"),
     ("xavier", from_one_to_two, "between 1 and 2, and none is negative"),
@@ -377,6 +391,7 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("mlp_block", DroppingOnce, "use new random numbers in eval mode too"),
     ("mlp_block", WithoutDropout, "apply GELU after the second linear layer too"),
     ("xavier", xavier_without_biases, "draw from 0 to the bound"),
+    ("xavier", of_the_larger, "divide by the larger of fan_in and fan_out"),
     ("xavier", by_rand, "as rand * bound - bound does"),
     ("xavier", lambda linear: by_rand(linear, 0.5), "as (rand - 0.5) * bound does"),
     ("mlp_block", Unstarted, "leave the start values of nn.Linear as they are"),

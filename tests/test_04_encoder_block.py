@@ -210,6 +210,8 @@ WRONG: list[tuple[str, Any, str]] = [
         "not nn.Identity()",
     ),
     ("find_bugs", lambda: {"a": 5, "b": 3}, '"c" is missing'),
+    ("find_bugs", {"a": 4, "b": 2, "c": 0, "d": 3}, '"c" has the sentence 0, and no sentence'),
+    ("find_bugs", {"a": "5", "b": 3, "c": 1, "d": 4}, "a text stands at a, and the number"),
     ("find_bugs", {5: "a", 3: "b", 1: "c", 4: "d"}, 'Your 5: "a" becomes "a": 5.'),
     ("find_bugs", lambda: [5, 3, 1, 4], "a dictionary is needed"),
     ("find_bugs", lambda: dict.fromkeys("abcd", 6), "should not be 'number 6'. Sentence 6 is"),

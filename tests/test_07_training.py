@@ -181,6 +181,22 @@ def entropy_in_place(logits: Tensor, labels: Tensor) -> Tensor:
     return entropy_careful(logits, labels)
 
 
+def load_the_usual_class(kind: Any, path: Path) -> nn.Module:
+    content = torch.load(path)
+    model = VisionTransformer(**content["sizes"])
+    model.load_state_dict(content["weights"])
+    return model.eval()
+
+
+def load_by_known_names(kind: Any, path: Path) -> nn.Module:
+    content = torch.load(path)
+    sizes = content["sizes"]
+    names = ("image_size", *(name for name in sizes if name != "image_size"))
+    model = kind(**{name: sizes[name] for name in names})
+    model.load_state_dict(content["weights"])
+    return model.eval()
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("cross_entropy", entropy_by_loop),
     ("cross_entropy", entropy_careful),
@@ -283,6 +299,9 @@ WRONG: list[tuple[str, Any, str]] = [
         "curve B has the name 'a cold', which is none of the four: no zero_grad",
     ),
     ("diagnose", {"A": HIDDEN["A"]}, "curve B has no name yet"),
+    ("diagnose", {"A": HIDDEN["B"], "B": 0}, "curve B has the name 0, which is none of the four"),
+    ("load", load_the_usual_class, "for the class Given it returns a VisionTransformer"),
+    ("load", load_by_known_names, "'image_size'. The keys of sizes are outside, inside"),
     (
         "diagnose",
         {name: letter for letter, name in HIDDEN.items()},

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,40 @@ def better(decide: Callable[[int, int], bool]) -> Callable[[Tensor, Tensor, Tens
 
 def exact_chance(b: int, c: int) -> float:
     return min(1.0, 2 * sum(math.comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c))
+
+
+def as_uneven(b: int, c: int) -> list[int]:
+    """The numbers of heads that are at least as uneven."""
+    return [heads for heads in range(b + c + 1) if abs(2 * heads - b - c) >= abs(b - c)]
+
+
+def coin_of_fractions(b: int, c: int) -> Fraction:
+    return sum(Fraction(math.comb(b + c, k), 2 ** (b + c)) for k in as_uneven(b, c))
+
+
+def coin_by_logarithms(b: int, c: int) -> float:
+    n = b + c
+    chance = 0.0
+    for k in as_uneven(b, c):
+        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        chance += math.exp(ways - n * math.log(2))
+    return chance
+
+
+def coin_of_large_floats(b: int, c: int) -> float:
+    n = b + c
+    chance = 0.0
+    for k in as_uneven(b, c):
+        chance += math.comb(n, k) * 0.5**n
+    return chance
+
+
+def coin_of_small_floats(b: int, c: int) -> float:
+    n = b + c
+    chances = [0.5**n]
+    for k in range(n):
+        chances.append(chances[-1] * (n - k) / (k + 1))
+    return sum(chances[k] for k in as_uneven(b, c))
 
 
 def exact_coin(b: int, c: int) -> bool:
@@ -376,6 +411,8 @@ RIGHT: list[tuple[str, Any]] = [
     ("wilson", lambda *args: np.array(my_wilson(*args))),
     ("wilson", wilson_by_search),
     ("coin", lambda b, c: binomtest(b, b + c).pvalue if b + c else 1.0),
+    ("coin", coin_of_fractions),
+    ("coin", coin_by_logarithms),
     ("reliability", reliability_by_loop),
     ("enlarge", enlarged_one_by_one),
     ("better_model", better(exact_coin)),
@@ -395,6 +432,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("coin", lambda b, c: "rare", "must be a number, but is 'rare'"),
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
+    ("coin", coin_of_large_floats, "int too large to convert to float. There n is 1300;"),
+    ("coin", coin_of_small_floats, "yours is right. For 620 to 680, 1,300 tosses, you give 0, and"),
     ("reliability", lambda *given: reliability_by_loop(*given)[1:], "three numbers are needed"),
     ("reliability", lambda p, y, low, high: reliability_by_loop(p.sqrt(), y, low, high), ""),
     ("enlarge", lambda images, size: my_enlarge(images, size) / 255, "MNIST's pixels are uint8"),

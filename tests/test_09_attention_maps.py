@@ -300,7 +300,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "name_the_maps",
         {letter: [1] for letter in "abcde"},
-        "at a stands something of the type list",
+        "has something of the type list, and no number",
     ),
     ("record", record_without_asking, "with need_weights=False, so that no weights come back"),
     ("record", record_pairs, "gives a pair, its output and the weights. Keep the second"),
@@ -319,6 +319,11 @@ WRONG: list[tuple[str, Any, str]] = [
         "a text stands at a, and the number",
     ),
     ("name_the_maps", {"a": 5}, '"b" is missing'),
+    (
+        "name_the_maps",
+        {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3},
+        '"c" has the sentence 0, and no sentence has this number. They count from 1 to 8.',
+    ),
     ("name_the_maps", [5, 2, 1, 8, 4], "a dictionary is needed"),
     ("record", record_and_clear, "it was filled inside. The weights are looked at later"),
     ("rollout", lambda weights: rollout(weights[:, :, :1]), ""),
@@ -336,7 +341,11 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 NAMED = [
     ("rollout", lambda weights: rollout(weights[:, :2]), "multiply the first two layers"),
-    ("name_the_maps", {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3}, "number the sentences from 0"),
+    (
+        "name_the_maps",
+        {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3},
+        "has the sentence 0, and no sentence",
+    ),
     (
         "undo_softmax",
         lambda twice: twice.log() - twice.log().mean(-1, keepdim=True) + 1 / twice.shape[-2],

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from mnist_vit import check
 from mnist_vit.course import helping
-from mnist_vit.course.checking import judge
+from mnist_vit.course.checking import judge, raised
 from mnist_vit.course.checking.comparing import compare
 from mnist_vit.course.checking.meanings import meaning_of
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
@@ -920,7 +920,7 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ("mat1 and mat2 shapes cannot be multiplied (7x5 and 10x5)", "left, here 5, as rows on"),
         ("Dimension out of range (expected to be in range of [-1, 0], but got 1)", "no axis 1."),
         ("shape '[2, -1, 7]' is invalid for input of size 15", "14, which does not divide 15."),
-        ("'list' object has no attribute 'dtype'", "A list stands where a tensor is needed"),
+        ("exp(): argument 'input' must be Tensor, not list", "A list stands where a tensor is"),
         ("unflatten: sizes [4, 3] don't multiply up to the size of dim 2 (10)", "the axis that is"),
         ("cannot assign parameters before Module.__init__() call", "nn.Module is not set up"),
         ("unsupported operand type(s) for //: 'tuple' and 'int'", "a single value is needed"),
@@ -1683,3 +1683,206 @@ def test_a_module_that_is_not_set_up_is_told() -> None:
 )
 def test_further_exceptions_have_a_meaning(text: str, meaning: str) -> None:
     assert meaning in meaning_of(text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning", "instead"),
+    [
+        ("int too large to convert to float", "floats end near 1.8e308", "of two whole numbers"),
+        ("(34, 'Numerical result out of range')", "too large for a float", "logarithms"),
+        ("division by zero", "is 0", "Print it"),
+        ("'<' not supported between instances of 'NoneType' and 'int'", "is None", "append()"),
+        ('can only concatenate str (not "int") to str', "A text meets", "str(…)"),
+        (
+            "unsupported operand type(s) for ^: 'float' and 'int'",
+            "there is a float",
+            "A power is **",
+        ),
+        ("\"bitwise_xor_cpu\" not implemented for 'Float'", "there is a float", "A power is **"),
+        ("unsupported operand type(s) for @: 'Tensor' and 'int'", "is no matrix", "* multiplies"),
+        (
+            "view size is not compatible with input tensor's size",
+            "in this order",
+            "the wrong places",
+        ),
+        ("'type' object does not support the context manager protocol", "behind with", "brackets"),
+        ("masked_fill_ only supports boolean masks, but got float", "True where", "comparison"),
+        ("expected target dtype to be Long or Byte, but got Float", "number of a class", ".long()"),
+        ("Expected floating point type for target", "holds probabilities", "(n,)"),
+        ("0D or 1D target tensor expected, multi-target not supported", "do not fit", "(n, k)"),
+        ("one of the variables has been modified by an inplace operation", "written over", "x = x"),
+        ("result type Float can't be cast to the desired output type Long", "in place", ".float()"),
+        ("list indices must be integers or slices, not str", "takes one place", "a[0][1]"),
+        ("transpose() takes 2 positional arguments but 3 were given", "two axes", "permute"),
+        ("split_sizes to sum exactly to 12 (…), but got split_sizes=[5, 5]", "have 10", "chunk"),
+        (
+            "einsum(): subscript d has size 3 for operand 1 which does not broadcast with"
+            " previously seen size 4",
+            "an axis of 3 in tensor 1",
+            "one length",
+        ),
+        (
+            "The expanded size of the tensor (8) must match the existing size (4) at non-singleton"
+            " dimension 1.  Target sizes: [2, 8].  Tensor sizes: [2, 4]",
+            "(2, 4) cannot be",
+            "Print",
+        ),
+        (
+            "Expected size for first two dimensions of batch2 tensor to be: [6, 4] but got: [6, 5]",
+            "left, here 4, as rows on the right, here 5",
+            "Print",
+        ),
+        (
+            "Expected size for first two dimensions of batch2 tensor to be: [6, 4] but got: [5, 4]",
+            "6 matrices on the left and 5",
+            "Print",
+        ),
+        (
+            "torch.take_along_dim(): input and indices should have the same number of dimensions",
+            "The index of gather",
+            "unsqueeze",
+        ),
+        ("cannot reshape array of size 6 into shape (4,2)", "make 8 numbers, and there", "Print"),
+    ],
+)
+def test_of_frequent_exceptions_it_is_told_what_they_mean_and_what_can_be_done(
+    text: str, meaning: str, instead: str
+) -> None:
+    told, advice = meaning_of(text)
+    assert meaning in told
+    assert instead in advice
+
+
+def raised_by(answer: Any, *given: Any) -> tuple[str, str]:
+    """What is told of the exception that a function raises, without its line; what is advised."""
+    try:
+        answer(*given)
+    except Exception as error:
+        # the frame of this file that only calls is no learner's
+        frames = error.__traceback__
+        error = error.with_traceback(frames.tb_next if frames else None)
+        return raised.told(error).partition("`: ")[2], raised.advice(error)
+    raise AssertionError("nothing was raised")
+
+
+def test_another_equation_is_no_matrix_product() -> None:
+    told, _ = raised_by(lambda a, b: torch.linalg.solve(a, b), torch.ones(3, 3), torch.ones(4))
+    assert "columns" not in told
+
+
+def test_the_parts_of_an_expression_are_told_with_their_shapes() -> None:
+    q, k = torch.randn(2, 5, 4), torch.randn(2, 6, 3)
+    told, _ = raised_by(lambda q, k: q.softmax(dim=-1) @ k.transpose(1, 2), q, k)
+    assert "`k.transpose(1, 2)` has the shape (2, 3, 6)" in told
+
+    def over_lines(q: Tensor, k: Tensor) -> Tensor:
+        return torch.stack(
+            [q, k.mT],
+        )
+
+    assert "k.mT has the shape (2, 3, 6)" in raised_by(over_lines, q, k)[0]
+
+    def writes(x: Tensor, y: Tensor) -> None:
+        x[:, 0] = y
+
+    assert "`x[:, 0]` has the shape (2, 4)" in raised_by(writes, q, k[:, 0])[0]
+
+
+def test_a_part_is_not_computed_a_second_time_if_it_is_the_learners_own() -> None:
+    called = []
+
+    def own(x: Tensor) -> Tensor:
+        called.append(x)
+        return x
+
+    told, _ = raised_by(lambda x, y: own(x) @ y.transpose(0, 1), torch.ones(2, 3), torch.ones(2, 4))
+    assert len(called) == 1
+    assert "`y.transpose(0, 1)` has the shape (4, 2)" in told
+
+
+def test_the_sides_that_do_not_line_up_are_named() -> None:
+    x = torch.randn(2, 5, 8)
+    told, advice = raised_by(lambda x: x / x.square().mean(dim=-1), x)
+    assert "x has 8 places where x.square().mean(dim=-1) has 5." in told
+    assert "(x.square().mean(dim=-1)).unsqueeze(2) gives this axis back" in advice
+
+
+def test_a_linear_layer_is_told_with_what_it_takes() -> None:
+    layer = nn.Linear(16, 8)
+    assert (
+        "layer takes 16 numbers and gives 8" in raised_by(lambda x: layer(x), torch.ones(2, 5))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "given", "left_out"),
+    [
+        (lambda x: x.transpose(1, 2).view(2, -1), torch.ones(2, 3, 4), "reshape(...) instead"),
+        (lambda x: x.numpy(), nn.Parameter(torch.ones(2)), "detach().numpy()"),
+        (lambda x: bool(x.detach().numpy() > 0), torch.ones(2), "a.any()"),
+        (lambda x: x[0], torch.tensor(1.0), "item()"),
+        (
+            lambda x: torch.autograd.grad((2 * x).sum(), x.clone()),
+            nn.Parameter(torch.ones(2)),
+            "allow_unused",
+        ),
+    ],
+)
+def test_advice_of_torch_that_leads_to_other_numbers_is_left_out(
+    answer: Any, given: Any, left_out: str
+) -> None:
+    told, advice = raised_by(answer, given)
+    assert left_out not in told + advice
+
+
+def test_a_list_is_told_by_what_is_in_it() -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    told, advice = raised_by(lambda optimizer: optimizer.param_groups["lr"], optimizer)
+    assert "optimizer.param_groups is a list of dicts" in told
+    assert "for one in optimizer.param_groups" in advice
+    assert "tensor" not in told + advice
+    told, _ = raised_by(lambda optimizer: optimizer.param_groups.items(), optimizer)
+    assert "optimizer.param_groups is a list of dicts" in told
+    told, advice = raised_by(lambda optimizer: optimizer.lr, optimizer)
+    assert "in each of its groups" in told
+    assert 'group["lr"]' in advice
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda: [1, 2].mean(), "mean is for tensors"),
+        (lambda: (1, 2).append(3), "has no append: lists have"),
+        (lambda: {"x": 1}.x, "x is a key of this dict"),
+        (lambda: (1.0).backward(), "backward is for tensors"),
+        (lambda: torch.ones(2).astype(float), "A tensor has no attribute astype"),
+        (lambda: nn.ReLu(), "Spelt nearly like it: ReLU."),
+        (lambda: math.sigmoid(1), "torch.nn.functional has it"),
+        (lambda: {"0": 1}.copy()[0], "no such key"),
+        (lambda: nn.Linear(2), "nn.Linear(in_features, out_features, bias=True"),
+        (
+            lambda: nn.Linear(2, 3).register_buffer("weight", torch.ones(2)),
+            "has something of this name already",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_beside_what_is_there(answer: Any, told: str) -> None:
+    assert told in raised_by(answer)[0]
+
+
+def test_a_hook_with_other_arguments_is_told_how_it_is_called() -> None:
+    layer = nn.Linear(2, 2)
+    layer.register_forward_hook(lambda module, args: None)
+    assert "(module, args, output)" in raised_by(lambda x: layer(x), torch.ones(2))[0]
+    assert "hook" not in "".join(raised_by(lambda x: layer(x, x), torch.ones(2)))
+
+
+def test_a_module_that_is_made_of_tensors_is_told() -> None:
+    x = torch.ones(2, 3)
+    assert "nn.Softmax(…) makes a module" in raised_by(lambda x: nn.Softmax(x, dim=1), x)[0]
+    weighted = raised_by(lambda w, x: nn.CrossEntropyLoss(w)(x, w), torch.ones(3), x)
+    assert "makes a module" not in weighted[0]
+
+
+def test_a_shape_has_no_attribute_of_its_tensor() -> None:
+    assert "x.shape.ndim" not in raised_by(lambda x: x.shape.ndim, torch.ones(2))[0].split("`")[-1]

@@ -15,6 +15,7 @@ from .tools import (
     parameter_gradients,
     random,
     randomise,
+    sentence_numbers,
     start_values,
     state_of,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "parameter_gradients",
     "random",
     "randomise",
+    "sentence_numbers",
     "start_values",
     "state_of",
     "verdict",

@@ -1,9 +1,7 @@
 """An exception of an answer in sentences: what it means, and what stood in the learner's line."""
 
 import ast
-import builtins
-import difflib
-import linecache
+import inspect
 import re
 import traceback
 from collections.abc import Mapping
@@ -13,24 +11,46 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...errors import printable
-from ..observing.reacting import listed
-from ..observing.tracing import is_of_models, is_theirs, quoted
-from .meanings import meaning_of
+from ..observing.tracing import quoted
+from .lacking import missing_attribute, missing_key, of_list, unknown_name
+from .lines import (
+    calling_line,
+    chains,
+    failed,
+    inner_line,
+    is_chain,
+    parsed,
+    their_frame,
+    their_line,
+    value_of,
+)
+from .meanings import FIT, LINED_UP, PRODUCT, lined_up, meaning_of
+from .operands import parts, sides
 from .tools import shortened
 
 MOST = 8  # names of a line whose values are told
 LONGEST = 240  # characters of an exception's own text
 SHORT = 30  # characters of a text that is told in its whole
 SHAPES = 4  # tensors of a tuple whose shapes are told
-NAMES = 8  # keys, or parts of a module, that are told
+# advice of torch, NumPy and Python that leads to other numbers, or away from a gradient
+THEIR_ADVICE = re.compile(
+    r"[ (]*(?:Use (?:the `\^`|\.reshape|a\.any|tensor\.detach|`tensor\.item)|Set allow_unused=True"
+    r"|Hint: |Specify (?:retain_graph|the reduction)|If you want to use a computed"
+    r"|To work around this|use sys\.set_int_max|\(?Could this error message|please file).*"
+)
+OF_SHAPES = re.compile(r"shape|size|[Dd]imension|must match|axis", re.I)
+HOOK = (
+    "PyTorch calls a hook itself: before the forward with (module, args), after it with (module,"
+    " args, output), and with kwargs behind args where it was registered with with_kwargs=True."
+)
 
 
 def told(error: BaseException) -> str:
     """An exception in a few sentences: the learner's line, its words, what stood there."""
-    frame = _their_frame(error)
-    line = _line(error)
+    frame = their_frame(error)
+    line = their_line(error)
     said = f" in the line {quoted(line)}" if line else ""
-    calling = _calling_line(error)
+    calling = calling_line(error)
     if calling:
         said += f", which your line {quoted(calling)} calls"
     if writes_into_leaf(error):
@@ -42,13 +62,13 @@ def told(error: BaseException) -> str:
         sentence = f"{sentence}: {printable(shortened(text, LONGEST))}"
     if not text or not sentence.endswith((".", "!", "?")):
         sentence += "."
-    stood = _values(frame, _statement(error)) if frame is not None else []
+    stood = _values(error, frame) if frame is not None else []
     if stood:
         sentence += f" There {'; '.join(stood)}."
-    inner = _inner_line(error)
+    inner = inner_line(error)
     if inner and not inner.startswith("raise "):
         sentence += f" It happened deeper, in the model's line {quoted(inner)}."
-    return f"{sentence} {_meaning(error)[0] or _lacking(error)}".rstrip()
+    return f"{sentence} {_meaning(error)[0]}".rstrip()
 
 
 def advice(error: BaseException) -> str:
@@ -64,10 +84,10 @@ def writes_into_leaf(error: BaseException) -> bool:
 
 def writes_into_parameter(error: BaseException) -> bool:
     """Whether what the learner's line writes into is a parameter, as far as it can be seen."""
-    frame = _their_frame(error)
+    frame = their_frame(error)
     if frame is None:
         return False
-    for node in ast.walk(_parsed(_line(error))):
+    for node in ast.walk(parsed(their_line(error))):
         if isinstance(node, ast.AugAssign):
             written: ast.expr = node.target
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -76,59 +96,189 @@ def writes_into_parameter(error: BaseException) -> bool:
             continue
         while isinstance(written, ast.Subscript):
             written = written.value
-        if _is_chain(written) and isinstance(_value_of(frame, written), nn.Parameter):
+        if is_chain(written) and isinstance(value_of(frame, written), nn.Parameter):
             return True
     return False
 
 
 def _meaning(error: BaseException) -> tuple[str, str]:
+    """What an exception means, and what can be done; ("", "") where that is not known."""
+    for known in (_of_its_kind, _of_its_line):
+        meaning, instead = known(error)
+        if meaning:
+            return meaning, instead
+    meaning, instead = meaning_of(str(error))
+    meaning = _by_name(error) or meaning
+    if not meaning and isinstance(error, AttributeError):
+        meaning, instead = missing_attribute(error)
+    if lost := _lost_axis(error):
+        instead = lost
+    line = their_line(error)
+    if "cannot be multiplied" in str(error) and "@" in line:
+        instead += " @ is the matrix product; * multiplies number by number."
+    if PRODUCT.search(str(error)) and "linear(" in line:
+        instead += " F.linear multiplies by the transposed weight, which is (out, in)."
+    if signature := _signature(error):
+        meaning = f"{meaning} Its signature is {quoted(signature)}."
+    return meaning, instead
+
+
+def _of_its_kind(error: BaseException) -> tuple[str, str]:
+    """Of kinds of exceptions whose words do not say enough."""
+    words = str(error)
     if isinstance(error, StopIteration):
         return "next(…) found nothing.", "Of all that it could give, nothing fits: test each."
-    if isinstance(error, KeyError):
-        return _missing_key(error)
-    if isinstance(error, NameError) and "is not defined" in str(error):
-        return _unknown_name(error)
-    if "values to unpack" in str(error) and _goes_through_keys(error):
+    if isinstance(error, KeyError) and "already exists" not in words:
+        return missing_key(error)
+    if isinstance(error, NameError) and "is not defined" in words:
+        return unknown_name(error)
+    if isinstance(error, AssertionError) and their_line(error).startswith("assert"):
+        return "What stands behind assert is false here.", ""
+    if isinstance(error, TypeError) and "argument" in words and _is_called_as_hook(error):
+        return f"{meaning_of(words)[0]} {HOOK}".strip(), "Give it as many arguments."
+    return "", ""
+
+
+def _of_its_line(error: BaseException) -> tuple[str, str]:
+    """Of exceptions that the learner's line explains better than their words."""
+    words, line = str(error), their_line(error)
+    if "values to unpack" in words and _goes_through_keys(error):
         return (
             "A loop over a dict goes through its keys alone.",
             "key and value together come from .items().",
         )
-    if "values to unpack" in str(error) and re.search(r"\.(shape|size\(\))\s*$", _line(error)):
+    if "values to unpack" in words and re.search(r"\.(shape|size\(\))\s*$", line):
         return (
             "The tensor has another number of axes than this line takes apart.",
             "Read the axes that you need by themselves, such as .shape[-1]: others may stand in"
             " front.",
         )
-    meaning, instead = meaning_of(str(error))
-    if lost := _lost_axis(error):
-        instead = lost
-    if "cannot be multiplied" in str(error) and "@" in _line(error):
-        instead += " @ is the matrix product; * multiplies number by number."
-    if "Boolean value of Tensor" in str(error) and _compares_beside_bits(_line(error)):
-        instead = (
+    if "Boolean value of Tensor" in words and _compares_beside_bits(line):
+        return (
+            meaning_of(words)[0],
             "& and | bind more tightly than == and <: put brackets around each comparison, as in"
-            " (a == b) & (c == d)."
+            " (a == b) & (c == d).",
         )
-    if "Boolean value of Tensor" in str(error) and _asks_whether_in(_line(error)):
-        instead = (
+    if "Boolean value of Tensor" in words and _asks_whether_in(line):
+        return (
+            meaning_of(words)[0],
             "in and not in compare by ==, number by number. Tensors are told apart by their names,"
-            " or by `is`: any(p is q for q in …)."
+            " or by `is`: any(p is q for q in …).",
         )
-    return meaning, instead
+    if "list indices must be" in words or "'list' object has no attribute" in words:
+        return of_list(error)
+    return _given_to_a_class(error)
 
 
-def _asks_whether_in(line: str) -> bool:
-    """Whether a line asks if something is in something."""
-    for node in ast.walk(_parsed(line)):
-        operators = node.ops if isinstance(node, ast.Compare) else []
-        if any(isinstance(operator, ast.In | ast.NotIn) for operator in operators):
-            return True
-    return False
+def _given_to_a_class(error: BaseException) -> tuple[str, str]:
+    """Of one of torch's modules that is made with tensors, where it should be called with them."""
+    frame, node = their_frame(error), failed(error)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Call):  # nn.GELU(x)(x)
+        node = node.func
+    if frame is None or not isinstance(node, ast.Call) or not is_chain(node.func):
+        return "", ""
+    made = value_of(frame, node.func)
+    is_module = isinstance(made, type) and issubclass(made, nn.Module)
+    if not is_module or not made.__module__.startswith("torch.nn"):
+        return "", ""
+    given = [value_of(frame, one) for one in node.args if is_chain(one)]
+    takes_one = "weight" in inspect.signature(made).parameters and len(given) == 1
+    if takes_one or not any(isinstance(one, Tensor) for one in given):
+        return "", ""
+    name = ast.unparse(node.func)
+    return (
+        f"{name}(…) makes a module, and takes its options. Here it is given a tensor.",
+        f"What is made is then called with the tensors: {name}(…)(x).",
+    )
+
+
+def _is_called_as_hook(error: BaseException) -> bool:
+    """Whether torch called a hook, and the hook takes other arguments."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or "-packages" not in frames[-1].filename:
+        return False
+    return "torch" in frames[-1].filename and "hook(" in (frames[-1].line or "")
+
+
+def _signature(error: BaseException) -> str:
+    """The signature of the function that an exception is about, if the line calls it by name."""
+    found = re.match(r"([\w.<>]+)\(\) (?:missing|takes|got)", str(error))
+    frame = their_frame(error)
+    if frame is None or found is None or not isinstance(error, TypeError):
+        return ""
+    for node in ast.walk(parsed(their_line(error))):
+        if not isinstance(node, ast.Call) or not is_chain(node.func):
+            continue
+        called = value_of(frame, node.func)
+        name = getattr(called, "__qualname__", type(called).__qualname__)
+        own = {name: called, f"{name}.__init__": called}
+        if isinstance(called, nn.Module):
+            own = {f"{name}.forward": called.forward}
+        if found[1] in own:
+            return _written(ast.unparse(node.func), own[found[1]])
+    return ""
+
+
+def _written(name: str, called: Any) -> str:
+    """A call of a function with the names of all its arguments; "" if they are not known."""
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return ""
+    bare = []
+    for one in signature.parameters.values():
+        default = one.default
+        if not isinstance(default, bool | int | float | str | tuple | type(None) | type):
+            default = ...
+        bare.append(one.replace(annotation=inspect.Parameter.empty, default=default))
+    return f"{name}{inspect.Signature(bare)}".replace("Ellipsis", "…")
+
+
+def _by_name(error: BaseException) -> str:
+    """Of two sides that do not fit: which of them has which size; "" if that is not known."""
+    frame = their_frame(error)
+    found = LINED_UP.search(str(error))
+    both = sides(error, frame) if frame is not None and found is not None else []
+    if len(both) < 2 or found is None:
+        return ""
+    (left, shape), (right, other) = both
+    for place in range(1, min(len(shape), len(other)) + 1):
+        if (shape[-place], other[-place]) == (int(found[1]), int(found[2])):
+            return f"{FIT}: {lined_up(found[1], found[2], left, right)}"
+    return ""
+
+
+def _lost_axis(error: BaseException) -> str:
+    """Of shapes that cannot be lined up: which tensor of the line is another without an axis."""
+    frame = their_frame(error)
+    if frame is None or "must match the size of tensor" not in str(error):
+        return ""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for node in chains(parsed(their_line(error))):
+        value = value_of(frame, node)
+        if isinstance(value, Tensor):
+            shapes[ast.unparse(node)] = tuple(value.shape)
+    shapes |= dict(sides(error, frame))
+    for whole, shape in shapes.items():
+        for name, other in shapes.items():
+            for axis in range(1, len(shape)):
+                if other == shape[:axis] + shape[axis + 1 :]:
+                    return _axis_back(name, whole, axis)
+    return ""
+
+
+def _axis_back(name: str, whole: str, axis: int) -> str:
+    said = name if name.isidentifier() else f"({name})"
+    return (
+        f"{name} has the shape of {whole} without axis {axis}. Should its numbers stand along the"
+        f" others, {said}.unsqueeze({axis}) gives this axis back, and so does keepdim=True where it"
+        " was summed or averaged away."
+    )
 
 
 def _compares_beside_bits(line: str) -> bool:
     """Whether & or | of a line stands in a comparison, as in a == b & c == d."""
-    for node in ast.walk(_parsed(line)):
+    for node in ast.walk(parsed(line)):
         if isinstance(node, ast.Compare):
             for side in (node.left, *node.comparators):
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.BitAnd | ast.BitOr):
@@ -136,92 +286,25 @@ def _compares_beside_bits(line: str) -> bool:
     return False
 
 
-def _lost_axis(error: BaseException) -> str:
-    """Of shapes that cannot be lined up: which tensor of the line is another without an axis."""
-    frame = _their_frame(error)
-    if frame is None or "must match the size of tensor" not in str(error):
-        return ""
-    shapes: dict[str, list[int]] = {}
-    for node in _chains(_parsed(_line(error))):
-        value = _value_of(frame, node)
-        if isinstance(value, Tensor):
-            shapes[ast.unparse(node)] = list(value.shape)
-    for whole, shape in shapes.items():
-        for name, other in shapes.items():
-            for axis in range(1, len(shape)):
-                if other == shape[:axis] + shape[axis + 1 :]:
-                    return (
-                        f"{name} has the shape of {whole} without axis {axis}. Should its numbers"
-                        f" stand along the others, {name}.unsqueeze({axis}) gives this axis back,"
-                        " and so does keepdim=True where it was summed or averaged away."
-                    )
-    return ""
-
-
-def _unknown_name(error: NameError) -> tuple[str, str]:
-    """Of a name that stands for nothing: names that are spelt nearly like it, if there are any."""
-    frame = _their_frame(error)
-    known = [] if frame is None else [*frame.f_locals, *frame.f_globals, *dir(builtins)]
-    near = difflib.get_close_matches(error.name or "", set(known) - {error.name}, 2, 0.8)
-    said = "The name stands for nothing here."
-    if near:
-        said += f" Spelt nearly like it: {' and '.join(sorted(near))}."
-    return said, (
-        "A name is known in the function that sets it or takes it as an argument, or after the"
-        " notebook's cell that sets it; a text needs quotation marks."
-    )
+def _asks_whether_in(line: str) -> bool:
+    """Whether a line asks if something is in something."""
+    for node in ast.walk(parsed(line)):
+        operators = node.ops if isinstance(node, ast.Compare) else []
+        if any(isinstance(operator, ast.In | ast.NotIn) for operator in operators):
+            return True
+    return False
 
 
 def _goes_through_keys(error: BaseException) -> bool:
     """Whether the learner's line is a loop over a dict itself."""
-    frame = _their_frame(error)
-    loop = re.match(r"for .* in (.*):$", _line(error))
+    frame = their_frame(error)
+    loop = re.match(r"for .* in (.*):$", their_line(error))
     if frame is None or loop is None:
         return False
-    node = _parsed(loop[1])
-    chains = _chains(node)
-    is_whole = len(chains) == 1 and ast.unparse(chains[0]) == loop[1].strip()
-    return is_whole and isinstance(_value_of(frame, chains[0]), Mapping)
-
-
-def _missing_key(error: KeyError) -> tuple[str, str]:
-    """Of a key that is not there: the keys that there are, where the learner's line shows them."""
-    key = error.args[0] if error.args else None
-    if isinstance(key, str) and key.endswith("already exists"):
-        return (
-            "The module has something of this name already.",
-            "A buffer or a parameter of a name that is taken is registered after del module.name;"
-            " a parameter that is there is filled in place, under torch.no_grad().",
-        )
-    frame = _their_frame(error)
-    for node in ast.walk(_parsed(_line(error))):
-        if frame is None or not isinstance(node, ast.Subscript) or not _is_chain(node.value):
-            continue
-        held = _value_of(frame, node.value)
-        is_read = isinstance(node.ctx, ast.Load) and isinstance(held, Mapping | nn.ModuleDict)
-        if is_read and key not in held:
-            name = ast.unparse(node.value)
-            if not held:
-                return f"{name} is empty.", ""
-            return f"The keys of {name} are {listed(list(map(str, held)), NAMES)}.", ""
-    return "There is no such key.", "Print the keys that there are: list(…) of a dict gives them."
-
-
-def _lacking(error: BaseException) -> str:
-    """Of a missing attribute: that it is missing, and what there is, for a module."""
-    if not isinstance(error, AttributeError):
-        return ""
-    if isinstance(error.obj, list) and error.name in ("_modules", "children", "named_children"):
-        return "A list holds layers that the module does not know: nn.ModuleList or nn.Sequential."
-    if not isinstance(error.obj, nn.Module):
-        return ""
-    if not hasattr(error.obj, "_parameters"):
-        return "nn.Module is not set up here: its __init__ has not run, super().__init__(…)."
-    parts = [*error.obj._parameters, *error.obj._modules]
-    kind = type(error.obj).__name__
-    if not parts:
-        return f"A {kind} has no parameters and no parts."
-    return f"The parameters and parts of this {kind} are {listed(parts, NAMES)}."
+    node = parsed(loop[1])
+    names = chains(node)
+    is_whole = len(names) == 1 and ast.unparse(names[0]) == loop[1].strip()
+    return is_whole and isinstance(value_of(frame, names[0]), Mapping)
 
 
 def _text(error: BaseException) -> str:
@@ -229,125 +312,29 @@ def _text(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines()]
     if len(lines) > 1 and lines[0].endswith(":"):
         return f"{lines[0]} {lines[1]}"
-    # torch's advice for a subtraction of truth values gives another number
-    return lines[0].partition(" Use the `^`")[0] if lines else ""
+    return THEIR_ADVICE.sub("", lines[0]).rstrip(" ;(") if lines else ""
 
 
-def _their_frame(error: BaseException) -> FrameType | None:
-    """The learner's innermost frame."""
-    found = None
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if is_theirs(frame.f_code.co_filename):
-            found = frame
-    return found
-
-
-def _line(error: BaseException) -> str:
-    """The learner's line nearest to the error; "" if there is none."""
-    line = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if is_theirs(frame.filename):
-            line = _text_of(frame)
-    return line
-
-
-def _statement(error: BaseException) -> str:
-    """The learner's line nearest to the error, with those that it goes on in, up to its end."""
-    found = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if is_theirs(frame.filename):
-            first = frame.lineno or 0
-            last = frame.end_lineno or first
-            lines = [linecache.getline(frame.filename, one) for one in range(first, last + 1)]
-            found = "".join(lines).strip() if last > first else _text_of(frame)
-    return found
-
-
-def _text_of(frame: traceback.FrameSummary) -> str:
-    """The text of the line at which a frame stands."""
-    return (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-
-
-def _inner_line(error: BaseException) -> str:
-    """The line of a model that the learner's line called, and in which it raised; else ""."""
-    found = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if is_theirs(frame.filename):
-            found = ""
-        elif is_of_models(frame.filename):
-            found = _text_of(frame)
-    return found
-
-
-def _calling_line(error: BaseException) -> str:
-    """The learner's line from which another function of theirs was called that raised; else ""."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_theirs(one.filename)]
-    if len(frames) < 2 or frames[-1].name == frames[-2].name:
-        return ""
-    calling = _text_of(frames[-2])
-    return "" if calling == _text_of(frames[-1]) else calling  # as in a list comprehension
-
-
-def _values(frame: FrameType, line: str) -> list[str]:
-    """What the names in a line stand for: tensors by their shapes, plain numbers, None, tuples."""
+def _values(error: BaseException, frame: FrameType) -> list[str]:
+    """What the names and parts of a line stand for: shapes of tensors, plain numbers, None."""
+    tree = parsed(their_line(error))
+    if not getattr(tree, "body", None):  # a part of a statement over several lines
+        tree = failed(error) or tree
     found: dict[str, str] = {}
-    for node in _chains(_parsed(line)):
-        said = _said(_value_of(frame, node))
+    for node in chains(tree):
+        said = _said(value_of(frame, node))
         if said:
             found.setdefault(ast.unparse(node).removesuffix(".shape"), said)
+    called = failed(error)
+    if isinstance(called, ast.Call) and is_chain(called.func):
+        layer = value_of(frame, called.func)
+        if isinstance(layer, nn.Linear):
+            name = ast.unparse(called.func)
+            found[name] = f"takes {layer.in_features} numbers and gives {layer.out_features}"
+    if OF_SHAPES.search(str(error)):
+        for name, shape in parts(error, frame).items():
+            found[quoted(name)] = f"has the shape {shape}"
     return [f"{name} {said}" for name, said in found.items()][:MOST]
-
-
-def _parsed(line: str) -> ast.AST:
-    """A line as a tree; an empty one if it cannot be parsed by itself."""
-    try:
-        return ast.parse(_whole(line))
-    except (SyntaxError, ValueError):
-        return ast.Module([], [])
-
-
-def _whole(line: str) -> str:
-    """A line that can be parsed: a header without its colon and its word."""
-    header = re.match(r"(?:if|elif|while|for .* in|with|return)\b(.*?):?$", line)
-    return header[1].strip() if header else line
-
-
-def _chains(tree: ast.AST) -> list[ast.expr]:
-    """Names, attributes of names, and their attributes, that a line reads, each in its whole."""
-    found: list[ast.expr] = []
-    nodes: list[ast.AST] = [tree]
-    while nodes:
-        node = nodes.pop(0)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            nodes += [node.func.value, *node.args, *node.keywords]  # not the method
-        elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
-            if _is_chain(node):
-                found.append(node)
-            else:
-                nodes += ast.iter_child_nodes(node)
-        else:
-            nodes += ast.iter_child_nodes(node)
-    return found
-
-
-def _is_chain(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
-def _value_of(frame: FrameType, node: ast.expr) -> Any:
-    """The value of a name or of attributes of one; Ellipsis if it has none."""
-    if isinstance(node, ast.Attribute):
-        base = _value_of(frame, node.value)
-        if node.attr == "shape" and isinstance(base, Tensor):
-            return base
-        try:
-            return getattr(base, node.attr, ...) if base is not ... else ...
-        except Exception:  # a property may raise anything
-            return ...
-    name = node.id if isinstance(node, ast.Name) else ""
-    return frame.f_locals.get(name, frame.f_globals.get(name, ...))
 
 
 def _said(value: Any) -> str:

@@ -3,7 +3,7 @@
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -318,6 +318,37 @@ def fits(candidates: dict[str, list[float]], got: list[float]) -> str:
         if all(abs(value - own) <= 1e-5 * max(1.0, abs(value)) for value, own in pairs):
             found.append(name)
     return found[0] if len(found) == 1 else ""
+
+
+def sentence_numbers(found: dict[str, Any], sentences: Collection[int]) -> dict[str, int]:
+    """Return the numbers of the sentences that an answer gives, by letter.
+
+    All letters are looked at before any is compared: whoever counts from 0 has them all wrong.
+
+    Raises:
+        Mistake: a letter has something else, or the number of no sentence.
+    """
+    counted = f"They count from {min(sentences)} to {max(sentences)}."
+    texts = [letter for letter, number in found.items() if isinstance(number, str)]
+    if texts:
+        raise Mistake(
+            f"a text stands at {', '.join(texts)}, and the number of a sentence is asked for.",
+            f'A number from {min(sentences)} to {max(sentences)} for each letter, as in "a": 3.',
+        )
+    whole = {}
+    for letter, number in found.items():
+        if number is None or number is ...:
+            raise Mistake(f'"{letter}" has no number yet.')
+        if isinstance(number, bool) or not hasattr(number, "__int__"):
+            kind = type(number).__name__
+            raise Mistake(f'"{letter}" has something of the type {kind}, and no number.', counted)
+        whole[letter] = int(number)
+        if whole[letter] != number or whole[letter] not in sentences:
+            raise Mistake(
+                f'"{letter}" has the sentence {describe(number)}, and no sentence has this number.',
+                counted,
+            )
+    return whole
 
 
 def hooks_left(model: nn.Module) -> str:

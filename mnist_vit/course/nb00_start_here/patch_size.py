@@ -46,8 +46,10 @@ ORDER, END = "range(1, image_size + 1)", "return size\n    return image_size"
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What patches of this size cost, or that they do not cut the picture evenly."""
     size, right = evidence.value, evidence.expected
-    if evidence.pair is None or type(size) is not int or size < 1:
+    if evidence.pair is None or type(size) is not int:
         return "", ""
+    if size < 1:
+        return f"There are no patches of {size} pixels.", "The smallest has one."
     image_size, budget = evidence.pair[0].before
     if image_size % size:
         return f"{image_size} is not divisible by {size}.", "The patches must cut it evenly."

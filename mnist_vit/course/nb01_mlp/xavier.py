@@ -20,6 +20,10 @@ def my_xavier(linear: nn.Linear) -> None:
     nn.init.normal_(linear.bias, std=1e-6)
 
 
+MORE = ((20_000, 20), (600, 700))
+SPREAD = "the spread of the weights"
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Ends at the first wrong figure: those after it may hang on the random numbers, or be another
     mistake's."""
@@ -85,12 +89,16 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     yield "the share of biases further than a millionth from 0", share, 0.3
     yield "asking for a gradient", linear.weight.requires_grad and linear.bias.requires_grad, True
 
-    # In the layer above fan_out alone is nearly the sum, in this one fan_in.
-    linear = nn.Linear(20_000, 20)
-    answer(linear)
-    spread = rounded(linear.weight.detach().double().std() / bound * math.sqrt(3), 2)
-    yield "the spread of the weights from 20,000 to 20 (as a share of the right one)", spread, 1.0
-    again = nn.Linear(20_000, 20)
+    # In the layer above fan_out alone is nearly the sum, in the first of these fan_in, and in both
+    # the larger one: that is another number in the second.
+    for fan_in, fan_out in MORE:
+        linear = nn.Linear(fan_in, fan_out)
+        answer(linear)
+        asked = math.sqrt(2 / (fan_in + fan_out))
+        spread = rounded(linear.weight.detach().double().std() / asked, 2)
+        what = f"from {fan_in:,} to {fan_out:,} (as a share of the right one)"
+        yield f"{SPREAD} {what}", spread, 1.0
+    again = nn.Linear(*MORE[-1])
     answer(again)
     if torch.equal(again.weight, linear.weight):
         raise Mistake(
@@ -106,6 +114,15 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             f"The standard deviation of your biases is {evidence.value * 1e-6:.1g}.",
             "It must be 0.000001: std=1e-6.",
         )
+    for fan_in, fan_out in MORE:
+        if evidence.what.startswith(f"{SPREAD} from {fan_in:,}"):
+            asked = math.sqrt(2 / (fan_in + fan_out))
+            return (
+                f"In a layer from {fan_in:,} to {fan_out:,} numbers the standard deviation of your"
+                f" weights is {evidence.value * asked:.3g}, and it should be"
+                f" √(2 / ({fan_in:,} + {fan_out:,})) = {asked:.3g}.",
+                "Both sizes are those of the layer that is given.",
+            )
     if not evidence.what.startswith("of the start values"):
         return "", ""
     beyond, outer, wide, mean = map(float, evidence.value)
@@ -118,12 +135,12 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "They should lie between -bound and bound, half of them below zero. nn.init.uniform_"
             " takes both ends.",
         )
-    asked = f"√(2 / (20 + 20,000)) = {math.sqrt(2 / 20_020):.3g}"
     if wide != 1:
-        own = wide * math.sqrt(2 / 20_020)
+        asked = math.sqrt(2 / 20_020)
+        own = wide * asked
         return (
             f"In a layer from 20 to 20,000 numbers the standard deviation of your weights is"
-            f" {own:.3g}, and it should be {asked}.",
+            f" {own:.3g}, and it should be √(2 / (20 + 20,000)) = {asked:.3g}.",
             "A number drawn evenly from -bound to bound has the variance bound² / 3.",
         )
     if mean != 0:
@@ -170,6 +187,11 @@ SLIPS = (
         {"6 / (fan_in + fan_out)": "3 / fan_in"},
         "take the variance 1 / fan_in",
         "It keeps the size of the outputs alone; the value in between is 2 / (fan_in + fan_out)",
+    ),
+    Slip(
+        {SUM: "max(fan_in, fan_out)"},
+        "divide by the larger of fan_in and fan_out",
+        "The bound is √(6 / (fan_in + fan_out))",
     ),
     Slip({SUM: "fan_in"}, "divide by fan_in alone", "The bound is √(6 / (fan_in + fan_out))"),
     Slip({SUM: "fan_out"}, "divide by fan_out alone", "The bound is √(6 / (fan_in + fan_out))"),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Evidence, Exercise, Mistake, Slip
+from ..checking import Evidence, Exercise, Mistake, Slip, sentence_numbers
 
 
 def my_find_bugs():
@@ -63,13 +63,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for letter in BLOCKS:
         if letter not in found:
             raise Mistake(f'"{letter}" is missing: return a number for each of the four blocks.')
+    numbers = sentence_numbers({letter: found[letter] for letter in BLOCKS}, TESTS)
     for letter in BLOCKS:
-        yield f"the sentence about block {letter}", _numbered(found[letter])
-
-
-def _numbered(sentence: Any) -> Any:
-    """The number of a sentence as a text: one number is no nearer to the right one than another."""
-    return f"number {sentence}" if type(sentence) is int else sentence
+        # as a text: one number is no nearer to the right one than another
+        yield f"the sentence about block {letter}", f"number {numbers[letter]}"
 
 
 _BUILD = (
@@ -91,12 +88,7 @@ TESTS = {  # of each sentence; what comes out where it is false is true of all f
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How the sentence that was chosen is tested."""
-    letter, sentence = evidence.what[-1], str(evidence.value).removeprefix("number ")
-    if sentence.isdecimal() and int(sentence) not in TESTS:
-        return f"No sentence has the number {sentence}.", f"They count from 1 to {len(TESTS)}."
-    if not sentence.isdecimal() or letter not in BLOCKS:
-        return "", ""
-    number = int(sentence)
+    letter, number = evidence.what[-1], int(str(evidence.value).removeprefix("number "))
     return (
         f"Sentence {number} is false of block {letter}.",
         f"Test that sentence alone: {TESTS[number]}.",

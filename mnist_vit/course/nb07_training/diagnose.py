@@ -61,15 +61,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "the letters are values of your dictionary.",
             'Turn it round: the letter is the key, and the name the value, as in {"A": "…"}.',
         )
-    for letter in HIDDEN:
-        name = named.get(letter)
-        if not isinstance(name, str):
-            raise Mistake(f"curve {letter} has no name yet: each of {', '.join(HIDDEN)} gets one.")
-        if name not in WOULD:
+    for letter in HIDDEN:  # before any is compared
+        name = named.get(letter, "")
+        if name is not None and name is not ... and name != "" and name not in tuple(WOULD):
             raise Mistake(
                 f"curve {letter} has the name {name!r:.40}, which is none of the four:"
                 f" {', '.join(WOULD)}."
             )
+    for letter in HIDDEN:
+        name = named.get(letter)
+        if not isinstance(name, str) or not name:
+            raise Mistake(f"curve {letter} has no name yet: each of {', '.join(HIDDEN)} gets one.")
         yield f"curve {letter}", name
         # one thing at a time: whatever the later curves are called, this one is told
         if name != HIDDEN[letter]:

@@ -33,6 +33,18 @@ SIZES = {
 }
 
 
+class Given(VisionTransformer):
+    """Another class than the usual one, of the same sizes."""
+
+
+class Small(nn.Module):
+    """A class with keywords of its own."""
+
+    def __init__(self, inside: int, outside: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(inside, outside)
+
+
 class Code:
     """Not a tensor: loading it would run code of the file."""
 
@@ -43,13 +55,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.pth"
         torch.save({"sizes": SIZES, "weights": weights}, path)
-        made = answer(VisionTransformer, path)
+        made = answer(Given, path)
         if made is None:
             yield "the model", None
             return
         if not isinstance(made, nn.Module):
             raise Mistake(
                 f"the answer must return the model, but it returned {type(made).__name__}."
+            )
+        if not isinstance(made, Given):
+            raise Mistake(
+                f"for the class {Given.__name__} it returns a {type(made).__name__}.",
+                "The class is given as kind: kind(**sizes) builds a model of it.",
             )
         with torch.no_grad():
             yield "logits of the loaded model, in eval mode", made.eval()(images)
@@ -58,11 +75,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         few = {name: tensor for name, tensor in weights.items() if "pos_embedding" not in name}
         torch.save({"sizes": SIZES, "weights": few}, path)
         yield "what a file gives in which a tensor is missing", outcome(answer, path)
+        yield "a model of a class with other keywords", _is_loaded(answer, path)
         torch.save({"sizes": SIZES, "weights": weights, "more": Code()}, path)
         yield (
             "what a file gives that holds more than tensors, numbers and text",
             outcome(answer, path),
         )
+
+
+def _is_loaded(answer: Any, path: Path) -> bool:
+    """Whether a model of the class with other keywords comes with its weights."""
+    sizes = {"outside": 3, "inside": 2}
+    right = randomise(Small(**sizes)).state_dict()
+    torch.save({"sizes": sizes, "weights": right}, path)
+    made = answer(Small, path).state_dict()
+    return all(torch.equal(made[name], tensor) for name, tensor in right.items())
 
 
 def outcome(answer: Any, path: Path) -> str:

@@ -31,7 +31,9 @@ CASES = (
     (212, 260),
     (0, 1),
     (400, 470),
+    (620, 680),  # more tosses than a float takes: 2.0**1300 is too large, and 0.5**1300 is 0
 )
+LARGE = CASES[-1]
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -94,7 +96,21 @@ def notice(answer: Any) -> Mistake | None:
                 f"For {b} to {b} you give {float(answer(b, b)):.4g}.",
                 "Every outcome is at least as uneven as that: the chance should be 1.",
             )
-    return None
+    return _too_large(answer)
+
+
+def _too_large(answer: Any) -> Mistake | None:
+    """Of an answer that is right but where numbers are too large for floats, or too small."""
+    for b, c in CASES[:-1]:
+        if abs(float(answer(b, c)) - my_coin(b, c)) > 1e-6:
+            return None
+    b, c = LARGE
+    return Mistake(
+        f"With fewer tosses yours is right. For {b} to {c}, {b + c:,} tosses, you give"
+        f" {float(answer(b, c)):.4g}, and the chance is {my_coin(b, c):.4g}.",
+        "A float ends near 1.8e308 above, and below 5e-324 it is 0, as 0.5**1300 is. Whole numbers"
+        " do not end: add up the ways in them, and divide last. Or add up logarithms.",
+    )
 
 
 def _other_chances(b: int, c: int) -> dict[str, float]:

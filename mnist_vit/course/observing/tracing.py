@@ -324,7 +324,7 @@ def _place(is_statement: bool) -> Place | None:
 
 def _place_of(frame: FrameType, inside: FrameType | None, is_statement: bool) -> Place:
     line = frame.f_lineno or 0
-    expression, first = _source(frame.f_code, frame.f_lasti, line)
+    expression, first = source_of(frame.f_code, frame.f_lasti, line)
     if "super().__init__" in expression:
         return Place("")
     if is_statement:
@@ -333,7 +333,7 @@ def _place_of(frame: FrameType, inside: FrameType | None, is_statement: bool) ->
 
 
 @functools.lru_cache(1024)
-def _source(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
+def source_of(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
     """The text of the expression that an instruction belongs to, and its statement's first line."""
     lines = linecache.getlines(code.co_filename)
     first = _statement("".join(lines), line)
