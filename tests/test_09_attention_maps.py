@@ -302,6 +302,11 @@ WRONG: list[tuple[str, Any, str]] = [
         {letter: [1] for letter in "abcde"},
         "has something of the type list, and no number",
     ),
+    (
+        "name_the_maps",
+        {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3},
+        "has the sentence 0, and no sentence has this number",
+    ),
     ("record", record_without_asking, "with need_weights=False, so that no weights come back"),
     ("record", record_pairs, "gives a pair, its output and the weights. Keep the second"),
     ("record", record_the_model, "those that have one are of the class VisionTransformer"),
@@ -341,11 +346,6 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 NAMED = [
     ("rollout", lambda weights: rollout(weights[:, :2]), "multiply the first two layers"),
-    (
-        "name_the_maps",
-        {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3},
-        "has the sentence 0, and no sentence",
-    ),
     (
         "undo_softmax",
         lambda twice: twice.log() - twice.log().mean(-1, keepdim=True) + 1 / twice.shape[-2],
