@@ -42,6 +42,7 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
     missing = needed.keys() - own.keys()
     for key in sorted(missing):
         _refuse_plain_tensor(target, key)
+        _refuse_maker(target, key)
     _refuse_names(set(needed), set(own))
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
@@ -78,6 +79,22 @@ def _refuse_plain_tensor(target: nn.Module, key: str) -> None:
         raise Mistake(
             f"{key} is there, but as a plain tensor, which is neither learned nor stored.",
             "Make a parameter of it: nn.Parameter(…).",
+        )
+
+
+def _refuse_maker(target: nn.Module, key: str) -> None:
+    """Raise Mistake where a parameter is missing because what makes its module was never called."""
+    held: Any = target
+    path: list[str] = []
+    for part in key.split(".")[:-1]:
+        path.append(part)
+        held = getattr(held, part, None)
+        if not isinstance(held, nn.Module):
+            break
+    if callable(held) and not isinstance(held, nn.Module):
+        raise Mistake(
+            f"{'.'.join(path)} is there, but it is a class or a function, and no module.",
+            "Called with its sizes it makes one.",
         )
 
 

@@ -538,8 +538,14 @@ def _instead(exercise: Exercise, error: BaseException) -> str:
     """What to do instead of what raised an exception, where that is known."""
     if not writes_into_leaf(error):
         return advice(error)
-    first = solution(exercise).calls[0]
+    calls = solution(exercise).calls
+    first = calls[0]
     changes_given = not first.output and not first.idle  # as our answer does
+    if any(call.written for call in calls):  # or it changes a tensor, and puts it back
+        changes_given = True
     if changes_given or writes_into_parameter(error):
         return "Write into it under with torch.no_grad()."
-    return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."
+    return (
+        "If it is a parameter that you fill, do it under with torch.no_grad(). Else make a new"
+        " tensor: x = x + … and not x += …, or x.clone() before you write into it."
+    )

@@ -392,6 +392,25 @@ SLIPS = (
         "In self-attention the three are one tensor, but keys are made from key, and values from"
         " value",
     ),
+    *(
+        Slip(
+            {old: f"F.linear({given}, w_{letter}, b_{letter})"},
+            f"make the {made} from {given}, and not from {name}",
+            "In self-attention the three are one tensor, and elsewhere they are not: queries come"
+            " from query, keys from key, values from value",
+        )
+        for old, letter, made, name, others in (
+            (QUERY, "q", "queries", "query", ("key", "value")),
+            (KEY, "k", "keys", "key", ("query", "value")),
+            (VALUE, "v", "values", "value", ("query", "key")),
+        )
+        for given in others
+    ),
+    Slip(
+        {KEY: "F.linear(value, w_k, b_k)", VALUE: "F.linear(key, w_v, b_v)"},
+        "make the keys from value, and the values from key",
+        "Keys come from key, values from value",
+    ),
     Slip(
         {"need_weights: bool = True": "need_weights: bool = False"},
         "give no weights back unless need_weights=True is said",
@@ -490,6 +509,25 @@ SLIPS = (
         {SCALE: "scores * self.head_dim**0.5"},
         "multiply the scores by √head_dim",
         "They are divided by it: scores / self.head_dim**0.5",
+    ),
+    *(
+        Slip(
+            {SCORES: f"scores = q @ k.{turned}"},
+            "exchange other axes of the keys than the last two, as k.T or k.transpose(1, 2) does",
+            "k is (n, num_heads, seq_length, head_dim), and tokens and numbers change places:"
+            " k.transpose(-2, -1)",
+        )
+        for turned in ("T", "transpose(1, 2)", "transpose(0, 1)", "transpose(1, -1)")
+    ),
+    Slip(
+        {SCALE: "scores / self.head_dim**0.25"},
+        "divide queries or keys by the fourth root of head_dim, or the scores",
+        "Both together are divided by √head_dim, self.head_dim**0.5",
+    ),
+    Slip(
+        {DROPOUT: f"F.normalize({DROPOUT}, p=1, dim=-1)"},
+        "make the rows sum to 1 again after the dropout",
+        "Dropout scales what is left itself, so that the mean stays: nothing follows it",
     ),
     Slip(
         {SCALE: "scores / self.num_heads**0.5"},

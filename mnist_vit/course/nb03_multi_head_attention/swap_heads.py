@@ -36,6 +36,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 "a new layer came back, and the one that was given is to be changed.",
                 "Change the given one in place; nothing has to be returned.",
             )
+        frozen = [name for name, one in layer.named_parameters() if not one.requires_grad]
+        if frozen:
+            raise Mistake(
+                f"{frozen[0]} would not learn any more: requires_grad is False now.",
+                "Leave requires_grad as it was; torch.no_grad() is enough for writing into it.",
+            )
         x = random(2, 5, width, seed=4)
         output, weights = layer(x, x, x, average_attn_weights=False)
         yield f"weights{what}", weights.detach()

@@ -1,5 +1,7 @@
 """Exercise: four broken blocks that pass a first test, and what is wrong with each."""
 
+import contextlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +9,7 @@ from torch import Tensor
 
 from mnist_vit.model import EncoderBlock
 
-from ..checking import Evidence, Exercise, Mistake, Slip
+from ..checking import Evidence, Exercise, Mistake, Slip, describe
 
 
 def my_find_bugs():
@@ -62,14 +64,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 )
     for letter in BLOCKS:
         if letter not in found:
-            raise Mistake(f'"{letter}" is missing: return a number for each of the four blocks.')
+            keys = f" Your keys are {', '.join(map(repr, found))}." if found else ""
+            raise Mistake(
+                f'"{letter}" is missing.{keys}',
+                "A number for each of the four blocks is needed, as in the notebook's example.",
+            )
     for letter in BLOCKS:
-        yield f"the sentence about block {letter}", _numbered(found[letter])
+        yield f"the sentence about block {letter}", _numbered(letter, found[letter])
 
 
-def _numbered(sentence: Any) -> Any:
+def _numbered(letter: str, sentence: Any) -> str:
     """The number of a sentence as a text: one number is no nearer to the right one than another."""
-    return f"number {sentence}" if type(sentence) is int else sentence
+    with contextlib.suppress(TypeError):
+        if not isinstance(sentence, bool):
+            return f"number {operator.index(sentence)}"
+    raise Mistake(
+        f'what you give for "{letter}" is {describe(sentence)}.',
+        f'The number of one sentence is needed, as in "{letter}": 8.',
+    )
 
 
 _BUILD = (
@@ -89,6 +101,13 @@ TESTS = {  # of each sentence; what comes out where it is false is true of all f
 }
 
 
+RIGHT = {  # of each block: where it is right, and the sentences that this contradicts
+    "a": ("In eval mode block a is right whatever its weights are", (1, 2, 4, 6, 7, 8)),
+    "b": ("What block b returns is right whatever its weights are", (1, 2, 4, 5, 6, 7, 8)),
+    "d": ("Of one picture alone what block d returns is right", (1, 2, 5, 6, 7, 8)),
+}
+
+
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How the sentence that was chosen is tested."""
     letter, sentence = evidence.what[-1], str(evidence.value).removeprefix("number ")
@@ -97,6 +116,9 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if not sentence.isdecimal() or letter not in BLOCKS:
         return "", ""
     number = int(sentence)
+    where, contradicted = RIGHT.get(letter, ("", ()))
+    if number in contradicted and TESTS[number] is _BUILD:
+        return f"Sentence {number} is false of block {letter}.", f"{where}. Look at something else."
     return (
         f"Sentence {number} is false of block {letter}.",
         f"Test that sentence alone: {TESTS[number]}.",
@@ -106,6 +128,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
 A, B, C, D = '"a": 5', '"b": 3', '"c": 1', '"d": 4'
 
 SLIPS = (
+    Slip(
+        {A: '"a": 4', B: '"b": 2', C: '"c": 0', D: '"d": 3'},
+        "count the sentences from 0",
+        "The notebook counts them from 1 to 8",
+    ),
     Slip(
         {A: '"a": 6'},
         "say that block a drops numbers in eval mode",

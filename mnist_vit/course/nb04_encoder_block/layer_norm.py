@@ -192,6 +192,16 @@ SLIPS = (
         "multiply by bias and add weight",
         "Multiply by weight, then add bias",
     ),
+    Slip(
+        {END: "normalised * weight.detach() + bias.detach()"},
+        "take weight and bias out of the graph, as .data and detach() do",
+        "Both are learned: multiply by weight and add bias as they come",
+    ),
+    Slip(
+        {END: "normalised @ weight + bias"},
+        "multiply by weight with @, as if it were a matrix",
+        "It holds a number for each number of a token: normalised * weight",
+    ),
     Slip({END: "normalised"}, "stop before weight and bias", "Multiply by weight, then add bias"),
     Slip({END: "normalised + bias"}, "forget weight", "Multiply by it before adding bias"),
     Slip({END: "normalised * weight"}, "forget bias", "Add it at the end"),

@@ -141,6 +141,13 @@ def _same_numbers(states: list[dict[str, torch.Tensor]]) -> bool:
     return True
 
 
+NAMED = {"self_attention": "attention", "mlp": "MLP"}
+
+
+def _shared(part: str) -> str:
+    return f"self.layers[i].{part} = self.layers[0].{part}"
+
+
 SHARE = "self.layers[i] = self.layers[0]"
 COUNT = "range(1, len(self.layers))"
 
@@ -183,10 +190,30 @@ SLIPS = (
         "share the norms alone",
         "The attention and the MLP of all layers are to be the same, too",
     ),
-    Slip(
-        {COUNT: "range(1, 2)"},
-        "share the first two layers alone",
-        "All of them are to be the same block",
+    *(
+        Slip(
+            {COUNT: count, SHARE: share},
+            "share the first two layers alone",
+            "All of them are to be the same block",
+        )
+        for count, share in (
+            ("range(1, 2)", SHARE),
+            ("range(1, len(self.layers))[:1]", SHARE),
+            ("range(1)", "self.layers.encoder_layer_1 = self.layers.encoder_layer_0"),
+        )
+    ),
+    *(
+        Slip(
+            {SHARE: "\n            ".join(_shared(part) for part in parts)},
+            f"share {' and '.join(NAMED.get(part, part) for part in parts)}, and leave each layer"
+            f" {what} of its own",
+            "The layers are to be the same block, with all that is in it",
+        )
+        for parts, what in (
+            (("self_attention", "mlp"), "norms"),
+            (("self_attention", "ln_1", "ln_2"), "an MLP"),
+            (("mlp", "ln_1", "ln_2"), "an attention"),
+        )
     ),
     Slip(
         {COUNT: "range(1, len(self.layers) - 1)"},

@@ -216,7 +216,7 @@ def _function(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
 def moved(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """The right numbers in other places, in an order that has a name."""
-    if not scattered(expected, got, pair):
+    if not scattered(expected, got, pair) or alike(expected.flatten(), got.flatten()):
         return ""
     return _exchanged(expected, got) or _shifted(expected, got) or _dealt(expected, got)
 
@@ -346,6 +346,8 @@ def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
         more = got.dim() - expected.dim()
         if more > 0 and got.squeeze().shape == expected.squeeze().shape:
             return f"The numbers are right. Axes of length 1 that are too many: {more}."
+        if more < 0 and got.squeeze().shape == expected.squeeze().shape:
+            return f"The numbers are right. Axes of length 1 that are missing: {-more}."
         return "The numbers are right, and in the right order: only their shape is not."
     if got.dim() < expected.dim():
         return _reduced(expected, got)
