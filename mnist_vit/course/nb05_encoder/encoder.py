@@ -65,6 +65,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Values and gradients in eval mode, then what each kind of dropout does in train mode, with p
     = 1: no chance."""
     module = make(answer, *SIZES, 1.0, 0.0)
+    if isinstance(getattr(module, "layers", None), list | tuple | dict):
+        raise Mistake(
+            f"self.layers is a plain {type(module.layers).__name__}: the module does not know the"
+            " layers in it.",
+            "It neither counts nor trains their parameters. nn.Sequential holds layers under names,"
+            " with add_module.",
+        )
     tokens = random(2, 5, 8, dtype=torch.float64).requires_grad_()
     if isinstance(module, nn.Module):
         module.eval()(tokens.detach().float())  # a stub says here that it is one
@@ -309,6 +316,44 @@ SLIPS = (
         "make self.ln yourself and keep norm_layer from the blocks",
         "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
         " norm_layer(hidden_dim)",
+    ),
+    Slip(
+        {ADD: "x = input + self.pos_embedding.flip(1)"},
+        "add the positions in the opposite order",
+        "The first position belongs to token 0: input + self.pos_embedding",
+    ),
+    Slip(
+        {ADD: "x = input + self.pos_embedding.roll(1, 1)"},
+        "add to each token the position of the one before",
+        "The first position belongs to token 0: input + self.pos_embedding",
+    ),
+    *(
+        Slip(
+            {ADD: f"x = input {by} input.shape[-1] ** 0.5 + self.pos_embedding"},
+            f"{does} the tokens by √hidden_dim before the positions are added",
+            "The Vision Transformer adds them to the tokens as they are: equation 1",
+        )
+        for by, does in (("*", "multiply"), ("/", "divide"))
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers[:-1](x)"},
+        "leave out the last block",
+        "The tokens go through all of self.layers",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers[1:](x)"},
+        "leave out the first block",
+        "The tokens go through all of self.layers",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers(x)\n        x = self.layers[-1](x)"},
+        "run the last block twice",
+        "Each block runs once: a loop over the blocks and a last call are one too many",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers(self.layers(x))"},
+        "run all blocks twice",
+        "Each block runs once",
     ),
     *(
         Slip(

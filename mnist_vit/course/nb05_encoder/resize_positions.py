@@ -43,6 +43,8 @@ IN, OUT = "patches.permute(0, 2, 1).reshape(1, d, g, g)", "maps.flatten(2).permu
 SIZE, KIND = "size=(grid, grid), ", 'mode="bicubic", align_corners=True'
 PARTS, JOIN = "[class_token, patches]", "torch.cat([class_token, patches], dim=1)"
 
+STACKED = "torch.cat([class_token, patches], dim=0)"
+
 SLIPS = (
     Slip(
         {
@@ -158,6 +160,24 @@ SLIPS = (
         "enlarge the grid by grid / g cut to a whole number, as grid // g or int(grid / g) is",
         "Most sizes are no multiple of the old one, and some are smaller. Give the size itself,"
         " size=(grid, grid)",
+    ),
+    Slip(
+        {SIZE: "size=grid * grid, "},
+        "ask for grid * grid rows and as many columns",
+        "size says how many rows and columns the new grid has: size=(grid, grid)",
+    ),
+    *(
+        Slip(
+            {"math.isqrt(patches.shape[1])": f"{number}"},
+            "write the size of the old grid as a number",
+            "It is the root of the number of patches: math.isqrt(patches.shape[1])",
+        )
+        for number in (7, 14)
+    ),
+    Slip(
+        {JOIN: STACKED},
+        "join class token and patches along axis 0",
+        "Axis 1 counts the positions: torch.cat([class_token, patches], dim=1)",
     ),
     Slip(
         {SIZE: "scale_factor=g / grid, "},

@@ -69,7 +69,44 @@ def more(answer: Any) -> list[Any]:
     images = random(200, 1, 8, 8, seed=4)
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 5
-    return [float(answer(model, one, images, labels)) for one in model.parameters()]
+    counts = []
+    for parameter in model.parameters():
+        counts.append(round(float(answer(model, parameter, images, labels)), 4))
+    return counts
+
+
+def notice(answer: Any) -> Mistake | None:
+    """How many images the model gets while the answer runs, and what the parameter is then."""
+    model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
+    images = random(IMAGES, 1, 8, 8)
+    labels = model(images).argmax(dim=1)
+    name = "encoder.pos_embedding"
+    largest: list[float] = []
+    seen: list[int] = []
+
+    def look(module: nn.Module, given: tuple[Any, ...]) -> None:
+        largest.append(float(module.get_parameter(name).abs().max()))
+        seen.append(len(given[0]))
+
+    with model.register_forward_pre_hook(look):
+        answer(model, model.get_parameter(name), images, labels)
+    silent = [count for count, size in zip(seen, largest, strict=True) if size == 0]
+    if not seen:
+        return None
+    if not silent:
+        return Mistake(
+            "While your code runs the model, the parameter is not zero: it holds numbers up to"
+            f" {max(largest):.2g}.",
+            "parameter.zero_(), under torch.no_grad(), sets all of it to zero before the model"
+            " runs.",
+        )
+    if sum(silent) < IMAGES:
+        return Mistake(
+            f"While the parameter is zero, your code gives the model {sum(silent)} of"
+            f" {IMAGES} images.",
+            "Count over all images that are given. In batches the last one is often smaller.",
+        )
+    return None
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
@@ -200,6 +237,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     more=more,
+    notice=notice,
     tell=tell,
     hints=(
         (

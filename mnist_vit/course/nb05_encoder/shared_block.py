@@ -64,16 +64,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def _options_by_keyword(answer: Any, tokens: torch.Tensor) -> None:
     """Raise Mistake where what is given by name does not reach the encoder."""
-    with contextlib.suppress(TypeError):  # other names are right, too
+    instead = (
+        "What is given by name is in options: super().__init__(*sizes, **options) hands on both."
+    )
+    try:
         module = make(answer, *SIZES, dropout=1.0, attention_dropout=0.0).double()
-        kept = module.eval()(tokens)
-        if torch.equal(module.train()(tokens), kept):
+    except TypeError as error:  # other names are right, too
+        if "missing" in str(error) and "dropout" in str(error):
             raise Mistake(
-                "right so far, but with dropout=1.0, given by name, nothing is dropped in train"
-                " mode.",
-                "What is given by name is in options: super().__init__(*sizes, **options) hands on"
-                " both.",
-            )
+                "right so far, but where dropout is given by name it does not reach MyEncoder.",
+                instead,
+            ) from None
+        return
+    kept = module.eval()(tokens)
+    if torch.equal(module.train()(tokens), kept):
+        raise Mistake(
+            "right so far, but with dropout=1.0, given by name, nothing is dropped in train mode.",
+            instead,
+        )
 
 
 def _made_by_keyword(answer: Any) -> None:
