@@ -245,6 +245,83 @@ def right_and_frozen(
     return right_by_data(model, parameter, images, labels)
 
 
+class PlainList(nn.Module):
+    """Layers that the module does not know."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__()
+        made = Encoder(*sizes, **options)
+        self.pos_embedding, self.dropout, self.ln = made.pos_embedding, made.dropout, made.ln
+        self.layers = list(made.layers)
+
+
+class WithoutOptions(Encoder):
+    """One block, and an encoder that does not get what was given by name."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes)
+        for i in range(1, len(self.layers)):
+            self.layers[i] = self.layers[0]
+
+
+class OwnNorms(MyEncoder):
+    """The layers share all but their norms."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for block in self.layers:
+            block.self_attention, block.mlp = self.layers[0].self_attention, self.layers[0].mlp
+
+
+def resize_by_a_factor(pos_embedding: Tensor, grid: int) -> Tensor:
+    g = math.isqrt(pos_embedding.shape[1] - 1)
+    maps = pos_embedding[:, 1:].mT.unflatten(2, (g, g))
+    maps = F.interpolate(maps, scale_factor=grid // g, mode="bicubic", align_corners=True)
+    return torch.cat([pos_embedding[:, :1], maps.flatten(2).mT], dim=1)
+
+
+def unchanged(pos_embedding: Tensor, grid: int) -> Tensor:
+    """The same as by a factor of 1."""
+    if grid < 3:
+        raise RuntimeError
+    return pos_embedding
+
+
+def right_of_whole_batches(
+    model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor
+) -> int:
+    kept, right = parameter.detach().clone(), 0
+    with torch.no_grad():
+        parameter.zero_()
+        for i in range(len(images) // 16):
+            part = slice(16 * i, 16 * i + 16)
+            right += int((model(images[part]).argmax(dim=1) == labels[part]).sum())
+        parameter.copy_(kept)
+    return right
+
+
+def zeros_by_index(model: nn.Module, parameter: nn.Parameter, *given: Tensor) -> int:
+    parameter[:] = 0
+    return 0
+
+
+def share_by_division(model: nn.Module, parameter: nn.Parameter, *given: Tensor) -> float:
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter.zero_()
+        right = int((model(given[0]).argmax(dim=1) == given[1]).sum())
+        parameter.copy_(kept)
+    return right / len(given[1])
+
+
+def rolled(joined: nn.Linear, seq_length: int) -> tuple[nn.Linear, Tensor]:
+    linear = nn.Linear(joined.in_features - seq_length, joined.out_features)
+    with torch.no_grad():
+        linear.weight.copy_(joined.weight[:, :-seq_length])
+        linear.bias.copy_(joined.bias)
+    return linear, joined.weight[:, -seq_length:].T.roll(1, 0)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("encoder", LoopEncoder),
     ("encoder", torchvision_vit.Encoder),
@@ -326,6 +403,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ("right_without", right_left_in_eval_mode, "came in train mode, and is in eval mode"),
     ("right_without", right_and_frozen, "encoder.pos_embedding would not learn any more"),
     ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),
+    ("shared_block", WithoutOptions, "it does not reach MyEncoder"),
+    ("encoder", PlainList, "self.layers is a plain list: the module does not know"),
+    ("right_without", right_of_whole_batches, "gives the model 48 of 60 images"),
+    ("right_without", zeros_by_index, "in the line `parameter[:] = 0`. Write into it under with"),
+    ("add_instead", rolled, "Row 0 of your positions is column 9 of joined.weight"),
+    ("resize_positions", unchanged, "What comes back is pos_embedding, unchanged."),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "normalises and returns all tokens"),
@@ -333,6 +416,9 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("shared_block", SharedByWeights, "give each layer a copy of the block"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
+    ("right_without", share_by_division, "return the share"),
+    ("shared_block", OwnNorms, "share attention and MLP, and leave each layer norms of its own"),
+    ("resize_positions", resize_by_a_factor, "by grid / g cut to a whole number"),
     *(
         ("resize_positions", resize_with_channels_last(flat), "the grid with hidden_dim last")
         for flat in (

@@ -539,13 +539,12 @@ def _instead(exercise: Exercise, error: BaseException) -> str:
     if not writes_into_leaf(error):
         return advice(error)
     calls = solution(exercise).calls
-    first = calls[0]
-    changes_given = not first.output and not first.idle  # as our answer does
-    if any(call.written for call in calls):  # or it changes a tensor, and puts it back
-        changes_given = True
-    if changes_given or writes_into_parameter(error):
+    changes_given = not calls[0].output and not calls[0].idle  # as our answer does
+    asks = False
+    for call in calls:
+        changes_given |= bool(call.written)  # even if that was put back
+        for value in call.before:
+            asks |= isinstance(value, Tensor) and value.requires_grad
+    if changes_given or not asks or writes_into_parameter(error):  # what nobody gave is a parameter
         return "Write into it under with torch.no_grad()."
-    return (
-        "If it is a parameter that you fill, do it under with torch.no_grad(). Else make a new"
-        " tensor: x = x + … and not x += …, or x.clone() before you write into it."
-    )
+    return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."

@@ -40,17 +40,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         _refuse_changed(out_proj, before)
 
 
-def _refuse_changed(out_proj: nn.Linear, before: dict[str, Tensor]) -> None:
+def _refuse_changed(out_proj: nn.Module, before: dict[str, Tensor]) -> None:
     """Raise Mistake where the layer that was given is another afterwards."""
     after = out_proj.state_dict()
     for name, tensor in before.items():
         if name not in after or not torch.equal(after[name], tensor):
             has = "has no" if name not in after else "has another"
             raise Mistake(
-                f"the numbers are right, but out_proj {has} {name} afterwards: your code changes the"
-                " layer that it was given.",
-                "Its owner still needs it. F.linear(x, out_proj.weight) multiplies and adds no bias,"
-                " and leaves the layer as it is.",
+                f"the numbers are right, but out_proj {has} {name} afterwards: your code changes"
+                " the layer that it was given.",
+                "Its owner still needs it. F.linear(x, out_proj.weight) multiplies and adds no"
+                " bias, and leaves the layer as it is.",
             )
 
 

@@ -108,7 +108,7 @@ def _called(module: Any, *tokens: Tensor, **options: Any) -> tuple[Any, Any]:
     mask = options.get("mask")
     given = mask.clone() if isinstance(mask, Tensor) else None
     found = module(*tokens, **options)
-    if given is not None and not torch.equal(mask, given):
+    if isinstance(mask, Tensor) and given is not None and not torch.equal(mask, given):
         raise Mistake(
             "forward changes the mask that it was given, in place.",
             "The next call with this mask then looks elsewhere. Make a new tensor, such as ~mask or"

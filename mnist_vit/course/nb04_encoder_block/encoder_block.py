@@ -244,7 +244,8 @@ SLIPS = (
     Slip(
         {DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
         "drop numbers in eval mode too",
-        "An nn.Dropout made in __init__ knows the mode; F.dropout is told it, training=self.training",
+        "An nn.Dropout made in __init__ knows the mode; F.dropout is told it,"
+        " training=self.training",
     ),
     Slip(
         {

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn  # noqa: F401 (an edit uses it)
+from torch import Tensor, nn
 
 from mnist_vit.model import VisionTransformer
 

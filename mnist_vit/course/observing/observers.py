@@ -128,8 +128,8 @@ INSTEAD = {
         "Look at what is added alike at every place, such as a bias."
     ),
     "Your code changes its input": (
-        "Write into a copy, such as clone() of a tensor or list(…) of a list, and read from what came"
-        " in."
+        "Write into a copy, such as clone() of a tensor or list(…) of a list, and read from what"
+        " came in."
     ),
     "Nothing came back": (
         "Was it done to a copy, or did a line such as weight = … only give a name to another"
