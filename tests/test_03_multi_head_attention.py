@@ -278,6 +278,25 @@ class WrongAxes(MyMultiHeadAttention):
         return part @ part.transpose(1, 2), None
 
 
+class BiasFilled(MyMultiHeadAttention):
+    """A parameter is written into where gradients are recorded."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.in_proj_bias[:] = 0
+
+
+def turned_round(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+    """For head 2 of 4 and 0 of 2 the same as counting the heads from 1."""
+    return contribution_by_einsum(weights, values, out_proj, weights.shape[1] - 1 - head)
+
+
+def swapped_and_columns_too(layer: nn.Module, order: list[int]) -> None:
+    my_swap_heads(layer, order)
+    columns = torch.arange(layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()
+    layer.in_proj_weight.data = layer.in_proj_weight.data[:, columns]
+
+
 def without_bias(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
     """The right numbers, and a layer that has lost its bias."""
     out_proj.bias = None
@@ -332,6 +351,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("masked_attention", OpensTheMask, "changes the mask that it was given"),
     ("masked_attention", Blurred, "the rows of your weights sum to 0.9 … 0.9"),
     ("head_contribution", without_bias, "out_proj has no bias afterwards"),
+    ("head_contribution", turned_round, "The result changes when only weights[:, 1] changes"),
+    ("multi_head_attention", BiasFilled, "`self.in_proj_bias[:] = 0`. Write into it under with"),
+    ("swap_heads", swapped_and_columns_too, "row 0 of in_proj_weight is none of the old ones"),
     ("swap_heads", swapped_and_frozen, "in_proj_weight would not learn any more"),
     (
         "split_heads",

@@ -54,6 +54,17 @@ def _refuse_changed(out_proj: nn.Module, before: dict[str, Tensor]) -> None:
             )
 
 
+def more(answer: Any) -> list[float]:
+    """What each head of four adds."""
+    weights = random(1, 4, 3, 3, seed=8).softmax(dim=-1)
+    values = random(1, 4, 3, 2, seed=9)
+    found = []
+    for head in range(4):
+        out = answer(weights.clone(), values.clone(), randomise(nn.Linear(8, 8), seed=10), head)
+        found += out.flatten().tolist()
+    return [round(number, 3) for number in found]
+
+
 START, COLUMNS = "start = head * head_dim", "out_proj.weight[:, start : start + head_dim]"
 HEAD, END = "head_output = weights[:, head] @ values[:, head]", "return head_output @ columns.T"
 LAYER = "out_proj((weights @ values).transpose(1, 2).flatten(2))"
@@ -145,6 +156,29 @@ SLIPS = (
         "They are weights already: their rows sum to 1",
     ),
     Slip(
+        {END: f"return {LAYER}"},
+        "give the whole layer output",
+        "Only one head's part is asked for: the layer output is the sum of all and the bias",
+    ),
+    Slip(
+        {END: f"return {LAYER} - out_proj.bias"},
+        "give what all heads add together",
+        "Only one head's part is asked for",
+    ),
+    *(
+        Slip(
+            {END: f"return {LAYER}{bias} - head_output @ columns.T"},
+            "give what is left without this head",
+            "What this head adds is asked for, the other part of that difference",
+        )
+        for bias in ("", " - out_proj.bias")
+    ),
+    Slip(
+        {COLUMNS: "out_proj.weight[:, start:]"},
+        "take all columns from the head's first one on",
+        "A head has head_dim of them: out_proj.weight[:, start : start + head_dim]",
+    ),
+    Slip(
         {HEAD: "head_output = weights[head] @ values[head]"},
         "take picture number head in place of the head",
         "Axis 0 counts the pictures, axis 1 the heads: weights[:, head]",
@@ -214,6 +248,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    more=more,
     hints=(
         (
             "Set the numbers of all other heads to zero before the projection: which entries of the"

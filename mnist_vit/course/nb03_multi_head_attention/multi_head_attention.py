@@ -519,6 +519,44 @@ SLIPS = (
         )
         for turned in ("T", "transpose(1, 2)", "transpose(0, 1)", "transpose(1, -1)")
     ),
+    *(
+        Slip(
+            {old: name},
+            f"take {name} as it is for the {made}, without {matrix} and its bias",
+            f"The {made} are F.linear({name}, w_{letter}, b_{letter})",
+        )
+        for old, name, made, matrix, letter in (
+            (QUERY, "query", "queries", "W_Q", "q"),
+            (KEY, "key", "keys", "W_K", "k"),
+            (VALUE, "value", "values", "W_V", "v"),
+        )
+    ),
+    *(
+        Slip(
+            {old: f"F.linear({name}, w_{letter})"},
+            f"leave out the bias of the {made}",
+            f"F.linear({name}, w_{letter}, b_{letter}) adds it",
+        )
+        for old, name, made, letter in (
+            (QUERY, "query", "queries", "q"),
+            (VALUE, "value", "values", "v"),
+        )
+    ),
+    Slip(
+        {SCALE: "scores", SOFTMAX: "scores.softmax(dim=-1) / self.head_dim**0.5"},
+        "divide by √head_dim after the softmax",
+        "The scores are divided, before it; after it each row must sum to 1",
+    ),
+    Slip(
+        {DROPOUT: "F.dropout(weights, 1 - self.dropout, self.training)"},
+        "take self.dropout for the share that is kept",
+        "It is the share that becomes 0: F.dropout(weights, self.dropout, self.training)",
+    ),
+    Slip(
+        {MEAN: "scores.mean(dim=1) if average_attn_weights else scores"},
+        "give back the scores in place of the weights",
+        "The weights are what the softmax makes of them",
+    ),
     Slip(
         {SCALE: "scores / self.head_dim**0.25"},
         "divide queries or keys by the fourth root of head_dim, or the scores",
