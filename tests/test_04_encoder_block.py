@@ -169,6 +169,15 @@ class NormNotMade(EncoderBlock):
         self.ln_1 = FINE_NORM
 
 
+class OtherName(EncoderBlock):
+    """ln_1 is called norm1."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.norm1 = self.ln_1
+        del self.ln_1
+
+
 class UsualEps(EncoderBlock):
     """Another default of norm_layer."""
 
@@ -195,6 +204,16 @@ class TakesWeights(EncoderBlock):
         x = self.ln_1(z)
         x = self.self_attention(x, x, x)[1]
         x = self.dropout(x)
+        z = x + z
+        return z + self.mlp(self.ln_2(z))
+
+
+class DropsTheInput(EncoderBlock):
+    """Numbers are dropped before the norm, too, which dropout 1 behind it hides."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.ln_1(self.dropout(z))
+        x = self.dropout(self.self_attention(x, x, x)[0])
         z = x + z
         return z + self.mlp(self.ln_2(z))
 
@@ -255,6 +274,12 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda x, w, b, eps: with_var_mean(x, w, 3 * b, eps),
         "With a bias of zero your result is right",
     ),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, w * w, b, eps),
+        "With a weight of ones and a bias of zeros your result is right.",
+    ),
+    ("encoder_block", OtherName, "norm1.weight. The names must be those in the notebook."),
     ("find_bugs", lambda: dict.fromkeys("abcd", 0), "They count from 1 to 8"),
     (
         "ablation",
@@ -287,6 +312,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ("silence", zeroing(*EARLY, "self_attention.out_proj.bias", "mlp.3.bias"), "6" + FEWEST),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("encoder_block", DropsTheInput, "drop numbers of the input before ln_1, too"),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, 1 + w, b, eps),
+        "multiply by 1 + weight",
+    ),
     ("find_bugs", {"a": 4, "b": 2, "c": 0, "d": 3}, "count the sentences from 0"),
     ("encoder_block", UsualEps, "PyTorch's usual 1e-5"),
     ("encoder_block", OneName, "add what each branch gives to itself"),

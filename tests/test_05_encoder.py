@@ -251,8 +251,35 @@ class PlainList(nn.Module):
     def __init__(self, *sizes: Any, **options: Any) -> None:
         super().__init__()
         made = Encoder(*sizes, **options)
-        self.pos_embedding, self.dropout, self.ln = made.pos_embedding, made.dropout, made.ln
+        self.pos_embedding = made.pos_embedding
+        self.dropout = made.dropout
+        self.ln = made.ln
         self.layers = list(made.layers)
+
+
+class CopiedBlocks(MyEncoder):
+    """All blocks start alike."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for i in range(1, len(self.layers)):
+            self.layers[i] = copy.deepcopy(self.layers[0])
+
+
+class DropsTwice(MyEncoder):
+    """Which dropout 1 hides."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.dropout(self.dropout(input + self.pos_embedding))
+        return self.ln(self.layers(x))
+
+
+class NormInEvalModeAlone(MyEncoder):
+    """In train mode with dropout 1 all tokens are alike."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.layers(self.dropout(input + self.pos_embedding))
+        return x if self.training else self.ln(x)
 
 
 class WithoutOptions(Encoder):
@@ -404,6 +431,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("right_without", right_and_frozen, "encoder.pos_embedding would not learn any more"),
     ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),
     ("shared_block", WithoutOptions, "it does not reach MyEncoder"),
+    ("encoder", CopiedBlocks, "start with the same numbers, as copies of one block do"),
+    ("encoder", NormInEvalModeAlone, "output in train mode"),
     ("encoder", PlainList, "self.layers is a plain list: the module does not know"),
     ("right_without", right_of_whole_batches, "gives the model 48 of 60 images"),
     ("right_without", zeros_by_index, "in the line `parameter[:] = 0`. Write into it under with"),
@@ -416,6 +445,7 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("shared_block", SharedByWeights, "give each layer a copy of the block"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
+    ("encoder", DropsTwice, "apply self.dropout twice"),
     ("right_without", share_by_division, "return the share"),
     ("shared_block", OwnNorms, "share attention and MLP, and leave each layer norms of its own"),
     ("resize_positions", resize_by_a_factor, "by grid / g cut to a whole number"),

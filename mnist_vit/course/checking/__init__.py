@@ -16,6 +16,7 @@ from .tools import (
     randomise,
     start_values,
     state_of,
+    with_dropout_seen,
 )
 from .verdict import Judgement, judge, nearest_exercise, verdict
 
@@ -41,4 +42,5 @@ __all__ = [
     "start_values",
     "state_of",
     "verdict",
+    "with_dropout_seen",
 ]

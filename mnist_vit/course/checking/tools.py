@@ -140,6 +140,8 @@ def _other_numbers(needed: set[str], own: set[str]) -> str:
             begin, end = example[: found.start()], example[found.end() :]
             right = _numbers(needed, begin, end)
             theirs = _numbers(own, begin, end)
+            if set(theirs) < set(right) and own - needed:
+                continue  # some are missing, and stand there under other names
             if right and theirs and right != theirs:
                 return (
                     f"The number in names such as {example} must be {_listed(right)}; in yours it"
@@ -173,6 +175,25 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
             is_norm = parameter.dim() == 1 and name.endswith("weight")
             parameter.copy_(1 + small if is_norm else small)
     return module
+
+
+def with_dropout_seen(module: nn.Module, ours: nn.Module, x: Tensor) -> Any:
+    """The output in eval mode where self.dropout moves numbers by one and halves them: no chance,
+    and seen as often as it is called. Ours where theirs never calls a layer of this name."""
+    called: list[int] = []
+
+    def moved(layer: nn.Module, given: Any, output: Tensor) -> Tensor:
+        called.append(1)
+        return output.roll(1, -1) / 2
+
+    for chosen in (module, ours.to(x.dtype)):
+        layer = getattr(chosen, "dropout", None)
+        if isinstance(layer, nn.Dropout):
+            with layer.register_forward_hook(moved):
+                output = chosen.eval()(x)
+            if called:
+                return output
+    return None
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

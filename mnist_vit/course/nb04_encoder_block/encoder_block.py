@@ -23,6 +23,7 @@ from ..checking import (
     random,
     randomise,
     start_values,
+    with_dropout_seen,
 )
 from ..observing.tracing import is_theirs
 
@@ -77,6 +78,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in eval mode", output
     given = before.clone()
     yield "output in train mode with dropout 1", _passed(module.train(), given)
+    yield (
+        "output where self.dropout moves numbers by one and halves them",
+        with_dropout_seen(module, weights, before.clone()),
+    )
     if not torch.equal(given, before):
         raise Mistake(
             "the block writes over the tokens it was given.",
@@ -318,6 +323,21 @@ SLIPS = (
         {END: "return y + self.ln_1(input)"},
         "add LN(z), the normalised tokens of the first half, to what the MLP gives",
         "Equation 3 ends with + z'",
+    ),
+    Slip(
+        {LN_1: "x = self.ln_1(self.dropout(input))"},
+        "drop numbers of the input before ln_1, too",
+        "self.dropout comes once, after the attention",
+    ),
+    Slip(
+        {LN_1: "x = self.dropout(self.ln_1(input))"},
+        "drop numbers on the way into the attention, too",
+        "self.dropout comes once, after the attention",
+    ),
+    Slip(
+        {DROP: "x = self.dropout(self.dropout(x))"},
+        "apply self.dropout twice",
+        "It comes once, after the attention",
     ),
     *(
         Slip(

@@ -145,6 +145,11 @@ SLIPS = (
         "Place 0 belongs to the first of the places' columns",
     ),
     Slip(
+        {PLACE: "-joined.weight[:, patch_dim:].T.detach()"},
+        "return the positions with the opposite sign",
+        "They are added, as the joined layer adds them",
+    ),
+    Slip(
         {PLACE: "joined.weight[:, patch_dim:].T.detach() * 0"},
         "return zeros for positions",
         "A one-hot place picks something out of the weight",

@@ -1,5 +1,6 @@
 """Exercise: the encoder, equations 1 to 4 of Dosovitskiy et al. 2020."""
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from ..checking import (
     random,
     randomise,
     start_values,
+    with_dropout_seen,
 )
 
 
@@ -76,7 +78,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(module, nn.Module):
         module.eval()(tokens.detach().float())  # a stub says here that it is one
         _blocks_of_their_own(module)
-    copy_weights(randomise(Encoder(*SIZES, 1.0, 0.0)), module)
+    ours = randomise(Encoder(*SIZES, 1.0, 0.0))
+    copy_weights(ours, module)
     module.double().eval()
     output = module(tokens)
     yield "output in eval mode", output
@@ -85,6 +88,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield joined(
         "all other parameters",
         *(one for one in parameter_gradients(output, module) if "pos_embedding" not in one[0]),
+    )
+
+    yield (
+        "output where self.dropout moves numbers by one and halves them",
+        with_dropout_seen(module, ours, tokens.detach()),
     )
 
     module.train()
@@ -106,11 +114,22 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def _blocks_of_their_own(module: nn.Module) -> None:
     """Raise where two blocks are one object."""
     blocks = list(getattr(module, "layers", nn.Module())._modules.values())
+    starts = [tuple(p for p in block.parameters() if p.dim() > 1) for block in blocks]
     if len(set(map(id, blocks))) < len(blocks):
         raise Mistake(
             "places of self.layers hold the same block.",
             "Make a new one for each place, so that each has parameters of its own.",
         )
+    if any(_equal(one, other) for one, other in itertools.combinations(starts, 2)):
+        raise Mistake(
+            "two places of self.layers start with the same numbers, as copies of one block do.",
+            "Make a new block for each place: each draws start values of its own.",
+        )
+
+
+def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether these parameters hold the same numbers; none are no numbers."""
+    return bool(one) and all(map(torch.equal, one, other))
 
 
 OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
@@ -316,6 +335,22 @@ SLIPS = (
         "make self.ln yourself and keep norm_layer from the blocks",
         "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
         " norm_layer(hidden_dim)",
+    ),
+    Slip(
+        {DROP: "x = self.dropout(self.dropout(x))"},
+        "apply self.dropout twice",
+        "It stands once, between the addition and the first block",
+    ),
+    *(
+        Slip(
+            {ADD: f"x = {added}"},
+            f"apply self.dropout to {what} before the addition, too",
+            "It stands once, between the addition and the first block",
+        )
+        for added, what in (
+            ("self.dropout(input) + self.pos_embedding", "the tokens"),
+            ("input + self.dropout(self.pos_embedding)", "the position embedding"),
+        )
     ),
     Slip(
         {ADD: "x = input + self.pos_embedding.flip(1)"},

@@ -77,26 +77,33 @@ def more(answer: Any) -> list[Any]:
 
 def notice(answer: Any) -> Mistake | None:
     """How many images the model gets while the answer runs, and what the parameter is then."""
+    for name in ("encoder.pos_embedding", "encoder.layers.encoder_layer_0.mlp.0.weight"):
+        if (seen := _seen(answer, name)) is not None:
+            return seen
+    return None
+
+
+def _seen(answer: Any, name: str) -> Mistake | None:
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
     images = random(IMAGES, 1, 8, 8)
     labels = model(images).argmax(dim=1)
-    name = "encoder.pos_embedding"
-    largest: list[float] = []
-    seen: list[int] = []
+    states: list[Tensor] = []
+    counts: list[int] = []
 
     def look(module: nn.Module, given: tuple[Any, ...]) -> None:
-        largest.append(float(module.get_parameter(name).abs().max()))
-        seen.append(len(given[0]))
+        states.append(module.get_parameter(name).detach().clone())
+        counts.append(len(given[0]))
 
     with model.register_forward_pre_hook(look):
         answer(model, model.get_parameter(name), images, labels)
-    silent = [count for count, size in zip(seen, largest, strict=True) if size == 0]
-    if not seen:
+    silent = [number for number, state in zip(counts, states, strict=True) if not state.any()]
+    if not counts:
         return None
     if not silent:
+        largest = max(float(state.abs().max()) for state in states)
         return Mistake(
-            "While your code runs the model, the parameter is not zero: it holds numbers up to"
-            f" {max(largest):.2g}.",
+            f"While your code runs the model, {name}, given to it, is not zero everywhere: it holds"
+            f" numbers up to {largest:.2g}.",
             "parameter.zero_(), under torch.no_grad(), sets all of it to zero before the model"
             " runs.",
         )
