@@ -36,14 +36,17 @@ def run(name: str, seed: int | None = None) -> dict:
     return {"percent": percent}
 
 
-def drawing(num_heads: int, seed: int) -> float:
-    """Notebook 03: the share of the pixels' variance that the trained model explains."""
+def drawing(num_heads: int, seed: int, judge: str = "explained") -> float:
+    """Notebook 03: the share of the pixels' variance that the trained model explains.
+
+    ``judge`` is the function of the notebook's figures that says so.
+    """
     shown = cells_until("train_to_draw")
     attention: Any = MultiHeadAttention
     if num_heads == 1:
         attention = partial(nn.MultiheadAttention, batch_first=True)
     trained = shown["train_to_draw"](attention, num_heads, seed)
-    return round(shown["explained"](trained), 1)
+    return round(getattr(shown["figures"], judge)(trained), 1)
 
 
 def cells_until(name: str) -> dict[str, Any]:
@@ -98,6 +101,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 # A function that is called with seed=, and how many seeds are stored.
 MEASUREMENTS: dict[str, tuple[Callable[..., float | None], int]] = {
     "draw_one_head": (partial(drawing, 1), 5),
+    "draw_one_head_mean_row": (partial(drawing, 1, judge="by_mean_row"), 5),
     "draw_two_heads": (partial(drawing, 2), 5),
 }
 for row in ("blocks_6", "no_norm_6"):

@@ -75,6 +75,24 @@ def below_the_budget(image_size: int, budget: int) -> int:
     return min(size for size in sizes if ((image_size // size) ** 2 + 1) ** 2 < budget)
 
 
+def with_two_more(image_size: int, budget: int) -> int:
+    sizes = [size for size in range(1, image_size + 1) if image_size % size == 0]
+    fit = [size for size in sizes if ((image_size // size) ** 2 + 2) ** 2 <= budget]
+    return min(fit, default=image_size)
+
+
+def without_the_whole(image_size: int, budget: int) -> int:
+    sizes = [size for size in range(1, image_size) if image_size % size == 0]
+    return min(size for size in sizes if ((image_size // size) ** 2 + 1) ** 2 <= budget)
+
+
+def in_two_calls(
+    weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+) -> list[Tensor]:
+    loss = F.cross_entropy(F.linear(x, weight, bias), labels)
+    return [part - rate * torch.autograd.grad(loss, part)[0] for part in (weight, bias)]
+
+
 def mean_over_all(
     weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
 ) -> list[Tensor]:
@@ -116,6 +134,9 @@ NAMED: list[tuple[str, Any, str]] = [
         "stand side by side",
     ),
     ("patch_size", below_the_budget, "refuse what uses the budget up"),
+    ("patch_size", with_two_more, "count two tokens more than there are patches"),
+    ("patch_size", without_the_whole, "stop before image_size itself"),
+    ("gradient_step", in_two_calls, "One call gives both gradients"),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
 

@@ -1,6 +1,7 @@
 """Notebook 01: right answers in other styles pass, mistakes that no slip tells fail without a wrong
 name."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -267,7 +268,36 @@ def column_and_vector(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tup
     return W_2.mm(W_1), W_2.mm(b_1.unsqueeze(1)) + b_2
 
 
+@torch.no_grad()
+def alone(block: nn.Module, x: Tensor) -> str:
+    """Compares exactly; each token alone is rounded otherwise, on every machine."""
+    block.eval()
+    precise = copy.deepcopy(block).double()
+    rows = [precise(row[None, None].double())[0].float() for row in x[0]]
+    is_same = torch.equal(block(x), block(x))
+    if is_same and not torch.equal(block(x)[0], torch.cat(rows)):
+        return "tokens mix"
+    return patient(block, x)
+
+
+def dropping_with(hidden: Callable[[Tensor], Tensor], out: Callable[[Tensor], Tensor]) -> type:
+    """A block whose masks have the shape of a part of what they drop."""
+
+    class Dropping(Positional):
+        def forward(self, x: Tensor) -> Tensor:
+            h = F.gelu(self[0](x))
+            y = self[3](h * self[2](torch.ones_like(hidden(h))))
+            return y * self[4](torch.ones_like(out(y)))
+
+    return Dropping
+
+
+def whole(x: Tensor) -> Tensor:
+    return x
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("mlp_block", dropping_with(whole, whole)),
     ("gelu", lambda t: t * (torch.erfc(-t / 2**0.5) / 2)),
     ("gelu", lambda t: t * torch.distributions.Normal(0.0, 1.0).cdf(t)),
     ("mlp_block", Positional),
@@ -324,9 +354,21 @@ WRONG: list[tuple[str, Any, str]] = [
     ("examine", examining(shuffled=True), "The mean is the same in whatever order"),
     ("examine", examining(at_least=0.5), "not those in which they mix a little"),
     ("examine", examining(counted=False), "Only the second makes exact zeros"),
+    ("examine", examining(share=0.499), 'at its end it does not say "no second dropout"'),
+    ("examine", alone, "not of one that computes without rounding"),
     ("examine", examining(share=0.6), 'at its end it does not say "no second dropout"'),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever random numbers follow
+    (
+        "gelu",
+        lambda x: x * 0.5 * (1 + torch.erf(x.abs() / 2**0.5)),
+        "take the absolute value of x for erf",
+    ),
+    (
+        "merge",
+        lambda *layers: (layers[2] @ layers[0], layers[3] - layers[2] @ layers[1]),
+        "subtract W_2 times the first bias",
+    ),
     (
         "mlp_block",
         lambda d, m, p: Positional(d, m, 0.0),
@@ -402,7 +444,41 @@ SAID: list[tuple[str, Any, str]] = [
         lambda: (hinges(100.0, 1)[0], torch.zeros(1), *hinges(100.0, 1)[2:]),
         "W_1, b_1, W_2 and b_2 have the shapes (2, 1), (1,), (1, 2) and (1,). With m",
     ),
-    ("gelu", lambda x: x * 0.5 * (1 + torch.erf(x.abs() / 2**0.5)), "For x = -6 and -1 your"),
+    ("gelu", lambda x: x * torch.sigmoid(2 * x), "For x = -1 and 0.5 your"),
+    ("gelu", lambda x: torch.exp(torch.log(x)), "`torch.log(x)` gives the first numbers that"),
+    (
+        "gelu",
+        lambda x: x.detach() * 0.5 * (1 + torch.erf(x / 2**0.5)),
+        "The part of the gradient is missing that comes from the x before",
+    ),
+    (
+        "mlp_block",
+        dropping_with(whole, lambda y: y[..., :1]),
+        "In train mode all outputs of a token are 0, or none is.",
+    ),
+    (
+        "mlp_block",
+        dropping_with(whole, lambda y: y[:, :1]),
+        "an output is 0 for all tokens of a picture, or for none.",
+    ),
+    (
+        "mlp_block",
+        dropping_with(lambda h: h[:, :1], whole),
+        "they lose the same hidden numbers.",
+    ),
+    (
+        "mlp_block",
+        dropping_with(lambda h: h[..., :1], whole),
+        "as if the hidden numbers of a token were dropped all together.",
+    ),
+    (
+        "mlp_block",
+        dropping_with(lambda h: h[0, 0], whole),
+        "all tokens of all pictures lose the same hidden numbers",
+    ),
+    ("merge", lambda *layers: nn.Linear(4, 4), "a layer came back, Linear."),
+    ("absolute", lambda: hinges(20.0, 1), "near enough with W_1 times 10 and W_2 divided by 10"),
+    ("absolute", lambda: hinges(1e38, 1), "The largest number in your tensors is 1e+38"),
     ("gelu", lambda x: x * (torch.erfc(-x / 2**0.5) / 2) + 0.3 * (x == 0), "For x = 0 your result"),
     ("gelu", ones_near_two, "For x = 1.35 your result is x times 1. Φ(x), the share of"),
     ("mlp_block", Undivided, "but the mean of all is another. What is left must be divided"),

@@ -213,10 +213,72 @@ WRONG: list[tuple[str, Any, str]] = [
     ("softmax_rows", lambda s: s.softmax(-1), "what you are to write yourself"),
     ("softmax_rows", lambda s: (2 * s).softmax(-1), "right shape, wrong numbers"),
     ("softmax_rows", lambda s: plain(-1)(s).nan_to_num(1.0), "scores near 1000"),
-    ("entropy", lambda w: (w * (1 - w)).sum(-1), "right shape, wrong numbers"),
     ("entropy", lambda w: 0.5 * my_entropy(w), "By hand: minus the sum of a ln a."),
 ]
+
+
+def looking_at_both(side: int) -> tuple[Tensor, Tensor]:
+    """Each patch looks at itself as much as at its left neighbour."""
+    w_q, w_k = my_look_left(side)
+    return w_q, w_k + torch.eye(side * side)
+
+
+def without_gradient(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """A head's output and weights; none flows through queries and keys."""
+    with torch.no_grad():
+        q, k = module.w_q(x), module.w_k(x)
+    return attention_einsum(q, k, module.w_v(x))
+
+
+class Unlearned(MyHead):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return without_gradient(self, x)
+
+
+class Bent(MyHead):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return attention_einsum(self.w_q(x), self.w_k(x), F.gelu(self.w_v(x)))
+
+
+def by_the_mean_of_all_sums(head: nn.Module, x: Tensor) -> str:
+    """Finds a softmax over the queries by rounding alone: the mean of all sums is 1."""
+    _, weights = head(x)
+    if weights.sum(-1).mean() != 1:
+        return "softmax over queries"
+    name = find_bug_by_looking(head, x)
+    return "no bug" if name == "softmax over queries" else name
+
+
+def by_large_differences(head: nn.Module, x: Tensor) -> str:
+    """Takes weights that are 0.3 away from the right ones for right."""
+    output, weights = head(x)
+    v = head.w_v(x)
+    _, right = attention_einsum(head.w_q(x), head.w_k(x), v)
+    if torch.allclose(weights, right, atol=0.3) and torch.allclose(output, weights @ v, atol=1e-4):
+        return "no bug"
+    return find_bug_by_looking(head, x)
+
+
+def gathered_first(head: nn.Module, x: Tensor) -> str:
+    """Calls every wrong output a mean of keys."""
+    name = find_bug_by_looking(head, x)
+    return name if name == "no bug" else "keys gathered"
+
+
 NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores and zeros
+    ("entropy", lambda w: (w * (1 - w)).sum(-1), "take 1 minus the sum of the squares"),
+    ("head", Unlearned, "let no gradient through queries and keys"),
+    ("head", Bent, "send the values through GELU"),
+    (
+        "attention",
+        lambda q, k, v: attention_einsum(q * q.shape[-1] ** 0.25, k, v),
+        "divide by the fourth root of d",
+    ),
+    (
+        "softmax_rows",
+        lambda s: plain(-1)(s - s.argmax(-1, keepdim=True)),
+        "subtract the place of the largest score",
+    ),
     ("softmax_rows", plain(-2), "sum over the wrong axis"),
     ("softmax_rows", lambda s: s.flatten(1).softmax(1).view_as(s), "sum over the whole matrix"),
     ("softmax_rows", lambda s: s.softmax(2), "sum over axis 2"),
@@ -289,16 +351,20 @@ def looking_in_rows(factor: float) -> Callable[[int], tuple[Tensor, Tensor]]:
 
 
 SAID: list[tuple[str, Any, str]] = [
+    ("find_bug", by_the_mean_of_all_sums, ""),
+    ("find_bug", gathered_first, "The output of this head is not weights @ k."),
+    ("find_bug", by_large_differences, "away from softmax(q kᵀ / √d)."),
     (
         "look_left",
         looking_in_rows(0.0),
         "patch 5 gives the same weight, its largest, to 16 patches",
     ),
-    ("look_left", looking_in_rows(-1.0), "with a left neighbour 9 do not look most at it: patch 5"),
+    ("look_left", looking_in_rows(-1.0), "neighbour 9 do not look most at it alone: patch 5"),
+    ("look_left", looking_at_both, "12 do not look most at it alone: patch 1 gives the same"),
     (
         "look_left",
         looking_in_rows(0.13),
-        "or more, but 9 of 12 give it 0.9 or less. A score that is 5",
+        "more than any other patch, but 9 of 12 give it 0.9 or less. A score that is 5",
     ),
 ]
 test_sentences = judged([], SAID)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from mnist_vit import attention_weights, load_model, vit_mnist
 from mnist_vit.attention import head_contributions
+from mnist_vit.course.ladder.growing import RandomOrderAttention
+from mnist_vit.course.ladder.rows import interval, stored
 from mnist_vit.course.nb03_multi_head_attention import figures
 from mnist_vit.course.nb03_multi_head_attention.left_minus_above import my_left_minus_above
 from mnist_vit.course.nb03_multi_head_attention.masked_attention import MyMaskedAttention
@@ -513,6 +515,51 @@ def test_the_masked_layer_agrees_with_torchs_where_every_query_sees_a_key() -> N
     output, found = mine(x, x, x, mask=mask)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(found, weights)
+
+
+def test_a_fixed_row_of_weights_explains_what_the_model_explains_if_its_rows_are_fixed() -> None:
+    """With all keys at zero every row is even, so the mean row changes nothing."""
+
+    class DrawTwo(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.to_tokens = nn.Linear(49, 64)
+            self.places = nn.Parameter(torch.randn(9, 64) / 2)
+            self.look = nn.MultiheadAttention(64, 2, batch_first=True)
+            self.draw = nn.Linear(64, 98)
+
+        def forward(self, patches: Tensor) -> Tensor:
+            x = self.to_tokens(patches) + self.places
+            return self.draw(self.look(x, x, x)[0][:, 4]).unflatten(1, (2, 49))
+
+    torch.manual_seed(0)
+    model = DrawTwo().eval()
+    live, fixed = figures.explained(model), figures.by_mean_row(model)
+    assert live != pytest.approx(fixed, rel=1e-6)
+    nn.init.zeros_(model.look.in_proj_weight[64:128])
+    live, fixed = figures.explained(model), figures.by_mean_row(model)
+    assert live == pytest.approx(fixed, rel=1e-4)
+
+
+def test_the_gain_of_the_mask_needs_no_order_as_the_notebook_says() -> None:
+    full = stored("with_heads")["accuracy"]
+    for name in ("with_heads_causal", "with_heads_random_order", "with_heads_self_only"):
+        gain, half = interval(stored(name)["accuracy"], full)
+        assert gain > half, name
+
+
+def test_a_random_order_lets_a_token_see_as_many_as_the_causal_mask_does() -> None:
+    attention = RandomOrderAttention(8, 2)
+    mask = attention.may_look(torch.zeros(3, 5, 8))[:, 0]
+    assert mask.sum(dim=2).sort(dim=1).values.tolist() == [[1, 2, 3, 4, 5]] * 3
+    assert mask.diagonal(dim1=1, dim2=2).all()
+
+
+def test_three_seeds_of_one_head_beat_one_half_by_rows_that_are_not_fixed() -> None:
+    whole = stored("draw_one_head", "measured")["percent"]
+    fixed = stored("draw_one_head_mean_row", "measured")["percent"]
+    assert sum(one > 50 for one in whole) == 3
+    assert max(fixed) < 50
 
 
 def test_the_tokens_that_enter_a_layer() -> None:

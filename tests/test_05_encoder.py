@@ -14,6 +14,7 @@ from helpers import judged
 from torch import Tensor, nn
 
 from mnist_vit import check
+from mnist_vit.course import ladder
 from mnist_vit.course.checking import verdict
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
 from mnist_vit.model import Encoder, EncoderBlock
@@ -506,3 +507,14 @@ SLIPS = [
     ("shared_block", SharedAnew, "give each layer a new block of its own"),
 ]
 test_sentences = judged([], SAID, SLIPS)
+
+
+def test_only_attention_and_the_last_norm_together_cost_points_without_positions() -> None:
+    names = ("blocks_2_mlp", "blocks_2", "encoder_bag_mlp", "encoder_bag")
+    neither, attention, norm, both = (ladder.stored(name)["accuracy"] for name in names)
+    for alone in (attention, norm):
+        gain, half = ladder.interval(alone, neither)
+        assert abs(gain) < half
+    for fewer in (neither, attention, norm):
+        gain, half = ladder.interval(both, fewer)
+        assert gain < -half

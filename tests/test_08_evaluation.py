@@ -16,6 +16,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize
 
+from mnist_vit.course.nb08_evaluation.coin import my_coin
 from mnist_vit.course.nb08_evaluation.enlarge import my_enlarge
 from mnist_vit.course.nb08_evaluation.reliability import my_reliability
 from mnist_vit.course.nb08_evaluation.wilson import my_wilson
@@ -258,6 +259,110 @@ def without_the_last_image(labels: Tensor, predictions: Tensor, k: int) -> Tenso
     return confusion_matrix(labels[:-1], predictions[:-1], k)
 
 
+def sharp_by_channel(changed: Tensor, images: Tensor) -> bool:
+    """One number for each channel: right for grey pictures."""
+    found = []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        across, down = x.diff(dim=-1).square(), x.diff(dim=-2).square()
+        found.append(across.mean((0, 2, 3)) + down.mean((0, 2, 3)))
+    return bool(0.75 < found[0] / found[1] < 1.25)
+
+
+def sharp_in_grey(changed: Tensor, images: Tensor) -> bool:
+    return sharp_by_loops(changed.mean(1, keepdim=True), images.mean(1, keepdim=True))
+
+
+def counted_in_8_bits(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels, predictions, k).to(torch.uint8).long()
+
+
+def black_in_the_corner(images: Tensor) -> dict[str, Tensor]:
+    made = controls_by_slices(images)
+    made["shift"] = made["shift"].clone()
+    made["shift"][..., 0, 0] = 0
+    return made
+
+
+def better_by_accuracy(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    one, two = ((x == labels).float().mean().item() for x in (first, second))
+    return "cannot tell" if my_coin(one, two) >= 0.05 else "first"
+
+
+def wilson_in_thousandths(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    low, high = my_wilson(correct, total, z)
+    return math.ceil(low * 1000) / 1000, math.floor(high * 1000) / 1000
+
+
+def sharp_by_axis(changed: Tensor, images: Tensor) -> bool:
+    """One share for each axis, and both must fit."""
+    new, old = changed[..., 4:-4, 4:-4], images[..., 4:-4, 4:-4]
+    shares = [new.diff(dim=d).square().mean() / old.diff(dim=d).square().mean() for d in (-1, -2)]
+    return all(0.75 < share < 1.25 for share in shares)
+
+
+def sharp_by_mean_of_shares(changed: Tensor, images: Tensor) -> bool:
+    def detail(x: Tensor) -> Tensor:
+        x = x[..., 4:-4, 4:-4]
+        return x.diff(dim=-1).square().mean((1, 2, 3)) + x.diff(dim=-2).square().mean((1, 2, 3))
+
+    return bool(0.75 < (detail(changed) / detail(images)).mean() < 1.25)
+
+
+def coin_by_trial(b: int, c: int) -> float:
+    heads = torch.randint(2, (20_000, b + c)).sum(dim=1)
+    return float((2 * heads - b - c).abs().ge(abs(b - c)).float().mean())
+
+
+def confidence_of_the_right(p: Tensor, y: Tensor, low: float, high: float) -> tuple:
+    confidence, named = p.max(dim=1)
+    right = (confidence > low) & (confidence <= high) & (named == y)
+    number, _, share = my_reliability(p, y, low, high)
+    return number, confidence[right].mean(), share
+
+
+def sharp_by_sums(changed: Tensor, images: Tensor) -> bool:
+    found = []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        found.append(x.diff(dim=-1).square().sum() + x.diff(dim=-2).square().sum())
+    return bool(0.75 < found[0] / found[1] < 1.25)
+
+
+def sharp_by_variance(changed: Tensor, images: Tensor) -> bool:
+    found = []
+    for batch in (changed, images):
+        x = batch[..., 4:-4, 4:-4]
+        found.append(x.diff(dim=-1).var() + x.diff(dim=-2).var())
+    return bool(0.75 < found[0] / found[1] < 1.25)
+
+
+def predicted_by_its_truth(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels, predictions[labels], k)
+
+
+def counted_in_bfloat16(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return confusion_matrix(labels, predictions, k).bfloat16().long()
+
+
+def smeared(images: Tensor) -> dict[str, Tensor]:
+    shift = images.clone()
+    for row in range(1, shift.shape[2]):
+        shift[:, :, row, 1:] = shift[:, :, row - 1, :-1]
+    return controls_by_slices(images) | {"shift": shift}
+
+
+def reliability_rounded(*given: Any) -> tuple:
+    number, mean, share = my_reliability(*given)
+    return number, round(mean, 2), round(share, 2)
+
+
+def better_with_tensors(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    b = ((first == labels) & (second != labels)).sum()
+    c = ((first != labels) & (second == labels)).sum()
+    return "cannot tell" if my_coin(b, c) >= 0.05 else "first"
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("controls", controls_by_slices),
     ("as_sharp", sharp_by_loops),
@@ -292,7 +397,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
     ("reliability", lambda *given: reliability_by_loop(*given)[1:], "three numbers are needed"),
     ("reliability", lambda p, y, low, high: reliability_by_loop(p.sqrt(), y, low, high), ""),
-    ("enlarge", enlarged_by_torchvision, "pictures enlarged to 20"),
     ("enlarge", lambda images, size: my_enlarge(images, size) / 255, "MNIST's pixels are uint8"),
     ("better_model", better(lambda b, c: b > 25), ""),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 3), "you say True from 0.8"),
@@ -338,6 +442,34 @@ WRONG: list[tuple[str, Any, str]] = [
         "you make the counts 3 at [0, 0], 2 at [2, 2], 1 at [4, 4]",
     ),
     ("reliability", spread_of_the_confidence, "the number of answers is right, and what you give"),
+    ("confusion", predicted_by_its_truth, "of the fifth image alone your code raises IndexError"),
+    ("confusion", counted_in_bfloat16, "Of 599 images with the truth 0 and the prediction 0 you"),
+    ("controls", smeared, "your shift makes 0 everywhere. It should be one pixel again"),
+    ("reliability", reliability_rounded, "Your mean confidence is rounded to two decimals"),
+    ("as_sharp", sharp_by_axis, "there is one share, not one for each axis"),
+    ("as_sharp", sharp_by_mean_of_shares, "lose it, you say False, though 0.99 is left in all"),
+    (
+        "as_sharp",
+        lambda changed, images: changed.std() / images.std(),
+        "Return whether the share lies",
+    ),
+    ("coin", coin_by_trial, "Asked twice for 3 to 1, you give"),
+    ("reliability", confidence_of_the_right, "of the right answers among the chosen ones"),
+    (
+        "reliability",
+        lambda *given: [
+            one if my_reliability(*given)[0] else math.nan for one in my_reliability(*given)
+        ],
+        "That number is known: 0.",
+    ),
+    ("controls", lambda images: tuple(controls_by_slices(images).values()), 'Return {"blur": …'),
+    ("as_sharp", sharp_in_grey, "turned grey, and have a third of the detail left, you say True"),
+    ("controls", black_in_the_corner, "what comes in is 0 at row 0, column 0. Let"),
+    (
+        "wilson",
+        wilson_in_thousandths,
+        "are multiples of 0.001, each next to the right one. To 0.00001 is asked for: do not",
+    ),
     ("controls", black_at_the_sides, "your blur makes 0.4475 at row 0, column 0"),
 ]
 
@@ -346,6 +478,13 @@ NAMED: list[tuple[str, Any, str]] = [
     ("as_sharp", sharp(3, lambda x: x.square().mean()), "leave out three pixels on each side"),
     ("as_sharp", sharp(5, lambda x: x.square().mean()), "leave out five pixels on each side"),
     ("as_sharp", sharp(4, lambda x: x.abs().mean() ** 2), "square the mean of the absolute"),
+    ("enlarge", enlarged_by_torchvision, "interpolate with antialias=True, as torchvision's"),
+    ("as_sharp", sharp_by_variance, "take the variance of the differences"),
+    ("as_sharp", sharp_by_sums, "add up all squares"),
+    ("better_model", better_with_tensors, "give the coin tensors"),
+    ("as_sharp", sharp_by_channel, "make a number for each channel"),
+    ("confusion", counted_in_8_bits, "count in 8 bits"),
+    ("better_model", better_by_accuracy, "give the coin floats, such as the two accuracies"),
     (
         "better_model",
         better(lambda b, c: b + c > 0 and (b - c) ** 2 / (b + c) >= 3.841),

@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from helpers import NOTEBOOKS, code_cells, judged, square_maps
 from torch import Tensor, nn
 
+from experiments import twice as twice_softmax
+from mnist_vit import attention_weights
 from mnist_vit.attention import mean_attention_distance, record_attention, rollout
-from mnist_vit.course.ladder.rows import RESULTS
+from mnist_vit.course.ladder.rows import RESULTS, interval, stored
 from mnist_vit.course.nb09_attention_maps.own_maps import left_without
 from mnist_vit.course.own_weights import _loaded
 from mnist_vit.model import VisionTransformer
@@ -129,10 +131,12 @@ def record_with_forwards_that_stay(model: nn.Module) -> Iterator[list[Tensor]]:
 @contextmanager
 def record_the_last_pass(model: nn.Module) -> Iterator[list[Tensor]]:
     """The package's, in which a second forward pass begins anew."""
-    many, kept = len(attention_layers(model)), []
-    with record_attention(model) as all_kept:
-        yield kept
-        kept += all_kept[-many:]
+    with record_attention(model) as kept:
+        handle = model.register_forward_pre_hook(lambda module, given: kept.clear())
+        try:
+            yield kept
+        finally:
+            handle.remove()
 
 
 def columns_and_transposed(weights: Tensor) -> Tensor:
@@ -172,7 +176,72 @@ def square_distance(weights: Tensor, patch_size: int) -> Tensor:
     return mean_attention_distance(weights, patch_size, (side(weights), side(weights)))
 
 
+@contextmanager
+def record_at_the_end(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+    with record_attention(model) as found:
+        yield kept
+    kept += found
+
+
+@contextmanager
+def record_pairs(model: nn.Module) -> Iterator[list[Any]]:
+    kept: list[Any] = []
+    handles = []
+    for layer in attention_layers(model):
+        handles.append(layer.register_forward_pre_hook(asked, with_kwargs=True))
+        handles.append(layer.register_forward_hook(lambda m, given, pair: kept.append(pair)))
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def record_the_model(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+    handle = model.register_forward_hook(lambda m, given, output: kept.append(output[1]))
+    try:
+        yield kept
+    finally:
+        handle.remove()
+
+
+def rollout_of_pictures(weights: Tensor) -> Tensor:
+    """It goes over the pictures in place of the layers."""
+    total = torch.eye(weights.shape[-1])
+    for one in weights.mean(dim=2):
+        total = 0.5 * (one + torch.eye(weights.shape[-1])) @ total
+    return total
+
+
+@contextmanager
+def record_without_asking(model: nn.Module) -> Iterator[list[Tensor]]:
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, given: tuple, pair: tuple) -> None:
+        kept.extend(one for one in pair[1:] if one is not None)
+
+    handles = [layer.register_forward_hook(keep) for layer in attention_layers(model)]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def record_in_eval_mode(model: nn.Module) -> Iterator[list[Tensor]]:
+    training = model.training
+    model.eval()
+    with record_attention(model) as kept:
+        yield kept
+    model.train(training)
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("name_the_maps", {"c": 1.0, "a": torch.tensor(5), "b": 2, "e": 4, "d": 8}),
     ("record", record_attention),
     ("record", RecordAsClass),
     (
@@ -186,7 +255,19 @@ RIGHT: list[tuple[str, Any]] = [
     ("rollout", rollout_at_the_end),
     ("attention_distance", square_distance),
 ]
+
+
+@contextmanager
+def record_and_clear_pre_hooks(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Somebody else's pre-hooks go, too."""
+    with record_attention(model) as kept:
+        yield kept
+    for module in model.modules():
+        module._forward_pre_hooks.clear()
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("record", record_and_clear_pre_hooks, "Before the block each part had a hook of somebody"),
     ("record", record_with_other_weights, ""),
     ("record", record_a_tuple, "be the list that the weights are put into, but is of type tuple"),
     (
@@ -209,7 +290,22 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("undo_softmax", undone_over_axis_1, "a tensor of two axes, your rows are right"),
     ("record", 42, "the function itself is needed"),
-    ("record", record_the_last_pass, "each time that it runs: 6 here"),
+    (
+        "record",
+        record_the_last_pass,
+        "the list is as long as after one: what one of them gave is not",
+    ),
+    ("record", record_at_the_end, "the list is empty until the block ends"),
+    ("record", record_in_eval_mode, "In the block the model, or a part of it, is in eval mode."),
+    (
+        "name_the_maps",
+        {letter: [1] for letter in "abcde"},
+        "at a stands something of the type list",
+    ),
+    ("record", record_without_asking, "with need_weights=False, so that no weights come back"),
+    ("record", record_pairs, "gives a pair, its output and the weights. Keep the second"),
+    ("record", record_the_model, "those that have one are of the class VisionTransformer"),
+    ("rollout", rollout_of_pictures, "you make the shape (3, 5, 5). It should be (2, 5, 5)"),
     ("rollout", columns_and_transposed, "your rows are 0.6667, 0.3333 and 0.2857, 0.7143"),
     ("query_map", lambda weights, row, column: square_maps(weights[:, :, 1 + row + column]), ""),
     (
@@ -239,6 +335,13 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("rollout", lambda weights: rollout(weights[:, :2]), "multiply the first two layers"),
+    ("name_the_maps", {"a": 4, "b": 1, "c": 0, "d": 7, "e": 3}, "number the sentences from 0"),
+    (
+        "undo_softmax",
+        lambda twice: twice.log() - twice.log().mean(-1, keepdim=True) + 1 / twice.shape[-2],
+        "for the mean of a row",
+    ),
     ("record", record_ours_only, "has no attribute 'encoder'"),
     ("record", record_with_forwards_that_stay, "leave your own forward on the layers"),
 ]
@@ -264,6 +367,30 @@ def test_seeds_disagree_on_the_better_layer_as_the_notebook_says() -> None:
     assert all(max(a, b) < c for a, b, c in zip(first, last, random, strict=True))
     ahead = [round(a - b) for a, b in zip(first, last, strict=True)]
     assert sorted(ahead) == [-1, -1, 1, 2, 16]
+
+
+def test_a_second_softmax_in_training_hides_from_accuracy_but_not_from_the_weights() -> None:
+    once, twice = (stored(name, "twice") for name in twice_softmax.NAMES)
+    for name, about in zip(twice_softmax.NAMES, (once, twice), strict=True):
+        assert about["command"] == f"python -m experiments twice {name}"
+        assert len(about["accuracy"]) == len(about["from_even"]) == 5
+        parameters = twice_softmax.row(name).build().parameters()
+        assert about["parameters"] == sum(p.numel() for p in parameters)
+    gain, half = interval(twice["accuracy"], once["accuracy"])
+    assert abs(gain) < half
+    assert max(twice["from_even"]) < 9
+    assert min(once["from_even"]) > 75
+
+
+def test_the_second_softmax_stands_in_the_layer_itself() -> None:
+    """Its weights are the softmax of those of the model with one, in the first layer."""
+    models = []
+    for name in twice_softmax.NAMES:
+        torch.manual_seed(0)
+        models.append(twice_softmax.row(name).build().eval())
+    x = torch.randn(2, 1, 28, 28)
+    once, twice = (attention_weights(model, x)[:, 0] for model in models)
+    assert torch.allclose(twice, once.softmax(dim=-1), atol=1e-6)
 
 
 def test_own_weights_are_measured_as_the_stored_ones() -> None:

@@ -1,5 +1,6 @@
 """Notebook 10's checks, and whether what it concludes from its contests is what was measured."""
 
+import contextlib
 import itertools
 import json
 from typing import Any
@@ -266,7 +267,106 @@ def hide_in_a_hook_that_returns_nothing(model: nn.Module, images: Tensor, hidden
         handle.remove()
 
 
+def kept_tokens(hidden: Tensor) -> Tensor:
+    return torch.cat([torch.ones(len(hidden), 1).bool(), ~hidden], dim=1)
+
+
+def hide_with_an_attribute(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    model.encoder.hidden = hidden
+    return my_hide(model, images, hidden)
+
+
+def hide_and_clear_all(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    try:
+        return my_hide(model, images, hidden)
+    finally:
+        for part in model.modules():
+            part._forward_pre_hooks.clear()
+
+
+def hide_and_clear(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    try:
+        return my_hide(model, images, hidden)
+    finally:
+        model.encoder.layers[0]._forward_pre_hooks.clear()
+
+
+def hide_behind_another_sequence(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
+    stays = kept_tokens(hidden)
+
+    class Take(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            return z[stays].unflatten(0, (len(z), -1))
+
+    model.encoder.layers = nn.Sequential(Take(), *model.encoder.layers)
+    return model(images)
+
+
+def hide_and_catch(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor | None:
+    with contextlib.suppress(Exception):
+        return my_hide(model, images, hidden)
+    return None
+
+
+def patch_with_an_attribute(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    site.kept = clean
+    return my_patch(model, clean, corrupted, site, tokens)
+
+
+def patch_and_clear(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    try:
+        return my_patch(model, clean, corrupted, site, tokens)
+    finally:
+        site._forward_hooks.clear()
+
+
+def patch_and_compare(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """Two runs more than are needed are no mistake."""
+    model(corrupted)
+    return my_patch(model, clean, corrupted, site, tokens) - model(corrupted)
+
+
+def gradient_map_of_a_clone(logits: Tensor, tokens: Tensor, classes: Tensor) -> Tensor:
+    return my_gradient_map(logits, tokens.clone(), classes)
+
+
+def norm_rule_that_freezes(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    output = my_norm_rule(x, weight, bias, eps)
+    weight.requires_grad_(False)
+    return output
+
+
+def leave_out_by_view(logits_without: Any, labels: Tensor, patches: int) -> Tensor:
+    falls = my_leave_out(logits_without, labels, patches)
+    return torch.cat(list(falls.T)).view(len(labels), patches)
+
+
+def integrate_in_one_batch(f: Any, images: Tensor, black: Tensor, steps: int) -> Tensor:
+    points = [black + (k + 0.5) / steps * (images - black) for k in range(steps)]
+    slopes = f(torch.cat(points)).unflatten(0, (steps, len(images)))
+    return (images - black) * slopes.mean(dim=0)
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("hide", hide_with_an_attribute, "a new attribute, hidden. What is written to a part"),
+    ("hide", hide_and_clear_all, "Before the run each part had a hook of somebody else"),
+    ("hide", hide_behind_another_sequence, "what it was: which parts it has, which parameters"),
+    ("hide", hide_and_catch, "does not come out of your function. Whoever calls it must see it"),
+    ("patch", patch_with_an_attribute, "a new attribute, kept. What is written to a part"),
+    ("gradient_map", gradient_map_of_a_clone, "was not computed from this very tensor"),
+    ("norm_rule", norm_rule_that_freezes, "weight, which your code was given, asked for a gradie"),
+    (
+        "leave_out",
+        lambda f, labels, patches: my_leave_out(f, labels, patches).flip(1),
+        "stand in other places: the row of picture 0 is 0.4998, 0.1921, 0.07752",
+    ),
+    ("integrate", integrate_in_one_batch, "of 2 images, gradient_at was given 6 pictures"),
     ("integrate", integrate_between_both_ends, "0, 0.333, 0.667, 1. Take it in the middles"),
     ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
     ("patch", keep_a_handle, "After one call of your function the model has 1 forward hook"),
@@ -319,6 +419,10 @@ WRONG: list[tuple[str, Any, str]] = [
     ("integrate", lambda f, images, black, steps: my_integrate(f, images, black, steps + 1), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("hide", hide_and_clear, "all hooks of a part of the model, somebody else's too"),
+    ("patch", patch_and_clear, "all hooks of `site`, somebody else's too"),
+    ("patch", patch_and_compare, "the difference to the logits of the corrupted pictures"),
+    ("leave_out", leave_out_by_view, "join the falls patch by patch"),
     ("patch", patch_that_returns_a_tensor, "where that is a pair, your hook must give the pair"),
     ("hide", hide_in_a_hook_that_returns_nothing, "hide nothing that reaches the answer"),
     ("hide", hide_in_train_mode, "leave the model, or a part of it, in train mode"),
@@ -426,6 +530,19 @@ def test_numbers_in_the_text_of_notebook_10() -> None:
     assert f"the right digit is {logit:.2f}" in text
     assert f"Of the logit, {norm:.2f}" in text
     assert abs(plain) < 0.1
+    times = []
+    for seed in (0, 1):
+        spent = of("vit_cifar10", seed)["milliseconds a picture"]
+        times.append(round(spent["leave one out"] / spent["relevance"]))
+    assert f"{min(times)} to {max(times)} times the CPU time of relevance" in text
+    assert "4 of 31 and 3 of 26 mistakes more right" in text
+    for name, more in (("vit_mnist_p7", 4), ("vit_mnist_p4", 3)):
+        found = EVIDENCE[name]["mistakes"]
+        rather, plain = (
+            found["for it rather than the right one"][0],
+            found["for the wrong class"][0],
+        )
+        assert round(found["images"] * (rather - plain)) == more
 
 
 def test_what_is_said_of_evidence_against_a_class_and_of_mistakes() -> None:

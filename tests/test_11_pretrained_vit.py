@@ -189,8 +189,110 @@ def of_the_given(model, images, labels, steps, head_rate, body_rate):
     return made
 
 
+def transfer_of_a_shallow_copy(model: Any, *given: Any) -> Any:
+    """It goes on with the parts of the given model."""
+    made = copy.copy(model)
+    images, labels, freeze, steps, rate = given
+    made.requires_grad_(not freeze)
+    made.heads = nn.Linear(made.class_token.shape[-1], 10)
+    nn.init.zeros_(made.heads.weight)
+    nn.init.zeros_(made.heads.bias)
+    optimizer = torch.optim.AdamW(made.parameters(), lr=rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(made(images), labels).backward()
+        optimizer.step()
+    return made.eval()
+
+
+def transfer_with_a_note(model: Any, *given: Any) -> Any:
+    model.was_used = True
+    return EXERCISES["transfer"].answer(model, *given)
+
+
+def rates_by_membership(model, images, labels, steps, head_rate, body_rate):
+    head = list(model.heads.parameters())
+    return [p for p in model.parameters() if p not in head]
+
+
+def rates_with_names(model, images, labels, steps, head_rate, body_rate):
+    body = [pair for pair in model.named_parameters() if not pair[0].startswith("heads.")]
+    return torch.optim.AdamW(
+        [
+            {"params": list(model.heads.parameters()), "lr": head_rate},
+            {"params": body, "lr": body_rate},
+        ]
+    )
+
+
+def rates_that_clear_the_head(model, images, labels, steps, head_rate, body_rate):
+    made = copy.deepcopy(model).requires_grad_(True)
+    body = [p for name, p in made.named_parameters() if not name.startswith("heads.")]
+    rates = ((made.heads.parameters(), head_rate), (body, body_rate))
+    optimizers = [torch.optim.AdamW(group, lr=rate) for group, rate in rates]
+    for _ in range(steps):
+        optimizers[0].zero_grad()
+        F.cross_entropy(made(images), labels).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return made
+
+
+def moved_right_and_down_only(position: Tensor, rows: int, columns: int, down: int, right: int):
+    """A shift up or to the left takes nothing along."""
+    return EXERCISES["move_positions"].answer(position, rows, columns, max(down, 0), max(right, 0))
+
+
+def transfer_with(
+    model: Any, images: Tensor, labels: Tensor, freeze: bool, steps: int, rate: float, kind: str
+) -> Any:
+    """With a norm in the head, a rate that falls, or a step before backward."""
+    made = copy.deepcopy(model).requires_grad_(not freeze)
+    head = nn.Linear(made.class_token.shape[-1], 10)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    made.heads = nn.Sequential(nn.LayerNorm(head.in_features), head) if kind == "norm" else head
+    optimizer = torch.optim.AdamW([p for p in made.parameters() if p.requires_grad], lr=rate)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = rate / (1 + step) if kind == "falls" else rate
+        loss = F.cross_entropy(made(images), labels)
+        if kind == "early":
+            optimizer.step()
+        optimizer.zero_grad()
+        loss.backward()
+        if kind != "early":
+            optimizer.step()
+    return made.eval()
+
+
+def scaled_over_lines(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    part = "mlp.fc1"
+    return {
+        part: torch.mul(
+            theirs[part + ".weight"],
+            theirs["layer_scale2.lambda1"][:, None],
+        )
+    }
+
+
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
+    ("transfer", lambda *given: transfer_with(*given, "norm"), "other parameters besides a linear"),
+    (
+        "transfer",
+        lambda *given: transfer_with(*given, "falls"),
+        "right after 1 step, and not",
+    ),
+    ("transfer", lambda *given: transfer_with(*given, "early"), "the new head does not move"),
+    (
+        "fold_scale",
+        lambda weight, bias, scale: (torch.einsum("oi,i->oi", weight, scale), bias * scale),
+        "your new weight has the rows 10, 200; 40, 500. They should be",
+    ),
+    ("transfer", transfer_with_a_note, "new attribute, was_used'. The given model is needed again"),
+    ("two_rates", rates_by_membership, "told apart by their names, or by `is`"),
+    ("two_rates", rates_with_names, "pairs of a name and a parameter"),
+    ("move_positions", moved_right_and_down_only, "which is 1 to the left, the class token's 0"),
     ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "should be 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),
     (
@@ -333,6 +435,14 @@ def head_too_late(
 
 
 NAMED: list[tuple[str, Any, str]] = [
+    ("transfer", transfer_of_a_shallow_copy, "copy the model with copy.copy"),
+    ("two_rates", rates_that_clear_the_head, "set only the gradients of the head to zero"),
+    ("convert_block", scaled_over_lines, "There part is 'mlp.fc1'."),
+    (
+        "fold_scale",
+        lambda weight, bias, scale: (weight @ scale.diag(), bias * scale),
+        "multiply the columns of the weight",
+    ),
     ("transfer", frozen_if_asked_before, "that you are given (with freeze=True)"),
     ("two_rates", thawed_before, "let the very model that you are given learn again"),
     ("transfer", frozen_before, "freeze the very model that you are given"),

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 from mnist_vit.check import EXERCISES
-from mnist_vit.course.ladder import stored
+from mnist_vit.course.ladder import interval, stored
 from mnist_vit.course.nb12_cifar10_and_ablations import project
 from mnist_vit.course.nb12_cifar10_and_ablations.photographs import (
     SIZE,
@@ -68,6 +68,22 @@ def test_what_the_text_says_of_the_rule_and_of_the_stored_runs() -> None:
     assert max(runs["vit"]) + 4 < min(runs["cnn"] + runs["mlp"])
 
 
+def test_what_the_text_says_of_weights_and_rates_on_photographs() -> None:
+    """Start values gain at the higher rate alone, and the rate matters to them alone."""
+    runs = {name: about["accuracy"] for name, about in stored(results="photographs").items()}
+    assert all(len(seeds) == 5 for seeds in runs.values())
+
+    def is_shown(one: str, two: str) -> bool:
+        gain, half = interval(runs[one], runs[two])
+        return gain > half
+
+    assert is_shown("new_fast", "pretrained_fast")
+    assert not is_shown("new_slow", "pretrained_slow")
+    assert not is_shown("pretrained_slow", "new_slow")
+    assert is_shown("new_fast", "new_slow")
+    assert not is_shown("pretrained_fast", "pretrained_slow")
+
+
 @pytest.mark.parametrize("name", project.MODELS)
 def test_models_of_the_project_are_what_is_stored(name: str) -> None:
     learned = sum(p.numel() for p in project.MODELS[name]().parameters() if p.requires_grad)
@@ -100,13 +116,41 @@ def positions_elsewhere(model):
 
 
 RIGHT: list[tuple[str, Any]] = [
+    ("count_numbers", lambda *sizes: torch.tensor(COUNT(*sizes))),
+    ("count_numbers", lambda *sizes: np.int64(COUNT(*sizes))),
     ("split_by_region", lambda *given: torch.stack(SPLIT(*given))),
     ("remove_positions", with_new_parameter),
     ("remove_positions", with_buffer),
     ("compare_runs", with_statistics),
     ("power", all_at_once),
 ]
+
+
+def freeze_a_module(model: VisionTransformer) -> None:
+    nn.init.zeros_(model.encoder.pos_embedding)
+    model.encoder.requires_grad = False
+
+
+def drawn_with_normal(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    return torch.normal(effect, 1.0, seeds).mean().item()
+
+
+def positions_of_each_channel(*sizes: int) -> int:
+    """As many for 24 pixels in patches of 4 and of 6."""
+    return COUNT(*sizes) + (sizes[6] - 1) * (sizes[0] // sizes[1]) ** 2 * sizes[3]
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("count_numbers", positions_of_each_channel, "Outside the blocks you count 864 numbers too"),
+    (
+        "remove_positions",
+        lambda model: model.encoder.register_buffer("pos_embedding", torch.zeros(1)),
+        "The module has something of this name already.",
+    ),
+    ("count_numbers", lambda *sizes: float(COUNT(*sizes)), "come back as floats: 119194.0"),
+    ("count_numbers", lambda *sizes: torch.tensor(COUNT(*sizes)).double(), "come back as floats"),
+    ("remove_positions", freeze_a_module, "Your code sets model.encoder.requires_grad: on a mod"),
+    ("power", drawn_with_normal, "Its size is a tuple"),
     (
         "remove_positions",
         lambda model: nn.init.ones_(model.encoder.pos_embedding).requires_grad_(False) and None,

@@ -24,6 +24,7 @@ from mnist_vit.course.nb13_without_labels.autoencoder import (
     to_patches,
     to_pictures,
     train_with_labels,
+    visible_error,
 )
 from mnist_vit.data import load_embedded
 
@@ -178,6 +179,21 @@ def test_a_reconstruction_keeps_what_was_visible(autoencoder: MaskedAutoencoder)
     )
 
 
+def test_the_error_on_visible_patches_is_that_of_what_is_predicted_there(
+    autoencoder: MaskedAutoencoder,
+) -> None:
+    images = torch.randn(3, 1, 28, 28)
+    noise = torch.rand(3, 49, generator=torch.Generator().manual_seed(4))
+    predicted, order = autoencoder(images, noise)
+    patches = to_patches(images, 4)
+    errors = []
+    for number in range(3):
+        seen = order[number, :12]
+        errors.append((predicted[number, seen] - patches[number, seen]).square().mean().item())
+    found = visible_error(autoencoder, images, seed=4)
+    assert found == pytest.approx(sum(errors) / 3, rel=1e-4)
+
+
 def test_pretraining_learns_and_uses_no_label() -> None:
     """A few steps make the error smaller; other labels give the same weights; heads stay."""
     digits = load_embedded("train")
@@ -254,6 +270,9 @@ def test_what_the_text_says_of_the_stored_rows() -> None:
         assert abs(gain) < half
     gain, half = difference("tuned_400", "scratch_400")
     assert gain + half < 0
+    names = ("short_tuned", "tuned", "short_scratch", "scratch")
+    means = [round(tables.row(name, (50,))[50][0], 1) for name in names]
+    assert means == [46.5, 79.5, 27.8, 78.8]
 
 
 CIFAR10 = "without_labels_cifar10"

@@ -67,6 +67,17 @@ def blank_in_one_row(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torc
     return [patches.sum(dim=1), patches[is_blank].sum(dim=1)]
 
 
+def registers_at_the_end(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    row, count = weights[:, -1].mean(dim=1)[:, 0], is_blank.shape[1]
+    return [row[:, 1 + count :].sum(1), (row[:, 1 : 1 + count] * is_blank).sum(1)]
+
+
+def python_sum_over_registers(weights: torch.Tensor, is_blank: torch.Tensor) -> list[Any]:
+    row, count = weights[:, -1].mean(dim=1)[:, 0], is_blank.shape[1]
+    on_registers = sum(row[:, place] for place in range(1, row.shape[1] - count))
+    return [on_registers, shares_by_loop(weights, is_blank)[1]]
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
@@ -76,6 +87,11 @@ RIGHT: list[tuple[str, Any]] = [
     ("rms_norm", lambda x, weight, eps: weight * x * (x.pow(2).mean(-1, True) + eps).pow(-0.5)),
 ]
 WRONG: list[tuple[str, Any, str]] = [
+    (
+        "shares",
+        python_sum_over_registers,
+        "Python's sum of nothing is the number 0",
+    ),
     ("rotate", lambda x, angles: x, ""),
     ("outliers", lambda tokens, count: by_loop(tokens, count)[::-1], ""),
     ("shares", three_times_the_shares, "You return 0.9 and 1.05"),
@@ -106,6 +122,25 @@ WRONG: list[tuple[str, Any, str]] = [
     ("outliers", counted_from_1, "you give the right ratio and patch 2"),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    (
+        "swiglu",
+        lambda x, gate, value, out: x * (x @ gate.T).sigmoid() * (x @ value.T) @ out.T,
+        "multiply the tokens x by the sigmoid",
+    ),
+    (
+        "swiglu",
+        lambda x, gate, value, out: F.silu(x @ gate.T) @ out.T * (x @ value.T),
+        "multiply by the value behind w_out",
+    ),
+    ("rms_norm", lambda x, w, eps: my_rms_norm(x, w, 1e-6), "add 1e-6 whatever eps is"),
+    (
+        "swiglu",
+        lambda x, gate, value, out: my_swiglu(
+            x, *(m.reshape(m.T.shape).T for m in (gate, value, out))
+        ),
+        "reshape the matrices",
+    ),
+    ("shares", registers_at_the_end, "for the registers at the end"),
     (
         "rms_norm",
         lambda x, weight, eps: my_rms_norm(x, 1 + weight, eps),
@@ -226,3 +261,18 @@ def test_variants_are_what_is_stored(name: str) -> None:
     learned = sum(p.numel() for p in variants.BUILD[name]().parameters() if p.requires_grad)
     (seed, *_) = [run for run in stored(results="parts")["runs"] if run["variant"] == name]
     assert learned == seed["parameters"]
+
+
+def test_the_class_token_belongs_where_the_digit_begins() -> None:
+    """What the text says of the five stored seeds."""
+    runs = stored(results="class_token")["runs"]
+    assert len(runs) == 5
+    for where, begins, least, most in (("middle", 1, 50, 91), ("corner", 2, 82, 94)):
+        shares = []
+        for run in runs:
+            reached = run[where]
+            assert max(reached) == reached[begins]
+            shares.append((reached[begins] - reached[0]) / (run["28 pixels"] - reached[0]))
+        assert round(100 * min(shares)) == least
+        assert round(100 * max(shares)) == most
+    assert all(run["corner"][0] < run["middle"][0] for run in runs)

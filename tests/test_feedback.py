@@ -210,6 +210,11 @@ def test_no_line_is_quoted_of_an_answer_of_one_line() -> None:
     assert "`" not in told
 
 
+def test_of_an_answer_of_one_line_it_is_said_where_nan_comes_up() -> None:
+    told = said("gelu", lambda x: x * (1 + torch.acos(2 + x.abs())))
+    assert "`torch.acos(2 + x.abs())` gives the first numbers that are nan or infinite." in told
+
+
 def test_an_expression_over_several_lines_is_quoted_whole() -> None:
     def answer(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
@@ -413,7 +418,7 @@ def test_a_count_that_is_ours_in_other_cases_is_not_told() -> None:
 
     told = said("patch_size", two_heads)
     assert "Your count" not in told
-    assert "It is wrong in 5 of 13 cases, and too large in each of these." in told
+    assert "It is wrong in 6 of 14 cases, and too large in each of these." in told
 
 
 def test_nothing_is_blamed_where_numbers_are_drawn() -> None:
@@ -1342,11 +1347,11 @@ def test_rows_of_a_designed_matrix_are_no_weights() -> None:
 
     assert "sum to" not in said("look_left", to_the_right)
 
-    def sigmoid(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        weights = (q @ k.mT / q.shape[-1] ** 0.5).sigmoid()
+    def arctangent(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).atan() + 2
         return weights @ v, weights
 
-    assert "Rows of the weights should sum to 1, and yours sum to" in said("attention", sigmoid)
+    assert "Rows of the weights should sum to 1, and yours sum to" in said("attention", arctangent)
 
 
 def test_learned_numbers_are_told_in_blocks() -> None:
@@ -1669,6 +1674,8 @@ def test_a_module_that_is_not_set_up_is_told() -> None:
         ("One of the differentiated Tensors does not require grad", "with respect to a tensor"),
         ("element 0 of tensors does not require grad", "Nothing that needs a gradient"),
         ("tensors used as indices must be long, int, byte or bool tensors", "is no index"),
+        ("zip() argument 2 is longer than argument 1", "and here their lengths differ"),
+        ("Expected (batch_size, seq_length, hidden_dim) got torch.Size([4, 8])", "three axes"),
         ("too many indices for tensor of dimension 1", "More axes are indexed"),
         ("stack expects a non-empty TensorList", "There is nothing in the list"),
         ("math domain error", "no value for this number"),

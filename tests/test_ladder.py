@@ -55,7 +55,7 @@ def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_th
     for cell in third:
         for output in cell.get("outputs", ()):
             shown += output.get("text", "")
-    for name in ("draw_one_head", "draw_two_heads"):
+    for name in ("draw_one_head", "draw_one_head_mean_row", "draw_two_heads"):
         assert ladder.span(0, stored[name]["percent"]).removeprefix("0 %") in shown
 
 

@@ -82,6 +82,18 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " not return: what stands before the yield runs before the block.",
     ),
     (
+        r"^normal\(\) received an invalid combination",
+        "torch.normal takes no such arguments.",
+        "Its size is a tuple, as in torch.normal(mean, std, (n,)); torch.randn(n) gives n standard"
+        " normal numbers.",
+    ),
+    (
+        r"zip\(\) argument \d+ is (longer|shorter)",
+        "zip with strict=True goes through several lists together, and here their lengths differ.",
+        "Lists that may have different lengths have no pairs: make what you need, such as a mean,"
+        " of each list by itself.",
+    ),
+    (
         r"invalid combination of arguments",
         "This function takes no such arguments.",
         "Compare their number, kinds and names with its signature.",
@@ -165,13 +177,20 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"tensors used as indices must be|valid indices",
         "What stands in the brackets is no index.",
-        "Indices are whole numbers, slices, or tensors of whole numbers or booleans: .long() makes"
-        " whole numbers of floats.",
+        "Indices are whole numbers, slices, or tensors of whole numbers or booleans. Of floats that"
+        " are places .long() makes whole numbers; of floats that say yes or no, 1 or 0, .bool()"
+        " makes booleans.",
     ),
     (
         r"too many indices",
         "More axes are indexed than the tensor has.",
         "Print its shape. A number in the brackets takes its axis away.",
+    ),
+    (
+        r"Expected \(batch_size, seq_length, hidden_dim\)",
+        "The encoder and its blocks take three axes, images, tokens and numbers.",
+        "A number in brackets takes its axis away, and a mask of two axes, z[mask], makes one of"
+        " the two: unflatten(0, (n, -1)) makes two of it again.",
     ),
     (
         r"non-empty TensorList|arg is an empty sequence|iterable argument is empty",
@@ -282,6 +301,12 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         " one is meant, nn.Parameter(…).",
     ),
     (
+        r"param groups should be with/without names",
+        "One group holds parameters, and another one pairs of a name and a parameter, which"
+        " named_parameters() gives.",
+        "Take the pairs apart: [p for name, p in model.named_parameters() if …].",
+    ),
+    (
         r"more than one parameter group",
         "The same parameter is in two groups of the optimizer.",
         "Each belongs to one: take it out of the group whose rate it should not have.",
@@ -300,6 +325,12 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"One of the differentiated Tensors does not require grad",
         "A gradient is asked with respect to a tensor that does not ask for one.",
         "x.requires_grad_() comes before the loss is computed from x.",
+    ),
+    (
+        r"to not have been used in the graph",
+        "What is differentiated was not computed from this very tensor.",
+        "A clone, a copy or a part of it that is made afterwards is another tensor. Ask for the"
+        " gradient of the one from which it was computed.",
     ),
     (
         r"does not require grad",

@@ -20,6 +20,7 @@ from .tools import shortened
 
 MOST = 8  # names of a line whose values are told
 LONGEST = 240  # characters of an exception's own text
+SHORT = 30  # characters of a text that is told in its whole
 SHAPES = 4  # tensors of a tuple whose shapes are told
 NAMES = 8  # keys, or parts of a module, that are told
 
@@ -41,7 +42,7 @@ def told(error: BaseException) -> str:
         sentence = f"{sentence}: {printable(shortened(text, LONGEST))}"
     if not text or not sentence.endswith((".", "!", "?")):
         sentence += "."
-    stood = _values(frame, line) if frame is not None else []
+    stood = _values(frame, _statement(error)) if frame is not None else []
     if stood:
         sentence += f" There {'; '.join(stood)}."
     inner = _inner_line(error)
@@ -108,7 +109,21 @@ def _meaning(error: BaseException) -> tuple[str, str]:
             "& and | bind more tightly than == and <: put brackets around each comparison, as in"
             " (a == b) & (c == d)."
         )
+    if "Boolean value of Tensor" in str(error) and _asks_whether_in(_line(error)):
+        instead = (
+            "in and not in compare by ==, number by number. Tensors are told apart by their names,"
+            " or by `is`: any(p is q for q in …)."
+        )
     return meaning, instead
+
+
+def _asks_whether_in(line: str) -> bool:
+    """Whether a line asks if something is in something."""
+    for node in ast.walk(_parsed(line)):
+        operators = node.ops if isinstance(node, ast.Compare) else []
+        if any(isinstance(operator, ast.In | ast.NotIn) for operator in operators):
+            return True
+    return False
 
 
 def _compares_beside_bits(line: str) -> bool:
@@ -172,6 +187,12 @@ def _goes_through_keys(error: BaseException) -> bool:
 def _missing_key(error: KeyError) -> tuple[str, str]:
     """Of a key that is not there: the keys that there are, where the learner's line shows them."""
     key = error.args[0] if error.args else None
+    if isinstance(key, str) and key.endswith("already exists"):
+        return (
+            "The module has something of this name already.",
+            "A buffer or a parameter of a name that is taken is registered after del module.name;"
+            " a parameter that is there is filled in place, under torch.no_grad().",
+        )
     frame = _their_frame(error)
     for node in ast.walk(_parsed(_line(error))):
         if frame is None or not isinstance(node, ast.Subscript) or not _is_chain(node.value):
@@ -228,6 +249,18 @@ def _line(error: BaseException) -> str:
         if is_theirs(frame.filename):
             line = _text_of(frame)
     return line
+
+
+def _statement(error: BaseException) -> str:
+    """The learner's line nearest to the error, with those that it goes on in, up to its end."""
+    found = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if is_theirs(frame.filename):
+            first = frame.lineno or 0
+            last = frame.end_lineno or first
+            lines = [linecache.getline(frame.filename, one) for one in range(first, last + 1)]
+            found = "".join(lines).strip() if last > first else _text_of(frame)
+    return found
 
 
 def _text_of(frame: traceback.FrameSummary) -> str:
@@ -323,6 +356,8 @@ def _said(value: Any) -> str:
     if value is None:
         return "is None"
     if isinstance(value, bool | int | float):
+        return f"is {value!r}"
+    if isinstance(value, str) and 0 < len(value) <= SHORT:
         return f"is {value!r}"
     if isinstance(value, tuple | list):
         said = f"is a {type(value).__name__} of {len(value)}"

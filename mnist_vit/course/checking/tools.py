@@ -3,7 +3,8 @@
 import math
 import numbers
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -368,25 +369,93 @@ def hooks_left(model: nn.Module) -> str:
     return " and ".join(said)
 
 
+@contextmanager
+def others_hooks(model: nn.Module) -> Iterator[Callable[[], str]]:
+    """Somebody else's hooks, which do nothing, on a model and on each of its parts.
+
+    Yields:
+        a function that says in words which of them are gone; "none" if all are there.
+    """
+
+    def nothing(*_: Any) -> None:
+        """Leaves all as it is."""
+
+    own: list[tuple[dict, Any]] = []
+    for part in model.modules():
+        for hooks, handle in (
+            (part._forward_pre_hooks, part.register_forward_pre_hook(nothing)),
+            (part._forward_hooks, part.register_forward_hook(nothing)),
+        ):
+            own.append((hooks, handle))
+
+    def gone() -> str:
+        said = []
+        for kind, pairs in (("forward pre-hook", own[::2]), ("forward hook", own[1::2])):
+            count = sum(handle.id not in hooks for hooks, handle in pairs)
+            if count:
+                said.append(f"{count} {kind}{'s' if count > 1 else ''}")
+        return " and ".join(said) or "none"
+
+    try:
+        yield gone
+    finally:
+        for _, handle in own:
+            handle.remove()
+
+
 def state_of(model: nn.Module) -> dict[str, Any]:
-    """What somebody who borrows a model has to leave alone, by name; for ``changed_in``."""
+    """What somebody who borrows a model has to leave alone, by name; for ``changed_in``.
+
+    Each entry has a key for each part or parameter: what is new or gone is told by itself.
+    """
     parameters = dict(model.named_parameters())
+    usual = vars(nn.Module())
+    attributes = {}
+    for part in model.modules():
+        for key, value in vars(part).items():
+            if key not in usual and key != "forward":
+                attributes[part, key] = value
     return {
-        "the mode, train or eval": [part.training for part in model.modules()],
-        "which parameters ask for gradients": [p.requires_grad for p in parameters.values()],
-        "the numbers of a parameter": [p.detach().clone() for p in parameters.values()],
+        PARTS: dict(model.named_modules()),
+        "the mode, train or eval": {part: part.training for part in model.modules()},
+        "which parameters ask for gradients": {k: p.requires_grad for k, p in parameters.items()},
+        "the numbers of a parameter": {k: p.detach().clone() for k, p in parameters.items()},
+        "which parameters have a .grad": {k: p.grad is not None for k, p in parameters.items()},
+        PARAMETERS: dict.fromkeys(parameters, True),
+        ATTRIBUTES: attributes,
     }
+
+
+PARTS = "which parts it has"
+PARAMETERS = "which parameters it has"
+ATTRIBUTES = "its attributes"
 
 
 def changed_in(model: nn.Module, before: dict[str, Any]) -> str:
     """What is another one than it was, in words; "nothing" if all is the same."""
     changed = []
     for name, now in state_of(model).items():
-        if name.startswith("the numbers") and len(now) == len(before[name]):
-            pairs = zip(now, before[name], strict=True)
-            same = all(torch.equal(own, ours) for own, ours in pairs)
-        else:
-            same = not name.startswith("the numbers") and now == before[name]
-        if not same:
+        then = before[name]
+        if name == ATTRIBUTES:
+            changed += _other_attributes(now, then, set(before[PARTS].values()))
+        elif name in (PARTS, PARAMETERS):
+            changed += [name] if now != then else []
+        elif not all(_is_same(now[key], then[key]) for key in now.keys() & then.keys()):
             changed.append(name)
     return ", ".join(changed) or "nothing"
+
+
+def _is_same(now: Any, then: Any) -> bool:
+    return torch.equal(now, then) if isinstance(now, Tensor) else bool(now == then)
+
+
+def _other_attributes(now: dict, before: dict, parts: set[nn.Module]) -> list[str]:
+    """Each attribute of these parts, no parameter and no module, that is new, gone or another."""
+    found = set()
+    for part, key in now.keys() | before.keys():
+        if (part, key) not in before:
+            if part in parts:  # a new part is told by itself
+                found.add(f"a new attribute, {key}")
+        elif (part, key) in now and now[part, key] is not before[part, key]:
+            found.add(f"the attribute {key}")
+    return sorted(found)

@@ -97,7 +97,6 @@ class CausalAttention(MultiHeadAttention):
         need_weights: bool = True,
         average_attn_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
-        length = query.shape[1]
         parts = zip(
             (query, key, value),
             self.in_proj_weight.chunk(3),
@@ -105,9 +104,30 @@ class CausalAttention(MultiHeadAttention):
             strict=True,
         )
         q, k, v = (self._split_heads(nn.functional.linear(*part)) for part in parts)
-        may_look = torch.ones(length, length, dtype=torch.bool).tril()
-        x = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=may_look)
+        mask = self.may_look(query)
+        x = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out_proj(x.transpose(1, 2).reshape(query.shape)), None
+
+    def may_look(self, query: Tensor) -> Tensor:
+        """The mask, (queries, keys): the order is that of the patches."""
+        length = query.shape[1]
+        return torch.ones(length, length, dtype=torch.bool).tril()
+
+
+class RandomOrderAttention(CausalAttention):
+    """The same in another order of the tokens in each picture, drawn anew each time."""
+
+    def may_look(self, query: Tensor) -> Tensor:
+        """The mask, (n, 1, queries, keys)."""
+        place = torch.rand(query.shape[:2]).argsort(dim=1)
+        return (place[:, :, None] >= place[:, None, :])[:, None]
+
+
+class SelfOnlyAttention(CausalAttention):
+    """Attention in which a token sees itself alone."""
+
+    def may_look(self, query: Tensor) -> Tensor:
+        return torch.eye(query.shape[1], dtype=torch.bool)
 
 
 class BareBlock(nn.Module):
@@ -310,6 +330,16 @@ ROWS = {  # in the order of the course
         lambda: Classifier(CausalAttention(WIDTH, HEADS), mlp()),
         twin="with_heads",
     ),
+    "with_heads_random_order": Row(
+        "two heads, order drawn per picture",
+        lambda: Classifier(RandomOrderAttention(WIDTH, HEADS), mlp()),
+        twin="with_heads",
+    ),
+    "with_heads_self_only": Row(
+        "two heads, a patch sees itself alone",
+        lambda: Classifier(SelfOnlyAttention(WIDTH, HEADS), mlp()),
+        twin="with_heads",
+    ),
     # 04
     "with_block": Row("one encoder block", partial(blocks, 1), twin="with_heads"),
     "bare_6": Row("six blocks, no norm, no residual", partial(blocks, 6, BareBlock), epochs=DEEP),
@@ -328,6 +358,9 @@ ROWS = {  # in the order of the course
     "blocks_6": Row("six encoder blocks", partial(blocks, 6), twin="bare_6", epochs=DEEP),
     # 05
     "blocks_2": Row("two encoder blocks", partial(blocks, 2), twin="with_block"),
+    "blocks_2_mlp": Row(
+        "two encoder blocks, no attention", changed(partial(blocks, 2), without_attention)
+    ),
     "encoder_bag_mlp": Row(
         "encoder, no positions, no attention",
         changed(with_encoder, without_positions, without_attention),

@@ -125,6 +125,68 @@ SLIPS = (
         "Then no gradient reaches it",
     ),
     Slip(
+        {
+            GRADIENTS: "(weight_gradient,) = torch.autograd.grad(loss, weight)\n"
+            "    (bias_gradient,) = torch.autograd.grad(loss, bias)"
+        },
+        "ask twice for a gradient of one loss",
+        "One call gives both gradients: torch.autograd.grad(loss, (weight, bias))",
+    ),
+    *(
+        Slip(
+            {GRADIENTS: f"{GRADIENTS}\n    {norm}"},
+            f"divide {what} by its length",
+            "A step goes rate times the gradient, however long that is",
+        )
+        for norm, what in (
+            (
+                "weight_gradient = weight_gradient / weight_gradient.norm()\n"
+                "    bias_gradient = bias_gradient / bias_gradient.norm()",
+                "each gradient",
+            ),
+            ("weight_gradient = weight_gradient / weight_gradient.norm()", "the weight's gradient"),
+            (
+                "norm = (weight_gradient.norm() ** 2 + bias_gradient.norm() ** 2) ** 0.5\n"
+                "    weight_gradient, bias_gradient = weight_gradient / norm, bias_gradient / norm",
+                "the gradient of both together",
+            ),
+        )
+    ),
+    Slip(
+        {
+            END: f"loss = F.cross_entropy({LOGITS}, labels)\n"
+            f"    {GRADIENTS}\n"
+            f"    return {WEIGHT}, {BIAS}"
+        },
+        "make two steps",
+        "One is asked for; a loop over steps stands outside",
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, F.one_hot(labels, 10))"},
+        "hand F.cross_entropy one-hot labels, which are whole numbers",
+        "It takes the labels as they are: F.cross_entropy(logits, labels). One-hot labels must be"
+        " floats",
+    ),
+    *(
+        Slip({LOSS: f"{loss}"}, f"take {did}", "The loss here is F.cross_entropy(logits, labels)")
+        for loss, did in (
+            (
+                "F.binary_cross_entropy_with_logits(logits, F.one_hot(labels, 10).float())",
+                "the binary cross-entropy of each of the ten logits, the sigmoid in place of the"
+                " softmax",
+            ),
+            (
+                "F.binary_cross_entropy(logits.softmax(dim=1), F.one_hot(labels, 10).float())",
+                "the binary cross-entropy of each of the ten probabilities",
+            ),
+            (
+                "F.mse_loss(logits.softmax(dim=1), F.one_hot(labels, 10).float())",
+                "F.mse_loss of the probabilities and the one-hot labels",
+            ),
+            ("F.multi_margin_loss(logits, labels)", "F.multi_margin_loss"),
+        )
+    ),
+    Slip(
         {LOSS: "F.mse_loss(logits, F.one_hot(labels, 10).float())"},
         "take F.mse_loss of the logits and the one-hot labels",
         "The loss here is the cross-entropy",
@@ -204,6 +266,14 @@ SLIPS = (
         {LOSS: "F.nll_loss(logits.log_softmax(dim=0), labels)"},
         "take the softmax along axis 0, over the digits of the batch",
         "The ten probabilities of each digit sum to 1: dim=1",
+    ),
+    Slip(
+        {
+            GRADIENTS: "error = (logits.softmax(dim=1) - F.one_hot(labels, 10)) / 10\n"
+            "    weight_gradient, bias_gradient = error.T @ x, error.sum(0)"
+        },
+        "divide by the number of classes, 10, in place of the number of digits",
+        "The loss of a batch is the mean over its digits: divide by len(x)",
     ),
     Slip(
         _by_hand("logits.log_softmax(dim=1) - F.one_hot(labels, 10)"),

@@ -20,6 +20,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for image_size, budget in (
         (28, 40_000),
         (28, 38_809),
+        (28, 39_000),
         (28, 38_700),
         (28, 38_416),
         (28, 38_500),
@@ -67,6 +68,8 @@ def _cost(image_size: int, size: int) -> str:
     )
 
 
+ALL = "Every size from 1 to image_size that divides it is possible, as 7 and 14 for 28 pixels"
+
 SLIPS = (
     Slip(
         {TOKENS: "side * side"},
@@ -77,6 +80,11 @@ SLIPS = (
         {TOKENS: "side * side", FITS: "tokens * tokens + 1 <= budget"},
         "count one more score in place of one more token",
         "The class token has a score for each token, and each has one for it",
+    ),
+    Slip(
+        {TOKENS: "side * side + 2"},
+        "count two tokens more than there are patches",
+        "The class token is one token: side * side + 1",
     ),
     Slip(
         {FITS: "tokens <= budget"},
@@ -174,9 +182,34 @@ SLIPS = (
     ),
     Slip({ORDER: "range(2, image_size + 1)"}, "begin at 2", "A patch may be a single pixel"),
     Slip(
+        {ORDER: "range(image_size + 1)"},
+        "begin at size 0",
+        "The smallest patch is a single pixel: range(1, image_size + 1)",
+    ),
+    *(
+        Slip({ORDER: sizes}, f"try no size above {end}, but for the whole picture", ALL)
+        for sizes, end in (
+            ("range(1, int(image_size**0.5) + 1)", "the root of image_size"),
+            ("range(1, image_size // 2)", "image_size // 2 - 1"),
+        )
+    ),
+    Slip(
+        {ORDER: "[2**power for power in range(image_size.bit_length())]"},
+        "try powers of two only, and the whole picture",
+        ALL,
+    ),
+    Slip(
         {ORDER: "range(1, image_size)", END: "return size\n    return None"},
         "stop before image_size itself",
         "The whole picture may be one patch",
+    ),
+    *(
+        Slip(
+            {ORDER: "range(1, image_size)", END: f"return size\n    {nothing}"},
+            "stop before image_size itself, so that for a small budget no size is left",
+            "The whole picture may be one patch: range(1, image_size + 1)",
+        )
+        for nothing in ("[][0]", "min([])", "min(())", "next(iter(()))")
     ),
 )
 

@@ -110,6 +110,45 @@ SLIPS = (
         "split w as if the picture were square",
         "w has w // p pieces, and h has h // p",
     ),
+    *(
+        Slip(
+            {SPLIT: f"x = images.reshape(n, c, {split})", ORDER: f"x = x.permute({order})"},
+            f"split {split_wrongly}",
+            "Neighbouring pixels belong to one patch: the axis inside the patch, p, comes second,"
+            " as in (h // p, p)",
+        )
+        for split, order, split_wrongly in (
+            (
+                "p, h // p, p, w // p",
+                "0, 3, 5, 1, 2, 4",
+                "h into (p, h // p), w likewise",
+            ),
+            ("p, h // p, w // p, p", "0, 3, 4, 1, 2, 5", "h into (p, h // p)"),
+            ("h // p, p, p, w // p", "0, 2, 5, 1, 3, 4", "w into (p, w // p)"),
+        )
+    ),
+    Slip(
+        {ORDER: "x = x.permute(2, 4, 0, 1, 3, 5)"},
+        "put the axis of the pictures behind the two that count the patches",
+        "Pictures then share rows of the result. n stays the first axis: permute(0, 2, 4, 1, 3, 5)",
+    ),
+    Slip(
+        {
+            SPLIT: "x = images.unfold(2, p, 1).unfold(3, p, 1)",
+            ORDER: "x = x.permute(0, 2, 3, 1, 4, 5)",
+            END: "return x.reshape(n, -1, c * p * p)",
+        },
+        "move by one pixel from patch to patch, so that patches overlap",
+        "The next patch begins p pixels further on",
+    ),
+    Slip(
+        {
+            SPLIT: "x = images[:, :1].reshape(n, 1, h // p, p, w // p, p)",
+            END: "return x.reshape(n, -1, p * p)",
+        },
+        "cut the first channel alone",
+        "A row holds the pixels of all channels, one after the other: c * p * p numbers",
+    ),
     Slip(
         {END: "return x.view(n, (h // p) * (w // p), c * p * p)"},
         "use view after permute",

@@ -1,5 +1,6 @@
 """Exercise: weights by hand, so that linear, GELU, linear gives the absolute value."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,7 +76,7 @@ def _made_float(name: str, value: Any) -> str:
 def tell(evidence: Evidence) -> tuple[str, str]:
     """For which x the result is wrong."""
     if not evidence.is_finite:
-        return "", ""
+        return _too_large(evidence.theirs[-1].output)
     widest = 5 if "5" in evidence.what else 0.25
     x = torch.linspace(-widest, widest, len(evidence.value))
     far = (evidence.value - evidence.expected)[:, 0].abs()
@@ -83,9 +84,60 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     said = f"y is off by more than 0.01 for {len(wrong)} of {len(x)} numbers x,"
     said += f" which lie between {wrong.min():.3g} and {wrong.max():.3g}."
     places = [0, len(x) // 2, len(x) - 1]
-    given = ", ".join(f"{y:.3g}" for y in evidence.value[places, 0].tolist())
+    given = ", ".join(f"{round(y, 3) + 0.0:.3g}" for y in evidence.value[places, 0].tolist())
     said += f" For x = {-widest:g}, 0 and {widest:g} y is {given}."
-    return said, f"Follow x = {x[far.argmax()]:.3g} through the hidden numbers by hand."
+    change = _one_change(evidence.theirs[-1].output)
+    if change:
+        return said, f"y would be near enough {change}, and all the rest as it is."
+    worst = round(x[far.argmax()].item(), 3) + 0.0
+    return said, f"Follow x = {worst:g} through the hidden numbers by hand."
+
+
+def _too_large(layers: Any) -> tuple[str, str]:
+    """What is said where finite weights give numbers that are not."""
+    sizes = [tensor.detach().abs().max() for tensor in layers]
+    largest = max(sizes).item()
+    if not math.isfinite(largest):
+        return "Your tensors hold such numbers already.", ""
+    return (
+        f"The largest number in your tensors is {largest:.3g}, and a float32 ends at 3.4e+38.",
+        "100 in W_1 is large enough.",
+    )
+
+
+def _one_change(layers: Any) -> str:
+    """Which change of one of the four tensors makes it right; "" if none of those tried does."""
+    W_1, b_1, W_2, b_2 = (tensor.detach() for tensor in layers)
+    x = torch.cat([torch.linspace(-5, 5, 201), torch.linspace(-0.25, 0.25, 501)])[:, None]
+    rest = F.linear(F.gelu(F.linear(x, W_1, b_1)), W_2)
+    near = W_1.abs().max() < 100
+    changes = {
+        "with zeros in b_1": (W_1, 0 * b_1, W_2, b_2),
+        "with a zero in b_2": (W_1, b_1, W_2, 0 * b_2),
+        "with zeros in b_1 and b_2": (W_1, 0 * b_1, W_2, 0 * b_2),
+        "with the other sign before W_2": (W_1, b_1, -W_2, b_2),
+        "with no number in W_2 below 0": (W_1, b_1, W_2.abs(), b_2),
+    }
+    if rest[200] > 0:  # x is 5 there
+        factor = (5 / rest[200]).item()
+        changes[f"with W_2 times {factor:.3g}"] = (W_1, b_1, factor * W_2, b_2)
+    if near:
+        large = "with W_1 times 10 and W_2 divided by 10"
+        changes[large] = (10 * W_1, b_1, W_2 / 10, b_2)
+        changes[f"{large}, and zeros in b_1 and b_2"] = (10 * W_1, 0 * b_1, W_2 / 10, 0 * b_2)
+    if len(b_1) == 2 and W_1[0] > 0 > W_1[1]:
+        halves = 1 / W_1.abs().T
+        changes["with each number of W_2 one over the size of its number in W_1"] = (
+            W_1,
+            b_1,
+            halves,
+            b_2,
+        )
+    for change, (W_1, b_1, W_2, b_2) in changes.items():
+        y = F.linear(F.gelu(F.linear(x, W_1, b_1)), W_2, b_2)
+        if (y - x.abs()).abs().max() <= 0.01:
+            return change
+    return ""
 
 
 FIRST, SECOND, BIASES = "[[100.0], [-100.0]]", "[[0.01, 0.01]]", "torch.tensor([0.0, 0.0])"

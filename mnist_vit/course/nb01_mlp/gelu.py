@@ -47,8 +47,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """By what x is multiplied, beside the share."""
+    """By what x is multiplied, beside the share; or which part of the gradient is missing."""
     value = evidence.value
+    if evidence.what.startswith("gradient"):
+        return _half_a_gradient(evidence)
+    if evidence.what.startswith("output") and value.dtype != evidence.expected.dtype:
+        return "", "What comes back should be as exact as x: leave float() and float32 out."
     if not evidence.what.startswith("output") or value.shape != (5, 5):
         return "", ""
     x = evidence.pair[0].before[0].detach() if evidence.pair is not None else None
@@ -72,9 +76,29 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     )
 
 
+def _half_a_gradient(evidence: Evidence) -> tuple[str, str]:
+    """Which of the two factors of x Φ(x) gives no gradient."""
+    call = evidence.theirs[0]
+    x = call.before[0].detach()
+    weights = random(*x.shape, seed=99).to(x)  # as in gradients()
+    phi = 0.5 * (1 + torch.erf(x / math.sqrt(2))) * weights
+    if torch.allclose(evidence.value, phi, atol=1e-6):
+        return (
+            "Your gradient is that of x times a fixed number: none comes through Φ(x), as where it"
+            " is computed with math.erf, under no_grad(), or from x.data.",
+            "",
+        )
+    if torch.allclose(evidence.value, evidence.expected - phi, atol=1e-6):
+        return (
+            "The part of the gradient is missing that comes from the x before Φ(x).",
+            "Multiply Φ(x) by x itself, without .data, detach() and no_grad().",
+        )
+    return "", ""
+
+
 def _listed(numbers: Tensor) -> str:
     """Numbers in a row, with three digits, at most three behind the point."""
-    told = [f"{round(number, 3):.3g}" for number in numbers.tolist()]
+    told = [f"{round(number, 3) + 0.0:.3g}" for number in numbers.tolist()]
     return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
@@ -119,6 +143,28 @@ SLIPS = (
         {"x / math.sqrt(2)": "x * math.sqrt(2)"},
         "multiply x by √2 inside erf",
         "The bell curve of erf is narrower than Φ's, so x is divided",
+    ),
+    Slip(
+        {"x / math.sqrt(2)": "x / 4"},
+        "divide x by 4 inside erf, as x / 2 ** 1 / 2 does",
+        "** comes before /: the root is 2 ** 0.5",
+    ),
+    Slip(
+        {END: "return -x * (1 - phi)"},
+        "multiply -x by the share below -x",
+        "x stands before the share with its own sign, and the share is that below x",
+    ),
+    Slip({END: "return x + phi"}, "add Φ(x) to x", "x is multiplied by it"),
+    Slip({END: "return 0.5 * x * phi"}, "halve twice", "Only the sum 1 + erf is halved"),
+    Slip(
+        {"inside = x / math.sqrt(2)": "inside = (x / math.sqrt(2)).abs()"},
+        "take the absolute value of x for erf",
+        "The share below a negative x is less than one half: leave the sign of x as it is",
+    ),
+    Slip(
+        {END: "return torch.relu(x * phi)"},
+        "set what comes out for negative x to 0",
+        "GELU lets a little of the negative numbers through: x Φ(x) for every x",
     ),
     Slip({"math.sqrt(2)": "2"}, "divide x by 2 inside erf", "It must be the square root of 2"),
     Slip(

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch  # noqa: F401 (an edit uses it)
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..checking import Exercise, Mistake, Slip, random
 
@@ -24,6 +24,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         layers = (*first, random(outside, middle, seed=3), random(outside, seed=4))
         merged = answer(*layers)
         what = f"of {inside} → {middle} → {outside} as one layer"
+        if isinstance(merged, nn.Module):
+            raise Mistake(
+                f"a layer came back, {type(merged).__name__}.",
+                "Return its matrix and its bias, two tensors: return W, b.",
+            )
         if not isinstance(merged, tuple | list):
             yield f"the matrix {what}", merged
             raise Mistake("two things must come back, the matrix and the bias: return W, b.")
@@ -164,6 +169,36 @@ SLIPS = (
         {B: "b = b_1 + W_1 @ b_2"},
         "multiply the second bias by W_1, and not the first by W_2",
         "The first goes through W_2, and the second is added as it stands: W_2 @ b_1 + b_2",
+    ),
+    Slip(
+        {B: "b = b_2 - W_2 @ b_1"},
+        "subtract W_2 times the first bias",
+        "It is added: W_2 @ b_1 + b_2",
+    ),
+    Slip(
+        {B: "b = W_2 @ b_1 * b_2"},
+        "multiply by the second bias",
+        "It is added at the end: W_2 @ b_1 + b_2",
+    ),
+    Slip(
+        {B: "b = W_2 @ (W_1 @ torch.ones(W_1.shape[1]) + b_1) + b_2"},
+        "send a token of ones through the layers for the bias",
+        "The bias is what comes out for a token of zeros",
+    ),
+    Slip(
+        {W: "W = W_2 @ F.gelu(W_1)"},
+        "send the first matrix through GELU",
+        "Nothing stands between the two layers here",
+    ),
+    Slip(
+        {B: "b = b_1[None] @ W_2 + b_2"},
+        "multiply b_1 as a row by W_2 as it stands",
+        "A row is multiplied by W_2.T; simpler is the vector, W_2 @ b_1",
+    ),
+    Slip(
+        {"return W, b": "return torch.cat([W_1, W_2]), torch.cat([b_1, b_2])"},
+        "put the two matrices, and the two biases, below each other",
+        "One after the other the layers are a product: W_2 @ W_1",
     ),
     Slip(
         {B: "b = b_1"},

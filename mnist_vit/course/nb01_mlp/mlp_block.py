@@ -97,6 +97,9 @@ def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
             / (1 - dropped)
         )
         variance = (clean.square() + first) / (1 - dropped) - clean.square()
+    two = (many[:, :2] - many.mean((0, 1))).unbind(1)
+    common = (two[0] * two[1]).mean(0).sum() / variance.sum()
+    together = (many == 0).all(-1).double().mean()  # by chance p³
     mean = (many.mean((0, 1)) * clean).sum() / clean.square().sum()
     spread = many.var((0, 1)).sum() / variance.sum()
     zeros = (many == 0).double().mean()
@@ -105,6 +108,8 @@ def _in_train_mode(answer: Any, dropped: float) -> tuple[str, list[float]]:
         ("the mean of the outputs (as a share of the right one)", rounded(mean, 1), 1.0),
         ("the variance of the outputs (as a share of the right one)", rounded(spread, 1), 1.0),
         ("the share of zeros", rounded(zeros, 1), dropped),
+        ("the share of tokens whose outputs are all 0", rounded(together, 1), 0.0),
+        ("the share of the variance that two tokens of a picture share", rounded(common, 1), 0.0),
     )
 
 
@@ -154,6 +159,15 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if "in train mode" not in evidence.what:
         return "", ""
     zeros = float(evidence.value[2])
+    alike = ""
+    for call in evidence.theirs:
+        if isinstance(call.output[0], Tensor):
+            alike = alike or _dropped_alike(call.output[0].detach())
+    if alike:
+        return alike, (
+            "Each hidden number of each token of each picture must be dropped, or kept, by itself,"
+            " and each output, too. nn.Dropout, called with the tensor, does that."
+        )
     if zeros == 0:
         return (
             "In train mode hardly any output is 0: nothing, or too little, is dropped at the very"
@@ -179,6 +193,37 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         " what is dropped before the end.",
         hidden,
     )
+
+
+def _dropped_alike(many: Tensor) -> str:
+    """Which numbers are dropped together that should not be; many equal pictures came in."""
+    if many.dim() != 3 or len(many) < 1000:
+        return ""
+    is_zero = many == 0
+    if is_zero.any() and (is_zero.all(-1) == is_zero.any(-1)).all():
+        return "In train mode all outputs of a token are 0, or none is."
+    if is_zero.any() and (is_zero.all(1) == is_zero.any(1)).all():
+        return "In train mode an output is 0 for all tokens of a picture, or for none."
+    first, is_left = many[..., 0], ~is_zero[..., 0]
+    values = len((first[is_left] * 1e4).round().unique())
+    if values == 1:
+        return (
+            "In train mode the first output is the same wherever it is not 0: all tokens of all"
+            " pictures lose the same hidden numbers, or none."
+        )
+    if values == 2:
+        return (
+            "In train mode the first output has only two values where it is not 0, as if the"
+            " hidden numbers of a token were dropped all together."
+        )
+    least = first.where(is_left, math.inf).amin(1)
+    most = first.where(is_left, -math.inf).amax(1)
+    if (most - least < 1e-4).all():  # below 0 where none is left
+        return (
+            "In train mode the tokens of a picture, which are equal here, give equal outputs where"
+            " they are not 0: they lose the same hidden numbers."
+        )
+    return ""
 
 
 def _started(what: str, spreads: list[float]) -> tuple[str, str]:
@@ -375,6 +420,13 @@ SLIPS = (
                 "Φ(x) is 0.5 * (1 + erf(x / √2))",
             ),
         )
+    ),
+    Slip(
+        {END: "return self.dropout(F.gelu(F.gelu(self.dropout(x))))"},
+        "apply GELU twice more after the second linear layer, as a loop over self.values() does:"
+        " self.dropout is one of them",
+        'Write the five steps one after the other: self["0"], F.gelu, self.dropout, self["3"],'
+        " self.dropout",
     ),
     Slip({GELU: "x = F.gelu(F.gelu(x))"}, "apply GELU twice in a row", "Once is enough"),
     Slip(

@@ -185,7 +185,7 @@ SLIPS = (
     Slip(
         {"softmax(dim=-1)": "softmax(dim=0)"},
         "take the softmax over the batch, so that pictures share out the attention among each"
-        " other",
+        " other, as softmax without dim does of three axes",
         "Each query does, over the keys, the last axis: softmax(dim=-1)",
     ),
     Slip(
@@ -199,6 +199,74 @@ SLIPS = (
         "swap axes 1 and 2 of k",
         "They are the last two of three axes only; from notebook 03 on there are four, and"
         " transpose(-2, -1) swaps the last two of any",
+    ),
+    *(
+        Slip({SCORES: scores}, did, "q @ k.transpose(-2, -1) fits any number of axes in front")
+        for scores, did in (
+            ("q @ k.t()", "use t(), which takes a matrix only"),
+            ("torch.bmm(q, k.transpose(-2, -1))", "use torch.bmm, which takes three axes only"),
+            (
+                "torch.stack([one @ other.T for one, other in zip(q, k)])",
+                "go through the first axis and write .T, which is right for three axes only",
+            ),
+        )
+    ),
+    *(
+        Slip({ROOT: root}, "hand math.sqrt the whole shape", "d is its last number: q.shape[-1]")
+        for root in ("math.sqrt(q.shape)", "math.sqrt(q.size())")
+    ),
+    Slip(
+        {ROOT: "q.shape[-1] ** 0.25"},
+        "divide by the fourth root of d, as a division of q or of k alone by d ** 0.25 does",
+        "The scores are divided by √d: d ** 0.5",
+    ),
+    *(
+        Slip(
+            {ROOT: f"{whole}({ROOT})"},
+            f"round √d {how} to a whole number",
+            "√d need not be whole: math.sqrt(q.shape[-1])",
+        )
+        for whole, how in (("int", "down"), ("math.ceil", "up"))
+    ),
+    Slip(
+        {"scores / math": "scores // math"},
+        "write // for the division, which rounds down",
+        "A plain / divides: scores / math.sqrt(q.shape[-1])",
+    ),
+    *(
+        Slip(
+            {SCALED: f"({SCALED}){hidden}"},
+            f"hide from each query the keys that come {side} it",
+            "Each query looks at all keys here: leave the mask out",
+        )
+        for hidden, side in (
+            (".masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), -math.inf)", "after"),
+            (
+                ".masked_fill(scores.new_ones(scores.shape[-2:]).tril(-1).bool(), -math.inf)",
+                "before",
+            ),
+        )
+    ),
+    Slip(
+        {SOFTMAX: "scores.sigmoid()"},
+        "use the sigmoid",
+        "Each weight is then by itself. The softmax makes each row sum to 1: softmax(dim=-1)",
+    ),
+    Slip(
+        {SOFTMAX: "scores.exp() / scores.exp().sum()"},
+        "divide by the sum over everything",
+        "Each row must sum to 1 by itself: softmax(dim=-1)",
+    ),
+    *(
+        Slip(
+            {
+                SCORES: "F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)",
+                SCALED: scaled,
+            },
+            f"make queries and keys 1 long{also}",
+            "The lengths count, too: the scores are q kᵀ / √d",
+        )
+        for scaled, also in ((SCALED, ""), ("scores", ", in place of the division by √d"))
     ),
     Slip(
         {SOFTMAX: "scores.new_ones(scores.shape) / scores.shape[-1]"},

@@ -40,7 +40,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """Whether it can be an entropy at all, and one row to compute by hand."""
-    if not evidence.is_finite or evidence.value.shape != evidence.expected.shape:
+    if evidence.has_tensors and evidence.value.shape != evidence.expected.shape:
+        return "", "One number for each row should come back: sum(dim=-1) leaves these."
+    if not evidence.is_finite:
         return "", ""
     if evidence.pair is None:
         return "", ""
@@ -170,6 +172,35 @@ SLIPS = (
         {END: "return -terms.sum(dim=-1).mean()"},
         "take the mean over all rows",
         "There is one entropy for each row: return them all",
+    ),
+    *(
+        Slip({END: f"return {result}"}, f"take {did}", "Entropy is minus the sum of a ln a")
+        for result, did in (
+            ("-weights.amax(dim=-1).log()", "minus the logarithm of the largest weight"),
+            ("weights.var(dim=-1)", "the variance of the row"),
+            ("weights.std(dim=-1)", "the standard deviation of the row"),
+            ("1 - weights.square().sum(dim=-1)", "1 minus the sum of the squares"),
+            ("-weights.square().sum(dim=-1).log()", "minus the logarithm of the sum of squares"),
+        )
+    ),
+    Slip(
+        {TERMS: "terms = weights * weights * logarithms"},
+        "multiply by the weight twice",
+        "Each logarithm is multiplied by its weight once",
+    ),
+    Slip(
+        {CLAMPED: "weights.log()", TERMS: "terms = weights.where(weights > 0, 1) * logarithms"},
+        "put another number in the place of a weight that is 0 in the product alone, and not inside"
+        " the logarithm",
+        "The logarithm of 0 is infinite whatever it is multiplied by: clamp the weight inside it",
+    ),
+    Slip(
+        {
+            CLAMPED: "weights[weights > 0]",
+            TERMS: "terms = (logarithms * logarithms.log()).reshape(weights.shape)",
+        },
+        "select the weights above 0, which leaves fewer numbers, and reshape",
+        "What is left fits the rows no longer. Keep all weights, and clamp inside the logarithm",
     ),
     Slip(
         {TERMS: "terms = logarithms"},

@@ -46,6 +46,14 @@ TELLS = {
 }
 
 
+NOT_SO = {  # what a head does not have that is wrongly given this name
+    "no root": "The weights of this head are not softmax(q kᵀ)",
+    "softmax over queries": "The rows of this head's weights sum to 1",
+    "w_q twice": "The weights of this head are not softmax(q qᵀ / √d)",
+    "keys gathered": "The output of this head is not weights @ k",
+}
+
+
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How a head with the right name is told."""
     if evidence.value not in BrokenHead.BUGS or evidence.expected not in TELLS:
@@ -56,7 +64,24 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             " hundredths.",
             f"Compare with a small tolerance, such as atol=1e-5. {TELLS[evidence.expected]}.",
         )
-    return "", f"{TELLS[evidence.expected]}."
+    if evidence.value == "no bug":
+        return _how_far(evidence), f"{TELLS[evidence.expected]}."
+    return f"{NOT_SO[evidence.value]}.", f"{TELLS[evidence.expected]}."
+
+
+def _how_far(evidence: Evidence) -> str:
+    """How far a head that is called right is from one."""
+    call = evidence.theirs[(evidence.before[1] or 0) - 1]
+    head, x = call.before[:2]
+    with torch.no_grad():
+        output, weights = head(x)
+        q, k, v = head.w_q(x), head.w_k(x), head.w_v(x)
+        right = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    far = (weights - right).abs().max().item()
+    if far > 1e-3:
+        return f"The weights of this head are up to {far:.2g} away from softmax(q kᵀ / √d)."
+    far = (output - weights @ v).abs().max().item()
+    return f"The output of this head is up to {far:.2g} away from weights @ v."
 
 
 def three_heads() -> dict[str, nn.Module]:
@@ -99,7 +124,8 @@ class _Odd(BrokenHead):
         compared = q if "w_q twice" in self.bug else k
         scores = q @ compared.transpose(-2, -1)
         if "no root" not in self.bug:
-            scores = scores / math.sqrt(q.shape[-1])
+            d = x.shape[-1] if "d of tokens" in self.bug else q.shape[-1]
+            scores = scores / math.sqrt(d)
         weights = scores.softmax(dim=-2 if "softmax over queries" in self.bug else -1)
         if "nothing gathered" in self.bug:
             return 0 * q, weights
@@ -164,18 +190,22 @@ def more(answer: Any) -> list[Any]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Whether the names are right where tokens and queries hold equally many numbers."""
-    wrong = []
-    for size in (6, 8):
-        for bug in BrokenHead.BUGS:
-            if answer(_made(BrokenHead, bug, size), random(2, 4, 6, seed=61)) != bug:
-                wrong.append(size)
-    if wrong and 6 not in wrong:
-        return Mistake(
-            "Of heads in which a query holds as many numbers as a token, it names all five right,"
-            " and not of heads in which it holds more.",
-            "d is how many numbers a query holds: q.shape[-1], and not x.shape[-1].",
-        )
+    """Whether a name that is wrong is right of a head that divides by the root of another d."""
+    tokens, size = 6, 8
+
+    def all_named(kind: type[BrokenHead], bug: str, made: str) -> bool:
+        head = _made(kind, made, size)
+        return all(answer(head, random(2, 4, 6, seed=61 + more)) == bug for more in range(4))
+
+    wrong = [bug for bug in BrokenHead.BUGS if not all_named(BrokenHead, bug, bug)]
+    for bug in wrong:
+        if bug != "keys gathered" and all_named(_Odd, bug, f"{bug}, d of tokens"):
+            return Mistake(
+                f'It says "{bug}" of a head that divides by √{tokens}, the root of how many'
+                f" numbers a token holds, and not of one that divides by √{size}; a query holds"
+                f" {size}.",
+                "d is how many numbers a query holds: q.shape[-1], and not x.shape[-1].",
+            )
     return None
 
 

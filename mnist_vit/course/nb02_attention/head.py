@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import Tensor, nn
 
 from ..checking import Exercise, Slip, copy_weights, gradients, make, random, randomise
@@ -207,6 +208,58 @@ SLIPS = (
         {END: "return my_attention(self.w_q, self.w_k, self.w_v)"},
         "hand over the layers themselves",
         "Call each of them with the tokens: self.w_q(x), self.w_k(x), self.w_v(x)",
+    ),
+    Slip(
+        {END: "return my_attention(q, k)"},
+        "hand my_attention queries and keys alone",
+        "It gathers the values, and needs them, too: my_attention(q, k, v)",
+    ),
+    *(
+        Slip(
+            {end: f"{end}.detach()" for end in ends},
+            f"let no gradient through {whose}",
+            "Leave out no_grad(), .data and detach(): all three layers are to learn",
+        )
+        for ends, whose in (
+            ((Q,), "the queries"),
+            ((K,), "the keys"),
+            ((V,), "the values"),
+            ((Q, K), "queries and keys"),
+        )
+    ),
+    *(
+        Slip(
+            {Q: f"q = {q}", K: f"k = {k}", V: f"v = {v}"},
+            f"send {whose} through {name}",
+            "Nothing stands between the linear layers and my_attention",
+        )
+        for function, name in (("F.gelu", "GELU"), ("F.relu", "ReLU"))
+        for q, k, v, whose in (
+            ("self.w_q(x)", "self.w_k(x)", f"{function}(self.w_v(x))", "the values"),
+            (
+                f"{function}(self.w_q(x))",
+                f"{function}(self.w_k(x))",
+                "self.w_v(x)",
+                "queries and keys",
+            ),
+            (
+                f"{function}(self.w_q(x))",
+                f"{function}(self.w_k(x))",
+                f"{function}(self.w_v(x))",
+                "queries, keys and values",
+            ),
+        )
+    ),
+    *(
+        Slip(
+            {END: f"return my_attention({order})"},
+            f"hand over the {whose} transposed",
+            "my_attention transposes the keys itself: my_attention(q, k, v)",
+        )
+        for order, whose in (
+            ("q, k.transpose(-2, -1), v", "keys"),
+            ("q.transpose(-2, -1), k, v", "queries"),
+        )
     ),
     Slip(
         {END: "return my_attention(k, v, q)"},

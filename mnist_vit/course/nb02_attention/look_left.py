@@ -36,7 +36,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 )
             if matrix.dtype != tokens.dtype:
                 raise Mistake(
-                    f"{name} must hold numbers of torch.float32, but holds {matrix.dtype}."
+                    f"{name} must hold numbers of torch.float32, but holds {matrix.dtype}.",
+                    f"{name}.float() holds them.",
                 )
             if not matrix.isfinite().all():
                 raise Mistake(
@@ -50,8 +51,17 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         most = torch.zeros(side * side, dtype=torch.int64)
         most[asked] = weights[asked].argmax(dim=-1)
         yield f"the patch that each patch looks at most, of {side} x {side}", most
+        alike = torch.ones(side * side, dtype=torch.int64)
+        alike[asked] = _largest((tokens @ w_q) @ (tokens @ w_k).T)[asked].sum(dim=-1)
+        yield f"how many patches get the largest weight of each, of {side} x {side}", alike
         above = int((weights[asked, asked - 1] > 0.9).sum())
         yield f"how many of {len(asked)} give more than 0.9 to their left neighbour", above
+
+
+def _largest(scores: Tensor) -> Tensor:
+    """Where the largest score of a row stands; equal ones count, but for rounding."""
+    largest = scores.amax(dim=-1, keepdim=True)
+    return scores >= largest - 1e-6 * largest.abs()
 
 
 def _rows(shape: tuple[int, ...], side: int) -> str:
@@ -70,17 +80,29 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     side = 4 if "4 x 4" in evidence.what else 3
     count = side * (side - 1)
     wrong = (evidence.value != evidence.expected).nonzero()[:, 0]
-    first = int(wrong[0])
+    first, left = int(wrong[0]), int(wrong[0]) - 1
     w_q, w_k = evidence.theirs[(evidence.before[1] or 0) - 1].output
-    weights = (w_q[first] @ w_k.T).softmax(dim=-1)
-    alike = int((weights > weights.max() - 1e-6).sum())
-    most = f"most to patch {int(evidence.value[first])}"
-    if alike > 1:
-        most = f"the same weight, its largest, to {alike} patches"
+    scores = w_q.detach().to_dense() @ w_k.detach().to_dense().T
+    is_most = _largest(scores)
+    asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
+    looks_left = is_most[asked, asked - 1] & (is_most[asked].sum(dim=-1) == 1)
+    others = count - int(looks_left.sum())
+    alike = is_most[first].nonzero()[:, 0].tolist()
+    most = f"most to patch {alike[0]}"
+    instead = f"Row {first} of W_Q is its query: with which row of W_K, a key, is the product"
+    instead += " largest?"
+    if len(alike) > 1:
+        most = f"the same weight, its largest, to {len(alike)} patches"
+        if len(alike) < 4:
+            most += f" ({', '.join(map(str, alike))})"
+        instead = (
+            f"Row {first} of W_Q, its query, must have one largest product with the rows of W_K:"
+            f" that with row {left}. Larger numbers leave equal ones equal."
+        )
     return (
-        f"Of {count} patches with a left neighbour {len(wrong)} do not look most at it: patch"
-        f" {first} gives {most}, and its left neighbour is {int(evidence.expected[first])}.",
-        f"Row {first} of W_Q is its query: with which row of W_K, a key, is the product largest?",
+        f"Of {count} patches with a left neighbour {others} do not look most at it alone:"
+        f" patch {first} gives {most}, and its left neighbour is {left}.",
+        instead,
     )
 
 
@@ -89,7 +111,7 @@ def _too_little(evidence: Evidence) -> tuple[str, str]:
     if type(evidence.value) is not int:
         return "", ""
     return (
-        "Each gives its left neighbour as much as any other patch, or more, but"
+        "Each gives its left neighbour more than any other patch, but"
         f" {evidence.expected - evidence.value} of {evidence.expected} give it 0.9 or less.",
         "A score that is 5 above that of every other patch, after the division by √d, is enough.",
     )

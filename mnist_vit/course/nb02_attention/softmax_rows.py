@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Evidence, Exercise, Mistake, Slip, random
 from ..watching import Watch
 
 
@@ -58,11 +58,34 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
+def more(answer: Any) -> list[bool]:
+    """Whether it gives numbers where exp is just too large for a float, and just not.
+
+    Asked only of what is right for small scores.
+    """
+    small = random(2, 2, 3, 4, seed=22)
+    if not near(answer(small), my_softmax_rows(small)):
+        return []
+    rows = ([0.0, 710.0], [0.0, 709.0])
+    given = [answer(torch.tensor([[row]], dtype=torch.float64)) for row in rows]
+    return [bool(weights.isfinite().all()) for weights in given]
+
+
 def near(value: Any, right: Tensor) -> bool:
     """Whether a value is right, but for less than anybody's mistake makes."""
     if not isinstance(value, Tensor) or value.shape != right.shape:
         return False
     return bool((value - right).abs().max() < 1e-3)
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """Weights of another kind than the scores."""
+    if evidence.has_tensors and evidence.value.dtype != evidence.expected.dtype:
+        return (
+            "",
+            "The weights should have the dtype of the scores: leave float() and double() out.",
+        )
+    return "", ""
 
 
 LARGEST, TOTAL, END = (
@@ -105,6 +128,32 @@ SLIPS = (
         "take exp of the scores as they are",
         "The formula is right, but exp(1000) is too large for a float: inf / inf is nan. Subtract"
         " each row's maximum first; it cancels in the division",
+    ),
+    Slip(
+        {LARGEST: "scores.argmax(dim=-1, keepdim=True)"},
+        "subtract the place of the largest score in its row",
+        "argmax gives the place, amax the score itself: scores.amax(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {"e = torch.exp(scores - largest)": "e = torch.exp(scores)\n    e = e / e.amax(-1, True)"},
+        "take exp first, and divide by its largest after it",
+        "exp(1000) is infinite already. Subtract each row's maximum from the scores, before exp",
+    ),
+    Slip(
+        {"scores - largest": "scores", END: "return (e / total).nan_to_num()"},
+        "turn nan into 0 at the end",
+        "The weights are lost by then. Subtract each row's maximum before exp, and no nan comes up",
+    ),
+    Slip({"torch.exp(": "torch.exp2("}, "take powers of 2", "The softmax takes powers of e: exp"),
+    Slip(
+        {TOTAL: "e.mean(dim=-1, keepdim=True)"},
+        "divide by the mean of the row",
+        "Divide by its sum, so that each row sums to 1",
+    ),
+    Slip(
+        {TOTAL: "e.norm(dim=-1, keepdim=True)"},
+        "divide by the root of the sum of squares of the row",
+        "Divide by the plain sum, so that each row sums to 1",
     ),
     Slip(
         {LARGEST: "scores.max()"},
@@ -229,6 +278,8 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
+    more=more,
     hints=(
         (
             "Write down the formula for one row: each number is exp of a score, divided by the sum"

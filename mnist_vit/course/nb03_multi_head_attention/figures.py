@@ -3,12 +3,14 @@ attention, maps."""
 
 import matplotlib.pyplot as plt
 import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor, nn
 
+from ...recording import record_attention
 from ..drawing import BLUE, GREEN, ORANGE, PINK, STYLE, figure, heat, picture
 from ..ladder.tasks import inked
 
@@ -247,8 +249,28 @@ def deal(split: str, n: int, generator: torch.Generator) -> Tensor:
 def explained(model: nn.Module) -> float:
     """The share of the pixels' variance that the drawings explain, in percent."""
     nine = deal("validation", 2000, torch.Generator().manual_seed(9))
+    return share(model(nine), nine)
+
+
+@torch.no_grad()
+def by_mean_row(model: nn.Module) -> float:
+    """The same where the middle token's weights in a head are their mean over all pictures."""
+    nine = deal("validation", 2000, torch.Generator().manual_seed(9))
+    with record_attention(model) as record:
+        model(nine)
+    layer = model.look
+    row = record[0][:, :, 4].mean(dim=0)  # (num_heads, 9)
+    x = model.to_tokens(nine) + model.places
+    values = F.linear(x, *(part.chunk(3)[2] for part in (layer.in_proj_weight, layer.in_proj_bias)))
+    heads = values.unflatten(2, (layer.num_heads, -1))  # (n, 9, num_heads, head_dim)
+    gathered = torch.einsum("hk,nkhd->nhd", row, heads).flatten(1)
+    return share(model.draw(layer.out_proj(gathered)).unflatten(1, (2, 49)), nine)
+
+
+def share(drawn: Tensor, nine: Tensor) -> float:
+    """The share of the variance of the two wanted patches that drawings explain, in percent."""
     wanted = nine[:, [3, 1]]
-    wrong = (model(nine) - wanted).square().mean()
+    wrong = (drawn - wanted).square().mean()
     return 100 * (1 - wrong / (wanted - wanted.mean(dim=0)).square().mean()).item()
 
 

@@ -1,5 +1,6 @@
 """Exercise: a test of augmentation: are the changed images as sharp as the others?"""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,11 @@ def moved(images: Tensor, pixels: float) -> Tensor:
     offset = torch.tensor([2 * pixels / images.shape[3], 2 * pixels / images.shape[2]])
     grid = sampling_grid(images, torch.Generator())
     return resample(images, grid - offset.to(images), "bilinear", "zeros")
+
+
+def other_way(columns: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Much detail across and little down, and the first a little less, the second three times."""
+    return 5 * 0.9**0.5 * columns + 3**0.5 * rows, 5 * columns + rows
 
 
 def uneven(images: Tensor) -> Tensor:
@@ -59,33 +65,48 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         there[..., rows_there, columns_there] = board[rows_there, columns_there].float()
         checkered[f"a checked pattern in {name}, else as sharp"] = (there, images)
     blurred = moved(images, 0.5)
+    faint = images.clone()
+    faint[::2] *= 0.1
+    flattened = faint.clone()
+    flattened[::2] = 0
     faded = images[..., 4:-4, 4:-4].std() / blurred[..., 4:-4, 4:-4].std() * blurred
     flat = torch.zeros(40, 1, 20, 22)
     few = flat.clone()
     few[..., 11:] = 1  # one large step in each row
     many = flat + 13**-0.5 * (torch.arange(22) % 2)  # as much detail in many small ones
-    cases = checkered | {
-        "the images themselves": (images, images),
-        "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
-        "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
-        "a black frame of four pixels, else as sharp": (framed, images),
-        "a tenth of the detail along the columns": (columns + 0.1 * rows, columns + rows),
-        "a tenth of the detail along the rows": (0.1 * columns + rows, columns + rows),
-        "a bright side and a dark side, and a third of the noise": (
-            ramp + images,
-            ramp + 3 * images,
-        ),
-        "0.78 of the detail": (0.78**0.5 * images, images),
-        "1.3 times the detail": (1.3**0.5 * images, images),
-        "0.8 of the contrast, which leaves 0.64 of the detail": (0.8 * images, images),
-        "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
-        "half as much contrast again": (1.5 * images, images),
-        "a tenth more contrast": (1.1 * images, images),
-        "blurred, and with the contrast put back": (faded, images),
-        "half of the pictures with 0.6 of the detail, half with 1.4": (uneven(images), images),
-        "few large steps in place of many small ones, the same mean square": (few, many),
-        "many small steps in place of few large ones, the same mean square": (many, few),
-    }
+    cases = (
+        checkered
+        | {
+            "the images themselves": (images, images),
+            "a shift by whole pixels": (images.roll((1, 2), dims=(2, 3)), images),
+            "a shift by half a pixel, which blurs": (moved(images, 0.5), images),
+            "a black frame of four pixels, else as sharp": (framed, images),
+            "a tenth of the detail along the columns": (columns + 0.1 * rows, columns + rows),
+            "a tenth of the detail along the rows": (0.1 * columns + rows, columns + rows),
+            "a bright side and a dark side, and a third of the noise": (
+                ramp + images,
+                ramp + 3 * images,
+            ),
+            "0.78 of the detail": (0.78**0.5 * images, images),
+            "1.3 times the detail": (1.3**0.5 * images, images),
+            "0.8 of the contrast, which leaves 0.64 of the detail": (0.8 * images, images),
+            "0.9 of the contrast, which leaves 0.81 of the detail": (0.9 * images, images),
+            "half as much contrast again": (1.5 * images, images),
+            "a tenth more contrast": (1.1 * images, images),
+            "blurred, and with the contrast put back": (faded, images),
+            "half of the pictures with 0.6 of the detail, half with 1.4": (uneven(images), images),
+            "0.9 of much detail across, and three times of little down": other_way(columns, rows),
+            "a slope half as steep, with the same noise": (ramp / 2 + images, ramp + images),
+            "pictures (10, 60), with 0.4 of the detail across, and 0.9 in all": _wide(),
+            "half of the pictures with a hundredth of the detail, which they lose": (
+                flattened,
+                faint,
+            ),
+            "few large steps in place of many small ones, the same mean square": (few, many),
+            "many small steps in place of few large ones, the same mean square": (many, few),
+        }
+        | _colours()
+    )
     found: list[str] = []
     for what, (changed, others) in cases.items():
         verdict = _plain(answer(changed.clone(), others.clone()))
@@ -96,16 +117,37 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(
                 f"True or False is needed, and for {what} this is {describe(verdict)}.".replace(
                     "?.", "?"
-                )
+                ),
+                "Return whether the share lies between 3/4 and 5/4.",
             )
         found.append(f"{what}: {verdict}")
     yield "the verdicts", found
 
 
+def _wide() -> tuple[Tensor, Tensor]:
+    """Pictures with more neighbours in a row than in a column: (changed, images)."""
+    columns, rows = random(40, 1, 1, 60, seed=1), random(40, 1, 10, 1, seed=2)
+    columns = columns / columns[..., 4:-4].diff(dim=-1).square().mean().sqrt()
+    rows = rows / rows[..., 4:-4, :].diff(dim=-2).square().mean().sqrt()
+    return 0.4**0.5 * columns + 1.4**0.5 * rows, columns + rows
+
+
+def _colours() -> dict[str, tuple[Tensor, Tensor]]:
+    """Batches with three channels, each with noise of its own."""
+    colour = random(40, 3, 20, 22).sigmoid()
+    uneven_channels = colour * torch.tensor([0.6, 1.0, 1.4]).sqrt()[:, None, None]
+    grey = colour.mean(dim=1, keepdim=True).expand_as(colour)
+    return {
+        "three channels, the images themselves": (colour, colour),
+        "three channels, with 0.6, 1 and 1.4 of their detail": (uneven_channels, colour),
+        "three channels, turned grey, which leaves a third of the detail": (grey, colour),
+    }
+
+
 def _plain(verdict: Any) -> Any:
-    """A verdict as True or False, where torch or numpy keeps it."""
+    """A verdict as True or False, where torch or numpy keeps it; a number as a number."""
     if isinstance(verdict, Tensor) and verdict.numel() == 1:
-        return bool(verdict)
+        return verdict.item()
     return verdict.item() if type(verdict).__module__ == "numpy" else verdict
 
 
@@ -159,7 +201,7 @@ def notice(answer: Any) -> Mistake | None:
             " all, you say False.",
             "Make one number of each batch, the mean over all its pictures.",
         )
-    return _noticed_weights(answer)
+    return _noticed_weights(answer) or _noticed_channels(answer)
 
 
 SIDES = {"top": (2, 1), "bottom": (2, -1), "left": (3, 1), "right": (3, -1)}
@@ -193,6 +235,9 @@ def _patterned(images: Tensor, axis: int, count: int) -> Tensor:
 def more(answer: Any) -> list[Any]:
     """Where a pattern is seen; each share of detail; a slope; pictures with other neighbours."""
     found = [_left_out(answer, side) for side in SIDES]
+    channels = random(2, 12, 20, 22)
+    with contextlib.suppress(RuntimeError):  # where each channel has a number of its own
+        found.append(_plain(answer(channels, channels.clone())))
     images = random(40, 1, 20, 22).sigmoid()
     for step in range(60):
         share = 0.2 + 0.0303 * step
@@ -236,6 +281,31 @@ def _noticed_weights(answer: Any) -> Mistake | None:
                 "Their neighbours differ as much as before, with the other sign. Square each"
                 " difference before you take a mean, in rows and in columns.",
             )
+    faint = random(40, 1, 20, 22).sigmoid()
+    faint[::2] *= 0.1
+    flattened = faint.clone()
+    flattened[::2] = 0
+    if not _plain(answer(flattened, faint)):
+        return Mistake(
+            "Of a batch in which half of the pictures hold a hundredth of the others' detail, and"
+            " lose it, you say False, though 0.99 is left in all.",
+            "Make one number of each batch, the mean over all its pictures, and divide then.",
+        )
+    columns, rows = random(40, 1, 1, 22, seed=1), random(40, 1, 20, 1, seed=2)
+    if not _plain(answer(*other_way(columns, rows))):
+        return Mistake(
+            "Of a batch with 0.9 of much detail across, and three times of little down, which is"
+            " about as much in all, you say False.",
+            "Add the two means of a batch first, and divide then: there is one share, not one for"
+            " each axis.",
+        )
+    if not _plain(answer(*_wide())):
+        return Mistake(
+            "Of pictures of 10 rows and 60 columns, with 0.4 of the mean square across, 1.4 of the"
+            " equal one down, and 0.9 in all, you say False.",
+            "Take a mean of the differences in rows, and one of those in columns, and add the two:"
+            " how many differences there are plays no part.",
+        )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1
     many = 13**-0.5 * (torch.arange(22) % 2).expand(40, 1, 20, 22)
@@ -243,7 +313,27 @@ def _noticed_weights(answer: Any) -> Mistake | None:
         return Mistake(
             "Of two batches with the same mean squared difference, one with few large steps and one"
             " with many small ones, you say False.",
-            "Square each difference first, and then take the mean.",
+            "Neighbours are a pixel and the one next to it. In either batch square all their"
+            " differences, four pixels from each side, before you take the mean.",
+        )
+    return None
+
+
+def _noticed_channels(answer: Any) -> Mistake | None:
+    """Whether the channels make one number, of differences within each."""
+    same, uneven_channels, grey = _colours().values()
+    told = ((same, "and itself"), (uneven_channels, "with 0.6, 1 and 1.4 of their detail"))
+    for batches, what in told:
+        if not _plain(answer(*(batch.clone() for batch in batches))):
+            return Mistake(
+                f"Of a batch with three channels {what}, 1 in all, you say False.",
+                "Make one number of each batch, the mean over all its pictures and channels.",
+            )
+    if _plain(answer(*(batch.clone() for batch in grey))):
+        return Mistake(
+            "Of pictures with three channels that were turned grey, and have a third of the detail"
+            " left, you say True.",
+            "Take the differences within each channel, and then the mean over all of them.",
         )
     return None
 
@@ -268,6 +358,36 @@ SLIPS = (
             ("4:", "top and the left", "last"),
             (":-4", "bottom and the right", "first"),
         )
+    ),
+    Slip(
+        {INSIDE: "inside = batch[:, 4:-4, 4:-4]"},
+        "cut axes 1 and 2, the channels and the rows: of one channel nothing is left",
+        "Rows and columns are the two last axes: batch[..., 4:-4, 4:-4]",
+    ),
+    Slip(
+        {INSIDE: "inside = batch", "detail(changed)": "detail(changed[..., 4:-4, 4:-4])"},
+        "leave out the border of the changed images, and not that of the others",
+        "Leave out four pixels on each side of both",
+    ),
+    Slip(
+        {
+            SUM: (
+                "(inside[..., 2:] - inside[..., :-2]).square().mean()"
+                " + (inside[..., 2:, :] - inside[..., :-2, :]).square().mean()"
+            )
+        },
+        "take the difference to the pixel after the next",
+        "Neighbours lie next to each other: diff(), or x[..., 1:] - x[..., :-1]",
+    ),
+    Slip(
+        {SUM: "across.var() + down.var()"},
+        "take the variance of the differences",
+        "On a slope they have a mean, which belongs to the detail: square them as they are",
+    ),
+    Slip(
+        {SUM: "across.square().sum() + down.square().sum()"},
+        "add up all squares, where each axis should have a mean of its own",
+        "A wide picture has more neighbours in a row: two means, and their sum",
     ),
     Slip(
         {SUM: "across.square().mean()"},
@@ -306,6 +426,14 @@ SLIPS = (
         {SUM: "inside.var()"},
         "measure contrast, the spread of the pixels",
         "A blurred picture can have as much of it. Take differences of neighbours",
+    ),
+    *(
+        Slip(
+            {SUM: f"across.square().mean({over}) + down.square().mean({over})"},
+            f"make a number for each {what}",
+            "One number is asked for, the mean over the whole batch: mean() without dim",
+        )
+        for over, what in (("(0, 2, 3)", "channel"), ("(1, 2, 3)", "picture"))
     ),
     Slip(
         {RANGE: "share > 0.75"},

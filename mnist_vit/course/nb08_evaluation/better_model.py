@@ -251,6 +251,11 @@ SLIPS = (
         "If c is larger than b, and the coin says so, the second is better",
     ),
     Slip(
+        {IF: "if coin(abs(b - c), 0) >= 0.05:"},
+        "give the coin the difference of the two counts, as if all those images were won by one",
+        "Give it both counts, b and c",
+    ),
+    Slip(
         {IF: "if coin(b, c) > 0.95:"},
         "compare the chance with 0.95",
         "A small chance speaks for a difference: below 5 % the better one is named",
@@ -259,6 +264,23 @@ SLIPS = (
         {IF: "if coin(b, c) >= 5:"},
         "compare the chance with 5, and not with 0.05",
         "A chance lies between 0 and 1",
+    ),
+    Slip(
+        {
+            B: "((first == labels) & (second != labels)).sum()",
+            C: "((first != labels) & (second == labels)).sum()",
+        },
+        "give the coin tensors",
+        "Make Python numbers of the counts, int(….sum()): those have no largest one",
+    ),
+    Slip(
+        {
+            B: "(first == labels).double().mean().item()",
+            C: "(second == labels).double().mean().item()",
+        },
+        "give the coin floats, such as the two accuracies",
+        "b and c are counts, whole numbers, int(….sum()): the images on which only the first, and"
+        " only the second, is right",
     ),
     Slip(
         {

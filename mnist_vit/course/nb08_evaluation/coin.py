@@ -64,6 +64,15 @@ def notice(answer: Any) -> Mistake | None:
             "Count every outcome at least as uneven as b to c, to whichever side, with the number"
             " of ways that lead to it.",
         )
+    again = [float(answer(b, c)) for b, c in cases]
+    if again != got:
+        place = next(place for place, value in enumerate(again) if value != got[place])
+        b, c = cases[place]
+        return Mistake(
+            f"Asked twice for {b} to {c}, you give {got[place]:.4g} and {again[place]:.4g}.",
+            "The exact chance is asked for, no trial: add up the ways, math.comb, and divide by"
+            " 2**n.",
+        )
     for b, c in cases:
         if abs(float(answer(b, c)) - float(answer(c, b))) > 1e-9:
             return Mistake(

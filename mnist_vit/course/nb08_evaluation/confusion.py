@@ -29,8 +29,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         slip, (labels + torch.randint(1, 4, (300,), generator=generator)) % 6, labels
     )
     yield "matrix of 300 images, 6 classes", answer(labels, predictions, 6)
-    labels = 2 * (torch.arange(900) % 3 % 2)  # more in a cell than 8 bits can count, and no class 1
-    yield "matrix of 900 images, 3 classes", answer(labels, 2 - labels, 3)
+    # 599 in a cell, which neither 8 bits nor bfloat16 can count to, and no class 1
+    labels = 2 * (torch.arange(899) % 3 % 2)
+    yield "matrix of 899 images, 3 classes", answer(labels, 2 - labels, 3)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -59,8 +60,16 @@ def notice(answer: Any) -> Mistake | None:
             "The row must be the truth, the column the prediction.",
         )
     if torch.equal(made.double(), my_confusion(labels, predictions, 6).double()):
-        return None
-    alone = _places(answer(labels[4:5], predictions[4:5], 6))
+        return _noticed_many(answer)
+    try:
+        alone = _places(answer(labels[4:5], predictions[4:5], 6))
+    except IndexError:
+        return Mistake(
+            f"{SIX} you make the counts {_places(made)}, and of the fifth image alone your code"
+            " raises IndexError.",
+            "Each image must add 1 at [its own truth, its own prediction]: both stand at the same"
+            " place, that of the image, in labels and in predictions.",
+        )
     if alone == "1 at [2, 4]":
         return Mistake(
             f"An image alone is counted where it should be. {SIX} you make the counts"
@@ -70,6 +79,19 @@ def notice(answer: Any) -> Mistake | None:
     return Mistake(
         f"Of an image with truth 2 and prediction 4, and no other, you make the counts {alone}.",
         "The image should add 1 at [2, 4], and nothing elsewhere.",
+    )
+
+
+def _noticed_many(answer: Any) -> Mistake | None:
+    """Whether more images are counted than a small kind of number holds."""
+    many = torch.zeros(599, dtype=torch.int64)
+    found = float(torch.as_tensor(answer(many, many, 2))[0, 0])
+    if found == len(many):
+        return None
+    return Mistake(
+        f"Of 599 images with the truth 0 and the prediction 0 you count {found:g}; of six"
+        " images you count each.",
+        "Not every kind of number holds each whole number: count in int64 from the start.",
     )
 
 
@@ -236,6 +258,39 @@ SLIPS = (
         {"dtype=torch.int64": "dtype=torch.int32"},
         "count in int32",
         "int64 is asked for, which is what whole numbers are in torch if nothing is said",
+    ),
+    Slip(
+        {"dtype=torch.int64": "dtype=torch.uint8", END: "return matrix.long()"},
+        "count in 8 bits, as uint8 does, in which 256 becomes 0",
+        "Count in int64 from the start: dtype=torch.int64 in torch.zeros",
+    ),
+    Slip(
+        {
+            START: "matrix = [[0] * num_classes] * num_classes",
+            ADD: "matrix[truth][named] += 1",
+            END: "return torch.tensor(matrix)",
+        },
+        "make all rows one and the same list, as [[0] * n] * n does",
+        "Each row needs a list of its own, [[0] * n for _ in range(n)]; or begin with torch.zeros",
+    ),
+    Slip(
+        {
+            LOOP: (
+                "for i in range(num_classes):\n        matrix[i] = torch.tensor([int(((labels =="
+                " i) | (predictions == j)).sum()) for j in range(num_classes)])"
+            )
+        },
+        "count at [i, j] the images with truth i *or* prediction j",
+        "Both must hold: &",
+    ),
+    Slip(
+        {
+            START: "pairs = labels * 10 + predictions",
+            LOOP: "matrix = torch.bincount(pairs, minlength=num_classes**2)",
+            END: "return matrix.reshape(num_classes, num_classes)",
+        },
+        "number the pairs by labels * 10 + predictions, whatever num_classes is",
+        "A row has num_classes places: labels * num_classes + predictions",
     ),
     Slip(
         {END: "matrix[-1] = 0\n    matrix[:, -1] = 0\n    return matrix"},

@@ -33,7 +33,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "the dict", None
             return
         if not isinstance(made, dict):
-            raise Mistake(f"a dict is needed, and this is {describe(made)}.")
+            raise Mistake(
+                f"a dict is needed, and this is {describe(made)}.",
+                'Return {"blur": …, "shift": …, "border": …}.',
+            )
         if missing := [name for name in NAMES if name not in made]:
             raise Mistake(f'the dict has no entry "{missing[0]}".')
         for name in NAMES:
@@ -62,6 +65,12 @@ def notice(answer: Any) -> Mistake | None:
         seen = look(flat, made)
         if seen is not None:
             return seen
+    if not torch.allclose(made["border"][..., 1:-1, 1:-1], point[..., 1:-1, 1:-1], atol=1e-5):
+        return Mistake(
+            "Of a picture with a single bright pixel at row 3, column 4 your border control"
+            " makes another picture inside.",
+            "All but the outermost rows and columns should be as it was in images.",
+        )
     inside = flat["border"][..., 1:-1, 1:-1]
     if not torch.allclose(inside, even[..., 1:-1, 1:-1]):
         return Mistake(
@@ -120,8 +129,9 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
 
 
 def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
-    if torch.count_nonzero(made["shift"]) == 1:
-        row, column = made["shift"][0, 0].nonzero()[0].tolist()
+    bright = (made["shift"][0, 0].abs() > 1e-5).nonzero().tolist()
+    if len(bright) == 1:
+        row, column = bright[0]
         if (row, column) != (4, 5):
             moved = f"moves a pixel from row 3, column 4 to row {row}, column {column}"
             stays = "leaves the pixel in row 3, column 4 where it is"
@@ -129,11 +139,32 @@ def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
                 f"Your shift {stays if (row, column) == (3, 4) else moved}.",
                 "One to the right and one down is row 4, column 5.",
             )
-    if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
+        if abs(float(made["shift"].sum()) - 1) > 1e-4:
+            return Mistake(
+                "Of a picture with a single bright pixel, 1, your shift makes"
+                f" {float(made['shift'].sum()):.4g} of it.",
+                "It should be 1 again, at row 4, column 5: nothing is blurred.",
+            )
+    else:
+        many = f"{len(bright)} pixels that are not 0" if bright else "0 everywhere"
         return Mistake(
-            "Your shift changes a picture that is the same everywhere: something else comes in at"
-            " a side.",
-            "Let the outermost row and column come in once more.",
+            f"Of a picture with a single bright pixel, 1 at row 3, column 4, your shift makes"
+            f" {many}.",
+            "It should be one pixel again, 1 at row 4, column 5: each pixel is that of the picture"
+            " as it came in, one row higher and one column to the left.",
+        )
+    if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
+        off = (flat["shift"][0, 0] - 0.5).abs() > 1e-6
+        down, right = off.nonzero()[0].tolist()
+        count = int(off.sum())
+        places = f"row {down}, column {right}"
+        if count > 1:
+            places = f"{count} places, the first of them {places}"
+        return Mistake(
+            "Your shift changes a picture (7, 9) that is 0.5 everywhere: what comes in is"
+            f" {float(flat['shift'][0, 0, down, right]):.4g} at {places}.",
+            "Let the outermost row and column come in once more, and with them the pixel in their"
+            " corner.",
         )
     return None
 
@@ -215,6 +246,16 @@ SLIPS = (
         {SHIFT: "shift = wide[..., 1:-1, :-2]"},
         "shift to the right only",
         "It moves by a pixel along both axes",
+    ),
+    Slip(
+        {".expand(images.shape[1], 1, 3, 3)": ""},
+        "give the convolution a kernel of two axes",
+        "It wants (channels, 1, 3, 3): kernel.expand(images.shape[1], 1, 3, 3)",
+    ),
+    Slip(
+        {PAD: 'F.pad(images, (1, 1), mode="replicate")'},
+        "pad two of the four sides",
+        "F.pad takes left, right, top, bottom: (1, 1, 1, 1)",
     ),
     Slip(
         {BORDER: "border = images.clone()"},

@@ -222,6 +222,16 @@ SLIPS = (
         "16 is white in all of them: divide by 16",
     ),
     Slip(
+        {GREY: "grey = (images[:, None] * 255 / 16).to(torch.uint8)", WHITE: "large"},
+        "change to uint8 before the interpolation",
+        "Interpolate floats, and round at the end: clamp, round, to(torch.uint8)",
+    ),
+    Slip(
+        {'mode="bicubic"': 'mode="bicubic", antialias=True'},
+        "interpolate with antialias=True, as torchvision's resize does by itself",
+        "Then another curve is drawn. Leave that argument out",
+    ),
+    Slip(
         {GREY: "grey = images / 16"},
         "leave out the axis for the channel",
         "F.interpolate wants (n, channels, height, width): images[:, None]",

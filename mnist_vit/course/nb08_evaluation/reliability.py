@@ -37,7 +37,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             return
         if not isinstance(found, tuple | list) or len(found) != 3:
             raise Mistake(
-                f"three numbers are needed, {', '.join(NAMES)}, and this is {describe(found)}."
+                f"three numbers are needed, {', '.join(NAMES)}, and this is {describe(found)}.",
+                "Return the three in this order, as a tuple: return number, mean, share.",
             )
         for name, value in zip(NAMES, found, strict=True):
             value = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
@@ -88,6 +89,14 @@ def notice(answer: Any) -> Mistake | None:
         other = fits(candidates, got)
         if other:
             return Mistake(f"For the {name} you give {other}.", ASKED[place])
+        if all(
+            own == round(right[place], 2)
+            for own, right in zip((round(one, 6) for one in got), rights, strict=True)
+        ):
+            return Mistake(
+                f"Your {name} is rounded to two decimals.",
+                "Return it as it is: what is printed can be rounded later.",
+            )
         again = [my_reliability(probabilities.softmax(dim=1), labels, *one) for one in bins]
         if fits({"again": [one[place] for one in again]}, got):
             return Mistake(
@@ -118,6 +127,11 @@ def _is_long(value: Any) -> bool:
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What is asked for where there is no answer."""
+    if evidence.what.startswith(NAMES[0]) and evidence.value == "nan":
+        return (
+            "There is no answer of such a confidence, and for how many there are you give nan.",
+            "That number is known: 0. Only the mean confidence and the share must be nan.",
+        )
     if evidence.expected != "nan":
         return "", ""
     return "There is no answer of such a confidence.", NONE
@@ -141,6 +155,12 @@ def _other_numbers(
         "how many of the chosen answers are right": float((right & chosen).sum()),
         "the share of all images that are chosen": float(chosen.float().mean()),
         "the mean confidence of all answers": float(confidence.mean()),
+        "the mean confidence of the right answers among the chosen ones": float(
+            confidence[chosen & right].mean()
+        ),
+        "the mean confidence of the wrong answers among the chosen ones": float(
+            confidence[chosen & ~right].mean()
+        ),
         "the mean of all chosen probabilities": float(probabilities[entries].mean()),
         "the mean probability of all classes": float(probabilities[chosen].mean()),
         "the sum of the chosen confidences": float(confidence[chosen].sum()),
@@ -174,6 +194,7 @@ MAX, CHOSEN = (
     "chosen = (confidence > low) & (confidence <= high)",
 )
 RIGHT, END = "right = (predictions == labels)[chosen]", "float(confidence[chosen].mean())"
+COUNT, SHARE = "int(chosen.sum())", "float(right.float().mean())"
 RESULT = f"return int(chosen.sum()), {END}, float(right.float().mean())"
 
 SLIPS = (
@@ -245,6 +266,29 @@ SLIPS = (
         {RESULT: f"return int(chosen.sum()), float(right.float().mean()), {END}"},
         "return the share that is right before the mean confidence",
         "The order is: how many, mean confidence, share right",
+    ),
+    *(
+        Slip(
+            {RESULT: "return " + ", ".join(order)},
+            f"return {said}",
+            "The order is: how many, mean confidence, share right",
+        )
+        for order, said in (
+            ((END, SHARE, COUNT), "the number of answers behind the other two"),
+            ((END, COUNT, SHARE), "the mean confidence before the number of answers"),
+            ((SHARE, END, COUNT), "the three in the opposite order"),
+            ((SHARE, COUNT, END), "the share first"),
+        )
+    ),
+    Slip(
+        {RESULT: f"return int(chosen.sum()), 100 * {END}, 100 * float(right.float().mean())"},
+        "give percent",
+        "A mean of probabilities and a share, both from 0 to 1, are wanted",
+    ),
+    Slip(
+        {"float(right.float().mean())": "100 * float(right.float().mean())"},
+        "give the share in percent",
+        "A share from 0 to 1 is wanted",
     ),
     Slip(
         {"float(right.float().mean())": "int(right.sum())"},

@@ -57,7 +57,7 @@ def notice(answer: Any) -> Mistake | None:
             "The first of your numbers is the middle of the interval.",
             "Its two ends are asked for: middle - reach and middle + reach.",
         )
-    if seen := _one_end(cases, pairs):
+    if seen := _in_steps(cases, pairs) or _one_end(cases, pairs):
         return seen
     middle = fits(middles, [(low + high) / 2 for low, high in pairs])
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
@@ -84,6 +84,24 @@ def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
         if abs(made - value) < 1e-5:
             said = f"What comes back is one number, the interval's {name}."
     return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
+
+
+def _in_steps(
+    cases: list[tuple[int, int, float]], pairs: list[tuple[float, float]]
+) -> Mistake | None:
+    """What is said where all ends are near, and multiples of one step that is too large."""
+    for step in (0.01, 0.001, 0.0001):
+        near = [
+            abs(own - right) <= 1.01 * step and abs(own / step - round(own / step)) < 1e-4
+            for case, pair in zip(cases, pairs, strict=True)
+            for own, right in zip(pair, my_wilson(*case), strict=True)
+        ]
+        if all(near):
+            return Mistake(
+                f"All ends that you give are multiples of {step:g}, each next to the right one.",
+                "To 0.00001 is asked for: do not round; search in finer steps, or solve for p.",
+            )
+    return None
 
 
 def _unequal(

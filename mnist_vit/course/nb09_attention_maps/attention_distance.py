@@ -174,6 +174,72 @@ SLIPS = (
         "Then a patch that looks much at the class token counts less. Make each row sum to 1 by"
         " itself, and take the mean of the rows",
     ),
+    *(
+        Slip(
+            {"grid = math.isqrt(weights.shape[-1] - 1)": f"grid = {grid}"},
+            f"count on {grid} × {grid} patches",
+            "The grid is math.isqrt(seq_length - 1) patches wide",
+        )
+        for grid in (4, 7, 14)
+    ),
+    Slip(
+        {NORM: "patches = patches.softmax(dim=-1)"},
+        "take a softmax to make the rows sum to 1",
+        "It makes the weights nearly even: divide each row by its sum",
+    ),
+    Slip(
+        {
+            NORM: (
+                "patches = patches * (1 - torch.eye(grid * grid))\n"
+                "    patches = patches / patches.sum(dim=-1, keepdim=True)"
+            )
+        },
+        "leave out the weight that a patch gives itself",
+        "A patch may look at itself, at distance 0. Only the class token is left out",
+    ),
+    Slip(
+        {PIXELS: "(torch.cdist(place, place) ** 2 * patch_size).sqrt()"},
+        "multiply the squares of the distances by patch_size, and take the root of both",
+        "Multiply the distance itself by patch_size, behind the root",
+    ),
+    Slip(
+        {"torch.cartesian_prod(number, number).float()": "torch.cartesian_prod(number, number)"},
+        "give torch.cdist whole numbers",
+        ".float() makes floats of them",
+    ),
+    Slip(
+        {PATCHES: "weights[..., 1:]"},
+        "leave out the class token among those looked at, and not among those that ask",
+        "Its row goes, too: weights[..., 1:, 1:]",
+    ),
+    Slip(
+        {NORM: "patches = patches / patches.sum(dim=-1)"},
+        "leave out keepdim=True",
+        "The sum of a row stands along its keys: sum(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {PIXELS: 'torch.cdist(place, place, p=float("inf")) * patch_size'},
+        "take the larger of the steps down and the steps across",
+        "The straight line is the root of the sum of squares",
+    ),
+    *(
+        Slip(
+            {PIXELS: f"torch.cdist(place, place) * {size}"},
+            f"count {size} pixels from one patch to the next, whatever patch_size is",
+            "Use the argument patch_size",
+        )
+        for size in (2, 4, 7)
+    ),
+    Slip(
+        {
+            "torch.cartesian_prod(number, number).float()": (
+                "torch.stack([(torch.arange(grid * grid) + 1) // grid,"
+                " (torch.arange(grid * grid) + 1) % grid], dim=1).float()"
+            )
+        },
+        "number the patches from 1 when you compute their rows and columns",
+        "Without the class token, the first patch has the number 0",
+    ),
     Slip(
         {LOOKED: "(patches * pixels).mean(dim=-1)"},
         "average over the keys",

@@ -81,7 +81,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(found, dict):
         raise Mistake('a dictionary is needed: a number for each of "a", "b", "c", "d" and "e".')
     for key, value in found.items():
-        if value in MAPS:
+        if isinstance(value, str) and value in MAPS:
             raise Mistake(
                 "the letters are values of your dictionary.",
                 "Turn it round: the letter is the key, and the number of its sentence the value."
@@ -97,12 +97,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             'A number from 1 to 8 for each letter, as in "a": 3.',
         )
     for letter in MAPS:
+        if not hasattr(found[letter], "__int__"):
+            raise Mistake(
+                f"at {letter} stands something of the type {type(found[letter]).__name__}.",
+                'The number of one sentence, from 1 to 8, is asked for, as in "a": 3.',
+            )
+    for letter in MAPS:
         yield f"the sentence about function {letter}", _numbered(found[letter])
 
 
 def _numbered(sentence: Any) -> Any:
     """The number of a sentence as a text: one number is no nearer to the right one than another."""
-    return f"number {sentence}" if isinstance(sentence, int) else sentence
+    return f"number {int(sentence) if int(sentence) == sentence else sentence}"
 
 
 # what would be true of a function if a sentence were true of it
@@ -143,6 +149,11 @@ SLIPS = (
         {A: '"a": 1'},
         "say that function a is right",
         "Compare it with your own recording, number by number. What do its maps sum to?",
+    ),
+    Slip(
+        {A: '"a": 4', B: '"b": 1', C: '"c": 0', D: '"d": 7', E: '"e": 3'},
+        "number the sentences from 0",
+        "The first sentence has the number 1",
     ),
     Slip(
         {B: '"b": 1'},

@@ -119,6 +119,21 @@ SLIPS = (
         "Put the patches back into their square",
     ),
     Slip(
+        {FOLD: "return looked_at.unflatten(-1, (grid, grid)).squeeze()"},
+        "call squeeze(), which takes away every axis of length 1",
+        "Where there is one picture, or one head, its axis stays: (n, num_heads, n_h, n_w)",
+    ),
+    Slip(
+        {ROW: "weights[0, :, query, 1:]"},
+        "take the first picture alone",
+        "All pictures are asked for: (n, num_heads, n_h, n_w)",
+    ),
+    Slip(
+        {ROW: "weights[:, :, query, 1:].softmax(dim=-1)"},
+        "take a softmax of the weights",
+        "They come out of one: leave them as they are",
+    ),
+    Slip(
         {QUERY: "1 + (row - 1) * grid + column - 1"},
         "count rows and columns from 1",
         "The first row and the first column are 0",

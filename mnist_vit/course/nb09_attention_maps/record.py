@@ -10,7 +10,16 @@ from torch import Tensor, nn
 
 from mnist_vit.model import MultiHeadAttention, VisionTransformer
 
-from ..checking import Evidence, Exercise, Mistake, Slip, hooks_left, random, randomise
+from ..checking import (
+    Evidence,
+    Exercise,
+    Mistake,
+    Slip,
+    hooks_left,
+    others_hooks,
+    random,
+    randomise,
+)
 
 
 @contextmanager
@@ -148,6 +157,7 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
         hooks = hooks_left(model)
         logits = model(images)
         inside = len(kept)
+        training = all(module.training for module in model.modules())
     yield "logits while recording", logits
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
     if inside and not kept:
@@ -158,11 +168,17 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
         )
     if not kept:
         _refuse_empty(hooks)
+    if not inside:
+        raise Mistake(
+            "the list is empty until the block ends.",
+            "Each layer should append its weights when it runs: a forward hook gets its output.",
+        )
     yield "weights of layer 0", kept[0]
     yield "number of tensors kept for 3 layers", len(kept)
     yield "weights of layer 1", kept[1]
     yield "weights of layer 2", kept[2]
     yield "what is left behind", _traces(model, before)
+    yield "whether the model is in train mode in the block, as it was before", training
     yield (
         "whether the model is still in train mode",
         all(module.training for module in model.modules()),
@@ -185,29 +201,38 @@ def _refuse_empty(hooks: str) -> None:
             "the list is empty after a forward pass, and in the block no hook is on the model.",
             "Hook every module in model.modules() that has an in_proj_weight.",
         )
+    said = f"the list is empty after a forward pass, and in the block the model has {hooks}."
+    if "pre-hook" not in hooks:
+        raise Mistake(
+            said,
+            "The model calls its layers with need_weights=False, so that no weights come back: a"
+            " pre-hook, with_kwargs=True, can change that. What comes back is then appended to the"
+            " list that is yielded.",
+        )
     raise Mistake(
-        f"the list is empty after a forward pass, and in the block the model has {hooks}.",
+        said,
         "A forward hook gets the output: let it append to the very list that is yielded. A list"
         " that is made at the yield, or by kept = kept + [...], is another one.",
     )
+
+
+OTHERS_HOOKS = "hooks of somebody else that are gone after the block"
 
 
 def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
     masked = randomise(_Masked())
     images = random(2, 5, 8, seed=90)
     plain = masked(images)
-    calls: list[Any] = []
-    masked.mix.register_forward_hook(lambda *call: calls.append(call))  # somebody else's
-    with _Recording(answer, masked) as kept:
-        output = masked(images)
+    with others_hooks(masked) as gone:
+        with _Recording(answer, masked) as kept:
+            output = masked(images)
+        lost = gone()
     yield (
         "whether a layer that is called with a mask gives the same while recording",
         bool(torch.allclose(output, plain, atol=1e-4)),
     )
     yield "weights of a layer that is called with a mask", kept[0] if kept else None
-    calls.clear()
-    masked(images)
-    yield "whether somebody else's hook on the layer still runs after the block", len(calls) == 1
+    yield OTHERS_HOOKS, lost
 
 
 def compare_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -241,10 +266,11 @@ def notice(answer: Any) -> Mistake | None:
     from torchvision import models  # slow to import; few checks need it
 
     model = models.VisionTransformer(12, 4, 3, 2, 8, 16, num_classes=3).eval()
+    layers = [module for module in model.modules() if hasattr(module, "in_proj_weight")]
     with answer(model):
         inside = hooks_left(model)
+        own = [module for module in model.modules() if _has_hooks(module)]
     if left := hooks_left(model):
-        layers = [module for module in model.modules() if hasattr(module, "in_proj_weight")]
         hooked = [str(number) for number, layer in enumerate(layers) if hooks_left(layer)]
         where = f", on attention layer {' and '.join(hooked)}" if hooked else ""
         return Mistake(
@@ -252,7 +278,19 @@ def notice(answer: Any) -> Mistake | None:
             f" {inside or 'no hook'}; after the block, {left}{where}.",
             "Every register_… returns a handle: keep all handles in a list, and remove each.",
         )
+    if own and not any(module in layers for module in own):
+        names = sorted({type(module).__name__ for module in own})
+        return Mistake(
+            "In the block no attention layer has a hook of yours; those that have one are of the"
+            f" class {' and '.join(names)}.",
+            "Hook every module in model.modules() that has an in_proj_weight.",
+        )
     return None
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether a module itself has a hook."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def more(answer: Any) -> list[int]:
@@ -272,9 +310,28 @@ def more(answer: Any) -> list[int]:
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What stays on a model; how many tensors there should be."""
     what, value = evidence.what, evidence.value
+    if what.startswith("whether the model is in train mode in"):
+        return (
+            "In the block the model, or a part of it, is in eval mode.",
+            "Whoever records may be training: leave the mode alone.",
+        )
+    if what.startswith("weights of layer") and isinstance(value, tuple):
+        return (
+            "An attention layer gives a pair, its output and the weights.",
+            "Keep the second of the two: output[1].",
+        )
     if what.startswith("number of tensors kept"):
         many = "one tensor for each attention layer, each time that it runs"
-        return "", f"Keep {many}: {evidence.expected} here."
+        said = ""
+        if "2 forward passes" in what and 2 * value == evidence.expected:
+            said = "After two passes in one block the list is as long as after one: what one of"
+            said += " them gave is not in it."
+        return said, f"Keep {many}: {evidence.expected} here."
+    if what == OTHERS_HOOKS:
+        return (
+            "Before the block each part had a hook of somebody else.",
+            "Every register_… returns a handle: keep all of yours, and call remove() on each.",
+        )
     if not what.startswith("what is left behind"):
         return "", ""
     if not value.endswith(" 0 replaced forwards"):
@@ -433,6 +490,11 @@ SLIPS = (
         {LAYERS: "for module in [block.self_attention for block in model.encoder.layers]:"},
         "look for the layers in model.encoder.layers",
         "Other models keep theirs elsewhere. Go through model.modules()",
+    ),
+    Slip(
+        {"kept.append(output[1])": "kept.insert(0, output[1])"},
+        "put each new tensor in front of the others",
+        "The layer that runs first comes first: append",
     ),
     Slip(
         {KEEP: f"{KEEP}\n        return output[1]"},

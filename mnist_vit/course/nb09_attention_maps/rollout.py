@@ -27,6 +27,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def notice(answer: Any) -> Mistake | None:
     """With how many layers and heads the result is right, and what it is for one layer."""
+    found = answer((2 * random(2, 3, 1, 5, 5, seed=99)).softmax(dim=-1))
+    if found.shape != (2, 5, 5):
+        return Mistake(
+            "Of 2 pictures, with 3 layers of one head and 5 tokens, you make the shape"
+            f" {tuple(found.shape)}.",
+            "It should be (2, 5, 5), one matrix for each picture: axis 1 of the weights are the"
+            " layers, axis 2 the heads.",
+        )
     right = {}
     for layers, heads in ((1, 1), (1, 2), (2, 1), (2, 2)):
         weights = (2 * random(2, layers, heads, 5, 5, seed=99)).softmax(dim=-1)
@@ -35,6 +43,13 @@ def notice(answer: Any) -> Mistake | None:
     if not right[1, 1]:
         two = torch.tensor([[0.5, 0.5], [0.75, 0.25]])
         found = answer(two.expand(1, 1, 1, 2, 2).clone())[0]
+        if torch.allclose(found, torch.tensor([[0.75, 0.25], [0.375, 0.625]]), atol=1e-5):
+            return Mistake(
+                "With one picture, one layer and one head yours is right; with two pictures and 5"
+                " tokens it is wrong.",
+                "Each picture by itself, with any number of tokens: only the two last axes are"
+                " rows and columns of a matrix.",
+            )
         rows = " and ".join(", ".join(f"{value:.4g}" for value in row) for row in found.tolist())
         return Mistake(
             "With a single layer that has a single head yours is wrong. Where token 0 looks at"
@@ -138,6 +153,31 @@ SLIPS = (
         {LAYERS: f"{LAYERS}[1:]"},
         "leave out the first layer",
         "Begin with the identity, and multiply every layer to it, layer 0 too",
+    ),
+    Slip(
+        {LAYERS: "weights.mean(dim=1).unbind(dim=1)"},
+        "take the mean over axis 1, the layers, and multiply the heads",
+        "The heads are axis 2: mean(dim=2), and then the layers are multiplied",
+    ),
+    Slip(
+        {ADD: "mixed = layer + 1"},
+        "add 1 everywhere, as torch.ones does, in place of the identity",
+        "A token keeps itself alone: torch.eye, 1 on the diagonal",
+    ),
+    Slip(
+        {LAYERS: f"{LAYERS}[:2]"},
+        "multiply the first two layers, however many there are",
+        "Begin with the identity, and multiply every layer to it",
+    ),
+    Slip(
+        {LAYERS: f"{LAYERS}[-2:]"},
+        "multiply the last two layers, however many there are",
+        "Begin with the identity, and multiply every layer to it",
+    ),
+    Slip(
+        {LAYERS: f"{LAYERS}[:-1]"},
+        "leave out the last layer",
+        "Begin with the identity, and multiply every layer to it, the last one too",
     ),
     Slip(
         {ADD: "mixed = layer", NORM: "", END: "return 0.5 * total + 0.5 * identity"},

@@ -106,6 +106,44 @@ SLIPS = (
         "A row, which sums to 1, runs over the keys: the last axis",
     ),
     Slip(
+        {MISSING: "1 / twice.shape[-2] - logs.mean(dim=-1, keepdim=True)"},
+        "take 1 / the number of queries, twice.shape[-2], for the mean of a row",
+        "A row holds a weight for each key: its mean is 1 / twice.shape[-1]",
+    ),
+    *(
+        Slip(
+            {"twice.log()": f"twice.{name}()"},
+            f"take {what}",
+            "The softmax takes e to the power of a weight: the natural logarithm, log(), undoes it",
+        )
+        for name, what in (
+            ("log2", "the logarithm to the base 2"),
+            ("log10", "the logarithm to the base 10"),
+            ("exp", "e to the power of what is given"),
+            ("logit", "the logit, log(p / (1 - p))"),
+        )
+    ),
+    Slip(
+        {MISSING: "1 / twice.shape[-1] - logs.mean(dim=-1)"},
+        "leave out keepdim=True",
+        "A number for each row stands along its keys: mean(dim=-1, keepdim=True)",
+    ),
+    Slip(
+        {MISSING: "-logs.amin(dim=-1, keepdim=True)"},
+        "make the smallest weight of each row 0",
+        "It need not be. What is known of a row is its sum, 1",
+    ),
+    Slip(
+        {MISSING: "-logs.amax(dim=-1, keepdim=True)"},
+        "make the largest weight of each row 0",
+        "It is not. What is known of a row is its sum, 1",
+    ),
+    Slip(
+        {MISSING: "1 - logs.sum(dim=-1, keepdim=True)"},
+        "add all that is missing from the sum to every key",
+        "The keys share it: divide by how many there are, twice.shape[-1]",
+    ),
+    Slip(
         {MISSING: "1 / twice.shape[-1] - logs.mean()"},
         "add one number to all rows",
         "Each row was divided by a sum of its own: dim=-1, keepdim=True",

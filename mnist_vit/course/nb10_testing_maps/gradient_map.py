@@ -144,6 +144,36 @@ SLIPS = (
         "Contributions are added up",
     ),
     Slip(
+        {END: f"{END} / contributions[:, 1:].abs().sum(dim=1, keepdim=True)"},
+        "divide the map of each picture by the sum of its absolute values",
+        "The contributions are asked for, as they are",
+    ),
+    Slip(
+        {END: f"{END} / contributions[:, 1:].abs().amax(dim=1, keepdim=True)"},
+        "divide the map of each picture by its largest absolute value",
+        "The contributions are asked for, as they are",
+    ),
+    Slip(
+        {PRODUCT: "(tokens[:, :1] * gradient).sum(dim=-1)"},
+        "multiply the gradient of each token by the class token",
+        "Each token is multiplied by its own gradient",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient[:, :1]).sum(dim=-1)"},
+        "multiply each token by the gradient of the class token",
+        "Each token is multiplied by its own gradient",
+    ),
+    Slip(
+        {PRODUCT: "(tokens * gradient.roll(1, dims=1)).sum(dim=-1)"},
+        "multiply each patch by the gradient of the token before it",
+        "Each token is multiplied by its own gradient: leave out token 0 of both, or of the sums",
+    ),
+    Slip(
+        {PRODUCT: "(tokens.roll(1, dims=1) * gradient).sum(dim=-1)"},
+        "multiply the gradient of each patch by the token before it",
+        "Each token is multiplied by its own gradient: leave out token 0 of both, or of the sums",
+    ),
+    Slip(
         {PRODUCT: "tokens.sum(dim=-1) * gradient.sum(dim=-1)"},
         "add up token and gradient first, and multiply the sums",
         "Multiply number by number, then add up",

@@ -16,6 +16,7 @@ from ..checking import (
     Slip,
     changed_in,
     hooks_left,
+    others_hooks,
     random,
     randomise,
     state_of,
@@ -36,6 +37,11 @@ def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
         return model(images)
     finally:
         handle.remove()
+
+
+OTHERS_HOOKS = "hooks of somebody else that are gone afterwards"
+
+GETS_OUT = "whether an exception in the model gets out"
 
 
 class _Stop(Exception):
@@ -96,6 +102,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         answer(model, images, before)
         yield "what has changed in a model in train mode", changed_in(model, borrowed)
         borrowed = state_of(model.eval())
+        with others_hooks(model) as gone:
+            answer(model, images, before)
+            yield OTHERS_HOOKS, gone()
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -107,7 +116,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
         out = gets_out(model, lambda: answer(model, images, before))
-        yield "whether an exception in the model gets out", out
+        yield GETS_OUT, out
         yield "what is left behind after an exception", traces(model)
         yield "what has changed in the model after an exception", changed_in(model, borrowed)
         borrowed = state_of(model.train())
@@ -125,10 +134,13 @@ def notice(answer: Any) -> Mistake | None:
     model = randomise(models.VisionTransformer(16, 4, 2, 2, 8, 16, num_classes=3)).eval()
     images, hidden = random(2, 3, 16, 16, seed=113), torch.zeros(2, 16, dtype=torch.bool)
     hidden[0, [0, 5, 15]] = hidden[1, [1, 2, 8]] = True
+    borrowed = state_of(model)
     with torch.no_grad():
         answer(model, images.clone(), hidden.clone())
     if left := hooks_left(model):
         return hooks_stay(left)
+    if (changed := changed_in(model, borrowed)) != "nothing":
+        return model_changed(changed)
     seen: list[Tensor] = []
 
     def look(module: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -151,9 +163,20 @@ def notice(answer: Any) -> Mistake | None:
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What stays on a model or is another one, and how that is put right."""
     what, value = evidence.what, evidence.value
+    if what == OTHERS_HOOKS:
+        return (
+            "Before the run each part had a hook of somebody else.",
+            "Every register_… returns a handle: keep yours, and call remove() on that alone.",
+        )
     if what.startswith("what has changed"):
-        behind = " in `finally`, which runs after an exception, too" if "exception" in what else ""
-        return "", f"A borrowed model must be left as it was. Put back what you change{behind}."
+        return "", _as_it_was(value, "exception" in what)
+    if what == GETS_OUT:
+        return (
+            "An exception that model.heads raises when it is called does not come out of your"
+            " function.",
+            "Whoever calls it must see it: try: … finally: …, without except, and without return"
+            " in `finally`.",
+        )
     if not what.startswith("what is left behind"):
         return "", ""
     if not value.endswith(" 0 replaced forwards"):
@@ -167,6 +190,25 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         "A hook stays where an exception ends the run.",
         "Remove it in `finally`, which runs after an exception, too.",
     )
+
+
+def model_changed(changed: str) -> Mistake:
+    """What is said where a model is another one after a call."""
+    return Mistake(
+        f"After one call of your function this of the model is not what it was: {changed}.",
+        _as_it_was(changed, False),
+    )
+
+
+def _as_it_was(changed: str, by_exception: bool) -> str:
+    """What to do instead of leaving a model changed."""
+    if changed.startswith("a new attribute"):
+        return (
+            "What is written to a part of a model, as in module.kept = …, stays there. Keep it in a"
+            " list or a dict of your function, to which its hooks have access, too."
+        )
+    behind = " in `finally`, which runs after an exception, too" if by_exception else ""
+    return f"A borrowed model must be left as it was. Put back what you change{behind}."
 
 
 def hooks_stay(left: str) -> Mistake:
@@ -238,6 +280,11 @@ SLIPS = (
         {END: "return model(images)"},
         "leave the hook on the model",
         "From then on it hides these patches from everybody. Keep the handle, and remove it",
+    ),
+    Slip(
+        {"handle.remove()": "model.encoder.layers[0]._forward_pre_hooks.clear()"},
+        "take away all hooks of a part of the model, somebody else's too",
+        "Every register_… returns a handle: keep yours, and call remove() on that alone",
     ),
     Slip(
         {"return model(images)": "return model.train()(images)"},

@@ -27,6 +27,12 @@ def _gradient(seed: int) -> Callable[[Tensor], Tensor]:
     weight = random(2, 1, 3, 2, seed=seed, dtype=torch.float64)
 
     def gradient_at(pictures: Tensor) -> Tensor:
+        if isinstance(pictures, Tensor) and pictures.dim() == 4 and len(pictures) > len(weight):
+            raise Mistake(
+                f"of {len(weight)} images, gradient_at was given {len(pictures)} pictures.",
+                "It gives the gradient of each picture's own logit, and so takes one picture for"
+                " each image: call it once for each step.",
+            )
         return weight * (3 * pictures.square() + pictures.roll(1, -1) + pictures.roll(-1, -1))
 
     return gradient_at
@@ -107,6 +113,16 @@ SLIPS = (
         {END: "return images * total / steps"},
         "multiply by the image",
         "The way begins at the reference: multiply by (image - reference)",
+    ),
+    Slip(
+        {END: "return way.abs() * total / steps"},
+        "multiply by the absolute value of how far each pixel has changed",
+        "A pixel may become darker, too: keep the sign of (image - reference)",
+    ),
+    Slip(
+        {END: "return way.square() * total / steps"},
+        "multiply by (image - reference) twice",
+        "Once is enough: the mean gradient, times (image - reference)",
     ),
     Slip(
         {END: "return way * total"},

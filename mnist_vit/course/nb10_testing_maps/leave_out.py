@@ -82,6 +82,13 @@ def notice(answer: Any) -> Mistake | None:
             f"For 2 pictures and 3 patches you give the shape {tuple(found.shape)}.",
             "It should be (2, 3): a number for each picture and patch.",
         )
+    if torch.allclose(found.flatten().sort().values, right.flatten().sort().values, atol=1e-5):
+        rows = [", ".join(f"{value:.4g}" for value in row.tolist()) for row in (found[0], right[0])]
+        return Mistake(
+            "For 2 pictures and 3 patches your six numbers are right, and stand in other places:"
+            f" the row of picture 0 is {rows[0]}, and should be {rows[1]}.",
+            _advice_on_places(found, right),
+        )
     for own, wanted, label in zip(found, right, ("highest", "lowest"), strict=True):
         if not torch.allclose(own, wanted, atol=1e-5):
             told = ", ".join(f"{value:.4g}" for value in own.tolist())
@@ -94,6 +101,20 @@ def notice(answer: Any) -> Mistake | None:
                 " without the patch.",
             )
     return None
+
+
+def _advice_on_places(found: Tensor, right: Tensor) -> str:
+    """What to do where the numbers are right, and stand in other places."""
+    if torch.allclose(found.sort(dim=1).values, right.sort(dim=1).values, atol=1e-5):
+        return (
+            "Each picture has its own numbers, in another order: column p is for patch p, the one"
+            " that is hidden by hidden[:, p] = True."
+        )
+    return (
+        "Each picture has a row, and each patch a column. torch.stack(…, dim=1) puts the numbers of"
+        " a patch, one for each picture, into a column; view and reshape would read them one after"
+        " the other into rows."
+    )
 
 
 RIGHT, ONE = "return probabilities[torch.arange(len(labels)), labels]", "one = nothing.clone()"
@@ -137,6 +158,21 @@ SLIPS = (
         "Without a patch that may be another one. Take the label's",
     ),
     Slip(
+        {
+            RIGHT: (
+                "first = logits_without(nothing).argmax(dim=-1)\n"
+                "        return probabilities[torch.arange(len(labels)), first]"
+            )
+        },
+        "take the digit that the model names with nothing hidden, whatever the label is",
+        "labels says which digit is right; the model may name another one",
+    ),
+    Slip(
+        {END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)).clamp(min=0)"},
+        "set the numbers below zero to zero",
+        "Without some patches the model is surer, and that is worth seeing",
+    ),
+    Slip(
         {RIGHT: "return (probabilities.argmax(dim=-1) == labels).float()"},
         "ask whether the answer is right",
         "That seldom changes for a single patch. Take the probability of the label",
@@ -160,6 +196,20 @@ SLIPS = (
         {END: "return whole - torch.stack(without)"},
         "give the result transposed",
         "Pictures first, then patches",
+    ),
+    Slip(
+        {END: "return (whole - torch.stack(without)).reshape(len(labels), patches)"},
+        "join the falls patch by patch, and only give them the shape (n, patches) with view or"
+        " reshape",
+        "So they fill the rows one after the other. Each patch's numbers belong into a column:"
+        " torch.stack(…, dim=1), or .T of what has a row for each patch",
+    ),
+    Slip(
+        {END: ("return whole.unsqueeze(1) - torch.stack(without).reshape(len(labels), patches)")},
+        "join what is left patch by patch, and only give it the shape (n, patches) with view or"
+        " reshape",
+        "So it fills the rows one after the other. Each patch's numbers belong into a column:"
+        " torch.stack(…, dim=1), or .T of what has a row for each patch",
     ),
     Slip(
         {END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)) / whole.unsqueeze(1)"},

@@ -30,6 +30,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         given = [one.requires_grad_() for one in (x, weight, bias)]
         with torch.enable_grad():
             output = answer(*given, eps)
+        for name, one in zip(("x", "weight", "bias"), given, strict=True):
+            if not one.requires_grad:
+                raise Mistake(
+                    f"{name}, which your code was given, asked for a gradient, and does not any"
+                    " more.",
+                    "requires_grad_(False) changes the tensor for everybody. .detach() gives its"
+                    " values without their history, and leaves it as it is.",
+                )
         yield f"output with eps {eps:g}", output
         yield from gradients(output, x=x, weight=weight, bias=bias)
 

@@ -14,11 +14,12 @@ from ..checking import (
     Slip,
     changed_in,
     hooks_left,
+    others_hooks,
     random,
     randomise,
     state_of,
 )
-from .hide import gets_out, hooks_stay, tell, traces
+from .hide import GETS_OUT, OTHERS_HOOKS, gets_out, hooks_stay, model_changed, tell, traces
 
 
 def my_patch(model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice):
@@ -74,6 +75,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         answer(model, clean, corrupted, first.mlp, slice(0, 1))
         yield "what has changed in a model in train mode", changed_in(model, borrowed)
         borrowed = state_of(model.eval())
+        with others_hooks(model) as gone:
+            answer(model, clean, corrupted, first.mlp, slice(0, 1))
+            yield OTHERS_HOOKS, gone()
 
         ours = randomise(VisionTransformer(8, 4, 3, 2, 8, 16, num_classes=3, in_channels=1)).eval()
         for block in ours.encoder.layers:
@@ -86,7 +90,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
         out = gets_out(model, lambda: answer(model, clean, corrupted, first.mlp, slice(0, 1)))
-        yield "whether an exception in the model gets out", out
+        yield GETS_OUT, out
         yield "what is left behind after an exception", traces(model)
         yield "what has changed in the model after an exception", changed_in(model, borrowed)
         borrowed = state_of(model.train())
@@ -105,9 +109,12 @@ def notice(answer: Any) -> Mistake | None:
     clean, corrupted = random(2, 3, 16, 16, seed=154), random(2, 3, 16, 16, seed=155)
     site = model.encoder.layers[0].mlp
     with torch.no_grad():
+        borrowed = state_of(model)
         answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
         if left := hooks_left(model):
             return hooks_stay(left)
+        if (changed := changed_in(model, borrowed)) != "nothing":
+            return model_changed(changed)
         ran: list[str] = []
         hooks: list[int] = []
 
@@ -119,7 +126,7 @@ def notice(answer: Any) -> Mistake | None:
 
         looking = model.register_forward_pre_hook(look)
         found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
-        if ran != ["clean", "corrupted"]:
+        if set(ran) != {"clean", "corrupted"} or ran[-1] != "corrupted":
             times = f"{len(ran)} time{'s' * (len(ran) != 1)}, on {', '.join(ran)}"
             return Mistake(
                 f"The model runs {times}." if ran else "The model itself never runs.",
@@ -128,8 +135,14 @@ def notice(answer: Any) -> Mistake | None:
             )
         looking.remove()
         right = my_patch(model, clean, corrupted, site, slice(1, 3))
-        if hooks[1] > 1 and _is_right_without_the_first_hook(
-            right, lambda: answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3)), site
+        if (
+            len(ran) == 2
+            and hooks[1] > 1
+            and _is_right_without_the_first_hook(
+                right,
+                lambda: answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3)),
+                site,
+            )
         ):
             return Mistake(
                 "In the run on corrupted the hook that keeps the output of `site` is still there:"
@@ -150,7 +163,7 @@ def notice(answer: Any) -> Mistake | None:
             ),
         }
     if found.shape == right.shape and torch.allclose(found, cases[NOTHING], atol=1e-5):
-        on = f"{hooks[1]} forward hook{'s' * (hooks[1] != 1)}"
+        on = f"{hooks[-1]} forward hook{'s' * (hooks[-1] != 1)}"
         return Mistake(
             f"You get the logits of {NOTHING}. When that run begins, `site` has {on}.",
             "What a hook of `site` returns takes the place of the output. Return a copy of the"
@@ -213,6 +226,16 @@ SLIPS = (
         "The tokens that are given come from the clean run, the others from the corrupted one",
     ),
     Slip(
+        {TOKENS: "new[:, tokens.start] = kept[0][:, tokens.start]"},
+        "exchange only the first of the tokens",
+        "tokens is a slice, and all that it chooses come from the clean run: [:, tokens]",
+    ),
+    Slip(
+        {CLEAN_UP: f"{CLEAN_UP}\n    logits = logits - model(corrupted)"},
+        "give the difference to the logits of the corrupted pictures with nothing put in",
+        "The logits themselves are asked for, as the changed run gives them",
+    ),
+    Slip(
         {TOKENS: "new[:, tokens] += kept[0][:, tokens]"},
         "add the clean run's tokens to the corrupted run's",
         "The clean run's tokens take the place of the corrupted run's",
@@ -231,6 +254,32 @@ SLIPS = (
         {TOKENS: "new[tokens] = kept[0][tokens]"},
         "choose pictures by the slice, in place of tokens",
         "The first axis is that of the pictures; tokens are the second: [:, tokens]",
+    ),
+    Slip(
+        {TOKENS: "new[..., tokens] = kept[0][..., tokens]"},
+        "choose numbers of each token by the slice, in place of tokens",
+        "Tokens are the second axis, and the numbers of a token the last: [:, tokens]",
+    ),
+    Slip(
+        {
+            KEEP: "kept.append(args[0])",
+            "def keep(module, args, output):": "def keep(module, args):",
+            "def put_in(module, args, output):": "def put_in(module, args):\n        output = args",
+            "site.register_forward_hook(hook)": "site.register_forward_pre_hook(hook)",
+        },
+        "change what `site` is given, the first of its inputs",
+        "What it gives is changed, its output: register_forward_hook, and not a pre-hook",
+    ),
+    Slip(
+        {
+            KEEP: "kept.append(args[0])",
+            "def keep(module, args, output):": "def keep(module, args):",
+            "def put_in(module, args, output):": "def put_in(module, args):\n        output = args",
+            GIVES: "return (new,) * len(args)",
+            "site.register_forward_hook(hook)": "site.register_forward_pre_hook(hook)",
+        },
+        "change what `site` is given, all of its inputs alike",
+        "What it gives is changed, its output: register_forward_hook, and not a pre-hook",
     ),
     Slip(
         {TOKENS: "new[:, tokens] = 0"},
@@ -267,6 +316,11 @@ SLIPS = (
         {CLEAN_UP: CLEAN_UP.replace("model(images)", "model.eval()(images)")},
         "leave the model, or a part of it, in eval mode",
         "Leave the mode alone",
+    ),
+    Slip(
+        {"handle.remove()": "site._forward_hooks.clear()"},
+        "take away all hooks of `site`, somebody else's too",
+        "Every register_… returns a handle: keep yours, and call remove() on that alone",
     ),
     Slip(
         {CLEAN_UP: "logits = model(images)"},

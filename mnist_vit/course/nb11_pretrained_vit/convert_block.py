@@ -134,22 +134,14 @@ def _same(one: Any, other: Tensor) -> bool:
 
 def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
     """What a tensor is, of the file: one as it is, one with a scale, or three put together."""
-    scales = [name for name in theirs if name.startswith("layer_scale")]
     for name, tensor in theirs.items():
-        is_table = tensor.dim() == 2
-        rows = "each row" if is_table else "each number"
         if _same(made, tensor):
             return f"the file's {name}, as it is"
-        if is_table and _same(made, tensor.T):
+        if tensor.dim() == 2 and _same(made, tensor.T):
             return f"the file's {name}, transposed"
-        for scale in scales:
-            number, factor = scale.removesuffix(".lambda1"), theirs[scale]
-            if len(tensor) == len(factor):
-                by_rows = tensor * factor[:, None] if is_table else tensor * factor
-                if _same(made, by_rows):
-                    return f"the file's {name}, {rows} multiplied by its number of {number}"
-            if is_table and tensor.shape[1] == len(factor) and _same(made, tensor * factor):
-                return f"the file's {name}, each column multiplied by its number of {number}"
+        scaled = _scaled(made, tensor, theirs)
+        if scaled:
+            return f"the file's {name}, {scaled}"
     parts = []
     for part in made.chunk(3):
         parts += [name for name, tensor in theirs.items() if _same(part, tensor)][:1]
@@ -160,6 +152,25 @@ def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
         turns += [name for name, tensor in theirs.items() if _same(made[start::3], tensor)][:1]
     if len(turns) == 3:
         return f"made of these of the file, a row of each in turn: {', '.join(turns)}"
+    return ""
+
+
+def _scaled(made: Tensor, tensor: Tensor, theirs: dict[str, Tensor]) -> str:
+    """By which scale of the file a tensor was multiplied, and how; "" if by none."""
+    is_table = tensor.dim() == 2
+    rows = "each row" if is_table else "each number"
+    for scale, factor in theirs.items():
+        if not scale.startswith("layer_scale"):
+            continue
+        number = scale.removesuffix(".lambda1")
+        if len(tensor) == len(factor):
+            by = factor[:, None] if is_table else factor
+            if _same(made, tensor * by):
+                return f"{rows} multiplied by its number of {number}"
+            if _same(made, tensor * by * by):
+                return f"{rows} multiplied twice by its number of {number}"
+        if is_table and tensor.shape[1] == len(factor) and _same(made, tensor * factor):
+            return f"each column multiplied by its number of {number}"
     return ""
 
 
@@ -256,6 +267,17 @@ SLIPS = (
             ),
         },
         "fold the second layer scale into the first linear layer of the MLP",
+        "It multiplies what the MLP gives, so it goes into the last one, fc2",
+    ),
+    Slip(
+        {WEIGHT: 'scale * ours[f"{new}.weight"]'},
+        "multiply the columns of the weights by the scale",
+        "Row i of a weight makes number i of the result, so it is multiplied by scale i:"
+        " scale[:, None] * weight, or fold_scale",
+    ),
+    Slip(
+        {'scales["mlp.fc2"]': 'scales["mlp.fc1"]'},
+        "fold the second layer scale into the rows of the first linear layer of the MLP",
         "It multiplies what the MLP gives, so it goes into the last one, fc2",
     ),
     Slip(

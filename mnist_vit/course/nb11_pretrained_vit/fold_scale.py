@@ -34,9 +34,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """What becomes of two rows of numbers."""
+    """What becomes of two rows of numbers; of a square weight, where it raises for another one."""
     weight, bias = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.tensor([7.0, 8.0])
-    made, moved = answer(weight.clone(), bias.clone(), torch.tensor([10.0, 100.0]))
+    scale = torch.tensor([10.0, 100.0])
+    try:
+        made, moved = answer(weight.clone(), bias.clone(), scale.clone())
+    except Exception:  # the learner's code may raise anything
+        return _noticed_square(answer(weight[:, :2].clone(), bias.clone(), scale.clone())[0])
     rows = "; ".join(", ".join(f"{value:g}" for value in row) for row in made.tolist())
     biases = ", ".join(f"{value:g}" for value in moved.tolist())
     if torch.equal(made, torch.tensor([[10.0, 20.0, 30.0], [400.0, 500.0, 600.0]])):
@@ -51,6 +55,18 @@ def notice(answer: Any) -> Mistake | None:
         f" {rows}.",
         "They should be 10, 20, 30 and 400, 500, 600: scale[i] multiplies number i of the result,"
         " which row i makes.",
+    )
+
+
+def _noticed_square(made: torch.Tensor) -> Mistake | None:
+    """What becomes of the rows 1, 2 and 4, 5."""
+    rows = "; ".join(", ".join(f"{value:g}" for value in row) for row in made.tolist())
+    if rows == "10, 20; 400, 500":
+        return None
+    return Mistake(
+        f"With the rows 1, 2 and 4, 5, and scales 10 and 100, your new weight has the rows {rows}.",
+        "They should be 10, 20 and 400, 500: scale[i] multiplies number i of the result, which row"
+        " i makes.",
     )
 
 
@@ -72,6 +88,12 @@ SLIPS = (
         "multiply by 1 + scale",
         "The scale multiplies what the layer gives. The residual connection, which adds the token"
         " itself, is no part of this layer",
+    ),
+    Slip(
+        {WEIGHT: "weight @ torch.diag(scale)"},
+        "multiply the columns of the weight, by a diagonal matrix on its right",
+        "Row i of the weight makes number i, so it is multiplied by scale i: the diagonal matrix"
+        " stands on the left",
     ),
     Slip(
         {WEIGHT: "scale[:, None] + weight", BIAS: "scale + bias"},

@@ -25,21 +25,34 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def notice(answer: Any) -> Mistake | None:
     """Where seven numbers go."""
-    made = answer(torch.arange(7.0)[None, :, None], 2, 3, 1, 1)
-    if made.shape != (1, 7, 1):
-        return Mistake(
-            f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
-            "It must stay (1, 7, 1): one position for the class token, and one for each patch.",
-        )
-    numbers = ", ".join(f"{value:g}" for value in made.flatten().tolist())
-    if numbers == "0, 6, 4, 5, 3, 1, 2":
-        return None
-    return Mistake(
-        "For a shift by 1 down and 1 to the right, the class token's 0 and the rows 1, 2, 3 and 4,"
-        f" 5, 6 become {numbers}.",
-        "They should become 0, 6, 4, 5, 3, 1, 2: each position goes where its patch goes, and what"
-        " leaves at one side comes in at the other. The class token has no place and stays.",
-    )
+    for (down, right), shift in SHIFTS.items():
+        made = answer(torch.arange(7.0)[None, :, None], 2, 3, down, right)
+        if made.shape != (1, 7, 1):
+            return Mistake(
+                f"Of a position embedding (1, 7, 1) you make {tuple(made.shape)}.",
+                "It must stay (1, 7, 1): one position for the class token, and one for each patch.",
+            )
+        wanted = my_move_positions(torch.arange(7.0)[None, :, None], 2, 3, down, right)
+        if not torch.equal(made, wanted):
+            return Mistake(
+                f"For a shift by {shift}, the class token's 0 and the rows 1, 2, 3 and 4, 5, 6"
+                f" become {_numbers(made)}.",
+                f"They should become {_numbers(wanted)}: each position goes where its patch goes,"
+                " and what leaves at one side comes in at the other. The class token has no place"
+                " and stays.",
+            )
+    return None
+
+
+SHIFTS = {
+    (1, 1): "1 down and 1 to the right",
+    (0, -1): "0 down and -1 to the right, which is 1 to the left",
+    (-1, 0): "-1 down, which is 1 up, and 0 to the right",
+}
+
+
+def _numbers(position: torch.Tensor) -> str:
+    return ", ".join(f"{value:g}" for value in position.flatten().tolist())
 
 
 GRID = "patches.unflatten(1, (rows, columns))"
@@ -94,6 +107,21 @@ SLIPS = (
         {ROLL: "grid.roll(down, dims=1)"},
         "move the rows only",
         "Move the columns by right as well",
+    ),
+    Slip(
+        {ROLL: "grid.roll(right, dims=2)"},
+        "move the columns only",
+        "Move the rows by down as well",
+    ),
+    Slip(
+        {ROLL: "grid.roll((down, right), dims=(2, 3))"},
+        "move the columns by down, and the numbers of each position by right",
+        "The axes of the grid are (1, rows, columns, d): rows are axis 1, and columns axis 2",
+    ),
+    Slip(
+        {ROLL: "grid.roll((down, right), dims=(0, 1))"},
+        "move the rows by right, and the columns not at all",
+        "The axes of the grid are (1, rows, columns, d): rows are axis 1, and columns axis 2",
     ),
     Slip({ROLL: "grid"}, "move nothing", "The positions go with their patches"),
 )

@@ -73,6 +73,23 @@ SLIPS = (
         ),
     ),
     Slip(
+        {
+            CUT: "position = position.roll(1)\n"
+            "    patches, class_token = position[:, 1:], position[:, :1]"
+        },
+        "roll the whole tensor by one number, and not by one token",
+        "roll without dims moves number by number: roll(1, dims=1) moves whole tokens",
+    ),
+    Slip(
+        {
+            CUT: "patches, class_token = position[:, 1:], position[:, :1]",
+            GRID: "patches.unflatten(1, (rows, columns)).transpose(1, 2)",
+            PARTS: "[grid.flatten(1, 2), class_token]",
+        },
+        "convert the other way round, from your order into theirs",
+        "What is given is in theirs: a column after a column, and the class token last",
+    ),
+    Slip(
         {GRID: f"{GRID}.flip(2)"},
         "count the columns from the right",
         "Both count columns from the left",

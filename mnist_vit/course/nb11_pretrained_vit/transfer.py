@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
+from ..checking import Evidence, Exercise, Mistake, Slip, changed_in, random, state_of
 
 
 def my_transfer(model, images, labels, freeze, steps, learning_rate):
@@ -85,6 +85,13 @@ def notice(answer: Any) -> Mistake | None:
             "The new head is one linear layer, from hidden_dim numbers to ten classes, in the place"
             " of all of model.heads. pre_logits was made for the old task, too, and goes.",
         )
+    besides = [name for name in heads if name.rpartition(".")[0] not in layers]
+    if besides:
+        return Mistake(
+            f"The new model's head has other parameters besides a linear layer: {besides[0]}.",
+            "The new head is one linear layer, from hidden_dim numbers to ten classes, and nothing"
+            " else: encoder.ln is there already.",
+        )
     if bool(logits.any()):
         return Mistake(
             "After 0 steps the new model's logits are not all 0.",
@@ -107,6 +114,8 @@ def notice(answer: Any) -> Mistake | None:
                 f"With freeze={freeze}, the new head is the same after 1 step and after 3.",
                 "All that belongs to a step must be inside of the loop, and the return behind it.",
             )
+        if freeze and (wrong_rate := _noticed_rate(heads, first)):
+            return wrong_rate
         body = {name: made.state_dict()[name] for name in start}
         moved = [name for name in body if not torch.equal(body[name], start[name])]
         if freeze and moved:
@@ -124,10 +133,31 @@ def notice(answer: Any) -> Mistake | None:
                 "With freeze=False all parameters must learn.",
             )
     return (
-        _noticed_rate(heads, trained(True, 1)[1])
-        or _noticed_images(answer, images, labels)
+        _noticed_images(answer, images, labels)
         or _noticed_given(answer, images, labels)
+        or _noticed_second_step(answer, images, labels)
     )
+
+
+def _noticed_second_step(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """Whether one step is right, and two are not."""
+    is_right = []
+    for steps in (1, 2):
+        states = []
+        for one in (answer, my_transfer):
+            made = one(_given(), images.clone(), labels.clone(), False, steps, 0.02)
+            states.append(made.eval()(images))
+        is_right.append(torch.allclose(states[0], states[1], atol=1e-4))
+    if is_right != [True, False]:
+        return None
+    return Mistake(f"With freeze=False: {ONE_STEP}", LATER_STEPS)
+
+
+ONE_STEP = "the new model is right after 1 step, and not after 2."
+LATER_STEPS = (
+    "Every step should be made as the first one: the same optimizer at the same learning rate, new"
+    " gradients, the same loss."
+)
 
 
 def _given() -> VisionTransformer:
@@ -196,9 +226,16 @@ def _noticed_given(answer: Any, images: Tensor, labels: Tensor) -> Mistake | Non
 
 
 UNTOUCHED = (
-    "It is needed again for the next experiment and must stay as it was: begin with a copy,"
+    "The given model is needed again and must stay as it was: begin with a copy,"
     " copy.deepcopy(model), and do all else to the copy."
 )
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What to do where something of the given model has changed."""
+    return "", UNTOUCHED if " the given model" in evidence.what else ""
+
+
 LEARNS = (
     "Put the new head in before the optimizer is made, do zero_grad, backward and"
     " optimizer.step() in this order in each step, and return the model that was trained"
@@ -208,6 +245,8 @@ LEARNS = (
 def _noticed_rate(start: dict, heads: dict) -> Mistake | None:
     """How far the first step goes: with Adam's rule, each number by the learning rate."""
     far = max(float((tensor - start[name]).abs().max()) for name, tensor in heads.items())
+    if far == 0:
+        return Mistake("With freeze=True and steps=1 the new head does not move.", f"{LEARNS}.")
     if abs(far - 0.02) > 0.002:
         return Mistake(
             "With freeze=True, steps=1 and learning_rate=0.02, the numbers of the head move by"
@@ -229,6 +268,7 @@ def more(answer: Any) -> list:
         except Exception as error:  # the learner's code may raise anything
             seen.append(type(error))
         else:
+            seen.append(made is given)
             seen.append(sorted(n for n, p in made.named_parameters() if p.requires_grad))
             logits = made.eval()(images[:2]).flatten().tolist()
             seen.append([round(logit, 2) + 0.0 for logit in logits])
@@ -238,6 +278,7 @@ def more(answer: Any) -> list:
 
 COPY, FREEZE = "model = copy.deepcopy(model)", "model.requires_grad_(not freeze)"
 WIDTH, PUT = "nn.Linear(model.class_token.shape[-1], 10)", "model.heads = head"
+OPTIMIZER = "optimizer = torch.optim.AdamW(learned, lr=learning_rate)"
 LOSS = "F.cross_entropy(logits, labels)"
 
 SLIPS = (
@@ -258,6 +299,12 @@ SLIPS = (
         {COPY: "model = model"},
         "train the very model that you are given",
         "It is needed again for the next experiment. Work on a copy, copy.deepcopy(model)",
+    ),
+    Slip(
+        {COPY: "model = copy.copy(model)"},
+        "copy the model with copy.copy, which copies no parts and no parameters",
+        "Its parts are those of the given model, so what is done to them is done to both:"
+        " copy.deepcopy(model) copies them, too",
     ),
     Slip(
         {"not freeze": "freeze"},
@@ -319,6 +366,26 @@ SLIPS = (
         "train at 0.001, which AdamW takes if it gets no learning rate",
         ("Give it lr=learning_rate"),
     ),
+    Slip(
+        {
+            f"{OPTIMIZER}\n    for _ in range(steps):": (
+                f"for _ in range(steps):\n        {OPTIMIZER}"
+            )
+        },
+        "make a new optimizer in every step",
+        "AdamW keeps running means of the gradients from step to step, and a new one has none: make"
+        " it once, before the loop",
+    ),
+    Slip(
+        {LOSS: "F.mse_loss(logits, F.one_hot(labels, 10).float())"},
+        "take the mean squared difference from ones and zeros for the loss",
+        "cross_entropy is asked for: F.cross_entropy(logits, labels)",
+    ),
+    Slip(
+        {WIDTH: "nn.Linear(model.heads[-1].in_features, 10)"},
+        "make the new head as wide as the old last layer takes, and replace all of model.heads",
+        "It gets the class token: model.class_token.shape[-1] is its width",
+    ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(
         {"torch.optim.AdamW": "torch.optim.Adam"},
@@ -373,6 +440,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     more=more,
     hints=(

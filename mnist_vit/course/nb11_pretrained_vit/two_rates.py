@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
+from .transfer import LATER_STEPS, ONE_STEP
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -117,7 +118,21 @@ def notice(answer: Any) -> Mistake | None:
             f" {len(frozen)} of {len(before)} parameters are what they were, such as {frozen[0]}.",
             "All of it must learn: requires_grad_(True) on the copy.",
         )
-    return _noticed_given(answer, images, labels)
+    return _noticed_given(answer, images, labels) or _noticed_second_step(answer, images, labels)
+
+
+def _noticed_second_step(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
+    """Whether one step is right, and two are not."""
+    is_right = []
+    for steps in (1, 2):
+        states = []
+        for one in (answer, my_two_rates):
+            made = one(_given(), images.clone(), labels.clone(), steps, 0.05, 0.003)
+            states.append(made.eval()(images))
+        is_right.append(torch.allclose(states[0], states[1], atol=1e-4))
+    if is_right != [True, False]:
+        return None
+    return Mistake(f"With rates 0.05 and 0.003: {ONE_STEP}", LATER_STEPS)
 
 
 def _known_rate(far: float) -> str:
@@ -172,6 +187,7 @@ def more(answer: Any) -> list:
         except Exception as error:  # the learner's code may raise anything
             seen.append(type(error))
         else:
+            seen.append(made is given)
             seen.append(sorted(n for n, p in made.named_parameters() if p.requires_grad))
             logits = made.eval()(images[:2]).flatten().tolist()
             seen.append([round(logit, 2) + 0.0 for logit in logits])
@@ -193,6 +209,12 @@ SLIPS = (
         {COPY: "model.requires_grad_(True)\n    model = copy.deepcopy(model)"},
         "let the very model that you are given learn again, before you copy it",
         "It must stay as it was, and what is frozen is part of it: copy first, and thaw the copy",
+    ),
+    Slip(
+        {COPY: "model = copy.copy(model)"},
+        "copy the model with copy.copy, which copies no parts and no parameters",
+        "Its parts are those of the given model, so what is done to them is done to both:"
+        " copy.deepcopy(model) copies them, too",
     ),
     Slip(
         {COPY: "model = model"},
@@ -255,6 +277,33 @@ SLIPS = (
         "do not set the gradients to zero in every step",
         "Each step then adds the gradients of all steps before it: optimizer.zero_grad() belongs"
         " into the loop, before backward()",
+    ),
+    Slip(
+        {
+            "optimizer = torch.optim.AdamW(groups)\n    for _ in range(steps):": (
+                "for _ in range(steps):\n        optimizer = torch.optim.AdamW(groups)"
+            )
+        },
+        "make a new optimizer in every step",
+        "AdamW keeps running means of the gradients from step to step, and a new one has none: make"
+        " it once, before the loop",
+    ),
+    Slip(
+        {"optimizer.zero_grad()": "model.heads.zero_grad()"},
+        "set only the gradients of the head to zero in every step",
+        "Those of the body then add up from step to step: both groups need it,"
+        " optimizer.zero_grad(), or model.zero_grad()",
+    ),
+    Slip(
+        {"optimizer.zero_grad()": "model.encoder.zero_grad()"},
+        "set only the gradients of the encoder to zero in every step",
+        "All others then add up from step to step: optimizer.zero_grad(), or model.zero_grad()",
+    ),
+    Slip(
+        {"optimizer.zero_grad()": ("torch.optim.SGD(body).zero_grad()")},
+        "set only the gradients of the body to zero in every step",
+        "Those of the head then add up from step to step: optimizer.zero_grad(), or"
+        " model.zero_grad()",
     ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(

@@ -5,6 +5,8 @@ import statistics  # noqa: F401, some slips take it
 from collections.abc import Iterator
 from typing import Any
 
+import torch  # noqa: F401, one slip takes it
+
 from ..checking import Exercise, Mistake, Slip, describe
 
 
@@ -165,6 +167,12 @@ SPREAD = "max(max(base) - min(base), max(variant) - min(variant))"
 END = 'return "better" if difference > 0'
 
 SLIPS = (
+    Slip(
+        {DIFFERENCE: "(torch.tensor(variant) - torch.tensor(base)).mean().item()"},
+        "pair the runs of the two lists",
+        "The lists may have different lengths, and run 0 of one has nothing to do with run 0 of the"
+        " other: take the mean of each list by itself",
+    ),
     Slip(
         {SPREAD: "0"},
         "compare the means and nothing else",

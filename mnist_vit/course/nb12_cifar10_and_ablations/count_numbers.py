@@ -4,6 +4,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from ..checking import Exercise, Mistake, Slip
 
 
@@ -25,8 +28,19 @@ def my_count_numbers(
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     sizes = ((32, 4, 4, 48, 192, 10, 3), (28, 7, 2, 64, 250, 11, 1), (224, 16, 12, 768, 3072, 5, 3))
+    counts: list[Any] = []
     for case in sizes:
-        yield f"the numbers of a model of {case}", answer(*case)
+        count = answer(*case)
+        yield f"the numbers of a model of {case}", count
+        counts.append(count)
+    for count in counts:
+        is_float = count.is_floating_point() if isinstance(count, Tensor) else False
+        if is_float or isinstance(count, float | np.floating):
+            raise Mistake(
+                f"the numbers are right, and come back as floats: {float(counts[0])}.",
+                "A count is a whole number. / gives a float even where nothing is left over; //"
+                " gives a whole number.",
+            )
 
 
 NAMES = (
@@ -43,9 +57,12 @@ NAMES = (
 def notice(answer: Any) -> Mistake | None:
     """On which sizes the count depends, and how much is missing in each block and outside."""
     start, other = (24, 4, 2, 12, 40, 5, 3), (36, 6, 3, 16, 56, 7, 1)
+    third = (48, 12, 5, 20, 28, 9, 4)
     for place, name in enumerate(NAMES):
-        changed = (*start[:place], other[place], *start[place + 1 :])
-        if answer(*changed) == answer(*start):
+        counts = {answer(*start)}
+        for sizes in (other, third):  # two sizes may by chance give one number
+            counts.add(answer(*start[:place], sizes[place], *start[place + 1 :]))
+        if len(counts) == 1:
             return Mistake(
                 f"The number stays the same when {name} changes.",
                 "Each of the seven sizes changes the number of learned numbers: print the names and"

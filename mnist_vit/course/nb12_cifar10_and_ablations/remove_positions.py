@@ -69,6 +69,15 @@ def notice(answer: Any) -> Mistake | None:
             f" {largest:.3g}, so that something is added.",
             "Set all of it to zero, as nn.init.zeros_ does.",
         )
+    set_on = [name for name, part in model.named_modules() if "requires_grad" in vars(part)]
+    if position.requires_grad and set_on:
+        where = f"model.{set_on[0]}" if set_on[0] else "model"
+        return Mistake(
+            f"The positions are zero, and can still learn. Your code sets {where}.requires_grad:"
+            " on a module that is an attribute of which nothing takes notice.",
+            "requires_grad_(False), with the _, of the parameter model.encoder.pos_embedding keeps"
+            " it at zero.",
+        )
     if position.requires_grad:
         return Mistake(
             "The positions are zero, and can still learn.",

@@ -202,6 +202,16 @@ def hidden_error(autoencoder: MaskedAutoencoder, images: Tensor, seed: int = 0) 
 
 
 @torch.no_grad()
+def visible_error(autoencoder: MaskedAutoencoder, images: Tensor, seed: int = 0) -> float:
+    """The mean squared error of what is predicted for the visible patches, by the same noise."""
+    patches = to_patches(images, autoencoder.vit.conv_proj.kernel_size[0])
+    noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed))
+    predicted, order = autoencoder.eval()(images, noise)
+    error = (predicted - patches).square().mean(dim=2)
+    return error.gather(1, order[:, : autoencoder.keep]).mean().item()
+
+
+@torch.no_grad()
 def features(vit: nn.Module, images: Tensor) -> Tensor:
     """The mean of the patches' tokens after the encoder, with nothing hidden: (n, hidden_dim)."""
     found = []

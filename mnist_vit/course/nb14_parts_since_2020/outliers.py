@@ -82,6 +82,7 @@ def _divided(answer: Any) -> str:
         "the second longest of the patches": [],
         "the sum of the patches' lengths": [],
         "the mean length of the other patches": [],
+        "the median of the other patches": [],
         "the length of the class token": [],
     }
     divisors = []
@@ -97,6 +98,7 @@ def _divided(answer: Any) -> str:
             patches[-2],
             patches.sum(),
             patches[:-1].mean(),
+            patches[:-1].median(),
             every[0],
         )
         for name, value in zip(candidates, values, strict=True):
@@ -188,6 +190,41 @@ SLIPS = (
         {NORMS: "patches.sum(dim=2).abs()"},
         "add up the numbers of a token, and take the absolute value of the sum",
         "The norm of a token is the root of its sum of squares",
+    ),
+    Slip(
+        {PATCHES: "tokens[:, -num_patches:-1]"},
+        "leave out the last patch, as -num_patches:-1 does",
+        "The last num_patches tokens are tokens[:, -num_patches:]",
+    ),
+    Slip(
+        {
+            MIDDLE: "norms.median(dim=1).values",
+            "largest, where = norms.max(dim=1)": (
+                "norms = norms.sort(dim=1).values\n    largest, where = norms.max(dim=1)"
+            ),
+        },
+        "number the patches after sorting",
+        "The number of a patch is its place in the picture: argmax(dim=1) before you sort",
+    ),
+    Slip(
+        {PATCHES: "tokens[:, num_patches:]"},
+        "take the tokens from number num_patches on",
+        "The patches are the last num_patches tokens: tokens[:, -num_patches:]",
+    ),
+    Slip(
+        {END: "return middle / largest, where"},
+        "divide the median by the largest",
+        "The largest is divided by the median",
+    ),
+    Slip(
+        {END: "return largest / middle, norms.median(dim=1).indices"},
+        "give the number of the patch that has the median",
+        "The patch with the largest norm is asked for: argmax(dim=1)",
+    ),
+    Slip(
+        {NORMS: "patches.std(dim=2)"},
+        "take the standard deviation of each token's numbers",
+        "The norm of a token is the root of its sum of squares, with no mean subtracted",
     ),
     Slip(
         {NORMS: "patches.norm(dim=1)"},

@@ -168,6 +168,34 @@ SLIPS = (
         "add eps outside of the root",
         "It is added to the mean square, before the root",
     ),
+    Slip(
+        {END: "x / (mean_square + 1e-6).sqrt() * weight"},
+        "add 1e-6 whatever eps is",
+        "Add the argument eps",
+    ),
+    Slip(
+        {
+            SQUARE: "(x + eps).square().mean(dim=-1, keepdim=True)",
+            END: "x / mean_square.sqrt() * weight",
+        },
+        "add eps to the numbers of x",
+        "It is added to the mean of their squares",
+    ),
+    Slip(
+        {
+            SQUARE: "x.square().sum(dim=-1, keepdim=True)",
+            END: "x / ((mean_square + eps) / x.shape[-1]).sqrt() * weight",
+        },
+        "add eps to the sum of the squares, before the division by their number",
+        "It is added to the mean of the squares",
+    ),
+    Slip(
+        {
+            SQUARE: "(x * weight).square().mean(dim=-1, keepdim=True)",
+        },
+        "multiply by the weight before you take the mean of the squares",
+        "The mean is that of the squares of x; the weight comes last",
+    ),
     Slip({END: "x / mean_square.sqrt() * weight"}, "leave out eps", "Add it to the mean square"),
     Slip({END: "x / (mean_square + eps) * weight"}, "forget the root", "RMS: *root* mean square"),
     Slip({END: "x / (mean_square + eps).sqrt()"}, "leave out the weight", "Multiply by it last"),

@@ -145,6 +145,31 @@ SLIPS = (
         "Both numbers of a pair have the same angle: repeat_interleave(2, dim=-1) doubles each",
     ),
     Slip(
+        {
+            END: (
+                "torch.cat([x[..., :1, :],"
+                " torch.stack(turned, dim=-1).flatten(-2)[..., 1:, :]], dim=-2)"
+            )
+        },
+        "leave the first token as it is",
+        "All tokens are turned: row 0 of angles belongs to token 0",
+    ),
+    Slip(
+        {ANGLE: "cos, sin = angles.flip(-1).cos(), angles.flip(-1).sin()"},
+        "take the angles of a token from last to first",
+        "Angle 0 belongs to numbers 0 and 1, angle 1 to numbers 2 and 3, and so on",
+    ),
+    Slip(
+        {ANGLE: "cos, sin = (2 * angles).cos(), (2 * angles).sin()"},
+        "turn by twice the angle",
+        "Turn by the angle itself",
+    ),
+    Slip(
+        {END: "x + torch.stack(turned, dim=-1).flatten(-2)"},
+        "add what is turned to x",
+        "The turned pairs take the place of the old ones",
+    ),
+    Slip(
         {TURN: "[a * cos, b * cos]"},
         "multiply by the cosine alone",
         "Both numbers of a pair change: (a cos − b sin, a sin + b cos)",

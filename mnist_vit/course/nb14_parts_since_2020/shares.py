@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe, random
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, random
 
 
 def my_shares(weights, is_blank):
@@ -90,6 +90,17 @@ def notice(answer: Any) -> Mistake | None:
             "It should be 0 and 0.95: there may be no registers.",
         )
     return None
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What becomes of a sum of nothing."""
+    if "(0 registers)" not in evidence.what or isinstance(evidence.value, Tensor):
+        return "", ""
+    return (
+        "Without registers what you return is no tensor: Python's sum of nothing is the number 0.",
+        "A share for each picture is asked for, 0 in all of them: row[:, 1:-num_patches].sum(dim=1)"
+        " gives it.",
+    )
 
 
 def _listed(made: Any, picture: int) -> str:
@@ -191,6 +202,62 @@ SLIPS = (
         "Registers may stand there; the patches are the last tokens",
     ),
     Slip(
+        {
+            REGISTERS: "row[:, 1:-count].sum(dim=1) / max(1, row.shape[1] - 1 - count)",
+            BLANK: "(row[:, -count:] * is_blank).sum(dim=1) / is_blank.sum(dim=1).clamp(min=1)",
+        },
+        "take what an average register and an average blank patch get",
+        "What all of them get together is asked for: the sums, undivided",
+    ),
+    Slip(
+        {
+            REGISTERS: "row[:, 1 + count :].sum(dim=1)",
+            BLANK: "(row[:, 1 : count + 1] * is_blank).sum(dim=1)",
+        },
+        "look for the patches directly behind the class token, and for the registers at the end",
+        "The registers come first: class token, registers, patches",
+    ),
+    Slip(
+        {BLANK: "(row[:, :count] * is_blank).sum(dim=1)"},
+        "take the first num_patches tokens for the patches, the class token too",
+        "The patches are the last tokens",
+    ),
+    Slip(
+        {REGISTERS: "row[:, 1 : row.shape[1] - count + 1].sum(dim=1)"},
+        "count the first patch as a register",
+        "The registers end where the patches begin: row[:, 1:-num_patches]",
+    ),
+    Slip(
+        {ROW: f"{ROW}\n    row = row / row[:, 1:].sum(dim=1, keepdim=True)"},
+        "divide by all attention but that of the class token on itself",
+        "Shares of all of the class token's attention are asked for, as they are",
+    ),
+    Slip(
+        {ROW: "weights[:, -1, :, 0].amax(dim=1)"},
+        "take the largest head at each token",
+        "It is the mean over the heads",
+    ),
+    Slip(
+        {ROW: "weights[:, :, -1, 0].mean(dim=1)"},
+        "take the last head, and the mean over the layers",
+        "Axis 1 are the layers, axis 2 the heads: the last layer, the mean over its heads",
+    ),
+    Slip(
+        {ROW: "weights[:, -1].softmax(dim=-1)[:, :, 0].mean(dim=1)"},
+        "take a softmax of the weights",
+        "They come out of one: leave them as they are",
+    ),
+    Slip(
+        {ROW: "weights[:, -1, :, -1].mean(dim=1)"},
+        "take the row of the last token",
+        "The class token is the first: weights[:, -1, :, 0]",
+    ),
+    Slip(
+        {REGISTERS: "1 - (row[:, -count:] * is_blank).sum(dim=1)"},
+        "take all that is not on blank patches for the registers",
+        "The class token and the other patches get some, too: add up over the registers",
+    ),
+    Slip(
         {BLANK: "(row[:, -count:] * ~is_blank).sum(dim=1)"},
         "take the patches that are not blank",
         "is_blank is True where a patch is blank",
@@ -217,6 +284,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
     notice=notice,
     hints=(
         (

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn  # noqa: F401, one slip takes it
 
 from ..checking import Exercise, Mistake, Slip, fits, gradients, random
 
@@ -28,15 +29,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def notice(answer: Any) -> Mistake | None:
     """What becomes of a single number."""
-    gate, value, out = (torch.tensor([[one]]) for one in (2.0, 3.0, 5.0))
-    found = f"{float(answer(torch.ones(1, 1), gate, value, out)):.4g}"
+    gate, value, out = (torch.tensor([[one]]) for one in (1.0, 1.5, 5.0))
+    found = f"{float(answer(torch.full((1, 1), 2.0), gate, value, out)):.4g}"
     if found == "26.42":
         return None
     return Mistake(
-        f"Of x = 1 with w_gate = 2, w_value = 3 and w_out = 5 you make {found}.{_known(answer)}",
+        f"Of x = 2 with w_gate = 1, w_value = 1.5 and w_out = 5 you make {found}.{_known(answer)}",
         "It should be 26.42: silu(2) = 2 · sigmoid(2) = 1.762 is the gate; times the value, 3;"
         " times 5.",
     )
+
+
+def more(answer: Any) -> list[str]:
+    """What becomes of two numbers, with square matrices: there few mistakes raise."""
+    gate = torch.tensor([[1.0, 2.0], [-3.0, 0.5]])
+    value = torch.tensor([[2.0, -1.0], [0.3, 4.0]])
+    out = torch.tensor([[1.5, 0.7], [-2.0, 3.0]])
+    made = answer(torch.tensor([[1.0, 0.6]]), gate, value, out)
+    return [f"{one:.3g}" for one in made.flatten().tolist()]
 
 
 def _known(answer: Any) -> str:
@@ -51,6 +61,7 @@ def _known(answer: Any) -> str:
         "sigmoid(gate) · sigmoid(value)": [],
         "sigmoid(gate) · value": [],
         "gate · value": [],
+        "gate · sigmoid(−gate) · value": [],
         "softplus(gate) · value": [],
         "hardswish(gate) · value": [],
         "elu(gate) · value": [],
@@ -74,6 +85,7 @@ def _known(answer: Any) -> str:
             gate.sigmoid() * value.sigmoid(),
             gate.sigmoid() * value,
             gate * value,
+            gate * (-gate).sigmoid() * value,
             F.softplus(gate) * value,
             F.hardswish(gate) * value,
             F.elu(gate) * value,
@@ -157,6 +169,59 @@ SLIPS = (
         "use softmax",
         "SiLU goes over each number by itself: x · sigmoid(x)",
     ),
+    Slip(
+        {
+            GATE: "F.silu(x @ w_gate.reshape(x.shape[-1], -1))",
+            VALUE: "value = x @ w_value.reshape(x.shape[-1], -1)",
+            END: "(gate * value) @ w_out.reshape(-1, x.shape[-1])",
+        },
+        "reshape the matrices, which mixes up their numbers",
+        "Transpose them, w_gate.T, or use F.linear, which does it",
+    ),
+    Slip(
+        {GATE: "x * F.linear(x, w_gate).sigmoid()"},
+        "multiply the tokens x by the sigmoid of w_gate's layer",
+        "The x of x · sigmoid(x) is what w_gate gives, both times: F.silu(F.linear(x, w_gate))",
+    ),
+    Slip(
+        {END: "F.linear(gate, w_out) * value"},
+        "multiply by the value behind w_out",
+        "Gate and value are multiplied first; their product goes through w_out",
+    ),
+    Slip(
+        {END: "F.linear(gate, w_out) * F.linear(value, w_out)"},
+        "send gate and value through w_out, each by itself, and multiply then",
+        "Gate and value are multiplied first; their product goes through w_out",
+    ),
+    Slip(
+        {
+            GATE: "F.silu(x @ w_gate)",
+            VALUE: "value = x @ w_value",
+            END: "(gate * value) @ w_out",
+        },
+        "multiply by the matrices as they are",
+        "A layer's matrix is (out, in): x @ w_gate.T, or F.linear(x, w_gate)",
+    ),
+    Slip(
+        {GATE: "F.silu(F.linear(x, w_out.T))", END: "F.linear(gate * value, w_gate.T)"},
+        "exchange w_gate and w_out",
+        "w_gate makes the gate; w_out, (in_dim, width), comes last",
+    ),
+    Slip(
+        {END: "F.linear(F.silu(F.linear(x, w_gate * w_value)), w_out)"},
+        "multiply the matrices w_gate and w_value, number by number",
+        "Each makes a layer of its own: what the two give is multiplied",
+    ),
+    Slip(
+        {GATE: "nn.SiLU(F.linear(x, w_gate))"},
+        "make a module of the class nn.SiLU, and do not call it",
+        "F.silu(…) is the function; a module is made first and called then, nn.SiLU()(…)",
+    ),
+    Slip(
+        {END: "F.linear(F.linear(x, F.silu(w_gate) * w_value), w_out)"},
+        "apply SiLU to the matrix w_gate",
+        "It goes over what the layer gives: F.silu(F.linear(x, w_gate))",
+    ),
     Slip({END: "x + F.linear(gate * value, w_out)"}, "add x", "The block does that, not the MLP"),
 )
 
@@ -166,6 +231,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         "Two linear layers side by side on the same x, then one behind them. Where is SiLU?",
         "gate = F.silu(F.linear(x, w_gate)); it multiplies F.linear(x, w_value); then w_out.",

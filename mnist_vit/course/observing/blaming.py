@@ -40,7 +40,8 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
             take long, so it is asked only where there is something to say.
 
     Returns:
-        The sentence; "" for an answer of one statement, and where there is nothing to say.
+        The sentence; "" where there is nothing to say. Of an answer of one statement it says only
+        where nan or infinity comes up.
     """
     if their.seconds > SECONDS or not _are_tensors(our) or not _are_tensors(their):
         return ""
@@ -50,10 +51,17 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
         their.again()
     steps = trace.steps
     own = [step for step in steps if step.place is not None and step.place.expression]
-    if len({step.place.statement for step in own if step.place is not None}) < 2:
+    is_short = len({step.place.statement for step in own if step.place is not None}) < 2
+    if is_short and all(map(_is_all_finite, their.output)):
         return ""
     known = find_known()
     _recognise(steps, known)
+    pairs = zip(their.output, our.output, strict=True)
+    different = [own for own, right in pairs if not alike(own, right)]
+    asked = _leading_to(different, steps)
+    bursting = _bursting(steps, asked, known)
+    if is_short:
+        return bursting
     number = _reported(value, their)
     wrong = torch.empty(0) if number is None else their.output[number]
     if number is not None and _is_varied(wrong):
@@ -67,12 +75,8 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
             )
     if not trace.leaves and _are_all_ours(steps, known) and _is_followed(their, steps):
         return ALL_OURS if number is None else _of_numbers_of_ours(wrong, our.output[number])
-    pairs = zip(their.output, our.output, strict=True)
-    different = [own for own, right in pairs if not alike(own, right)]
-    asked = _leading_to(different, steps)
-    burst = _first_not_finite(steps, asked, known)
-    if burst is not None:
-        return f"{_expression(steps[burst])} gives the first numbers that are nan or infinite."
+    if bursting:
+        return bursting
     first = _first_unknown(steps, asked)
     return "" if first is None else _about(steps, first, known, our, their)
 
@@ -110,6 +114,10 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
     return ""  # it may be right in another way, and what it is given may be wrong
 
 
+def _is_all_finite(value: Any) -> bool:
+    return not isinstance(value, Tensor) or bool(value.isfinite().all())
+
+
 def _of_numbers_of_ours(wrong: Tensor, right: Tensor) -> str:
     """What is said where each result of theirs holds the numbers of one of ours."""
     if wrong.min() == wrong.max():
@@ -125,6 +133,14 @@ def _reported(value: Any, their: Call) -> int | None:
         if alike(part, value):
             return number
     return None
+
+
+def _bursting(steps: list[Step], asked: set[int], known: list[Step]) -> str:
+    """Which expression first gives nan or infinity; "" if none does."""
+    burst = _first_not_finite(steps, asked, known)
+    if burst is None:
+        return ""
+    return f"{_expression(steps[burst])} gives the first numbers that are nan or infinite."
 
 
 def _first_not_finite(steps: list[Step], asked: set[int], known: list[Step]) -> int | None:

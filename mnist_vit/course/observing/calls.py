@@ -40,7 +40,7 @@ class Call:
         is_running: whether it has not ended yet.
         written: places of the inputs that were written into, even if that was put back.
         changed: places of those that are another afterwards.
-        idle: given a module, the call changed nothing and returned nothing.
+        idle: given a module, the call changed nothing and returned nothing, and did not raise.
         touched: whether a module that was given is another afterwards.
     """
 
@@ -151,7 +151,7 @@ class _Recorder:
         call.seconds = -time.thread_time()
         self.calls.append(call)
 
-    def end(self, output: Any) -> None:
+    def end(self, output: Any, raised: bool = False) -> None:
         """After a call, whether it returned or raised."""
         self.depth -= 1
         if self.depth != 0 or not self.calls:
@@ -168,7 +168,8 @@ class _Recorder:
                 call.written.add(place)
         if self.states:
             call.touched = not _equal(self.states, _states(call))
-            call.idle = output is None and not call.written and not call.touched
+            is_untouched = not call.written and not call.touched
+            call.idle = output is None and is_untouched and not raised
 
 
 @contextmanager
@@ -182,12 +183,13 @@ def calls_of(answer: Any) -> Iterator[tuple[Any, list[Call]]]:
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         recorder.begin(answer, args, kwargs)
-        output = None
         try:
             output = answer(*args, **kwargs)
-            return output
-        finally:
-            recorder.end(output)
+        except BaseException:
+            recorder.end(None, raised=True)
+            raise
+        recorder.end(output)
+        return output
 
     def before_module(module: nn.Module, args: Any) -> None:
         recorder.begin(module, args, {})

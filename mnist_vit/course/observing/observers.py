@@ -123,6 +123,11 @@ INSTEAD = {
     "Rows should sum to 1, and here": (
         "A row runs along the last axis: look at what you sum over, and for a transpose."
     ),
+    "The numbers are right, and in the right order": "A reshape at the very end is enough.",
+    "The same input gives another result each time": (
+        "A layer that is made anew at each call has other random weights: make all of them in"
+        " __init__. Dropout must do nothing in eval mode."
+    ),
     "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
     "The result is ours plus the same vector": (
         "Look at what is added alike at every place, such as a bias."
