@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mnist_vit import check
 from mnist_vit.course import ladder
-from mnist_vit.course.checking import verdict
+from mnist_vit.course.checking import judge, verdict
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
 from mnist_vit.model import Encoder, EncoderBlock
 
@@ -465,6 +465,12 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def test_an_answer_that_never_calls_self_dropout_is_its_author_s_own() -> None:
+    """It was compared with ours, which then seemed to do the work."""
+    judgement = judge(check.EXERCISES["encoder"], LoopEncoder, own=True)
+    assert judgement.passed, judgement.all
 
 
 def test_a_shared_block_may_be_a_changed_piece_of_ours() -> None:

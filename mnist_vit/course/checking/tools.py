@@ -178,23 +178,29 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
     return module
 
 
-def with_dropout_seen(module: nn.Module, ours: nn.Module, x: Tensor) -> Any:
+def with_dropout_seen(module: nn.Module, x: Tensor, known: list[Tensor]) -> Any:
     """The output in eval mode where self.dropout moves numbers by one and halves them: no chance,
-    and seen as often as it is called. Ours where theirs never calls a layer of this name."""
+    and seen as often as it is called.
+
+    Args:
+        known: the right output, from the first run, which is our solution's; it is given for an
+            answer that never calls a layer of this name, such as one with F.dropout.
+    """
     called: list[int] = []
 
     def moved(layer: nn.Module, given: Any, output: Tensor) -> Tensor:
         called.append(1)
         return output.roll(1, -1) / 2
 
-    for chosen in (module, ours.to(x.dtype)):
-        layer = getattr(chosen, "dropout", None)
-        if isinstance(layer, nn.Dropout):
-            with layer.register_forward_hook(moved):
-                output = chosen.eval()(x)
-            if called:
-                return output
-    return None
+    layer = getattr(module, "dropout", None)
+    if isinstance(layer, nn.Dropout):
+        with layer.register_forward_hook(moved):
+            output = module.eval()(x)
+        if called and not known:
+            known.append(output.detach().clone())
+        if called:
+            return output
+    return known[0].clone()
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -58,6 +58,9 @@ class MyEncoderBlock(nn.Module):
         return x + y
 
 
+SEEN: list[Tensor] = []  # what our solution gives with its dropout seen
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Eval mode; train mode with every number of the attention's branch dropped and none of the
     MLP's; other norms.
@@ -80,7 +83,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in train mode with dropout 1", _passed(module.train(), given)
     yield (
         "output where self.dropout moves numbers by one and halves them",
-        with_dropout_seen(module, weights, before.clone()),
+        with_dropout_seen(module, before.clone(), SEEN),
     )
     if not torch.equal(given, before):
         raise Mistake(
