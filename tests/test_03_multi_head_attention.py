@@ -244,6 +244,72 @@ class BiasForgotten(MyMaskedAttention):
         return output, weights
 
 
+class OpensTheMask(MyMaskedAttention):
+    """Lets a query that may look nowhere look everywhere, in the mask that was given."""
+
+    def forward(self, query, key, value, *options, mask=None, **more):
+        kept = None if mask is None else mask.clone()
+        output = super().forward(query, key, value, *options, mask=kept, **more)
+        if mask is not None:
+            mask[~mask.any(dim=-1)] = True
+        return output
+
+
+class Blurred(MyMaskedAttention):
+    """The rows of the weights do not sum to 1 with a mask."""
+
+    def forward(self, query, key, value, *options, mask=None, **more):
+        output, weights = super().forward(query, key, value, *options, mask=mask, **more)
+        if mask is None:
+            return output, weights
+        return 0.9 * output, None if weights is None else 0.9 * weights
+
+
+class ValuesFromKey(MyMultiHeadAttention):
+    """Values are made from key."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        return super().forward(query, key, key, need_weights, average_attn_weights)
+
+
+class WrongAxes(MyMultiHeadAttention):
+    """The keys' axes 1 and 2 change places, in place of the last two."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        part = key.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        return part @ part.transpose(1, 2), None
+
+
+class BiasFilled(MyMultiHeadAttention):
+    """A parameter is written into where gradients are recorded."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.in_proj_bias[:] = 0
+
+
+def turned_round(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+    """For head 2 of 4 and 0 of 2 the same as counting the heads from 1."""
+    return contribution_by_einsum(weights, values, out_proj, weights.shape[1] - 1 - head)
+
+
+def swapped_and_columns_too(layer: nn.Module, order: list[int]) -> None:
+    my_swap_heads(layer, order)
+    columns = torch.arange(layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()
+    layer.in_proj_weight.data = layer.in_proj_weight.data[:, columns]
+
+
+def without_bias(weights: Tensor, values: Tensor, out_proj: nn.Linear, head: int) -> Tensor:
+    """The right numbers, and a layer that has lost its bias."""
+    out_proj.bias = None
+    return contribution_by_einsum(weights, values, out_proj, head)
+
+
+def swapped_and_frozen(layer: nn.Module, order: list[int]) -> None:
+    my_swap_heads(layer, order)
+    layer.in_proj_weight.requires_grad_(False)
+
+
 class FromQueryAlone(MyMultiHeadAttention):
     """Self-attention only; and the mean is never taken: no slip has both."""
 
@@ -269,7 +335,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("masked_attention", MaskedAloneIfAsked, "With need_weights=False what came back is a"),
     ("multi_head_attention", NoOptions, "unexpected keyword argument 'average_attn_weights'"),
     ("masked_attention", AsManyKeys, "x, x), your code raised RuntimeError in the line"),
-    ("masked_attention", BiasForgotten, "output where token 2 may look nowhere"),
     ("masked_attention", MyMultiHeadAttention, "unexpected keyword argument 'mask'"),
     (
         "swap_heads",
@@ -285,6 +350,18 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: x.chunk(num_heads, dim=-1), "torch.stack(parts, dim=1)"),
     ("split_heads", lambda x, num_heads: x.chunk(2, dim=-1), "The parts must be one tensor"),
     ("masked_attention", Renormalised, "as by the sum of weights that are all 0"),
+    ("masked_attention", OpensTheMask, "changes the mask that it was given"),
+    ("masked_attention", Blurred, "the rows of your weights sum to 0.9 … 0.9"),
+    ("head_contribution", without_bias, "out_proj has no bias afterwards"),
+    ("head_contribution", turned_round, "The result changes when only weights[:, 1] changes"),
+    ("multi_head_attention", BiasFilled, "`self.in_proj_bias[:] = 0`. Write into it under with"),
+    ("swap_heads", swapped_and_columns_too, "row 0 of in_proj_weight is none of the old ones"),
+    ("swap_heads", swapped_and_frozen, "in_proj_weight would not learn any more"),
+    (
+        "split_heads",
+        lambda x, h: my_split_heads(x, h).squeeze(),
+        "Axes of length 1 that are missing: 1. What takes them away",
+    ),
 ]
 PARTS_OF_TOKENS = "cut along axis 1, so that each part has some of the tokens"
 NAMED: list[tuple[str, Any, str]] = [
@@ -304,6 +381,24 @@ NAMED: list[tuple[str, Any, str]] = [
         "multi_head_attention",
         OneBigHead,
         "use one head as wide as the token, and divide by √head_dim",
+    ),
+    ("multi_head_attention", ValuesFromKey, "make the values from key, and not from value"),
+    ("multi_head_attention", WrongAxes, "as k.T or k.transpose(1, 2) does"),
+    ("masked_attention", BiasForgotten, "of a query that may look nowhere to 0"),
+    (
+        "split_heads",
+        lambda x, h: x.reshape(*x.shape[:2], h, 4).transpose(1, 2),
+        "write the size of a head as a number",
+    ),
+    (
+        "head_contribution",
+        lambda a, v, out, h: a[h] @ v[h],
+        "take picture number head in place of the head",
+    ),
+    (
+        "head_contribution",
+        lambda a, v, out, h: contribution_by_einsum(a, v, out, h) / a.shape[1],
+        "divide what the head adds by the number of heads",
     ),
     ("multi_head_attention", FromQueryAlone, "make keys and values from query as well"),
     (

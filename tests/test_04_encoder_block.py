@@ -160,6 +160,83 @@ def zeroing(*beginnings: str) -> Callable[[nn.Module], None]:
     return silence
 
 
+class NormNotMade(EncoderBlock):
+    """What makes a norm stands in the place of the norm."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        del self.ln_1
+        self.ln_1 = FINE_NORM
+
+
+class OtherName(EncoderBlock):
+    """ln_1 is called norm1."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.norm1 = self.ln_1
+        del self.ln_1
+
+
+class UsualEps(EncoderBlock):
+    """Another default of norm_layer."""
+
+    def __init__(self, *sizes: Any, norm_layer: Any = nn.LayerNorm) -> None:
+        norm = sizes[5] if len(sizes) > 5 else norm_layer
+        super().__init__(*sizes[:5], norm)
+
+
+class OneName(EncoderBlock):
+    """Everything is called x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.ln_1(x)
+        x = self.dropout(self.self_attention(x, x, x)[0])
+        x = x + x
+        x = self.mlp(self.ln_2(x))
+        return x + x
+
+
+class TakesWeights(EncoderBlock):
+    """The second of the pair."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.ln_1(z)
+        x = self.self_attention(x, x, x)[1]
+        x = self.dropout(x)
+        z = x + z
+        return z + self.mlp(self.ln_2(z))
+
+
+class DropsTheInput(EncoderBlock):
+    """Numbers are dropped before the norm, too, which dropout 1 behind it hides."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.ln_1(self.dropout(z))
+        x = self.dropout(self.self_attention(x, x, x)[0])
+        z = x + z
+        return z + self.mlp(self.ln_2(z))
+
+
+def with_sizes_of_its_own(block: Any) -> Any:
+    return lambda *sizes: block(2, 64, 256, 0.0, 0.0, nn.Identity), block
+
+
+def without_last_bias(part: nn.Module) -> None:
+    zeroing("self_attention.out_proj.weight", "self_attention.out_proj.bias", "mlp.3.weight")(part)
+    part.mlp[3].bias = None
+
+
+def with_another_forward(part: nn.Module) -> None:
+    part.forward = lambda z: z
+
+
+def nearly_silent(part: nn.Module) -> None:
+    for layer in (part.self_attention.out_proj, part.mlp[3]):
+        layer.weight.data *= 0.01
+        layer.bias.data *= 0.01
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("encoder_block", Functional),
     ("encoder_block", FromScratch),
@@ -197,6 +274,12 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda x, w, b, eps: with_var_mean(x, w, 3 * b, eps),
         "With a bias of zero your result is right",
     ),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, w * w, b, eps),
+        "With a weight of ones and a bias of zeros your result is right.",
+    ),
+    ("encoder_block", OtherName, "norm1.weight. The names must be those in the notebook."),
     ("find_bugs", lambda: dict.fromkeys("abcd", 0), "They count from 1 to 8"),
     (
         "ablation",
@@ -218,11 +301,32 @@ WRONG: list[tuple[str, Any, str]] = [
     ("find_bugs", lambda: {"a": 5, "b": 3, "c": 5, "d": 4}, "block c"),
     ("find_bugs", {"a": 4, "b": 3, "c": 1, "d": 4}, "alone: in eval mode, give it two pictures, a"),
     ("find_bugs", {"a": 1, "b": 3, "c": 1, "d": 4}, "alone: in eval mode, change the parameters"),
-    ("silence", lambda part: None, ""),
+    ("find_bugs", {"a": "5", "b": 3, "c": 1, "d": 4}, "a text stands at a, and the number of"),
+    ("find_bugs", {"a": 4, "b": 2, "c": 0, "d": 3}, "has the sentence 0, and no sentence has"),
+    ("find_bugs", {"A": 5, "B": 3, "C": 1, "D": 4}, "Your keys are 'A', 'B', 'C', 'D'."),
+    ("find_bugs", {"a": 7, "b": 3, "c": 1, "d": 4}, "right whatever its weights are"),
+    ("encoder_block", NormNotMade, "ln_1 is there, but it is a class or a function"),
+    ("ablation", with_sizes_of_its_own, "must hand on the arguments"),
+    ("silence", lambda part: None, "only give a name to another tensor"),
+    ("silence", without_last_bias, "mlp.3.bias is gone"),
+    ("silence", with_another_forward, "none of its tensors has become zero"),
+    ("silence", nearly_silent, "No tensor is zero everywhere. Changed are self_attention.out_proj"),
     ("silence", zeroing(""), "12" + FEWEST),
     ("silence", zeroing(*EARLY, "self_attention.out_proj.bias", "mlp.3.bias"), "6" + FEWEST),
 ]
-test_answers = judged(RIGHT, WRONG)
+NAMED: list[tuple[str, Any, str]] = [
+    ("encoder_block", DropsTheInput, "drop numbers of the input before ln_1, too"),
+    (
+        "layer_norm",
+        lambda x, w, b, eps: with_var_mean(x, 1 + w, b, eps),
+        "multiply by 1 + weight",
+    ),
+    ("encoder_block", UsualEps, "PyTorch's usual 1e-5"),
+    ("encoder_block", OneName, "add what each branch gives to itself"),
+    ("encoder_block", TakesWeights, "take the weights, the second of the pair"),
+    ("ablation", lambda block: (partial(block, norm_layer=nn.Identity), block), "leave both"),
+]
+test_answers = judged(RIGHT, WRONG, NAMED)
 
 
 def test_keepdim_has_a_name() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mnist_vit import check
 from mnist_vit.course import ladder
-from mnist_vit.course.checking import verdict
+from mnist_vit.course.checking import judge, verdict
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
 from mnist_vit.model import Encoder, EncoderBlock
 
@@ -246,6 +246,110 @@ def right_and_frozen(
     return right_by_data(model, parameter, images, labels)
 
 
+class PlainList(nn.Module):
+    """Layers that the module does not know."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__()
+        made = Encoder(*sizes, **options)
+        self.pos_embedding = made.pos_embedding
+        self.dropout = made.dropout
+        self.ln = made.ln
+        self.layers = list(made.layers)
+
+
+class CopiedBlocks(MyEncoder):
+    """All blocks start alike."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for i in range(1, len(self.layers)):
+            self.layers[i] = copy.deepcopy(self.layers[0])
+
+
+class DropsTwice(MyEncoder):
+    """Which dropout 1 hides."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.dropout(self.dropout(input + self.pos_embedding))
+        return self.ln(self.layers(x))
+
+
+class NormInEvalModeAlone(MyEncoder):
+    """In train mode with dropout 1 all tokens are alike."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x = self.layers(self.dropout(input + self.pos_embedding))
+        return x if self.training else self.ln(x)
+
+
+class WithoutOptions(Encoder):
+    """One block, and an encoder that does not get what was given by name."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes)
+        for i in range(1, len(self.layers)):
+            self.layers[i] = self.layers[0]
+
+
+class OwnNorms(MyEncoder):
+    """The layers share all but their norms."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for block in self.layers:
+            block.self_attention, block.mlp = self.layers[0].self_attention, self.layers[0].mlp
+
+
+def resize_by_a_factor(pos_embedding: Tensor, grid: int) -> Tensor:
+    g = math.isqrt(pos_embedding.shape[1] - 1)
+    maps = pos_embedding[:, 1:].mT.unflatten(2, (g, g))
+    maps = F.interpolate(maps, scale_factor=grid // g, mode="bicubic", align_corners=True)
+    return torch.cat([pos_embedding[:, :1], maps.flatten(2).mT], dim=1)
+
+
+def unchanged(pos_embedding: Tensor, grid: int) -> Tensor:
+    """The same as by a factor of 1."""
+    if grid < 3:
+        raise RuntimeError
+    return pos_embedding
+
+
+def right_of_whole_batches(
+    model: nn.Module, parameter: nn.Parameter, images: Tensor, labels: Tensor
+) -> int:
+    kept, right = parameter.detach().clone(), 0
+    with torch.no_grad():
+        parameter.zero_()
+        for i in range(len(images) // 16):
+            part = slice(16 * i, 16 * i + 16)
+            right += int((model(images[part]).argmax(dim=1) == labels[part]).sum())
+        parameter.copy_(kept)
+    return right
+
+
+def zeros_by_index(model: nn.Module, parameter: nn.Parameter, *given: Tensor) -> int:
+    parameter[:] = 0
+    return 0
+
+
+def share_by_division(model: nn.Module, parameter: nn.Parameter, *given: Tensor) -> float:
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter.zero_()
+        right = int((model(given[0]).argmax(dim=1) == given[1]).sum())
+        parameter.copy_(kept)
+    return right / len(given[1])
+
+
+def rolled(joined: nn.Linear, seq_length: int) -> tuple[nn.Linear, Tensor]:
+    linear = nn.Linear(joined.in_features - seq_length, joined.out_features)
+    with torch.no_grad():
+        linear.weight.copy_(joined.weight[:, :-seq_length])
+        linear.bias.copy_(joined.bias)
+    return linear, joined.weight[:, -seq_length:].T.roll(1, 0)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("encoder", LoopEncoder),
     ("encoder", torchvision_vit.Encoder),
@@ -327,6 +431,14 @@ WRONG: list[tuple[str, Any, str]] = [
     ("right_without", right_left_in_eval_mode, "came in train mode, and is in eval mode"),
     ("right_without", right_and_frozen, "encoder.pos_embedding would not learn any more"),
     ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),
+    ("shared_block", WithoutOptions, "it does not reach MyEncoder"),
+    ("encoder", CopiedBlocks, "start with the same numbers, as copies of one block do"),
+    ("encoder", NormInEvalModeAlone, "output in train mode"),
+    ("encoder", PlainList, "self.layers is a plain list: the module does not know"),
+    ("right_without", right_of_whole_batches, "gives the model 48 of 60 images"),
+    ("right_without", zeros_by_index, "in the line `parameter[:] = 0`. Write into it under with"),
+    ("add_instead", rolled, "Row 0 of your positions is column 9 of joined.weight"),
+    ("resize_positions", unchanged, "What comes back is pos_embedding, unchanged."),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "normalises and returns all tokens"),
@@ -334,6 +446,10 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("shared_block", SharedByWeights, "give each layer a copy of the block"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
+    ("encoder", DropsTwice, "apply self.dropout twice"),
+    ("right_without", share_by_division, "return the share"),
+    ("shared_block", OwnNorms, "share attention and MLP, and leave each layer norms of its own"),
+    ("resize_positions", resize_by_a_factor, "by grid / g cut to a whole number"),
     *(
         ("resize_positions", resize_with_channels_last(flat), "the grid with hidden_dim last")
         for flat in (
@@ -349,6 +465,12 @@ NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ),
 ]
 test_answers = judged(RIGHT, WRONG, NAMED)
+
+
+def test_an_answer_that_never_calls_self_dropout_is_its_author_s_own() -> None:
+    """It was compared with ours, which then seemed to do the work."""
+    judgement = judge(check.EXERCISES["encoder"], LoopEncoder, own=True)
+    assert judgement.passed, judgement.all
 
 
 def test_a_shared_block_may_be_a_changed_piece_of_ours() -> None:

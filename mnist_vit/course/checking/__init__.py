@@ -18,6 +18,7 @@ from .tools import (
     sentence_numbers,
     start_values,
     state_of,
+    with_dropout_seen,
 )
 from .verdict import Judgement, judge, nearest_exercise, verdict
 
@@ -45,4 +46,5 @@ __all__ = [
     "start_values",
     "state_of",
     "verdict",
+    "with_dropout_seen",
 ]

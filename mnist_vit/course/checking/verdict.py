@@ -223,7 +223,7 @@ def _judged(
     if isinstance(got.error, Mistake):
         return Finding(got.error.said, got.error.instead)
     if got.error is not None:
-        told_error = Finding(told(got.error), _instead(exercise, got.error))
+        told_error = Finding(told(got.error), _instead(exercise, got))
         return _told(told_error.said, _explanation(exercise, answer, got), told_error.instead)
     if len(got.values) < len(expected):
         return Finding(f"the check ended before {expected[len(got.values)][0]}.")
@@ -534,12 +534,17 @@ def _holds_numbers(value: Any) -> bool:
 # --------------------------------------------------------------------------------------- exceptions
 
 
-def _instead(exercise: Exercise, error: BaseException) -> str:
+def _instead(exercise: Exercise, got: Outcome) -> str:
     """What to do instead of what raised an exception, where that is known."""
-    if not writes_into_leaf(error):
-        return advice(error)
-    first = solution(exercise).calls[0]
-    changes_given = not first.output and not first.idle  # as our answer does
-    if changes_given or writes_into_parameter(error):
+    if got.error is None or not writes_into_leaf(got.error):
+        return "" if got.error is None else advice(got.error)
+    ours = solution(exercise).calls
+    changes_given = not ours[0].output and not ours[0].idle  # as our answer does
+    for call in ours:
+        changes_given |= bool(call.written)  # even if that was put back
+    given = got.calls[-1].before if got.calls else []  # else it raised in __init__
+    asks = any(isinstance(value, Tensor) and value.requires_grad for value in given)
+    # a leaf that nobody gave is a parameter
+    if changes_given or not asks or writes_into_parameter(got.error):
         return "Write into it under with torch.no_grad()."
     return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-import torch  # noqa: F401 (an edit uses it)
+import torch
 from torch import Tensor, nn
 
-from ..checking import Exercise, Slip, random, randomise
+from ..checking import Exercise, Mistake, Slip, random, randomise
 
 
 def my_head_contribution(
@@ -34,8 +34,35 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         weights = random(2, num_heads, 5, 5, seed=5).softmax(dim=-1)
         values = random(2, num_heads, 5, 3, seed=6)
         out_proj = randomise(nn.Linear(3 * num_heads, 3 * num_heads), seed=7)
+        before = {name: tensor.clone() for name, tensor in out_proj.state_dict().items()}
         out = answer(weights, values, out_proj, head)
         yield what, out.detach() if isinstance(out, Tensor) else out
+        _refuse_changed(out_proj, before)
+
+
+def _refuse_changed(out_proj: nn.Module, before: dict[str, Tensor]) -> None:
+    """Raise Mistake where the layer that was given is another afterwards."""
+    after = out_proj.state_dict()
+    for name, tensor in before.items():
+        if name not in after or not torch.equal(after[name], tensor):
+            has = "has no" if name not in after else "has another"
+            raise Mistake(
+                f"the numbers are right, but out_proj {has} {name} afterwards: your code changes"
+                " the layer that it was given.",
+                "Its owner still needs it. F.linear(x, out_proj.weight) multiplies and adds no"
+                " bias, and leaves the layer as it is.",
+            )
+
+
+def more(answer: Any) -> list[float]:
+    """What each head of four adds."""
+    weights = random(1, 4, 3, 3, seed=8).softmax(dim=-1)
+    values = random(1, 4, 3, 2, seed=9)
+    found = []
+    for head in range(4):
+        out = answer(weights.clone(), values.clone(), randomise(nn.Linear(8, 8), seed=10), head)
+        found += out.flatten().tolist()
+    return [round(number, 3) for number in found]
 
 
 START, COLUMNS = "start = head * head_dim", "out_proj.weight[:, start : start + head_dim]"
@@ -110,6 +137,64 @@ SLIPS = (
         "use the first head_dim columns of the projection for every head",
         "Head h owns the head_dim columns from h * head_dim on",
     ),
+    *(
+        Slip(
+            {START: f"start = (head {by} 1) * head_dim"},
+            f"take the columns of the head {where}, head {by} 1",
+            "Heads count from 0, and so do columns: those of head h begin at h * head_dim",
+        )
+        for by, where in (("-", "before"), ("+", "behind"))
+    ),
+    Slip(
+        {END: "return head_output @ columns.T / weights.shape[1]"},
+        "divide what the head adds by the number of heads",
+        "The heads' parts are added up, with no mean: each counts whole",
+    ),
+    Slip(
+        {HEAD: "head_output = weights[:, head].softmax(dim=-1) @ values[:, head]"},
+        "apply the softmax once more, to the weights",
+        "They are weights already: their rows sum to 1",
+    ),
+    Slip(
+        {END: f"return {LAYER}"},
+        "give the whole layer output",
+        "Only one head's part is asked for: the layer output is the sum of all and the bias",
+    ),
+    Slip(
+        {END: f"return {LAYER} - out_proj.bias"},
+        "give what all heads add together",
+        "Only one head's part is asked for",
+    ),
+    *(
+        Slip(
+            {END: f"return {LAYER}{bias} - head_output @ columns.T"},
+            "give what is left without this head",
+            "What this head adds is asked for, the other part of that difference",
+        )
+        for bias in ("", " - out_proj.bias")
+    ),
+    Slip(
+        {COLUMNS: "out_proj.weight[:, start:]"},
+        "take all columns from the head's first one on",
+        "A head has head_dim of them: out_proj.weight[:, start : start + head_dim]",
+    ),
+    Slip(
+        {HEAD: "head_output = weights[head] @ values[head]"},
+        "take picture number head in place of the head",
+        "Axis 0 counts the pictures, axis 1 the heads: weights[:, head]",
+    ),
+    *(
+        Slip(
+            {HEAD: f"head_output = {product}"},
+            "take the row of a token in place of a head",
+            "Of weights and values axis 1 counts the heads, and axis 2 the tokens: values[:, head]",
+        )
+        for product in (
+            "weights[:, head] @ values[:, :, head]",
+            "weights[:, :, head] @ values[:, :, head]",
+            "weights[:, :, head] @ values[:, head]",
+        )
+    ),
     Slip(
         {HEAD: "head_output = values[:, head]"},
         "leave out the weights",
@@ -163,6 +248,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    more=more,
     hints=(
         (
             "Set the numbers of all other heads to zero before the projection: which entries of the"

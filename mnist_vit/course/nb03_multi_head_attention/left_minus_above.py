@@ -173,6 +173,21 @@ SLIPS = (
         "The place to the left is one less, the place above is `grid` less",
     ),
     Slip(
+        {LEFT: "torch.where(place % grid < grid - 1, place + 1, place)"},
+        "look right in place of left",
+        "The place to the left is one less",
+    ),
+    Slip(
+        {ABOVE: "torch.where(place < places - grid, place + grid, place)"},
+        "look down in place of up",
+        "The place above is `grid` less",
+    ),
+    Slip(
+        {OUT: "layer.out_proj.weight[places:, rows] = sign * one"},
+        "write the difference into the second half of the output",
+        "The first rows of out_proj.weight make the content, and the last ones the place",
+    ),
+    Slip(
         {QUERIES: "1000 * F.one_hot(wanted, places).float()"},
         "fill W_Q the wrong way round, or exchange W_Q and W_K",
         (

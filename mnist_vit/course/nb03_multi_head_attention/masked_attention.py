@@ -104,8 +104,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _called(module: Any, *tokens: Tensor, **options: Any) -> tuple[Any, Any]:
-    """What forward returned: the output and the weights."""
+    """What forward returned: the output and the weights. It must leave the mask as it is."""
+    mask = options.get("mask")
+    given = mask.clone() if isinstance(mask, Tensor) else None
     found = module(*tokens, **options)
+    if isinstance(mask, Tensor) and given is not None and not torch.equal(mask, given):
+        raise Mistake(
+            "forward changes the mask that it was given, in place.",
+            "The next call with this mask then looks elsewhere. Make a new tensor, such as ~mask or"
+            " mask | other, or write into mask.clone().",
+        )
     if isinstance(found, tuple | list) and len(found) == 2:
         return found[0], found[1]
     came = f"came back is {describe(found).rstrip('?')}."
@@ -115,6 +123,43 @@ def _called(module: Any, *tokens: Tensor, **options: Any) -> tuple[Any, Any]:
             "Without weights the pair is (output, None).",
         )
     raise Mistake(f"forward must return a pair, (output, weights). What {came}")
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which weights are wrong where a mask forbids some: the sums of rows, or a forbidden one."""
+    x = random(1, 5, 18, seed=6)
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    blind = causal.clone()
+    blind[2] = False
+    module = make(answer, 18, 3).eval()
+    copy_weights(randomise(MyMultiHeadAttention(18, 3), seed=3), module)
+    with torch.no_grad():
+        weights = module(x, x, x, average_attn_weights=False, mask=causal.clone())[1]
+        rows = module(x, x, x, average_attn_weights=False, mask=blind)[1][:, :, 2]
+        usual = module(x, x, x, average_attn_weights=False)[1]
+    if weights.shape != (1, 3, 5, 5) or not weights.isfinite().all():
+        return None
+    if (usual.sum(dim=-1) - 1).abs().max() > 1e-4:
+        return None  # it is not the mask alone
+    if (forbidden := weights[..., ~causal].abs().max()) > 1e-4:
+        return Mistake(
+            f"Where the mask is False a weight must be 0, and yours go up to {forbidden:.3g}.",
+            INSTEAD + ".",
+        )
+    sums = weights.sum(dim=-1)
+    if (sums - 1).abs().max() > 1e-4:
+        return Mistake(
+            "With a causal mask the rows of your weights sum to"
+            f" {sums.min():.4g} … {sums.max():.4g}, and each must sum to 1.",
+            INSTEAD + ".",
+        )
+    if rows.isfinite().all() and rows.abs().max() > 1e-4:
+        return Mistake(
+            "A query that may look nowhere has weights in yours, up to"
+            f" {rows.abs().max():.3g}, and its weights must all be 0.",
+            "After the softmax, weights.masked_fill(~mask, 0) sets them to 0.",
+        )
+    return None
 
 
 def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
@@ -132,6 +177,8 @@ SPLIT = "x.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v)
 FILL = "scores = scores.masked_fill(~mask, -torch.inf)"
 SOFTMAX, EMPTY = "scores.softmax(dim=-1)", "weights = weights.masked_fill(~mask, 0)"
 GATHER, DIVIDED = "x = weights @ v", " / self.head_dim**0.5"
+PROJECT = "output = self.out_proj(x.transpose(1, 2).flatten(2))"
+BLIND = "output.masked_fill(~mask.any(dim=-1)[:, None], 0) if mask is not None else output"
 INSTEAD = (
     "Give the forbidden scores -inf before the softmax, as in scores ="
     " scores.masked_fill(~mask, -torch.inf)"
@@ -174,6 +221,11 @@ SLIPS = (
         {FILL: "scores = scores.masked_fill(mask, -torch.inf)", EMPTY: "pass"},
         "exchange True and False",
         "Here True means that a query may look (in nn.MultiheadAttention it means that it may not)",
+    ),
+    Slip(
+        {FILL: "scores = scores.masked_fill(mask, -torch.inf)"},
+        "exchange True and False in the scores",
+        "Here True means that a query may look: it is ~mask that gets -inf",
     ),
     Slip(
         {
@@ -255,6 +307,11 @@ SLIPS = (
     ),
     Slip({DIVIDED: ""}, "do not divide the scores at all", "Divide them by √head_dim, as before"),
     Slip(
+        {PROJECT: f"{PROJECT}\n        output = {BLIND}"},
+        "set the layer output of a query that may look nowhere to 0",
+        "Only its weights are 0. The output projection still adds its bias, as to every token",
+    ),
+    Slip(
         {GATHER: "x = scores @ v"},
         "gather the values with the scores",
         "What they are gathered with are the weights",
@@ -308,6 +365,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Which score gives the weight 0? Write it where the mask is False, before the softmax."

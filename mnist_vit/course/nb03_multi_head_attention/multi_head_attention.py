@@ -392,6 +392,25 @@ SLIPS = (
         "In self-attention the three are one tensor, but keys are made from key, and values from"
         " value",
     ),
+    *(
+        Slip(
+            {old: f"F.linear({given}, w_{letter}, b_{letter})"},
+            f"make the {made} from {given}, and not from {name}",
+            "In self-attention the three are one tensor, and elsewhere they are not: queries come"
+            " from query, keys from key, values from value",
+        )
+        for old, letter, made, name, others in (
+            (QUERY, "q", "queries", "query", ("key", "value")),
+            (KEY, "k", "keys", "key", ("query", "value")),
+            (VALUE, "v", "values", "value", ("query", "key")),
+        )
+        for given in others
+    ),
+    Slip(
+        {KEY: "F.linear(value, w_k, b_k)", VALUE: "F.linear(key, w_v, b_v)"},
+        "make the keys from value, and the values from key",
+        "Keys come from key, values from value",
+    ),
     Slip(
         {"need_weights: bool = True": "need_weights: bool = False"},
         "give no weights back unless need_weights=True is said",
@@ -490,6 +509,63 @@ SLIPS = (
         {SCALE: "scores * self.head_dim**0.5"},
         "multiply the scores by √head_dim",
         "They are divided by it: scores / self.head_dim**0.5",
+    ),
+    *(
+        Slip(
+            {SCORES: f"scores = q @ k.{turned}"},
+            "exchange other axes of the keys than the last two, as k.T or k.transpose(1, 2) does",
+            "k is (n, num_heads, seq_length, head_dim), and tokens and numbers change places:"
+            " k.transpose(-2, -1)",
+        )
+        for turned in ("T", "transpose(1, 2)", "transpose(0, 1)", "transpose(1, -1)")
+    ),
+    *(
+        Slip(
+            {old: name},
+            f"take {name} as it is for the {made}, without {matrix} and its bias",
+            f"The {made} are F.linear({name}, w_{letter}, b_{letter})",
+        )
+        for old, name, made, matrix, letter in (
+            (QUERY, "query", "queries", "W_Q", "q"),
+            (KEY, "key", "keys", "W_K", "k"),
+            (VALUE, "value", "values", "W_V", "v"),
+        )
+    ),
+    *(
+        Slip(
+            {old: f"F.linear({name}, w_{letter})"},
+            f"leave out the bias of the {made}",
+            f"F.linear({name}, w_{letter}, b_{letter}) adds it",
+        )
+        for old, name, made, letter in (
+            (QUERY, "query", "queries", "q"),
+            (VALUE, "value", "values", "v"),
+        )
+    ),
+    Slip(
+        {SCALE: "scores", SOFTMAX: "scores.softmax(dim=-1) / self.head_dim**0.5"},
+        "divide by √head_dim after the softmax",
+        "The scores are divided, before it; after it each row must sum to 1",
+    ),
+    Slip(
+        {DROPOUT: "F.dropout(weights, 1 - self.dropout, self.training)"},
+        "take self.dropout for the share that is kept",
+        "It is the share that becomes 0: F.dropout(weights, self.dropout, self.training)",
+    ),
+    Slip(
+        {MEAN: "scores.mean(dim=1) if average_attn_weights else scores"},
+        "give back the scores in place of the weights",
+        "The weights are what the softmax makes of them",
+    ),
+    Slip(
+        {SCALE: "scores / self.head_dim**0.25"},
+        "divide queries or keys by the fourth root of head_dim, or the scores",
+        "Both together are divided by √head_dim, self.head_dim**0.5",
+    ),
+    Slip(
+        {DROPOUT: f"F.normalize({DROPOUT}, p=1, dim=-1)"},
+        "make the rows sum to 1 again after the dropout",
+        "Dropout scales what is left itself, so that the mean stays: nothing follows it",
     ),
     Slip(
         {SCALE: "scores / self.num_heads**0.5"},

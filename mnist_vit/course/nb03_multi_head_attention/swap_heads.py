@@ -36,10 +36,49 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 "a new layer came back, and the one that was given is to be changed.",
                 "Change the given one in place; nothing has to be returned.",
             )
+        frozen = [name for name, one in layer.named_parameters() if not one.requires_grad]
+        if frozen:
+            raise Mistake(
+                f"{frozen[0]} would not learn any more: requires_grad is False now.",
+                "Leave requires_grad as it was; torch.no_grad() is enough for writing into it.",
+            )
         x = random(2, 5, width, seed=4)
         output, weights = layer(x, x, x, average_attn_weights=False)
         yield f"weights{what}", weights.detach()
         yield f"layer output{what}", output.detach()
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which old row, or column of the projection, stands in a place where another one belongs."""
+    layer = randomise(MultiHeadAttention(12, 4), seed=5)
+    order = [1, 3, 0, 2]
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    answer(layer, list(order))
+    after = layer.state_dict()
+    rows = torch.arange(12).reshape(4, -1)[order].flatten()
+    thirds = torch.cat([rows, rows + 12, rows + 24]).tolist()
+    for name, what, places in (
+        ("in_proj_weight", "Row", thirds),
+        ("in_proj_bias", "Number", thirds),
+        ("out_proj.weight", "Column", rows.tolist()),
+        ("out_proj.bias", "Number", list(range(12))),
+    ):
+        turned = what == "Column"
+        old, new = (one[name].T if turned else one[name] for one in (before, after))
+        for place, right in enumerate(places):
+            if torch.equal(new[place], old[right]):
+                continue
+            same = (new[place] == old).reshape(len(old), -1).all(dim=1).nonzero().flatten()
+            is_ = f"the old number {int(same[0])}" if len(same) else "none of the old ones"
+            belongs = "belongs" if right != place else "still belongs"
+            return Mistake(
+                "In a layer of 4 heads of 3 numbers, given the order [1, 3, 0, 2]:"
+                f" {what.lower()} {place} of {name} is {is_} afterwards, and number {right}"
+                f" {belongs} there.",
+                "Of head h these numbers belong to it: the rows 3 h to 3 h + 2 of W_Q, of W_K and"
+                " of W_V, with their biases, and the same columns of out_proj.weight.",
+            )
+    return None
 
 
 ROWS = "torch.arange(layer.embed_dim).reshape(layer.num_heads, -1)[order].flatten()"
@@ -178,6 +217,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Where in the layer are numbers that belong to one head alone? Go along the coloured"

@@ -57,6 +57,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"the block {what} has parameters that the whole block has not, such as"
                 f" {min(unknown)}."
             )
+        for name, tensor in own.items():
+            if tensor.shape != weights[name].shape:
+                raise Mistake(
+                    f"the block {what}, made with the arguments (2, 6, 10, 1.0, 0.0), has"
+                    f" {name} of the shape {tuple(tensor.shape)}, and should have"
+                    f" {tuple(weights[name].shape)}.",
+                    "What makes it must hand on the arguments that it is called with.",
+                )
         module.load_state_dict({name: weights[name] for name in own})
         module.eval()
         for part in (
@@ -126,6 +134,19 @@ SLIPS = (
             "They still normalise. nn.Identity does nothing",
         )
         for options in ("elementwise_affine=False", "elementwise_affine=False, eps=1e-6")
+    ),
+    *(
+        Slip(
+            {NORM: f"partial(block, norm_layer={norm})"},
+            "put another norm in place of the norms, such as nn.RMSNorm",
+            "It still normalises. nn.Identity does nothing",
+        )
+        for norm in ("nn.RMSNorm", "partial(nn.RMSNorm, eps=1e-6)")
+    ),
+    Slip(
+        {RETURN: f"return {NORM}, block"},
+        "leave both residual connections in your variant without them",
+        "It needs a forward of its own, spelt forward, without the two additions",
     ),
     Slip(
         {NORM: "partial(block, norm_layer=None)"},

@@ -23,6 +23,7 @@ from ..checking import (
     random,
     randomise,
     start_values,
+    with_dropout_seen,
 )
 from ..observing.tracing import is_theirs
 
@@ -57,6 +58,9 @@ class MyEncoderBlock(nn.Module):
         return x + y
 
 
+SEEN: list[Tensor] = []  # what our solution gives with its dropout seen
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Eval mode; train mode with every number of the attention's branch dropped and none of the
     MLP's; other norms.
@@ -77,6 +81,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output in eval mode", output
     given = before.clone()
     yield "output in train mode with dropout 1", _passed(module.train(), given)
+    yield (
+        "output where self.dropout moves numbers by one and halves them",
+        with_dropout_seen(module, before.clone(), SEEN),
+    )
     if not torch.equal(given, before):
         raise Mistake(
             "the block writes over the tokens it was given.",
@@ -244,7 +252,8 @@ SLIPS = (
     Slip(
         {DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
         "drop numbers in eval mode too",
-        "Call self.dropout, which knows the mode, not F.dropout without training=",
+        "An nn.Dropout made in __init__ knows the mode; F.dropout is told it,"
+        " training=self.training",
     ),
     Slip(
         {
@@ -317,6 +326,70 @@ SLIPS = (
         {END: "return y + self.ln_1(input)"},
         "add LN(z), the normalised tokens of the first half, to what the MLP gives",
         "Equation 3 ends with + z'",
+    ),
+    Slip(
+        {LN_1: "x = self.ln_1(self.dropout(input))"},
+        "drop numbers of the input before ln_1, too",
+        "self.dropout comes once, after the attention",
+    ),
+    Slip(
+        {LN_1: "x = self.dropout(self.ln_1(input))"},
+        "drop numbers on the way into the attention, too",
+        "self.dropout comes once, after the attention",
+    ),
+    Slip(
+        {DROP: "x = self.dropout(self.dropout(x))"},
+        "apply self.dropout twice",
+        "It comes once, after the attention",
+    ),
+    *(
+        Slip(
+            {TALK: talk},
+            "take the weights, the second of the pair, in place of the attention's output",
+            "The output is the first: x, _ = self.self_attention(…)",
+        )
+        for talk in (
+            "x = self.self_attention(x, x, x)[1]",
+            "x = self.self_attention(x, x, x, need_weights=False)[1]",
+        )
+    ),
+    Slip(
+        {ADD: "x = x + x"},
+        "add what the attention gives to itself, as where its name is the block's input's, too",
+        "Keep the block's input under a name of its own, and add that",
+    ),
+    Slip(
+        {END: "return y + y"},
+        "add what the MLP gives to itself, as where its name is that of z', too",
+        "Keep z' under a name of its own, and add that",
+    ),
+    Slip(
+        {ADD: "x = x + x", END: "return y + y"},
+        "add what each branch gives to itself, as where one name stands for all",
+        "Keep what goes into a branch under a name of its own, and add that",
+    ),
+    Slip(
+        {LN_2: "y = self.dropout(self.ln_2(x))"},
+        "drop numbers on the way into the MLP, too",
+        "self.dropout comes once, after the attention; the MLP has its own inside",
+    ),
+    Slip(
+        {END: "return self.dropout(x + y)"},
+        "drop numbers of the sum at the end, too",
+        "self.dropout comes once, after the attention; the MLP has its own inside",
+    ),
+    Slip(
+        {"norm_layer=partial(nn.LayerNorm, eps=1e-6)": "norm_layer=nn.LayerNorm"},
+        "leave eps of the norms at PyTorch's usual 1e-5",
+        "The default of norm_layer is partial(nn.LayerNorm, eps=1e-6)",
+    ),
+    Slip(
+        {
+            NORM_1: "self.ln_1 = nn.LayerNorm(hidden_dim)",
+            NORM_2: "self.ln_2 = nn.LayerNorm(hidden_dim)",
+        },
+        "make the norms yourself, with PyTorch's usual eps, 1e-5",
+        "norm_layer makes every norm: norm_layer(hidden_dim)",
     ),
     Slip({END: "return y - x"}, "subtract z' from what the MLP gives", "It is added"),
     Slip({ADD: "x = x - input"}, "subtract z from what the attention gives", "It is added"),

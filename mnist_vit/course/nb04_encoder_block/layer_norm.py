@@ -59,7 +59,7 @@ def _gradients(output: Any, *given: Any) -> Iterator[tuple[str, Any]]:
         yield from gradients(my_layer_norm(*given), **names)
 
 
-BIAS = 2  # its place among the arguments
+WEIGHT, BIAS = 1, 2  # their places among the arguments
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
@@ -78,12 +78,14 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     ours, own = (call.again(BIAS, torch.zeros_like(bias))[0] / weight for call in evidence.pair)
     if torch.allclose(own, ours):
         return "With a bias of zero your result is right.", "Multiply by weight, then add bias."
+    if said := _weighed(evidence):
+        return said, "Before the bias is added, multiply by weight, once."
     worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
     token, right = own.flatten(0, -2)[worst], ours.flatten(0, -2)[worst]
     mean, square, size = token.mean(), token.square().mean(), right.square().mean()
     said = "Given a bias of zero, and divided by weight, one of your tokens has"
     centre = divide = ""
-    if mean.abs() > 1e-3:
+    if mean.abs() > 1e-3 * max(1.0, float(square.sqrt())):
         said += f" the mean {mean:.2g}, and should have 0."
         centre = "Each token must be centred by its own mean."
     if (square / size - 1).abs() > 0.02:
@@ -91,6 +93,22 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         said += f" mean square is {square:.2g}, and should be {size:.2g}."
         divide = "What is centred must be divided by the root of the token's own variance + eps."
     return (said, f"{centre} {divide}".strip()) if centre or divide else ("", "")
+
+
+def _weighed(evidence: Evidence) -> str:
+    """What shows, with a bias of zero, that weight is used in another way."""
+    if evidence.pair is None:
+        return ""
+    ours, own = evidence.pair
+    _, weight, bias, _ = ours.before
+    for named, given in (("zeros", torch.zeros_like(weight)), ("ones", torch.ones_like(weight))):
+        changed = {WEIGHT: given, BIAS: torch.zeros_like(bias)}
+        theirs, right = own.again_with(changed)[0], ours.again_with(changed)[0]
+        if named == "zeros" and theirs.abs().max() > 1e-6:
+            return "With a weight and a bias of zeros your result is not zero."
+        if named == "ones" and torch.allclose(theirs, right):
+            return "With a weight of ones and a bias of zeros your result is right."
+    return ""
 
 
 MEAN, CENTRE, VARIANCE = (
@@ -191,6 +209,21 @@ SLIPS = (
         {END: "normalised * bias + weight"},
         "multiply by bias and add weight",
         "Multiply by weight, then add bias",
+    ),
+    Slip(
+        {END: "normalised * weight.detach() + bias.detach()"},
+        "take weight and bias out of the graph, as .data and detach() do",
+        "Both are learned: multiply by weight and add bias as they come",
+    ),
+    Slip(
+        {END: "normalised @ weight + bias"},
+        "multiply by weight with @, as if it were a matrix",
+        "It holds a number for each number of a token: normalised * weight",
+    ),
+    Slip(
+        {END: "normalised * (1 + weight) + bias"},
+        "multiply by 1 + weight",
+        "weight starts at 1 and is the factor itself: normalised * weight",
     ),
     Slip({END: "normalised"}, "stop before weight and bias", "Multiply by weight, then add bias"),
     Slip({END: "normalised + bias"}, "forget weight", "Multiply by it before adding bias"),

@@ -26,6 +26,9 @@ class _BothNames(MLPBlock):
         return super().__getitem__(int(name) if isinstance(name, str) else name)
 
 
+_BothNames.__name__ = "MLPBlock"  # an error says what it is
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     block = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).eval()
     block.mlp.__class__ = _BothNames
@@ -33,6 +36,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     returned = answer(block)
     silent = returned if isinstance(returned, nn.Module) else block
     after = silent.state_dict()
+    gone = [name for name in before if name not in after]
+    if gone:
+        raise Mistake(
+            f"{len(gone)} of the block's tensors are gone, such as {gone[0]}."
+            if len(gone) > 1
+            else f"{gone[0]} is gone.",
+            "All layers stay, each with its weight and its bias: numbers in them become 0, as by"
+            " zero_().",
+        )
     for name, tensor in after.items():
         if not tensor.isfinite().all():
             raise Mistake(f"{name} holds nan or infinite numbers.")
@@ -52,6 +64,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         for name, tensor in before.items()
         if name not in after or not torch.equal(after[name], tensor)
     ]
+    if torch.allclose(output, x, atol=1e-5) and not changed:
+        raise Mistake(
+            "the block does nothing, as it should, but none of its tensors has become zero.",
+            "Leave its forward and its layers as they are, and change four of its tensors.",
+        )
     if torch.allclose(output, x, atol=1e-5) and len(changed) > 4:
         raise Mistake(
             f"the block does nothing, as it should, but {len(changed)} tensors changed, and four"
@@ -62,6 +79,37 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield (
         "the set of changed tensors",
         ", ".join(sorted(changed)),
+    )
+
+
+LAST = (
+    "self_attention.out_proj.weight",
+    "self_attention.out_proj.bias",
+    "mlp.3.weight",
+    "mlp.3.bias",
+)
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which tensors of a branch still speak, where the last layer of the other, or none, does."""
+    block = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0), seed=1).eval()
+    block.mlp.__class__ = _BothNames
+    before = {name: tensor.clone() for name, tensor in block.state_dict().items()}
+    returned = answer(block)
+    after = (returned if isinstance(returned, nn.Module) else block).state_dict()
+    speaking = [name for name in LAST if after[name].any()]
+    zero = [name for name, tensor in after.items() if not tensor.any()]
+    changed = [name for name in before if not torch.equal(after[name], before[name])]
+    if not changed or not speaking:
+        return None
+    said = f"Zero everywhere {'is' if len(zero) == 1 else 'are'} {', '.join(zero)}"
+    if not zero:
+        said = f"No tensor is zero everywhere. Changed {'is' if len(changed) == 1 else 'are'}"
+        said += f" {', '.join(changed)}"
+    return Mistake(
+        f"{said}.",
+        "What is said last in a branch is added to every token, whatever stands before it. Which"
+        " layer of each branch has the last word? Its weight and its bias must both be zero.",
     )
 
 
@@ -141,6 +189,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "z' = MSA(LN(z)) + z. What must MSA give so that z' is z? And which layer of the"

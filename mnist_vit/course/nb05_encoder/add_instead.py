@@ -65,6 +65,37 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "weight of the joined layer afterwards", joined.weight.detach()
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Which column of the joined layer a row of positions, or a column of the layer, is."""
+    patch_dim, seq_length, hidden_dim = 6, 4, 5
+    joined = randomise(nn.Linear(patch_dim + seq_length, hidden_dim), seed=11)
+    columns = joined.weight.detach().clone().T
+    linear, positions = answer(joined, seq_length)
+    for place, row in enumerate(positions.detach().reshape(seq_length, hidden_dim)):
+        number = _column(columns, row)
+        if number is not None and number != patch_dim + place:
+            return Mistake(
+                f"Row {place} of your positions is column {number} of joined.weight, where a patch"
+                f" has {patch_dim} numbers and there are {seq_length} places.",
+                f"It should be column {patch_dim + place}: place i stands behind the patch_dim"
+                " numbers of the patch, in column patch_dim + i.",
+            )
+    for place, column in enumerate(linear.weight.detach().T):
+        number = _column(columns, column)
+        if number is not None and number != place:
+            return Mistake(
+                f"Column {place} of your layer's weight is column {number} of joined.weight.",
+                "It should be the same column: the patch comes first in [patch, place].",
+            )
+    return None
+
+
+def _column(columns: Tensor, found: Tensor) -> int | None:
+    """The number of the column that this one is; None if it is none."""
+    same = (columns - found).abs().amax(dim=1) < 1e-6
+    return int(same.nonzero()[0]) if same.any() else None
+
+
 def _places(shape: tuple[int, ...], patch_dim: int, seq_length: int, hidden_dim: int) -> str:
     """What other numbers have this shape, and which are asked for."""
     if shape == (hidden_dim, seq_length):
@@ -114,6 +145,11 @@ SLIPS = (
         "Place 0 belongs to the first of the places' columns",
     ),
     Slip(
+        {PLACE: "-joined.weight[:, patch_dim:].T.detach()"},
+        "return the positions with the opposite sign",
+        "They are added, as the joined layer adds them",
+    ),
+    Slip(
         {PLACE: "joined.weight[:, patch_dim:].T.detach() * 0"},
         "return zeros for positions",
         "A one-hot place picks something out of the weight",
@@ -150,6 +186,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Write out one number of the output: a weighted sum of the patch_dim numbers of the"

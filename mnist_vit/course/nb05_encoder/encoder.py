@@ -1,12 +1,13 @@
 """Exercise: the encoder, equations 1 to 4 of Dosovitskiy et al. 2020."""
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
-from torch import nn
+from torch import Tensor, nn
 
 from mnist_vit.model import Encoder
 from mnist_vit.model import EncoderBlock as MyEncoderBlock
@@ -23,6 +24,7 @@ from ..checking import (
     random,
     randomise,
     start_values,
+    with_dropout_seen,
 )
 
 
@@ -58,6 +60,7 @@ class MyEncoder(nn.Module):
         return self.ln(x)  # equation 4, for every token
 
 
+SEEN: list[Tensor] = []  # what our solution gives with its dropout seen
 SIZES = (5, 3, 2, 8, 12)  # seq_length, num_layers, num_heads, hidden_dim, mlp_dim
 
 
@@ -65,6 +68,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Values and gradients in eval mode, then what each kind of dropout does in train mode, with p
     = 1: no chance."""
     module = make(answer, *SIZES, 1.0, 0.0)
+    if isinstance(getattr(module, "layers", None), list | tuple | dict):
+        raise Mistake(
+            f"self.layers is a plain {type(module.layers).__name__}: the module does not know the"
+            " layers in it.",
+            "It neither counts nor trains their parameters. nn.Sequential holds layers under names,"
+            " with add_module.",
+        )
     tokens = random(2, 5, 8, dtype=torch.float64).requires_grad_()
     if isinstance(module, nn.Module):
         module.eval()(tokens.detach().float())  # a stub says here that it is one
@@ -86,6 +96,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     module.eval()
     module.layers.train()
     yield "output with dropout 1 in the blocks alone", module(tokens.detach())
+    yield (
+        "output where self.dropout moves numbers by one and halves them",
+        with_dropout_seen(module, tokens.detach(), SEEN),
+    )
 
     for options in ((0.0, 1.0), (0.0, 0.0, partial(nn.LayerNorm, eps=0.5))):
         other = make(answer, *SIZES, *options)
@@ -99,11 +113,22 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 def _blocks_of_their_own(module: nn.Module) -> None:
     """Raise where two blocks are one object."""
     blocks = list(getattr(module, "layers", nn.Module())._modules.values())
+    starts = [tuple(p for p in block.parameters() if p.dim() > 1) for block in blocks]
     if len(set(map(id, blocks))) < len(blocks):
         raise Mistake(
             "places of self.layers hold the same block.",
             "Make a new one for each place, so that each has parameters of its own.",
         )
+    if any(_equal(one, other) for one, other in itertools.combinations(starts, 2)):
+        raise Mistake(
+            "two places of self.layers start with the same numbers, as copies of one block do.",
+            "Make a new block for each place: each draws start values of its own.",
+        )
+
+
+def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether these parameters hold the same numbers; none are no numbers."""
+    return bool(one) and all(map(torch.equal, one, other))
 
 
 OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
@@ -309,6 +334,60 @@ SLIPS = (
         "make self.ln yourself and keep norm_layer from the blocks",
         "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
         " norm_layer(hidden_dim)",
+    ),
+    Slip(
+        {DROP: "x = self.dropout(self.dropout(x))"},
+        "apply self.dropout twice",
+        "It stands once, between the addition and the first block",
+    ),
+    *(
+        Slip(
+            {ADD: f"x = {added}"},
+            f"apply self.dropout to {what} before the addition, too",
+            "It stands once, between the addition and the first block",
+        )
+        for added, what in (
+            ("self.dropout(input) + self.pos_embedding", "the tokens"),
+            ("input + self.dropout(self.pos_embedding)", "the position embedding"),
+        )
+    ),
+    Slip(
+        {ADD: "x = input + self.pos_embedding.flip(1)"},
+        "add the positions in the opposite order",
+        "The first position belongs to token 0: input + self.pos_embedding",
+    ),
+    Slip(
+        {ADD: "x = input + self.pos_embedding.roll(1, 1)"},
+        "add to each token the position of the one before",
+        "The first position belongs to token 0: input + self.pos_embedding",
+    ),
+    *(
+        Slip(
+            {ADD: f"x = input {by} input.shape[-1] ** 0.5 + self.pos_embedding"},
+            f"{does} the tokens by √hidden_dim before the positions are added",
+            "The Vision Transformer adds them to the tokens as they are: equation 1",
+        )
+        for by, does in (("*", "multiply"), ("/", "divide"))
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers[:-1](x)"},
+        "leave out the last block",
+        "The tokens go through all of self.layers",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers[1:](x)"},
+        "leave out the first block",
+        "The tokens go through all of self.layers",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers(x)\n        x = self.layers[-1](x)"},
+        "run the last block twice",
+        "Each block runs once: a loop over the blocks and a last call are one too many",
+    ),
+    Slip(
+        {BLOCKS: "x = self.layers(self.layers(x))"},
+        "run all blocks twice",
+        "Each block runs once",
     ),
     *(
         Slip(

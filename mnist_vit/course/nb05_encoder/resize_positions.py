@@ -29,10 +29,21 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output (4 × 4 patches to 2 × 2)", answer(random(1, 17, 3, seed=1), 2)
 
 
+def more(answer: Any) -> list[Any]:
+    """Other sizes, of which some are multiples of the old one."""
+    found = []
+    for g, grid in ((2, 4), (2, 5), (3, 4)):
+        new = answer(random(1, 1 + g * g, 3, seed=g, dtype=torch.float64), grid)
+        found.append(new.flatten().round(decimals=4).tolist())
+    return found
+
+
 CUT = "class_token, patches = pos_embedding[:, :1], pos_embedding[:, 1:]"
 IN, OUT = "patches.permute(0, 2, 1).reshape(1, d, g, g)", "maps.flatten(2).permute(0, 2, 1)"
 SIZE, KIND = "size=(grid, grid), ", 'mode="bicubic", align_corners=True'
 PARTS, JOIN = "[class_token, patches]", "torch.cat([class_token, patches], dim=1)"
+
+STACKED = "torch.cat([class_token, patches], dim=0)"
 
 SLIPS = (
     Slip(
@@ -145,6 +156,51 @@ SLIPS = (
         'That copies positions; use mode="bicubic" and align_corners=True',
     ),
     Slip(
+        {SIZE: "scale_factor=grid // g, "},
+        "enlarge the grid by grid / g cut to a whole number, as grid // g or int(grid / g) is",
+        "Most sizes are no multiple of the old one, and some are smaller. Give the size itself,"
+        " size=(grid, grid)",
+    ),
+    Slip(
+        {SIZE: "size=grid * grid, "},
+        "ask for grid * grid rows and as many columns",
+        "size says how many rows and columns the new grid has: size=(grid, grid)",
+    ),
+    *(
+        Slip(
+            {"math.isqrt(patches.shape[1])": f"{number}"},
+            "write the size of the old grid as a number",
+            "It is the root of the number of patches: math.isqrt(patches.shape[1])",
+        )
+        for number in (7, 14)
+    ),
+    Slip(
+        {JOIN: STACKED},
+        "join class token and patches along axis 0",
+        "Axis 1 counts the positions: torch.cat([class_token, patches], dim=1)",
+    ),
+    Slip(
+        {SIZE: "scale_factor=g / grid, "},
+        "give F.interpolate the factor the wrong way round, g / grid",
+        "Give the size itself, size=(grid, grid)",
+    ),
+    *(
+        Slip(
+            {
+                CUT: "class_token, patches = pos_embedding[:, :1], pos_embedding",
+                IN: f"patches.{reshape}",
+            },
+            "leave the class token among the patches",
+            "1 + g * g positions make no grid. Set the first apart: the patches are"
+            " pos_embedding[:, 1:]",
+        )
+        for reshape in (
+            "permute(0, 2, 1).reshape(1, d, g, g)",
+            "reshape(1, g, g, -1)",
+            "reshape(1, g, g, d)",
+        )
+    ),
+    Slip(
         {CUT: "class_token, patches = pos_embedding[:, -1:], pos_embedding[:, :-1]"},
         "take the last row for the class token's position",
         "It is the first: pos_embedding[:, :1]",
@@ -161,6 +217,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    more=more,
     hints=(
         (
             "F.interpolate wants pictures, (1, channels, height, width). What are the channels"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn  # noqa: F401 (an edit uses it)
+from torch import Tensor, nn
 
 from mnist_vit.model import VisionTransformer
 
@@ -69,7 +69,51 @@ def more(answer: Any) -> list[Any]:
     images = random(200, 1, 8, 8, seed=4)
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 5
-    return [float(answer(model, one, images, labels)) for one in model.parameters()]
+    counts = []
+    for parameter in model.parameters():
+        counts.append(round(float(answer(model, parameter, images, labels)), 4))
+    return counts
+
+
+def notice(answer: Any) -> Mistake | None:
+    """How many images the model gets while the answer runs, and what the parameter is then."""
+    for name in ("encoder.pos_embedding", "encoder.layers.encoder_layer_0.mlp.0.weight"):
+        if (seen := _seen(answer, name)) is not None:
+            return seen
+    return None
+
+
+def _seen(answer: Any, name: str) -> Mistake | None:
+    model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
+    images = random(IMAGES, 1, 8, 8)
+    labels = model(images).argmax(dim=1)
+    states: list[Tensor] = []
+    counts: list[int] = []
+
+    def look(module: nn.Module, given: tuple[Any, ...]) -> None:
+        states.append(module.get_parameter(name).detach().clone())
+        counts.append(len(given[0]))
+
+    with model.register_forward_pre_hook(look):
+        answer(model, model.get_parameter(name), images, labels)
+    silent = [number for number, state in zip(counts, states, strict=True) if not state.any()]
+    if not counts:
+        return None
+    if not silent:
+        largest = max(float(state.abs().max()) for state in states)
+        return Mistake(
+            f"While your code runs the model, {name}, given to it, is not zero everywhere: it holds"
+            f" numbers up to {largest:.2g}.",
+            "parameter.zero_(), under torch.no_grad(), sets all of it to zero before the model"
+            " runs.",
+        )
+    if sum(silent) < IMAGES:
+        return Mistake(
+            f"While the parameter is zero, your code gives the model {sum(silent)} of"
+            f" {IMAGES} images.",
+            "Count over all images that are given. In batches the last one is often smaller.",
+        )
+    return None
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
@@ -200,6 +244,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     more=more,
+    notice=notice,
     tell=tell,
     hints=(
         (

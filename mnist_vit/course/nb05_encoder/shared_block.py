@@ -64,16 +64,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 def _options_by_keyword(answer: Any, tokens: torch.Tensor) -> None:
     """Raise Mistake where what is given by name does not reach the encoder."""
-    with contextlib.suppress(TypeError):  # other names are right, too
+    instead = (
+        "What is given by name is in options: super().__init__(*sizes, **options) hands on both."
+    )
+    try:
         module = make(answer, *SIZES, dropout=1.0, attention_dropout=0.0).double()
-        kept = module.eval()(tokens)
-        if torch.equal(module.train()(tokens), kept):
+    except TypeError as error:  # other names are right, too
+        if "missing" in str(error) and "dropout" in str(error):
             raise Mistake(
-                "right so far, but with dropout=1.0, given by name, nothing is dropped in train"
-                " mode.",
-                "What is given by name is in options: super().__init__(*sizes, **options) hands on"
-                " both.",
-            )
+                "right so far, but where dropout is given by name it does not reach MyEncoder.",
+                instead,
+            ) from None
+        return
+    kept = module.eval()(tokens)
+    if torch.equal(module.train()(tokens), kept):
+        raise Mistake(
+            "right so far, but with dropout=1.0, given by name, nothing is dropped in train mode.",
+            instead,
+        )
 
 
 def _made_by_keyword(answer: Any) -> None:
@@ -141,6 +149,13 @@ def _same_numbers(states: list[dict[str, torch.Tensor]]) -> bool:
     return True
 
 
+NAMED = {"self_attention": "attention", "mlp": "MLP"}
+
+
+def _shared(part: str) -> str:
+    return f"self.layers[i].{part} = self.layers[0].{part}"
+
+
 SHARE = "self.layers[i] = self.layers[0]"
 COUNT = "range(1, len(self.layers))"
 
@@ -183,10 +198,30 @@ SLIPS = (
         "share the norms alone",
         "The attention and the MLP of all layers are to be the same, too",
     ),
-    Slip(
-        {COUNT: "range(1, 2)"},
-        "share the first two layers alone",
-        "All of them are to be the same block",
+    *(
+        Slip(
+            {COUNT: count, SHARE: share},
+            "share the first two layers alone",
+            "All of them are to be the same block",
+        )
+        for count, share in (
+            ("range(1, 2)", SHARE),
+            ("range(1, len(self.layers))[:1]", SHARE),
+            ("range(1)", "self.layers.encoder_layer_1 = self.layers.encoder_layer_0"),
+        )
+    ),
+    *(
+        Slip(
+            {SHARE: "\n            ".join(_shared(part) for part in parts)},
+            f"share {' and '.join(NAMED.get(part, part) for part in parts)}, and leave each layer"
+            f" {what} of its own",
+            "The layers are to be the same block, with all that is in it",
+        )
+        for parts, what in (
+            (("self_attention", "mlp"), "norms"),
+            (("self_attention", "ln_1", "ln_2"), "an MLP"),
+            (("mlp", "ln_1", "ln_2"), "an attention"),
+        )
     ),
     Slip(
         {COUNT: "range(1, len(self.layers) - 1)"},

@@ -193,6 +193,9 @@ def _plus_vector(expected: Tensor, got: Tensor, pair: Pair) -> str:
     difference = got - expected
     vectors = difference.flatten(0, -2) if difference.dim() > 1 else difference[None]
     spread = (vectors - vectors[0]).abs()
+    ours = expected.flatten(0, -2) if expected.dim() > 1 else expected[None]
+    if (ours - ours[0]).abs().max() < 1e-5 * _scale(expected):
+        return ""  # ours is alike at every place itself, as where everything is dropped
     if len(vectors) > 1 and spread.max() < 1e-5 * _scale(expected):
         return "The result is ours plus the same vector at every place."
     return ""
@@ -216,7 +219,7 @@ def _function(expected: Tensor, got: Tensor, pair: Pair) -> str:
 
 def moved(expected: Tensor, got: Tensor, pair: Pair) -> str:
     """The right numbers in other places, in an order that has a name."""
-    if not scattered(expected, got, pair):
+    if not scattered(expected, got, pair) or alike(expected.flatten(), got.flatten()):
         return ""
     return _exchanged(expected, got) or _shifted(expected, got) or _dealt(expected, got)
 
@@ -346,6 +349,8 @@ def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
         more = got.dim() - expected.dim()
         if more > 0 and got.squeeze().shape == expected.squeeze().shape:
             return f"The numbers are right. Axes of length 1 that are too many: {more}."
+        if more < 0 and got.squeeze().shape == expected.squeeze().shape:
+            return f"The numbers are right. Axes of length 1 that are missing: {-more}."
         return "The numbers are right, and in the right order: only their shape is not."
     if got.dim() < expected.dim():
         return _reduced(expected, got)

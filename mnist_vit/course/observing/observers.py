@@ -133,9 +133,17 @@ INSTEAD = {
         "Look at what is added alike at every place, such as a bias."
     ),
     "Your code changes its input": (
-        "Write into a tensor of its own, such as a clone(), and read from the one that came in."
+        "Write into a copy, such as clone() of a tensor or list(…) of a list, and read from what"
+        " came in."
     ),
-    "Nothing came back": "Was it done to a copy?",
+    "Nothing came back": (
+        "Was it done to a copy, or did a line such as weight = … only give a name to another"
+        " tensor? zero_(), copy_() and weight[…] = … write into the one that is there."
+    ),
+    "The numbers are right. Axes of length 1 that are missing": (
+        "What takes them away: an index such as [0], or squeeze(), which takes every axis of length"
+        " 1 unless it is given one?"
+    ),
 }
 UNSEEN = (
     "No gradient sees it: under torch.no_grad(), through .data or .detach() an operation is not"
