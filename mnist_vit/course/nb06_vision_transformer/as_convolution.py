@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..checking import Exercise, Mistake, Slip, random, randomise
 
@@ -41,10 +41,22 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
         output = convolution(random(3, channels, h, w, seed=4))
         yield f"output for patches of {p}x{p} from {channels} channel{'s' * (channels > 1)}", output
-        yield (
-            "change of the linear layer's weight",
-            linear.state_dict()["weight"] - before["weight"],
-        )
+        after = linear.state_dict()
+        for name, tensor in before.items():
+            if name not in after or after[name].shape != tensor.shape:
+                raise _other_shape(name, tuple(tensor.shape), after.get(name))
+            yield f"change of the linear layer's {name}", after[name] - tensor
+
+
+def _other_shape(name: str, before: tuple[int, ...], after: Tensor | None) -> Mistake:
+    """What is said where the linear layer's own parameter is no longer what it was."""
+    now = "is gone" if after is None else f"has the shape {tuple(after.shape)}"
+    return Mistake(
+        f"the linear layer is no longer what it was: its {name} had the shape {before}, and {now}"
+        " after the call.",
+        "Whoever called it may still need the layer. Give the convolution a tensor of its own: copy"
+        " the numbers, as with copy_ under torch.no_grad().",
+    )
 
 
 @torch.no_grad()
@@ -70,6 +82,12 @@ def notice(answer: Any) -> Mistake | None:
             if shape and shape != wanted:
                 said += f": for {wanted} numbers it has the shape {shape}"
             return Mistake(f"{said}.", COPY[name])
+    if made.dilation != right.dilation:
+        return Mistake(
+            f"Weight and bias are right. The convolution has a dilation of {made.dilation}: it"
+            " leaves out pixels between those that it takes.",
+            "A patch has no gaps: leave dilation at 1.",
+        )
     if made.stride != right.stride or made.padding != right.padding:
         return Mistake(
             "Weight and bias are right. With patch_size=3 the windows stand"

@@ -136,7 +136,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return f"There is no part {name!r:.60} in what `outputs` gives.", ""
     if right == "None":
         return "With the same weights and in eval mode all parts agree within rounding.", ""
-    far = _how_far(evidence.pair[0].before, right)
+    differences = _how_far(evidence.pair[0].before)
+    far = differences[right]
     if name == "None":
         return (
             f"A part of this suspect differs: {right}, by up to {far:.2g}.",
@@ -155,18 +156,22 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             " mode.",
             "Do they, is rounding forgiven, and is it the part that differs whose name you return?",
         )
-    return (
-        f"That part differs, and {right} before it differs, too, by up to {far:.2g}.",
-        "Return the first part that differs by more than rounding.",
-    )
+    said = f"That part differs, and {right} before it differs, too, by up to {far:.2g}."
+    if differences[name] >= 0.999 * max(differences.values()):
+        return (
+            f"{said} Of all parts yours differs most, by up to {differences[name]:.2g}.",
+            "A difference often grows on its way. The first part that differs by more than"
+            " rounding, however little, is where it begins.",
+        )
+    return said, "Return the first part that differs by more than rounding."
 
 
-def _how_far(given: list[Any], part: str) -> float:
-    """How far a part's output differs in two models that hold the same weights, at most."""
+def _how_far(given: list[Any]) -> dict[str, float]:
+    """How far each part's output differs in two models that hold the same weights, at most."""
     right, suspect = copy.deepcopy(given[0]).eval(), copy.deepcopy(given[1]).eval()
     suspect.load_state_dict(right.state_dict())
-    a, b = outputs(right, given[2])[part], outputs(suspect, given[2])[part]
-    return (a - b).abs().max().item()
+    a, b = outputs(right, given[2]), outputs(suspect, given[2])
+    return {name: (a[name] - b[name]).abs().max().item() for name in a}
 
 
 class _Negated(nn.Conv2d):
@@ -232,6 +237,11 @@ SLIPS = (
         {SEARCH: "for name in reversed(a):"},
         "return the last part that differs",
         "Everything after the bug differs, too: the first one tells where it is",
+    ),
+    Slip(
+        {SEARCH: "for name in sorted(a):"},
+        "go through the parts in the alphabetical order of their names",
+        "The dict of `outputs` has them in the order of computation: go through it as it is",
     ),
     Slip(
         {TEST: "if a[name].shape != b[name].shape:"},

@@ -124,12 +124,21 @@ def notice(answer: Any) -> Mistake | None:
         wrong = [bug for bug in ORDER if names[bug] != bug]
         if not wrong:
             continue
+        if size == 8 and all(bug == name for bug, name in _names(answer, larger_models).items()):
+            return Mistake(
+                "Your function names all eight models with 64 numbers a token, 32 for each of two"
+                f" heads. Of models with 8 numbers, 4 for each head, it names {8 - len(wrong)} of"
+                f" eight; one with {_quoted(wrong[0])} it calls {_quoted(names[wrong[0]])}.",
+                "Do sizes such as 64, 32 or the number of tokens stand in it? Take them from the"
+                " model: right.class_token.shape[-1], and num_heads of its attention layers. Or"
+                " does a limit fit the numbers of the larger models alone?",
+            )
         said = names[wrong[0]]
         alike = [bug for bug in ORDER if names[bug] == said]
         if len(alike) < 2 or said not in BUGS:
             return None
         models_said = "models" if size == 8 else f"models with {size} numbers a token"
-        told = [f'"{bug}"' if bug != "right" else "no bug" for bug in alike]
+        told = [_quoted(bug) for bug in alike]
         whose = f"those with {', '.join(told)}" if len(alike) < len(ORDER) else "all of them"
         apart = " ".join(f'"{bug}": {TELLS[bug]}.' for bug in alike)
         return Mistake(
@@ -137,6 +146,11 @@ def notice(answer: Any) -> Mistake | None:
             f"Tell them apart. {apart}" if len(alike) < 4 else TELL_FIRST,
         )
     return None
+
+
+def _quoted(bug: Any) -> str:
+    """A bug's name in quotation marks; "no bug" for that of the right model."""
+    return "no bug" if bug == "right" else f'"{bug}"'
 
 
 TELL_FIRST = (

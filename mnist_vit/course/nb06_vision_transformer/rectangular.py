@@ -1,7 +1,9 @@
 """Exercise: a Vision Transformer for pictures that are not square."""
 
+import math
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,9 +60,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"output for {size[0]} × {size[1]} pixels{head}", logits
         if size == (8, 20):
             yield from gradients(logits, images=images, positions=module.encoder.pos_embedding)
+    yield from _options_handed_on(answer)
     large = ((64, 128), 8, 1, 2, 64, 64)
     reference = MyRectangular(*large, **OPTIONS)
     yield start_values(make(answer, *large, **OPTIONS), reference)
+
+
+def _options_handed_on(answer: Any) -> Iterator[tuple[str, Any]]:
+    """What dropout, attention_dropout and norm_layer do; with probability 1 it is no chance."""
+    size = (8, 20)
+    weights = randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=8)
+    for name, value in (
+        ("dropout", 1.0),
+        ("attention_dropout", 1.0),
+        ("norm_layer", partial(nn.LayerNorm, eps=0.5)),
+    ):
+        module = _made(answer, size, {**OPTIONS, name: value})
+        copy_weights(weights, module)
+        shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
+        yield f"output with {shown}", module.train()(random(3, 2, *size, seed=9))
 
 
 def _made(answer: Any, size: tuple[int, int], options: dict[str, Any]) -> Any:
@@ -87,9 +105,13 @@ def _positions(module: Any, size: tuple[int, int]) -> None:
     rows, columns = size[0] // SIZES[0], size[1] // SIZES[0]
     needed = 1 + rows * columns
     if isinstance(found, Tensor) and found.dim() == 3 and found.shape[1] != needed:
+        side = math.isqrt(max(0, found.shape[1] - 1))
+        like = ""
+        if 1 + side**2 == found.shape[1]:
+            like = f", as many as a square of {side} × {side} patches needs"
         raise Mistake(
             f"your model has {found.shape[1]} positions for pictures of {size[0]} × {size[1]}"
-            f" pixels in patches of {SIZES[0]}.",
+            f" pixels in patches of {SIZES[0]}{like}.",
             f"There are {rows} rows of {columns} patches, and the class token: {needed}.",
         )
     width = SIZES[3]
@@ -106,7 +128,32 @@ CUT = "self.conv_proj(x).flatten(2)"
 ENCODE = "x = self.encoder(torch.cat([token, x], dim=1))"
 END = "self.heads(x[:, 0])"
 
+PARENT = "super().__init__(height, patch_size, *sizes, **options)"
+
 SLIPS = (
+    *(
+        Slip(
+            {
+                PARENT: (
+                    f'own = {{k: v for k, v in options.items() if k not in ("{names}",)}}\n'
+                    "        super().__init__(height, patch_size, *sizes, **own)"
+                )
+            },
+            f"{did} of the options on to the encoder",
+            "It takes dropout, attention_dropout and norm_layer. super().__init__(…, **options)"
+            " hands them on; an encoder that you make yourself needs them, too",
+        )
+        for names, did in (
+            ("dropout", "do not hand dropout"),
+            ("attention_dropout", "do not hand attention_dropout"),
+            ("norm_layer", "do not hand norm_layer"),
+            ('dropout", "attention_dropout', "hand neither dropout nor attention_dropout"),
+            (
+                'dropout", "attention_dropout", "norm_layer',
+                "hand none of dropout, attention_dropout and norm_layer",
+            ),
+        )
+    ),
     Slip(
         {CUT: "self.conv_proj(x).transpose(2, 3).flatten(2)"},
         "count the patches down the columns",

@@ -134,6 +134,7 @@ def _given_to_blocks(module: Any, images: Tensor) -> Tensor:
 PLACES = "x = self.encoder.dropout(x + self.encoder.pos_embedding)"
 REGISTERS = "registers = self.register_tokens.expand(len(x), -1, -1)"
 JOIN = "x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)"
+BLOCKS = "x = self.encoder.layers(x)"
 NORM = "x = self.encoder.ln(x)"
 END = "self.heads(x[:, 0])"
 
@@ -181,6 +182,55 @@ SLIPS = (
         {JOIN: "x = torch.cat([registers, x[:, 1:]], dim=1)"},
         "put the registers in the place of the class token",
         "The class token stays token 0, and the registers follow it",
+    ),
+    Slip(
+        {
+            JOIN: "",
+            BLOCKS: (
+                "for block in self.encoder.layers:\n"
+                "            x = block(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))\n"
+                "            x = torch.cat([x[:, :1], x[:, 1 + registers.shape[1] :]], dim=1)"
+            ),
+        },
+        "give each block register_tokens anew, and throw away what the block before made of them",
+        "They join once, before the first block, and go through all blocks as the other tokens do",
+    ),
+    Slip(
+        {
+            JOIN: "",
+            BLOCKS: (
+                "for block in self.encoder.layers:\n"
+                "            x = block(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))"
+            ),
+        },
+        "put register_tokens into the sequence once more before each block",
+        "They join once, before the first block",
+    ),
+    Slip(
+        {
+            BLOCKS: (
+                "for number, block in enumerate(self.encoder.layers):\n"
+                "            x = block(x)\n"
+                "            if number == 0:\n"
+                "                x = torch.cat([x[:, :1], x[:, 1 + registers.shape[1] :]], dim=1)"
+            )
+        },
+        "throw the registers away behind the first block",
+        "They go through all blocks; only the class token is read at the end",
+    ),
+    Slip(
+        {
+            PLACES: "",
+            JOIN: (
+                "places = self.encoder.pos_embedding\n"
+                "        at = torch.cat([places[:, :1].expand(-1, registers.shape[1] + 1, -1),"
+                " places[:, 1:]], dim=1)\n"
+                "        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1) + at\n"
+                "        x = self.encoder.dropout(x)"
+            ),
+        },
+        "add the class token's position to the registers, too, and drop numbers of them",
+        "They join the sequence behind both, as they are",
     ),
     Slip(
         {PLACES: "x = self.encoder.dropout(x)"},

@@ -443,6 +443,14 @@ SLIPS = (
         "normalise once more after the encoder",
         "The encoder ends with its norm already",
     ),
+    *(
+        Slip(
+            {READ: f"x = nn.functional.layer_norm(x[:, 0], x.shape[-1:], eps={eps})"},
+            "normalise once more after the encoder, without weight and bias of a norm",
+            "The encoder ends with its norm, that of equation 4: take x[:, 0] as it is",
+        )
+        for eps in ("1e-6", "1e-5")
+    ),
     Slip(
         {END: "x = self.heads(x).softmax(dim=-1)"},
         "apply softmax at the end",

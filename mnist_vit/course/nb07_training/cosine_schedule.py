@@ -161,6 +161,11 @@ SLIPS = (
         "divide by steps - warmup - 1",
         "0 comes a step too early. It comes at step == steps",
     ),
+    Slip(
+        {BEHIND: "min(1.0, (step - warmup) / max(1, steps - warmup - 1))"},
+        "let the fall reach 0 at steps - 1 and stay there",
+        "It reaches 0 at step == steps: step - warmup out of steps - warmup",
+    ),
     Slip({ANGLE: f"180 * {BEHIND}"}, "give the cosine degrees", "It wants radians"),
     Slip({FALL: f"1 - {BEHIND}"}, "fall in a straight line", "Half a cosine is wanted"),
     Slip(

@@ -225,7 +225,7 @@ SLIPS = (
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).clamp(min=1e-7).log()"},
-        "keep probabilities from falling below 1e-7",
+        "keep probabilities from falling below 1e-7, by a limit or by adding it",
         (
             "Where the right class has a smaller probability than that, the loss is too small."
             " log_softmax needs no such limit"
@@ -233,7 +233,7 @@ SLIPS = (
     ),
     Slip(
         {SOFTMAX: "logits.softmax(dim=-1).clamp(min=1e-8).log()"},
-        "keep probabilities from falling below 1e-8",
+        "keep probabilities from falling below 1e-8, by a limit or by adding it",
         (
             "Where the right class has a smaller probability than that, the loss is too small."
             " log_softmax needs no such limit"

@@ -1,5 +1,6 @@
 """Exercise: four curves of runs that have something wrong, and which of them has what."""
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,7 +49,7 @@ SEEN = {
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    named = answer() if callable(answer) else answer
+    named = _called(answer)
     if named is None or named is ...:
         yield "curve A", None
     if not isinstance(named, dict):
@@ -60,6 +61,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         raise Mistake(
             "the letters are values of your dictionary.",
             'Turn it round: the letter is the key, and the name the value, as in {"A": "…"}.',
+        )
+    small = {letter.lower() for letter in HIDDEN}
+    if small <= set(named):
+        raise Mistake(
+            f"the keys of your dictionary are small letters, {', '.join(sorted(small))}.",
+            f"The curves are called {', '.join(HIDDEN)}.",
         )
     for letter in HIDDEN:  # before any is compared
         name = named.get(letter, "")
@@ -76,6 +83,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         # one thing at a time: whatever the later curves are called, this one is told
         if name != HIDDEN[letter]:
             return
+
+
+def _called(answer: Any) -> Any:
+    """The dict; Mistake where the function cannot be called without arguments."""
+    if not callable(answer):
+        return answer
+    needed = []
+    for name, one in inspect.signature(answer).parameters.items():
+        is_named = one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        if is_named and one.default is one.empty:
+            needed.append(name)
+    if needed:
+        raise Mistake(
+            f"your function asks for {', '.join(needed)}, and is called with nothing between its"
+            " brackets.",
+            "You have seen the curves: it returns the dict, and takes no arguments.",
+        )
+    return answer()
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:

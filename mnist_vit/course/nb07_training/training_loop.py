@@ -184,6 +184,12 @@ SLIPS = (
         "Before each step it is set to learning_rate times its share",
     ),
     Slip(
+        {RATE: RATE.replace("group", "optimizer.param_groups")},
+        "write into the list of groups in the place of each group",
+        "optimizer.param_groups is a list of dicts: for group in optimizer.param_groups, write into"
+        ' group["lr"]',
+    ),
+    Slip(
         {RATE: 'group["lr"] = cosine_schedule(step, steps, warmup)'},
         "use the share as the learning rate itself",
         "It is a share of learning_rate",

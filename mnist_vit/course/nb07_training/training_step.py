@@ -161,6 +161,12 @@ SLIPS = (
         ),
     ),
     Slip(
+        {LOSS: "loss = F.cross_entropy(model(images), labels).item()\n"},
+        "make a plain number of the loss, with .item(), before backward()",
+        "backward() needs the tensor, which knows how it was computed: loss.item() is for the"
+        " return line",
+    ),
+    Slip(
         {"return loss.item()": "return F.cross_entropy(model(images), labels).item()"},
         "return the loss after the step",
         "The one from which the gradients came is wanted",

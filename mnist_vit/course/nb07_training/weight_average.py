@@ -68,6 +68,10 @@ def notice(answer: Any) -> Mistake | None:
                 f"A {kind} of the model that is trained was 20, and is {new:.4g} afterwards.",
                 "Only averaged may change: work with new tensors, or write into averaged alone.",
             )
+    if sorted(olds) == [10, 11]:  # some follow and others do not: which?
+        named = _noticed_names(answer)
+        if named is not None:
+            return named
     for old, kind in zip(olds, kinds, strict=True):
         if abs(old - 11) > 1e-6:
             return Mistake(
@@ -127,7 +131,8 @@ SLIPS = (
     ),
     Slip(
         {LINE: "old.mul_(average).lerp_(new, 1 - average)"},
-        "multiply the old weights by average, and then call lerp, which does so again",
+        "multiply the old weights by average twice: once by themselves, and once as lerp, or"
+        " (1 - average) * (new - old), does it",
         "Either lerp_(new, 1 - average) alone, or mul_(average) and then 1 - average of the new"
         " ones added",
     ),

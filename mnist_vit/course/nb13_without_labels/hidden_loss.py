@@ -99,6 +99,18 @@ SLIPS = (
         ),
     ),
     Slip(
+        {END: "return error[:, order[:, keep:]].mean()"},
+        "take what is hidden in any picture from every picture, as [:, order[:, keep:]] does",
+        "Each row of order belongs to a picture of its own: gather along axis 1 takes other"
+        " patches from each picture",
+    ),
+    Slip(
+        {END: "return error[order[:, keep:]].mean()"},
+        "index axis 0, which counts the pictures, with the numbers of patches",
+        "The patches are axis 1, and other ones in each picture: error.gather(1, …), or"
+        " [torch.arange(n)[:, None], order[:, keep:]]",
+    ),
+    Slip(
         {END: "return error.gather(1, order[:, keep:]).sum()"},
         "add up the errors of the hidden patches of all pictures",
         "Take the mean over pictures and hidden patches",

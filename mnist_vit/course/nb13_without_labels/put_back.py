@@ -158,6 +158,18 @@ SLIPS = (
         "They stand as order says: token i of visible belongs to patch order[i]",
     ),
     Slip(
+        {
+            "order.shape[1] - keep": "49 - keep",
+            END: (
+                "found = mask_token.repeat(n, 49, 1)\n"
+                "    at = order[:, :keep, None].expand(-1, -1, width)\n"
+                "    return found.scatter(1, at, visible)"
+            ),
+        },
+        "make 49 tokens, however many patches there are",
+        "As many are needed as each row of order has: order.shape[1]",
+    ),
+    Slip(
         {"mask_token.expand(n, ": "torch.ones_like(mask_token).expand(n, "},
         "fill with ones",
         "A hidden patch gets mask_token, which is learned",
