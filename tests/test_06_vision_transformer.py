@@ -361,8 +361,12 @@ WRONG: list[tuple[str, Any, str]] = [
         "with windows of",
     ),
     ("as_convolution", lambda linear, c, p: linear, "an nn.Conv2d is needed"),
-    ("as_convolution", convolution_with(weight=2), "bias is right, and its weight is not. Row"),
-    ("as_convolution", convolution_with(bias=2), "weight is right, and its bias is not. Number"),
+    (
+        "as_convolution",
+        convolution_with(weight=2),
+        "bias is right, and its weight is not: it",
+    ),
+    ("as_convolution", convolution_with(bias=2), "weight is right, and its bias is not: it"),
     ("as_convolution", convolution_with(weight=3, bias=2), "Neither the convolution's weight nor"),
     ("vision_transformer", OtherSizes, "each position of your encoder has 16 numbers. It is"),
     ("vision_transformer", OtherStride, "your conv_proj has the stride (1, 1), and"),
@@ -457,3 +461,117 @@ test_sentences = judged([], SAID)
 def test_a_name_before_the_first_difference_may_be_a_dropout_in_eval_mode() -> None:
     _, told = verdict(check.EXERCISES["first_difference"], the_one_before)
     assert "eval mode while you compare" not in told
+
+
+def convolution_that_takes_over(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+    """The linear layer's own parameter gets the convolution's shape."""
+    made = nn.Conv2d(channels, linear.out_features, p, p)
+    made.weight, made.bias = linear.weight, linear.bias
+    made.weight.data = made.weight.data.view(-1, channels, p, p)
+    return made
+
+
+class OwnEncoder(MyRectangular):
+    """Its new encoder is given no options."""
+
+    def __init__(self, image_size: Any, patch_size: int, *sizes: Any, **options: Any) -> None:
+        own = {name: options[name] for name in options if "dropout" not in name}
+        super().__init__(image_size, patch_size, *sizes, **own)
+
+
+class FreshRegisters(MyRegisters):
+    """Each block gets registers of its own."""
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = self.encoder.dropout(x + self.encoder.pos_embedding)
+        registers = self.register_tokens.expand(len(x), -1, -1)
+        for block in self.encoder.layers:
+            x = block(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))
+            x = torch.cat([x[:, :1], x[:, 1 + registers.shape[1] :]], dim=1)
+        return self.heads(self.encoder.ln(x)[:, 0])
+
+
+class InTheClassToken(MyRegisters):
+    """The registers' mean is added to the class token."""
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        token = self.class_token + self.register_tokens.mean(dim=1, keepdim=True)
+        x = torch.cat([token.expand(len(x), -1, -1), x], dim=1)
+        return self.heads(self.encoder(x)[:, 0])
+
+
+class Backwards(MyVisionTransformer):
+    """The last patch comes first."""
+
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).flip(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        return self.heads(self.encoder(x)[:, 0])
+
+
+class BentPatches(MyVisionTransformer):
+    def forward(self, x):
+        x = F.gelu(self.conv_proj(x)).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        return self.heads(self.encoder(x)[:, 0])
+
+
+class BentToken(MyVisionTransformer):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        return self.heads(self.encoder(x)[:, 0].tanh())
+
+
+def of_large_models(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
+    """Sizes of the notebook's models stand in it."""
+    found = my_name_the_bug(right, suspect, images)
+    is_large = right.class_token.shape[-1] == 64
+    return found if is_large or found != "not_divided" else "heads_split_by_reshape"
+
+
+def by_ratios(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
+    """It forgets the logarithm: the weights of each head are asked for, and not their mean."""
+    found = my_name_the_bug(right, suspect, images)
+    layers = [model.encoder.layers[0].self_attention for model in (right, suspect)]
+    x = torch.randn(1, 5, layers[0].embed_dim)
+    for layer in layers:
+        layer(x, x, x, average_attn_weights=False)
+    return "heads_split_by_reshape" if "divided" in found else found
+
+
+def largest_difference(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+    suspect.load_state_dict(right.state_dict())
+    first, second = (bugs.outputs(model.eval(), images) for model in (right, suspect))
+    far = {name: (first[name] - second[name]).abs().max().item() for name in first}
+    worst = max(far, key=far.__getitem__)
+    return worst if far[worst] > 1e-4 else None
+
+
+MENDED: list[tuple[str, Any, str]] = [
+    (
+        "as_convolution",
+        convolution_that_takes_over,
+        "weight had the shape (5, 18), and has the",
+    ),
+    ("as_convolution", convolution_with(weight=-1), "it is the right one times -1"),
+    ("name_the_bug", of_large_models, 'it names 7 of eight; one with "not_divided" it calls'),
+    ("name_the_bug", by_ratios, 'of 3 of eight models: those with "not_divided"'),
+    ("first_difference", largest_difference, "Of all parts yours differs most, by up to"),
+    (
+        "registers",
+        InTheClassToken,
+        "first block is given (3, 10, 8), and should be given (3, 13",
+    ),
+    ("vision_transformer", Backwards, "in another order: the class token, 9, 8, 7"),
+    ("vision_transformer", BentPatches, "Token 0 of what your encoder is given is the class token"),
+    ("vision_transformer", BentToken, "What your encoder is given is right. What self.heads"),
+]
+MENDED_SLIPS: list[tuple[str, Any, str]] = [
+    ("rectangular", OwnEncoder, "hand neither dropout nor attention_dropout of the options on"),
+    ("registers", FreshRegisters, "give each block register_tokens anew"),
+]
+test_what_was_misleading_or_only_located = judged([], MENDED, MENDED_SLIPS)

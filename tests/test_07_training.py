@@ -479,6 +479,104 @@ SAID: list[tuple[str, Any, str]] = [
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("cosine_schedule", both_at_once, "by a cosine that falls from step 0 on"),
-    ("weight_average", average_twice, "and then call lerp, which does so again"),
+    ("weight_average", average_twice, "by average twice: once by themselves, and once as lerp"),
 ]
 test_sentences = judged([], SAID, SLIPS)
+
+
+def average_by_hand_twice(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    with torch.no_grad():
+        for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+            old.mul_(average)
+            old.add_((1 - average) * (new - old))
+
+
+def other_shares(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    """With an average of 0 it changes nothing, and that is not what it does in general."""
+    with torch.no_grad():
+        for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+            old.copy_((old + average * new) / (1 + average))
+
+
+def average_of_weights(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    with torch.no_grad():
+        for (name, old), new in zip(averaged.named_parameters(), model.parameters(), strict=True):
+            old.lerp_(new, (1 - average) * ("weight" in name))
+
+
+def nothing_at_the_turn(step: int, steps: int, warmup: int) -> float | None:
+    if step < warmup:
+        return (step + 1) / warmup
+    return schedule_of_the_package(step, steps, warmup) if step > warmup else None
+
+
+def entropy_as_a_number(logits: Tensor, labels: Tensor) -> Tensor:
+    return torch.tensor(entropy_by_loop(logits, labels).item())
+
+
+def step_of_a_float(model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor) -> Any:
+    loss: Any = F.cross_entropy(model(images), labels).item()
+    loss.backward()
+
+
+def step_backward_twice(
+    model: nn.Module, optimizer: Optimizer, images: Tensor, labels: Tensor
+) -> float:
+    loss = F.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
+def loop_with(old: str, new: str) -> Any:
+    return EXERCISES["training_loop"].edited({old: new})
+
+
+MENDED: list[tuple[str, Any, str]] = [
+    ("diagnose", lambda curves: HIDDEN, "asks for curves, and is called with nothing"),
+    ("diagnose", lambda: {k.lower(): v for k, v in HIDDEN.items()}, "are small letters, a, b, c"),
+    ("cosine_schedule", nothing_at_the_turn, "numbers before step 4, and nothing at step 4"),
+    ("cross_entropy", entropy_as_a_number, "it does not know how it was computed from the logits"),
+    ("weight_average", other_shares, "of 20 becomes 14.74"),
+    ("weight_average", average_of_weights, "these stay as they were: places, first.bias"),
+    ("training_step", step_backward_twice, "step along a gradient 0.0388 long is 0.0777 long"),
+    (
+        "training_loop",
+        loop_with("0.15 * steps", "0.1 * steps"),
+        "groups are 0.1 and 0.1 in step 0, counted from 0. Each should be learning_rate *"
+        " cosine_schedule(0, 10, 2)",
+    ),
+    (
+        "training_loop",
+        loop_with("in optimizer.param_groups", "in optimizer.param_groups[1:]"),
+        "groups are 0.1 and 0.05 in step 0",
+    ),
+    (
+        "training_loop",
+        loop_with("training_step(model,", "training_step(averaged,"),
+        "In the first step none of the optimizer's parameters has a gradient",
+    ),
+    (
+        "training_loop",
+        loop_with("make_optimizer(model,", "make_optimizer(copy.deepcopy(model),"),
+        "The parameters that your optimizer changes are not those of `model`",
+    ),
+    (
+        "training_loop",
+        loop_with(", weight_decay)\n    averaged", ", 2 * weight_decay)\n    averaged"),
+        "the weight decay of your optimizer's groups is 0.4 and 0",
+    ),
+]
+MENDED_SLIPS: list[tuple[str, Any, str]] = [
+    ("weight_average", average_by_hand_twice, "or (1 - average) * (new - old), does it"),
+    ("training_step", step_of_a_float, "a plain number of the loss, with .item(), before"),
+    (
+        "training_loop",
+        loop_with('group["lr"] =', 'optimizer.param_groups["lr"] ='),
+        "is a list of dicts: for group in optimizer.param_groups",
+    ),
+]
+test_what_was_misleading_or_only_located = judged([], MENDED, MENDED_SLIPS)

@@ -102,6 +102,34 @@ NAMED: list[tuple[str, Any, str]] = [
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 
+def to_one_scale(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    """The true pixels of each patch are brought to mean 0 and spread 1, as He et al. also do."""
+    spread = patches.std(dim=2, keepdim=True) + 1e-6
+    return HIDDEN_LOSS(
+        predicted, (patches - patches.mean(dim=2, keepdim=True)) / spread, order, keep
+    )
+
+
+def of_49_patches(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    n, keep, width = visible.shape
+    tokens = mask_token.repeat(n, 49, 1)
+    return tokens.scatter(1, order[:, :keep, None].expand(-1, -1, width), visible)
+
+
+def of_pictures(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    return (predicted - patches).square()[order[:, keep:]].mean()
+
+
+test_what_was_only_located = judged(
+    [],
+    [("hidden_loss", to_one_scale, "Where all true pixels are larger by 1 your loss is the same")],
+    [
+        ("put_back", of_49_patches, "make 49 tokens, however many patches there are"),
+        ("hidden_loss", of_pictures, "index axis 0, which counts the pictures"),
+    ],
+)
+
+
 def ids_restore(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
     visible, order = MASK(tokens, noise, keep)
     return visible, order.argsort(dim=1)

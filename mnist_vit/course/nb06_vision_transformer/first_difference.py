@@ -133,9 +133,17 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return "", ""
     parts = list(outputs(evidence.pair[0].before[0], evidence.pair[0].before[2]))
     if name != "None" and name not in parts:
-        return f"There is no part {name!r:.60} in what `outputs` gives.", ""
+        return (
+            f"There is no part {name!r:.60} in what `outputs` gives.",
+            "Return the whole name, as it is a key of that dict.",
+        )
     if right == "None":
-        return "With the same weights and in eval mode all parts agree within rounding.", ""
+        rounding = _how_far(evidence.pair[0].before)[name]
+        return (
+            "With the same weights and in eval mode all parts agree within rounding. In the part"
+            f" that you name it is up to {rounding:.1g}.",
+            "Allow it for numbers near 0, too: torch.allclose(…, atol=1e-4), for instance.",
+        )
     differences = _how_far(evidence.pair[0].before)
     far = differences[right]
     if name == "None":

@@ -119,11 +119,14 @@ def _names(answer: Any, make: Any) -> dict[str, Any]:
 
 def notice(answer: Any) -> Mistake | None:
     """Of which models it says the first wrong name."""
+    averaged = _asks_for_averages(answer)
     for make, size in ((models, 8), (larger_models, 64)):
         names = _names(answer, make)
         wrong = [bug for bug in ORDER if names[bug] != bug]
         if not wrong:
             continue
+        if averaged and "self_attention" in (first_difference(*make(wrong[0])) or ""):
+            return averaged
         if size == 8 and all(bug == name for bug, name in _names(answer, larger_models).items()):
             return Mistake(
                 "Your function names all eight models with 64 numbers a token, 32 for each of two"
@@ -148,6 +151,27 @@ def notice(answer: Any) -> Mistake | None:
     return None
 
 
+def _asks_for_averages(answer: Any) -> Mistake | None:
+    """Whether it calls attention layers for weights, and never for those of each head."""
+    asked = []
+
+    def keep(layer: Any, given: tuple, named: dict[str, Any]) -> None:
+        if len(given) < 5 and named.get("need_weights", True):
+            asked.append(named.get("average_attn_weights", True))
+
+    right, suspect, images = models("not_divided")
+    for model in (right, suspect):
+        for block in model.encoder.layers:
+            block.self_attention.register_forward_pre_hook(keep, with_kwargs=True)
+    answer(right, suspect, images)
+    if not asked or not all(asked):
+        return None
+    return Mistake(
+        "Your function asks the attention layers for weights that are averaged over the heads.",
+        "average_attn_weights=False gives each head's own.",
+    )
+
+
 def _quoted(bug: Any) -> str:
     """A bug's name in quotation marks; "no bug" for that of the right model."""
     return "no bug" if bug == "right" else f'"{bug}"'
@@ -161,7 +185,6 @@ TELL_FIRST = (
 )
 SAME = "same = torch.allclose(right(images), suspect(images), atol=1e-4)"
 FIRST = "first_difference(right, suspect, images)"
-GOOD, BAD = (f"{which}(x, x, x, average_attn_weights=False)" for which in ("good", "bad"))
 PLACE, ROWS = 'if "self_attention" not in first:', "if (v.sum(dim=-1) - 1).abs().max() > 1e-3:"
 EQUAL, ONE = (
     "if torch.allclose(w, v, atol=1e-4):",
@@ -211,14 +234,14 @@ SLIPS = (
         "Ask first_difference where it begins to differ",
     ),
     Slip(
-        {GOOD: "good(x, x, x)", BAD: "bad(x, x, x)"},
-        "look at weights averaged over the heads",
-        "average_attn_weights=False gives each head's own",
-    ),
-    Slip(
         {ROWS: "if False:"},
         "do not ask whether rows of weights, one query over all keys, sum to 1 along dim=-1",
         "After a softmax over the queries they do not",
+    ),
+    Slip(
+        {ROWS: ROWS.replace("dim=-1", "dim=-2")},
+        "ask whether the weights sum to 1 over the queries, along dim=-2",
+        "A row holds the weights of one query over all keys: it sums to 1 along dim=-1",
     ),
     Slip(
         {SAME: "same = False"},

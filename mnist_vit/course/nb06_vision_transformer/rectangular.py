@@ -85,7 +85,7 @@ def _made(answer: Any, size: tuple[int, int], options: dict[str, Any]) -> Any:
     """The learner's module. Raise Mistake where its parent is given the pair."""
     try:
         return make(answer, size, *SIZES, **options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         own = getattr(getattr(answer, "__init__", None), "__code__", None)
         for frame, _ in traceback.walk_tb(error.__traceback__):
             is_parents = frame.f_code.co_name == "__init__" and frame.f_code is not own

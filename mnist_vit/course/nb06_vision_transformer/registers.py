@@ -13,6 +13,7 @@ from ..checking import (
     Exercise,
     Mistake,
     Slip,
+    copy_weights,
     gradients,
     make,
     random,
@@ -131,6 +132,44 @@ def _given_to_blocks(module: Any, images: Tensor) -> Tensor:
     return seen[0]
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Which tokens the first block is given, where the model itself is not right."""
+    weights = randomise(MyRegisters(*SIZES, registers=3, **OPTIONS), seed=6)
+    module = make(answer, *SIZES, registers=3, **OPTIONS)
+    copy_weights(weights, module)
+    images = random(3, 2, 12, 12, seed=7)
+    own = _given_to_blocks(module.eval(), images)
+    right = _given_to_blocks(weights.eval(), images)
+    if own.shape != right.shape:
+        return Mistake(
+            f"Of 9 patches and 3 registers the first block is given {tuple(own.shape)}, and should"
+            f" be given {tuple(right.shape)}.",
+            "(n, 13, 8) are, for each of the n pictures, the class token, the registers, and the"
+            " patches.",
+        )
+    places = {"the class token": slice(0, 1), "the registers": slice(1, 4)}
+    places["the patches"] = slice(4, 13)
+    wrong = [
+        name
+        for name, place in places.items()
+        if not torch.allclose(own[:, place], right[:, place], atol=1e-5)
+    ]
+    if not wrong:
+        return None
+    told = f"{', '.join(wrong[:-1])} and {wrong[-1]}" if len(wrong) > 1 else wrong[0]
+    said = f"Of what the first block is given these are not right: {told}."
+    if len(wrong) < 3:
+        rest = " and ".join(name for name in places if name not in wrong)
+        said = f"Of what the first block is given, {rest} are right, and not {told}."
+        if rest == "the class token":
+            said = f"Of what the first block is given, the class token is right, and not {told}."
+    return Mistake(
+        said,
+        "Token 0 is the class token with its position, 1 to 3 are the registers as they are, 4 to"
+        " 12 the patches with theirs.",
+    )
+
+
 PLACES = "x = self.encoder.dropout(x + self.encoder.pos_embedding)"
 REGISTERS = "registers = self.register_tokens.expand(len(x), -1, -1)"
 JOIN = "x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1)"
@@ -220,17 +259,18 @@ SLIPS = (
     ),
     Slip(
         {
-            PLACES: "",
-            JOIN: (
-                "places = self.encoder.pos_embedding\n"
-                "        at = torch.cat([places[:, :1].expand(-1, registers.shape[1] + 1, -1),"
-                " places[:, 1:]], dim=1)\n"
-                "        x = torch.cat([x[:, :1], registers, x[:, 1:]], dim=1) + at\n"
-                "        x = self.encoder.dropout(x)"
-            ),
+            REGISTERS: (
+                "registers = self.register_tokens + self.encoder.pos_embedding[:, :1]\n"
+                "        registers = registers.expand(len(x), -1, -1)"
+            )
         },
-        "add the class token's position to the registers, too, and drop numbers of them",
-        "They join the sequence behind both, as they are",
+        "add the class token's position to the registers, too",
+        "They join the sequence behind the positions, as they are",
+    ),
+    Slip(
+        {REGISTERS: "registers = self.register_tokens"},
+        "join the registers without expanding them to the n pictures",
+        "self.register_tokens.expand(n, -1, -1) makes n of them",
     ),
     Slip(
         {PLACES: "x = self.encoder.dropout(x)"},
@@ -270,6 +310,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "self.encoder(x) adds the positions and calls the blocks in one go, and the registers"

@@ -310,6 +310,71 @@ def _projection(module: nn.Module) -> None:
         )
 
 
+@torch.no_grad()
+def notice(answer: Any) -> Mistake | None:
+    """What the encoder is given, and what of its tokens goes to the heads."""
+    options: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
+    module = make(answer, *SIZES, **options).eval()
+    copy_weights(randomise(VisionTransformer(*SIZES, **options), seed=6), module)
+    seen: dict[str, Tensor] = {}
+    module.encoder.register_forward_pre_hook(lambda _, given: seen.update(given=given[0]))
+    module.encoder.register_forward_hook(lambda _, given, output: seen.update(encoded=output))
+    module.heads.register_forward_pre_hook(lambda _, given: seen.update(read=given[0]))
+    images = random(3, 2, 12, 12, seed=7)
+    module(images)
+    patches = module.conv_proj(images).flatten(2).mT
+    right = torch.cat([module.class_token.expand(3, -1, -1), patches], dim=1)
+    if "given" not in seen or seen["given"].shape != right.shape:
+        return None  # whoever calls the encoder's parts, or has another number of tokens
+    if not torch.allclose(seen["given"], right, atol=1e-5):
+        return _noticed_tokens(seen["given"], right)
+    read = seen.get("read")
+    is_one = read is not None and read.shape == right[:, 0].shape
+    if is_one and not torch.allclose(read, seen["encoded"][:, 0], atol=1e-5):
+        return Mistake(
+            "What your encoder is given is right. What self.heads is given is not token 0 of what"
+            " the encoder gives.",
+            "It is that token as it is, x[:, 0]: no norm, no activation, nothing added.",
+        )
+    return None
+
+
+def _noticed_tokens(given: Tensor, right: Tensor) -> Mistake:
+    """What can be said of tokens that are not the right ones."""
+    order = []
+    for place in range(given.shape[1]):
+        distances = (right - given[:, place : place + 1]).abs().amax(dim=(0, 2))
+        if distances.min() < 1e-5:
+            order.append(int(distances.argmin()))
+    if sorted(order) == list(range(given.shape[1])):
+        told = ", ".join(str(token) if token else "the class token" for token in order)
+        return Mistake(
+            f"Your encoder is given the right tokens in another order: {told}, where the numbers"
+            " count the patches row by row, from 1.",
+            "The class token comes first, then patch 1, 2, 3 and so on: flatten(2), which goes row"
+            " by row, then transpose(1, 2).",
+        )
+    rows = "Between conv_proj and the encoder nothing changes a number: flatten(2), transpose(1, 2)"
+    rows += ", and self.class_token in front."
+    if torch.allclose(given[:, 0], right[:, 0], atol=1e-5):
+        return Mistake(
+            "Token 0 of what your encoder is given is the class token, as it should be. The others"
+            " are not the tokens that conv_proj makes of the patches, row by row.",
+            rows,
+        )
+    if torch.allclose(given[:, 1:], right[:, 1:], atol=1e-5):
+        return Mistake(
+            "The patches' tokens that your encoder is given are right. Token 0 is not"
+            " self.class_token.",
+            rows,
+        )
+    return Mistake(
+        "Your encoder is given as many tokens as it should be. Neither token 0 nor the others are"
+        " right.",
+        rows,
+    )
+
+
 FLAT, SWAP = "x = x.flatten(2)", "x = x.transpose(1, 2)"
 TOKEN, JOIN = (
     "token = self.class_token.expand(x.shape[0], -1, -1)",
@@ -488,6 +553,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Five steps: conv_proj, make a sequence of it, the class token in front, encoder, heads"

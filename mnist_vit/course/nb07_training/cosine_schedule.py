@@ -32,6 +32,13 @@ def _shares(answer: Any, places: Iterable[int], steps: int, warmup: int) -> Tens
     for step in places:
         value = _share(answer, step, steps, warmup)
         if value is None or value is ...:
+            if values:
+                raise Mistake(
+                    f"with {steps} steps, {warmup} of them warm-up, you return numbers before step"
+                    f" {step}, and nothing at step {step}.",
+                    "A path through your function ends without return. Two cases are enough: step <"
+                    " warmup, and else.",
+                )
             return None
         if isinstance(value, Tensor) and value.dim() == 0:
             value = value.item()
@@ -139,6 +146,21 @@ SLIPS = (
         {RISE: "(step + 1) / (warmup + 1)"},
         "divide by warmup + 1",
         "The last step of the warm-up has the share 1",
+    ),
+    Slip(
+        {RISE: "(step + 1) / steps"},
+        "divide the line of the warm-up by steps",
+        "It reaches 1 in the last step of the warm-up: (step + 1) / warmup",
+    ),
+    Slip(
+        {CASE: "step < warmup - 1"},
+        "leave the last step of the warm-up to the cosine",
+        "The line goes on while step < warmup; its last share is 1",
+    ),
+    Slip(
+        {FALL: f"0.5 * (1 + math.sin({ANGLE}))"},
+        "take the sine",
+        "The cosine falls from 1 to -1 as its angle goes from 0 to π",
     ),
     Slip(
         {BEHIND: "step / steps"},

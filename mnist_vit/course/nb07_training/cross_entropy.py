@@ -48,6 +48,14 @@ def notice(answer: Any) -> Mistake | None:
     right = my_cross_entropy(logits, labels)
     if abs(float(answer(logits.clone(), labels.clone())) - float(right)) > 1e-4:
         return _noticed_losses(answer)
+    loss = answer(logits.clone().requires_grad_(), labels.clone())
+    if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
+        return Mistake(
+            "The number is right, but it does not know how it was computed from the logits:"
+            " backward() would not reach them.",
+            "Compute with tensors to the end, without .item(), float(…), torch.tensor(…), .detach()"
+            " or torch.no_grad().",
+        )
     losses = []
     for far in (1e3, 1e4):
         losses.append(float(answer(torch.tensor([[0.0, far, 0.0]]), torch.tensor([0]))))

@@ -2,10 +2,12 @@
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from mnist_vit.course.nb07_training.cosine_schedule import my_cosine_schedule as cosine_schedule
 from mnist_vit.course.nb07_training.training_step import my_training_step as training_step
@@ -53,24 +55,28 @@ def _is_plain(value: Any) -> bool:
     return not isinstance(value, str | bool)
 
 
+def _setting() -> tuple[nn.Module, Loader, Loader]:
+    """A model with dropout, in eval mode as one that was used before; 43 pictures, and 57 others.
+
+    The 43 are 5 batches of 8, with 3 left over.
+    """
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 8), nn.GELU(), nn.Dropout(0.3), nn.Linear(8, 3)
+    )
+    randomise(model).double().eval()
+    pixels = (40 * random(100, 1, 4, 4, seed=5) + 128).clamp(0, 255).to(torch.uint8)
+    labels = pixels.flatten(1).float()[:, :3].argmax(dim=1)
+    data = ImageData(pixels, labels, ("a", "b", "c"), "noise", (0.5,), (0.2,))
+    learn = data.select(torch.arange(43), "43")
+    unseen = data.select(torch.arange(43, 100), "57")
+    loader = Loader(learn, 8, shuffle=True, dtype=torch.float64)
+    return model, loader, Loader(unseen, 57, dtype=torch.float64)
+
+
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for epochs, average in ((3, 0.7), (2, 0.9)):
-        model = nn.Sequential(
-            nn.Flatten(), nn.Linear(16, 8), nn.GELU(), nn.Dropout(0.3), nn.Linear(8, 3)
-        )
-        randomise(model).double().eval()  # as a model is that was used before
-        pixels = (40 * random(100, 1, 4, 4, seed=5) + 128).clamp(0, 255).to(torch.uint8)
-        labels = pixels.flatten(1).float()[:, :3].argmax(dim=1)
-        data = ImageData(pixels, labels, ("a", "b", "c"), "noise", (0.5,), (0.2,))
-        learn, unseen = (
-            data.select(torch.arange(43), "43"),
-            data.select(torch.arange(43, 100), "57"),
-        )
-        # 5 batches, 3 pictures left over.
-        loader = Loader(learn, 8, shuffle=True, dtype=torch.float64)
-        history = answer(
-            model, loader, Loader(unseen, 57, dtype=torch.float64), epochs, 0.1, average, 0.1
-        )
+        model, loader, other = _setting()
+        history = answer(model, loader, other, epochs, 0.1, average, 0.1)
         if history is None or history is ...:
             yield "history", history
             return
@@ -107,6 +113,111 @@ def _other_rows(rows: int, epochs: int, batches: int) -> Mistake:
         "One is needed for each epoch: history.append stands in the loop over epochs, behind that"
         " over batches, and return behind both.",
     )
+
+
+@dataclass
+class _StepSeen:
+    """What an optimizer holds right before a step.
+
+    Attributes:
+        parameters: the identities of its parameters.
+        rates, decays: learning rate and weight decay of each group.
+        has_gradients: whether any parameter has a gradient.
+        trains: whether the model is in training mode.
+    """
+
+    parameters: set[int]
+    rates: list[float]
+    decays: list[float]
+    has_gradients: bool
+    trains: bool
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What the optimizer holds right before each step, of 3 epochs and of 2."""
+    return _noticed_steps(answer, 3) or _noticed_steps(answer, 2)
+
+
+def _noticed_steps(answer: Any, epochs: int) -> Mistake | None:
+    """The first thing that is not right in the steps of so many epochs of 5 batches."""
+    model, loader, other = _setting()
+    seen: list[_StepSeen] = []
+
+    def keep(optimizer: Any, given: Any, named: Any) -> None:
+        groups = optimizer.param_groups
+        held = [parameter for group in groups for parameter in group["params"]]
+        seen.append(
+            _StepSeen(
+                set(map(id, held)),
+                [float(group["lr"]) for group in groups],
+                [float(group["weight_decay"]) for group in groups],
+                any(parameter.grad is not None for parameter in held),
+                model.training,
+            )
+        )
+
+    own = set(map(id, model.parameters()))
+    hook = register_optimizer_step_pre_hook(keep)
+    try:
+        answer(model, loader, other, epochs, 0.1, 0.7, 0.2)
+    finally:
+        hook.remove()
+    if not seen:
+        return None
+    return _noticed_optimizer(seen, own) or _noticed_rates(seen, epochs)
+
+
+def _noticed_optimizer(seen: list[_StepSeen], own: set[int]) -> Mistake | None:
+    """Whose parameters the optimizer changes, and by which gradients and weight decay."""
+    if not own & seen[0].parameters:
+        return Mistake(
+            "The parameters that your optimizer changes are not those of `model`.",
+            "make_optimizer(model, …) takes the model that is trained, and training_step the same"
+            " model; the average is the copy.",
+        )
+    if not seen[0].has_gradients:
+        return Mistake(
+            "In the first step none of the optimizer's parameters has a gradient, so that the step"
+            " changes nothing.",
+            "Does another model go into training_step than into make_optimizer? Both take `model`.",
+        )
+    if seen[0].decays != [0.2, 0.0]:
+        told = " and ".join(f"{decay:g}" for decay in seen[0].decays)
+        return Mistake(
+            f"With weight_decay=0.2 the weight decay of your optimizer's groups is {told}.",
+            "make_optimizer(model, learning_rate, weight_decay) gives 0.2 to the matrices, and 0 to"
+            " the rest.",
+        )
+    return None
+
+
+def _noticed_rates(seen: list[_StepSeen], epochs: int) -> Mistake | None:
+    """How many steps there are, and the first that is not done as it should be."""
+    steps = epochs * 5
+    if len(seen) != steps:
+        return Mistake(
+            f"With epochs={epochs} and 5 batches in an epoch you make {len(seen)} steps.",
+            f"It should be {steps}, one for each batch of each epoch.",
+        )
+    warmup = round(0.15 * steps)
+    for step, one in enumerate(seen):
+        right = 0.1 * cosine_schedule(step, steps, warmup)
+        if any(abs(rate - right) > 1e-9 for rate in one.rates):
+            told = " and ".join(f"{rate:.4g}" for rate in one.rates)
+            return Mistake(
+                f"With learning_rate=0.1, epochs={epochs} and 5 batches in an epoch, the learning"
+                f" rates of your optimizer's groups are {told} in step {step}, counted from 0.",
+                f"Each should be learning_rate * cosine_schedule({step}, {steps}, {warmup}) there,"
+                f" {right:.4g}: {steps} steps in all, round(0.15 * {steps}) = {warmup} of them"
+                " warm-up, and the same rate in every group.",
+            )
+        if not one.trains:
+            return Mistake(
+                f"In step {step}, counted from 0, of {epochs} epochs of 5 batches your model is in"
+                " eval mode.",
+                "Dropout is then off: model.train() at the beginning of each epoch.",
+            )
+    return None
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
@@ -364,7 +475,8 @@ SLIPS = (
     Slip(
         {"averaged = copy.deepcopy(model)": "averaged = model"},
         "take the model itself for its average",
-        "averaged = model gives it a second name. Make a copy: copy.deepcopy(model)",
+        "averaged = model gives it a second name, and copy.copy(model) shares its parameters. Make"
+        " a copy with parameters of its own: copy.deepcopy(model)",
     ),
     Slip(
         {AVERAGE: "weight_average(averaged, model, average if epoch > 0 else 0.0)"},
@@ -390,6 +502,26 @@ SLIPS = (
         {AVERAGE: "weight_average(model, averaged, average if step > 0 else 0.0)"},
         "exchange the model and its average in weight_average",
         "The first one is changed: weight_average(averaged, model, …)",
+    ),
+    Slip(
+        {AVERAGE: f"averaged = {AVERAGE}"},
+        "put what weight_average returns in the place of the average",
+        "It changes averaged in place, and returns nothing: call it on a line of its own",
+    ),
+    Slip(
+        {TRAIN: "model.train()\n        averaged.load_state_dict(model.state_dict())"},
+        "begin the average anew in each epoch, with the weights that the model has then",
+        "It begins once, as the weights after the very first step, and follows through all epochs",
+    ),
+    Slip(
+        {MEASURE: "accuracy, loss = accuracy_and_loss(other, averaged)"},
+        "give accuracy_and_loss the pictures first",
+        "The model comes first: accuracy_and_loss(averaged, other)",
+    ),
+    Slip(
+        {END: "model.load_state_dict(averaged)"},
+        "give load_state_dict the model itself",
+        "It takes the dict of its tensors: averaged.state_dict()",
     ),
     Slip({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches", "Their mean is wanted"),
     Slip(
@@ -473,6 +605,7 @@ EXERCISE = Exercise(
     stars=3,
     slips=SLIPS,
     tell=tell,
+    notice=notice,
     hints=(
         (
             "Two loops, one in the other: epochs, and the batches of each. Which lines belong to a"

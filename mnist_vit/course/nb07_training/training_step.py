@@ -70,12 +70,34 @@ def notice(answer: Any) -> Mistake | None:
         lengths.append((after - before).norm().item())
     is_clipped = abs(lengths[0] - lengths[1]) < 1e-3 * lengths[0]
     if not is_clipped or abs(lengths[0] - 1) < 1e-3:
-        return None
+        return _noticed_short(answer)
     return Mistake(
         "At a learning rate of 1 your steps along two very long gradients of different lengths are"
         f" both {lengths[0]:.3g} long.",
         "They should be 1 long: all gradients together count as one vector, which must be shortened"
         " to the length 1.",
+    )
+
+
+def _noticed_short(answer: Any) -> Mistake | None:
+    """How long the step of a gradient shorter than 1 is, where it has the right direction."""
+    images = 0.01 * random(5, 1, 3, 4, seed=3, dtype=torch.float64)
+    steps = []
+    for function in (my_training_step, answer):
+        model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 4))).double()
+        before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        function(model, torch.optim.SGD(model.parameters(), lr=1.0), images, torch.arange(5) % 4)
+        steps.append(nn.utils.parameters_to_vector(model.parameters()).detach() - before)
+    right, own = steps
+    factor = float(own @ right / (right @ right))
+    is_same_way = torch.allclose(own, factor * right, atol=1e-6)
+    if right.norm() >= 1 or not is_same_way or abs(factor) < 1e-3 or abs(factor - 1) < 1e-3:
+        return None
+    return Mistake(
+        f"At a learning rate of 1 your step along a gradient {right.norm():.3g} long is"
+        f" {own.norm():.3g} long{', in the opposite direction' if factor < 0 else ''}.",
+        "It should be as long as the gradient: the loss is the mean over the batch, backward() runs"
+        " once, and a gradient shorter than 1 is not changed.",
     )
 
 
@@ -179,6 +201,16 @@ SLIPS = (
         },
         "give probabilities to F.cross_entropy, which takes the softmax itself",
         "Logits go in",
+    ),
+    Slip(
+        {"model(images), labels)": "labels, model(images))"},
+        "give F.cross_entropy the labels first",
+        "The logits come first: F.cross_entropy(model(images), labels)",
+    ),
+    Slip(
+        {"model(images), labels)": "model(images).argmax(dim=1), labels)"},
+        "give F.cross_entropy classes, which argmax makes of the logits",
+        "It takes the logits themselves: F.cross_entropy(model(images), labels)",
     ),
     Slip(
         {"model(images), labels)": "model(images), labels, reduction='sum')"},

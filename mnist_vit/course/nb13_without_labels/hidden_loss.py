@@ -67,6 +67,15 @@ def notice(answer: Any) -> Mistake | None:
             f" {one:.4g}.",
             "It should be 5: the squares are 1 and 9, and their mean is 5.",
         )
+    predicted, patches = random(2, 4, 3, seed=1), random(2, 4, 3, seed=2)
+    for name, other in (("larger by 1", patches + 1), ("twice as large", 2 * patches)):
+        losses = [float(answer(predicted, one, order, 2)) for one in (patches, other)]
+        if abs(losses[0] - losses[1]) < 1e-4 * abs(losses[0]):
+            return Mistake(
+                f"Where all true pixels are {name} your loss is the same.",
+                "The error is that of the pixels as they are, predicted - patches: nothing brings"
+                " them to another mean or spread.",
+            )
     return None
 
 
@@ -109,6 +118,17 @@ SLIPS = (
         "index axis 0, which counts the pictures, with the numbers of patches",
         "The patches are axis 1, and other ones in each picture: error.gather(1, …), or"
         " [torch.arange(n)[:, None], order[:, keep:]]",
+    ),
+    Slip(
+        {END: "return error[torch.arange(len(order)), order[:, keep:]].mean()"},
+        "take the hidden places with a picture's number for each column of order[:, keep:], as"
+        " [torch.arange(n), order[:, keep:]] does",
+        "Each row belongs to a picture: torch.arange(n)[:, None], or error.gather(1, …)",
+    ),
+    Slip(
+        {ERROR: "(predicted - patches).square().mean(dim=1)"},
+        "take the mean over the patches, dim=1, where that over the pixels is needed",
+        "Each patch needs one error, (n, num_patches): the mean over dim=2, its pixels",
     ),
     Slip(
         {END: "return error.gather(1, order[:, keep:]).sum()"},

@@ -134,6 +134,12 @@ SLIPS = (
         " tokens.gather(1, …) takes a list for each picture",
     ),
     Slip(
+        {END: "return tokens[order[:, :keep]], order"},
+        "index axis 0, which counts the pictures, with the numbers of patches",
+        "The patches are axis 1, and other ones in each picture: tokens.gather(1, …), or"
+        " tokens[torch.arange(n)[:, None], order[:, :keep]]",
+    ),
+    Slip(
         {".expand(-1, -1, tokens.shape[2])": ""},
         "give gather an index whose last axis has length 1: one number of each token is left",
         "gather takes one number for each number of the index: expand it along the last axis,"

@@ -120,6 +120,12 @@ SLIPS = (
         "Each row of order belongs to a picture of its own",
     ),
     Slip(
+        {CAT: "torch.cat([visible, mask_token], dim=1)"},
+        "put a single mask token behind the visible tokens of all pictures",
+        "Each picture needs one for each of its hidden patches: mask_token.expand(n,"
+        " order.shape[1] - keep, -1)",
+    ),
+    Slip(
         {"mask_token.expand(n, ": "torch.zeros_like(mask_token).expand(n, "},
         "fill with zeros",
         "A hidden patch gets mask_token, which is learned",

@@ -280,7 +280,8 @@ def _did_nothing(evidence: Evidence) -> str:
     if not evidence.what or not evidence.ours:
         return ""
     first = evidence.ours[0]
-    if first.idle or first.output or not any(call.idle for call in evidence.theirs):
+    until_then = evidence.theirs[: evidence.before[1]]
+    if first.idle or first.output or not any(call.idle for call in until_then):
         return ""
     return "Nothing came back, and nothing was changed in what was given."
 
