@@ -135,7 +135,9 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     if name != "None" and name not in parts:
         return (
             f"There is no part {name!r:.60} in what `outputs` gives.",
-            "Return the whole name, as it is a key of that dict.",
+            "Return None where all parts agree, as they do here."
+            if right == "None"
+            else "Return the whole name, as it is a key of that dict.",
         )
     if right == "None":
         rounding = _how_far(evidence.pair[0].before)[name]
@@ -224,9 +226,9 @@ SLIPS = (
     ),
     Slip(
         {TEST: "if True:"},
-        "return the first part of all, whatever its numbers are",
-        "Compare the numbers of both models, and return a name only where they differ by more than"
-        " rounding",
+        "find a difference in the first part of every model",
+        "Compare the numbers of both models for the same pictures, and return a name only where"
+        " they differ by more than rounding",
     ),
     Slip(
         {EVAL: ""},
@@ -254,8 +256,8 @@ SLIPS = (
     Slip(
         {TEST: "if a[name].shape != b[name].shape:"},
         "find no difference in any model",
-        "All of these bugs keep every shape, so compare values; and say None only when all parts"
-        " were compared, behind the loop",
+        "All of these bugs keep every shape, so compare values, those of both models; and say None"
+        " only when all parts were compared, behind the loop",
     ),
     Slip(
         {"return None": "return [][0]"},

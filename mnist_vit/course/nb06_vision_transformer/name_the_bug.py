@@ -85,11 +85,11 @@ TELLS = {
     ),
     "not_divided": (
         "On the same tokens the differences of the logarithms of each head's weights within a row,"
-        " ln(w[0] / w[1]), are the right ones' times one number above 1"
+        " ln(w[0] / w[1]), are the right ones' times one number above 1, within rounding"
     ),
     "divided_by_d_model": (
         "On the same tokens the differences of the logarithms of each head's weights within a row,"
-        " ln(w[0] / w[1]), are the right ones' times one number below 1"
+        " ln(w[0] / w[1]), are the right ones' times one number below 1, within rounding"
     ),
 }
 

@@ -22,6 +22,7 @@ from ..checking import (
     randomise,
     start_values,
 )
+from .vision_transformer import noticed_on_the_way
 
 
 class MyRectangular(MyVisionTransformer):
@@ -107,7 +108,9 @@ def _positions(module: Any, size: tuple[int, int]) -> None:
     if isinstance(found, Tensor) and found.dim() == 3 and found.shape[1] != needed:
         side = math.isqrt(max(0, found.shape[1] - 1))
         like = ""
-        if 1 + side**2 == found.shape[1]:
+        if found.shape[1] == rows * columns:
+            like = ", one for each patch and none for the class token"
+        elif 1 + side**2 == found.shape[1]:
             like = f", as many as a square of {side} × {side} patches needs"
         raise Mistake(
             f"your model has {found.shape[1]} positions for pictures of {size[0]} × {size[1]}"
@@ -122,6 +125,14 @@ def _positions(module: Any, size: tuple[int, int]) -> None:
             "It is added to a token, and so it has hidden_dim numbers, as many as the class token:"
             " (1, 1 + rows · columns, hidden_dim).",
         )
+
+
+def notice(answer: Any) -> Mistake | None:
+    """What the encoder is given, and what of its tokens goes to the heads."""
+    size = (8, 20)
+    module = make(answer, size, *SIZES, **OPTIONS).eval()
+    copy_weights(randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6), module)
+    return noticed_on_the_way(module, random(3, 2, *size, seed=7))
 
 
 CUT = "self.conv_proj(x).flatten(2)"
@@ -158,6 +169,13 @@ SLIPS = (
         {CUT: "self.conv_proj(x).transpose(2, 3).flatten(2)"},
         "count the patches down the columns",
         "They come row by row, as in my_patchify",
+    ),
+    Slip(
+        {
+            f"{CUT}.transpose(1, 2)": "self.conv_proj(x).flatten(2).reshape(len(x), -1, self.class_token.shape[2])"
+        },
+        "reshape to (n, patches, hidden_dim) in the place of transpose",
+        "A token must hold all numbers of one patch: flatten(2).transpose(1, 2)",
     ),
     Slip(
         {CUT: "self.conv_proj(x.transpose(2, 3)).flatten(2)"},
@@ -197,6 +215,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "Which parameter knows how many patches there are? Let MyVisionTransformer make a"

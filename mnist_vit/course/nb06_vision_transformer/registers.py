@@ -289,6 +289,17 @@ SLIPS = (
         "They are learned",
     ),
     Slip(
+        {END: "self.heads(x[:, 1])"},
+        "give the heads token 1, a register",
+        "The class token is token 0: x[:, 0]",
+    ),
+    Slip(
+        {PLACES: "x = self.encoder.dropout(x) + self.encoder.pos_embedding"},
+        "apply the encoder's dropout before the positions are added",
+        "The positions come first, and dropout follows: self.encoder.dropout(x +"
+        " self.encoder.pos_embedding)",
+    ),
+    Slip(
         {END: "self.heads(x.mean(dim=1))"},
         "take the mean over all tokens, before or after the heads",
         "Give the heads the class token alone: x[:, 0]",

@@ -310,27 +310,43 @@ def _projection(module: nn.Module) -> None:
         )
 
 
-@torch.no_grad()
 def notice(answer: Any) -> Mistake | None:
     """What the encoder is given, and what of its tokens goes to the heads."""
     options: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
     module = make(answer, *SIZES, **options).eval()
     copy_weights(randomise(VisionTransformer(*SIZES, **options), seed=6), module)
-    seen: dict[str, Tensor] = {}
-    module.encoder.register_forward_pre_hook(lambda _, given: seen.update(given=given[0]))
-    module.encoder.register_forward_hook(lambda _, given, output: seen.update(encoded=output))
-    module.heads.register_forward_pre_hook(lambda _, given: seen.update(read=given[0]))
-    images = random(3, 2, 12, 12, seed=7)
+    return noticed_on_the_way(module, random(3, 2, 12, 12, seed=7))
+
+
+@torch.no_grad()
+def noticed_on_the_way(module: Any, images: Tensor) -> Mistake | None:
+    """What its convolution, its encoder and its heads are given, the first that is not right."""
+    seen: dict[str, list[Tensor]] = {"pictures": [], "tokens": [], "encoded": [], "read": []}
+    module.conv_proj.register_forward_pre_hook(lambda _, given: seen["pictures"].append(given[0]))
+    module.encoder.register_forward_pre_hook(lambda _, given: seen["tokens"].append(given[0]))
+    module.encoder.register_forward_hook(lambda _, given, output: seen["encoded"].append(output))
+    module.heads.register_forward_pre_hook(lambda _, given: seen["read"].append(given[0]))
     module(images)
+    pictures, read = seen["pictures"], seen["read"]
+    if len(pictures) == 1 and pictures[0].shape == images.shape and pictures[0].ne(images).any():
+        return Mistake(
+            "What conv_proj is given are not the pictures as they came.",
+            "Nothing changes them before it: self.conv_proj(x).",
+        )
+    if len(seen["tokens"]) > 1:
+        return Mistake(
+            f"Your encoder is called {len(seen['tokens'])} times for one batch.",
+            "Once is enough: it holds all blocks, and its call applies them one after the other.",
+        )
     patches = module.conv_proj(images).flatten(2).mT
-    right = torch.cat([module.class_token.expand(3, -1, -1), patches], dim=1)
-    if "given" not in seen or seen["given"].shape != right.shape:
+    right = torch.cat([module.class_token.expand(len(images), -1, -1), patches], dim=1)
+    if not seen["tokens"] or seen["tokens"][0].shape != right.shape:
         return None  # whoever calls the encoder's parts, or has another number of tokens
-    if not torch.allclose(seen["given"], right, atol=1e-5):
-        return _noticed_tokens(seen["given"], right)
-    read = seen.get("read")
-    is_one = read is not None and read.shape == right[:, 0].shape
-    if is_one and not torch.allclose(read, seen["encoded"][:, 0], atol=1e-5):
+    if not torch.allclose(seen["tokens"][0], right, atol=1e-5):
+        return _noticed_tokens(seen["tokens"][0], right)
+    token = seen["encoded"][0][:, 0]
+    is_one = len(read) == 1 and read[0].shape == token.shape
+    if is_one and not torch.allclose(read[0], token, atol=1e-5):
         return Mistake(
             "What your encoder is given is right. What self.heads is given is not token 0 of what"
             " the encoder gives.",
@@ -415,6 +431,11 @@ SLIPS = (
     Slip(
         {"nn.Tanh()": "nn.GELU()"},
         "put a GELU between pre_logits and head",
+        "It is tanh",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.Sigmoid()"},
+        "put a sigmoid between pre_logits and head",
         "It is tanh",
     ),
     Slip(

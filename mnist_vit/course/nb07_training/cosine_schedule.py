@@ -195,6 +195,11 @@ SLIPS = (
         "use a quarter of the wave",
         "Half of it, from 1 to -1, brought to 1 … 0 by adding 1 and halving",
     ),
+    Slip(
+        {ANGLE: f"math.pi / 2 * {BEHIND}"},
+        "let the angle go from 0 to π / 2 alone, so that the share ends at a half",
+        "From 0 to π: there the cosine is -1, and the share 0",
+    ),
     Slip({FALL: f"1 + math.cos({ANGLE})"}, "forget to halve", "The fall begins at 2"),
     Slip(
         {FALL: f"math.cos({ANGLE})"},

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..checking import Exercise, Mistake, Slip, describe, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, describe, random, randomise
 
 
 def my_training_step(model, optimizer, images, labels):
@@ -53,6 +53,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 nn.utils.parameters_to_vector(model.parameters()),
             )
             yield f"whether the model is in train mode after step {step + 1}", model.training
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What the loss of the batch is, where another number comes back."""
+    value, right = evidence.value, evidence.expected
+    if not evidence.what.startswith("loss") or not isinstance(right, float):
+        return "", ""
+    return (
+        f"The loss of this batch, before the weights change, is {right:.4g}, and you return"
+        f" {float(value):.4g}, {float(value) / right:.4g} times as much.",
+        "Return F.cross_entropy(model(images), labels) itself, the mean over the batch, as a"
+        " number.",
+    )
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -155,6 +168,22 @@ SLIPS = (
         "Between backward() and step(): nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
     ),
     Slip(
+        {CLIP: "nn.utils.clip_grad_norm_(model, 1.0)\n"},
+        "give clip_grad_norm_ the model itself",
+        "It takes its parameters: nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+    ),
+    Slip(
+        {
+            STEP: (
+                "rate = optimizer.param_groups[0]['lr']\n"
+                "    for parameter in model.parameters():\n"
+                "        parameter.data -= rate * parameter.grad\n"
+            )
+        },
+        "change the weights by rate times gradient yourself, whatever the optimizer is",
+        "The optimizer knows how to step, and AdamW does it in another way: optimizer.step()",
+    ),
+    Slip(
         {CLIP: "nn.utils.clip_grad_value_(model.parameters(), 1.0)\n"},
         "clip each number of the gradient",
         "It is the length of all gradients together that may be 1 at most: clip_grad_norm_",
@@ -236,6 +265,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    tell=tell,
     hints=(
         (
             "backward() does not replace the gradients, it adds to them. What must therefore happen"

@@ -89,11 +89,30 @@ def _noticed_names(answer: Any) -> Mistake | None:
     still = dict(before.named_parameters())
     stay = [name for name, one in averaged.named_parameters() if torch.equal(one, still[name])]
     if not stay:
-        return None
+        return _noticed_neighbours(answer)
     return Mistake(
         f"Of a model with parts in parts, and with a parameter of its own, these stay as they"
         f" were: {', '.join(stay)}.",
         "averaged.parameters() gives all of them, however deep they are.",
+    )
+
+
+def _noticed_neighbours(answer: Any) -> Mistake | None:
+    """Whether one number of averaged changes what becomes of others."""
+    after = []
+    for more in (0.0, 1.0):
+        averaged, model = randomise(_Parts(), seed=1), randomise(_Parts(), seed=2)
+        with torch.no_grad():
+            averaged.first.weight[0, 0] += more
+        answer(averaged, model, 0.9)
+        after.append(averaged.first.weight.detach().clone())
+    others = int(((after[1] - after[0]).abs() > 1e-5).sum()) - 1
+    if others < 1:
+        return None
+    return Mistake(
+        f"Where one number of a weight in averaged is 1 larger beforehand, {others} other numbers"
+        f" of this weight come out differently.",
+        "Each number depends on the two at its own place alone, one in averaged and one in model.",
     )
 
 

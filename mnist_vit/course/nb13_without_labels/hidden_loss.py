@@ -146,6 +146,24 @@ SLIPS = (
         "Take the mean over the pixels, too",
     ),
     Slip(
+        {ERROR: "(predicted + patches).square().mean(dim=2)"},
+        "add predicted and true pixels",
+        "The error is their difference: predicted - patches",
+    ),
+    *(
+        Slip(
+            {END: f"return error.gather(1, order[:, keep:]).{name}()"},
+            f"take the {told} of the hidden patches' errors",
+            "The loss is their mean",
+        )
+        for name, told in (("max", "largest"), ("min", "smallest"), ("median", "median"))
+    ),
+    Slip(
+        {END: "return error.gather(1, order[keep:]).mean()"},
+        "leave out the first keep rows of order, which are pictures",
+        "The hidden patches are columns of order: order[:, keep:]",
+    ),
+    Slip(
         {ERROR: "(predicted - patches).abs().mean(dim=2)"},
         "take the absolute error",
         "The squared error is asked for",
