@@ -398,7 +398,7 @@ NAMED = [
     (
         "first_difference",
         lambda right, suspect, images: "conv_proj",
-        "when you return the first part of all, whatever its numbers are",
+        "when you find a difference in the first part of every model",
     ),
     ("vision_transformer", Reshaped, "reshape to (n, patches, hidden_dim) in place of a permute"),
     ("vision_transformer", MeanAndPrintsTuples, "take the mean over all tokens"),
@@ -512,6 +512,13 @@ class Backwards(MyVisionTransformer):
         return self.heads(self.encoder(x)[:, 0])
 
 
+class TwiceEncoded(MyVisionTransformer):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        return self.heads(self.encoder(self.encoder(x))[:, 0])
+
+
 class BentPatches(MyVisionTransformer):
     def forward(self, x):
         x = F.gelu(self.conv_proj(x)).flatten(2).transpose(1, 2)
@@ -567,6 +574,7 @@ MENDED: list[tuple[str, Any, str]] = [
         "first block is given (3, 10, 8), and should be given (3, 13",
     ),
     ("vision_transformer", Backwards, "in another order: the class token, 9, 8, 7"),
+    ("vision_transformer", TwiceEncoded, "Your encoder is called 2 times for one batch"),
     ("vision_transformer", BentPatches, "Token 0 of what your encoder is given is the class token"),
     ("vision_transformer", BentToken, "What your encoder is given is right. What self.heads"),
 ]

@@ -498,6 +498,12 @@ def other_shares(averaged: nn.Module, model: nn.Module, average: float) -> None:
             old.copy_((old + average * new) / (1 + average))
 
 
+def average_of_a_mean(averaged: nn.Module, model: nn.Module, average: float) -> None:
+    with torch.no_grad():
+        for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+            old.copy_(average * old.mean() + (1 - average) * new)
+
+
 def average_of_weights(averaged: nn.Module, model: nn.Module, average: float) -> None:
     with torch.no_grad():
         for (name, old), new in zip(averaged.named_parameters(), model.parameters(), strict=True):
@@ -542,6 +548,21 @@ MENDED: list[tuple[str, Any, str]] = [
     ("cross_entropy", entropy_as_a_number, "it does not know how it was computed from the logits"),
     ("weight_average", other_shares, "of 20 becomes 14.74"),
     ("weight_average", average_of_weights, "these stay as they were: places, first.bias"),
+    (
+        "weight_average",
+        average_of_a_mean,
+        "11 other numbers of this weight come out differently",
+    ),
+    (
+        "training_step",
+        lambda *given: my_training_step(*given) / 5,
+        "is 4.243, and you return 0.8487, 0.2 times as much",
+    ),
+    (
+        "training_loop",
+        loop_with('"validation_loss": loss', '"validation_loss": loss / len(other)'),
+        "ours times 0.3333",
+    ),
     ("training_step", step_backward_twice, "step along a gradient 0.0388 long is 0.0777 long"),
     (
         "training_loop",

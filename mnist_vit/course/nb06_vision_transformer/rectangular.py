@@ -171,9 +171,7 @@ SLIPS = (
         "They come row by row, as in my_patchify",
     ),
     Slip(
-        {
-            f"{CUT}.transpose(1, 2)": "self.conv_proj(x).flatten(2).reshape(len(x), -1, self.class_token.shape[2])"
-        },
+        {f"{CUT}.transpose(1, 2)": f"{CUT}.reshape(len(x), -1, self.class_token.shape[2])"},
         "reshape to (n, patches, hidden_dim) in the place of transpose",
         "A token must hold all numbers of one patch: flatten(2).transpose(1, 2)",
     ),

@@ -282,6 +282,12 @@ SLIPS = (
         "leave out the encoder's dropout",
         "It follows the positions",
     ),
+    Slip(
+        {BLOCKS: "for block in self.encoder.layers:\n            block(x)"},
+        "call the blocks and go on with the tokens from before them",
+        "Each block gives new tokens, and the next one takes them: x = block(x), or x ="
+        " self.encoder.layers(x)",
+    ),
     Slip({NORM: ""}, "leave out the encoder's last norm", "It follows the blocks"),
     Slip(
         {REGISTERS: "registers = self.register_tokens.detach().expand(len(x), -1, -1)"},
