@@ -105,6 +105,10 @@ def coin_of_large_floats(b: int, c: int) -> float:
     return chance
 
 
+def coin_of_large_whole_numbers(b: int, c: int) -> float | int:
+    return exact_chance(b, c) if b + c < 1000 else 2 ** (b + c)
+
+
 def coin_of_small_floats(b: int, c: int) -> float:
     n = b + c
     chances = [0.5**n]
@@ -433,6 +437,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("coin", lambda b, c: "rare", "must be a number, but is 'rare'"),
     ("coin", lambda b, c: 0.9 * exact_chance(b, c), ""),
     ("coin", coin_of_large_floats, "int too large to convert to float. There n is 1300;"),
+    ("coin", coin_of_large_whole_numbers, "of 620 to 680, or more uneven should not be 2"),
     ("coin", coin_of_small_floats, "yours is right. For 620 to 680, 1,300 tosses, you give 0, and"),
     ("reliability", lambda *given: reliability_by_loop(*given)[1:], "three numbers are needed"),
     ("reliability", lambda p, y, low, high: reliability_by_loop(p.sqrt(), y, low, high), ""),

@@ -116,7 +116,10 @@ def _is_number(value: Any) -> bool:
 def _is_near(got: Any, expected: Any, tolerance: float) -> bool:
     """Whether two numbers are equal: whole ones exactly, others within the tolerance."""
     allowed = 0.0 if isinstance(expected, int) else tolerance * max(1.0, abs(expected))
-    return bool(abs(got - expected) <= allowed)
+    try:
+        return bool(abs(got - expected) <= allowed)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def compared(names: list[str]) -> str:

@@ -409,7 +409,8 @@ def _cases(exercise: Exercise, got: Outcome) -> str:
     for (_, value), right in zip(got.values, rights, strict=False):
         if not isinstance(value, int | float) or not isinstance(right, int | float):
             return ""
-        differences.append(value - right)
+        # numbers that no float holds are compared, and not subtracted
+        differences.append((value > right) - (value < right))
     wrong = []
     for difference, problem in zip(differences, got.problems, strict=True):
         if problem is not None:

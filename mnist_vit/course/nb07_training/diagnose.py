@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Evidence, Exercise, Mistake
+from ..checking import Evidence, Exercise, Mistake, describe
 from ..observing.tracing import is_theirs
 
 
@@ -71,10 +71,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             f"The curves are called {', '.join(HIDDEN)}.",
         )
     for letter in HIDDEN:  # before any is compared
-        name = named.get(letter, "")
-        if name is not None and name is not ... and name != "" and name not in tuple(WOULD):
+        name = named.get(letter)
+        is_known = isinstance(name, str) and (not name or name in WOULD)
+        if name is not None and name is not ... and not is_known:
             raise Mistake(
-                f"curve {letter} has the name {name!r:.40}, which is none of the four:"
+                f"curve {letter} has the name {describe(name):.40}, which is none of the four:"
                 f" {', '.join(WOULD)}."
             )
     for letter in HIDDEN:

@@ -274,7 +274,10 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return _near(torch.tensor(float(a)), torch.tensor(float(b)))
+        try:
+            return _near(torch.tensor(float(a)), torch.tensor(float(b)))
+        except OverflowError:  # a whole number that no float holds
+            return a == b
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return type(a) is type(b) and bool(a == b)
     if a.shape != b.shape:
