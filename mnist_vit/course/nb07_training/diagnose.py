@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Evidence, Exercise, Mistake
+from ..checking import Evidence, Exercise, Mistake, describe
 from ..observing.tracing import is_theirs
 
 
@@ -73,8 +73,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for letter in HIDDEN:  # before any is compared
         name = named.get(letter, "")
         if name is not None and name is not ... and name != "" and name not in tuple(WOULD):
+            given = repr(name)[:40] if isinstance(name, str) else describe(name)
             raise Mistake(
-                f"curve {letter} has the name {name!r:.40}, which is none of the four:"
+                f"curve {letter} has the name {given}, which is none of the four:"
                 f" {', '.join(WOULD)}."
             )
     for letter in HIDDEN:
