@@ -597,7 +597,7 @@ MENDED_SLIPS: list[tuple[str, Any, str]] = [
     (
         "training_loop",
         loop_with('group["lr"] =', 'optimizer.param_groups["lr"] ='),
-        "is a list of dicts: for group in optimizer.param_groups",
+        "holds a rate of its own: for group in optimizer.param_groups",
     ),
 ]
 test_what_was_misleading_or_only_located = judged([], MENDED, MENDED_SLIPS)

@@ -297,8 +297,7 @@ SLIPS = (
     Slip(
         {RATE: RATE.replace("group", "optimizer.param_groups")},
         "write into the list of groups in the place of each group",
-        "optimizer.param_groups is a list of dicts: for group in optimizer.param_groups, write into"
-        ' group["lr"]',
+        'Each dict in it holds a rate of its own: for group in optimizer.param_groups, group["lr"]',
     ),
     Slip(
         {RATE: 'group["lr"] = cosine_schedule(step, steps, warmup)'},
