@@ -1,6 +1,7 @@
 """The checks of notebook 06 accept right answers in other styles, and tell what no slip can
 name."""
 
+import inspect
 import math
 from typing import Any
 
@@ -23,6 +24,7 @@ from mnist_vit.course.nb06_vision_transformer.vision_transformer import (
     LABELS,
     MyVisionTransformer,
 )
+from mnist_vit.model import Encoder
 
 
 class WithLinear(MyVisionTransformer):
@@ -331,6 +333,38 @@ class PlainRegisters(MyRegisters):
         self.register_tokens = noise
 
 
+class KeptEncoder(Encoder):
+    """An encoder that was kept before; its blocks' MLPs drop nothing."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        for name, part in self.named_modules():
+            if isinstance(part, nn.Dropout) and ".mlp." in name:
+                part.p = 0.0
+
+
+class OfAKeptEncoder(MyVisionTransformer):
+    """Right in itself."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        given = inspect.signature(MyVisionTransformer).bind(*sizes, **options)
+        given.apply_defaults()
+        names = "num_layers", "num_heads", "hidden_dim", "mlp_dim", "dropout", "attention_dropout"
+        sizes = [given.arguments[name] for name in (*names, "norm_layer")]
+        self.encoder = KeptEncoder(self.encoder.pos_embedding.shape[1], *sizes)
+
+
+class FourHeads(MyVisionTransformer):
+    def __init__(self, image_size, patch_size, num_layers, num_heads, *sizes, **options):
+        super().__init__(image_size, patch_size, num_layers, 4, *sizes, **options)
+
+
+class TwoLayers(MyVisionTransformer):
+    def __init__(self, image_size, patch_size, num_layers, *sizes, **options):
+        super().__init__(image_size, patch_size, 2, *sizes, **options)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
@@ -342,6 +376,8 @@ RIGHT: list[tuple[str, Any]] = [
 WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", PrintsNothing, "0 lines are printed, which are not the ten needed"),
     ("vision_transformer", PrintsTuples, "one line is 'Input: (3, 2, 12, 12)'. It must be"),
+    ("vision_transformer", OfAKeptEncoder, "The class KeptEncoder that stands in it does not"),
+    ("vision_transformer", TwoLayers, "encoder_layer_1"),
     ("registers", RegistersWithPlaces, "all other tensors must keep their shapes"),
     (
         "registers",
@@ -394,6 +430,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("vision_transformer", FourHeads, "make the encoder with 4 heads, whatever num_heads is"),
     ("vision_transformer", MeanAndPrintsNothing, "take the mean over all tokens"),
     (
         "first_difference",

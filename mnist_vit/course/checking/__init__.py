@@ -2,6 +2,7 @@
 
 from ..observing.observers import Evidence
 from .exercise import Exercise, Mistake, Slip
+from .kept import refused_part
 from .tools import (
     changed_in,
     copy_weights,
@@ -42,6 +43,7 @@ __all__ = [
     "parameter_gradients",
     "random",
     "randomise",
+    "refused_part",
     "sentence_numbers",
     "start_values",
     "state_of",

@@ -25,8 +25,10 @@ from ..checking import (
     make,
     random,
     randomise,
+    refused_part,
     start_values,
 )
+from ..nb05_encoder import encoder
 
 
 class MyVisionTransformer(nn.Module):
@@ -147,6 +149,8 @@ LINES = (  # for the pictures that the check gives
 
 # other numbers of blocks and of heads: none can be taken for the other
 SIZES = (12, 4, 2, 4, 8, 16)
+OTHER_SIZES = (8, 2, 1, 2, 8, 16)
+OTHER_OPTIONS: dict[str, Any] = {"num_classes": 3, "representation_size": 4, "in_channels": 1}
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -172,6 +176,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 for part in ("conv_proj", "class_token", "encoder", "heads"):
                     yield _part_gradient(logits, module, part)
     yield from _arguments_handed_on(answer, options, weights)
+    other = _built(answer, OTHER_OPTIONS, OTHER_SIZES)
+    copy_weights(randomise(VisionTransformer(*OTHER_SIZES, **OTHER_OPTIONS), seed=8), other)
+    images = random(2, 1, 8, 8, seed=9)
+    yield "output of a model of other sizes", _logits(other.eval(), images)
     yield "lines that print_shapes prints", _printed(answer, options)
     options["representation_size"] = 80
     sizes = (64, 8, 1, 2, 64, 128)
@@ -315,7 +323,8 @@ def notice(answer: Any) -> Mistake | None:
     options: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
     module = make(answer, *SIZES, **options).eval()
     copy_weights(randomise(VisionTransformer(*SIZES, **options), seed=6), module)
-    return noticed_on_the_way(module, random(3, 2, 12, 12, seed=7))
+    on_the_way = noticed_on_the_way(module, random(3, 2, 12, 12, seed=7))
+    return on_the_way or refused_part(module.encoder, encoder.EXERCISE)
 
 
 @torch.no_grad()
@@ -561,6 +570,14 @@ SLIPS = (
         {READ: "x = x[0]"},
         "take picture 0",
         "Axis 0 counts the pictures, axis 1 the tokens. The class token is x[:, 0]",
+    ),
+    *(
+        Slip(
+            {"num_layers, num_heads, hidden_dim,": f"num_layers, {number}, hidden_dim,"},
+            f"make the encoder with {number} heads, whatever num_heads is",
+            "Hand num_heads on to it",
+        )
+        for number in (2, 4)
     ),
     Slip(
         {END: "x = self.heads(x).argmax(dim=-1)"},
