@@ -41,6 +41,7 @@ TINY = {
     "hidden_dim": 6,
     "mlp_dim": 10,
 }
+SQUARE = TINY | {"mlp_dim": TINY["hidden_dim"]}
 
 
 class Answer:
@@ -75,6 +76,7 @@ EXACT = {  # equal bit for bit
     "ours": mnist_vit.VisionTransformer,
     "torchvision, built": torchvision.models.VisionTransformer(**TINY),
     "ours, built": mnist_vit.VisionTransformer(**TINY, representation_size=5, in_channels=1),
+    "MLPs as wide as the tokens": lambda: torchvision.models.VisionTransformer(**SQUARE),
     "vit_mnist": mnist_vit.vit_mnist,
     "nn.TransformerEncoderLayer": layers(
         dropout=0.1, activation="gelu", layer_norm_eps=1e-6, norm_first=True
@@ -92,6 +94,7 @@ RIGHT = EXACT | {
     "a tuple": plain(forward=lambda s, x: (Plain.forward(s, x), None)),
     ".logits": plain(forward=lambda s, x: Answer(Plain.forward(s, x))),
     "norms made last": parts(lambda d, h, m: {"norm2": plain_norm(d), "norm1": plain_norm(d)}),
+    "square matrices only": lambda: Separate(**SQUARE),
     "in float32": plain(patches=lambda s, x: Plain.patches(s, x.float())),
 }
 

@@ -38,12 +38,14 @@ class Unit:
         shape: of the weight: as a matrix of nn.Linear, ones dropped, a norm's with a 1 behind.
         place: the number of its block, BEFORE or BEHIND.
         turned: whether it is used as x @ W.
+        role: "mlp" of a matrix of a block's MLP; "" of all else. Units of other roles do not match.
     """
 
     names: list[str]
     shape: Shape
     place: int = BEFORE
     turned: bool = False
+    role: str = ""
 
     @property
     def parent(self) -> str:
@@ -124,10 +126,14 @@ class _Matching:
         self.our_units = list(_units(ours, set()))
         for unit in self.our_units:
             unit.place = _our_place(unit.names[0])
+            unit.role = "mlp" if ".mlp." in unit.names[0] else ""
         self.their_units = list(_units(theirs.model, theirs.seen.multiplied))
         if not _put_in_place(self.their_units, theirs):
             for unit in [*self.our_units, *self.their_units]:
                 unit.place = BEFORE
+        in_mlps = {id(self.tensors[name]) for name in theirs.seen.mlps}
+        for unit in self.their_units:  # a shared parameter has several names
+            unit.role = "mlp" if id(self.tensors[unit.names[0]]) in in_mlps else ""
 
     def match_names(self) -> None:
         """Units whose names and shapes are the same."""
@@ -161,6 +167,7 @@ class _Matching:
         for source in sources:
             width = source.shape[1]
             here = [unit for unit in self.their_units if unit.place == source.place]
+            here = [unit for unit in here if unit.role == ""]
             if source.shape in [unit.shape for unit in here]:
                 continue
             side = width // num_heads
@@ -186,13 +193,13 @@ class _Matching:
             self._give(unit, source, (begin, begin + side), (head, head + side))
 
     def match_shapes(self, late: bool, turned: bool) -> None:
-        """Units of one place and shape, in their order; ``turned``: of the transposed shape."""
+        """Units of one place, shape and role, in their order; ``turned``: of the transposed shape."""
         groups: dict[Any, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
         for unit in self.their_units:
-            groups[unit.place, unit.shape][0].append(unit)
+            groups[unit.place, unit.shape, unit.role][0].append(unit)
         for unit in self.our_units:
             shape = unit.shape[::-1] if turned else unit.shape
-            groups[unit.place, shape][1].append(unit)
+            groups[unit.place, shape, unit.role][1].append(unit)
         for theirs, ours in groups.values():
             if late:
                 ours = ours[-len(theirs) :]

@@ -142,9 +142,11 @@ def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
 
 def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
     """Sizes from the MLPs of the blocks, and from the matrices that follow them."""
-    mlps = _mlps(matrices)
+    mlps = _mlps(matrices, seen)
     if not mlps:
         return {}
+    for number in mlps:
+        seen.mlps += [name for name, _ in matrices[number : number + 2]]
     name, (mlp_dim, hidden_dim) = matrices[mlps[0]]
     after = [shape for _, shape in matrices[mlps[-1] + 2 :]]
     found = {"num_layers": len(mlps), "hidden_dim": hidden_dim, "mlp_dim": mlp_dim}
@@ -158,14 +160,21 @@ def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
     return found
 
 
-def _mlps(matrices: list[Matrix]) -> list[int]:
-    """The places of the first matrices of MLPs, pairs that widen and narrow again.
+def _mlps(matrices: list[Matrix], seen: Pass) -> list[int]:
+    """The places of the first matrices of MLPs: pairs that widen and narrow again.
 
-    Those of the blocks have names that are alike; one in a layer behind the blocks has another.
+    A pair of square ones must have an activation in between. The matrices for values and output of
+    an attention of another width have a softmax in between, and are no MLP. Those of the blocks
+    have names that are alike; one in a layer behind the blocks has another.
     """
     alike: dict[Any, list[int]] = defaultdict(list)
     for number, (first, second) in enumerate(itertools.pairwise(matrices)):
         name, (mlp_dim, width) = first
-        if second[1] == (width, mlp_dim) and mlp_dim != width:
+        is_pair = second[1] == (width, mlp_dim) and name not in seen.attended
+        if is_pair and (mlp_dim != width or name in seen.activated):
             alike[re.sub(r"\d+", "", name), mlp_dim].append(number)
-    return max(alike.values(), key=len, default=[])
+
+    def likely(places: list[int]) -> tuple[int, bool]:
+        return len(places), matrices[places[0]][0] in seen.activated
+
+    return max(alike.values(), key=likely, default=[])
