@@ -475,6 +475,70 @@ def test_an_unknown_number_of_heads_is_asked_for_with_the_call() -> None:
     assert judge_vit(heads_by_hand(), num_heads=2)[0]
 
 
+def of_width(inner, **pieces):
+    """Attention whose heads are inner numbers wide, all together; scores are not scaled."""
+
+    def make(d, h, m):
+        return {"qkv": nn.Linear(d, 3 * inner, bias=False), "proj": nn.Linear(inner, d)}
+
+    return parts(make, weigh=lambda s, q, k: (q @ k.mT).softmax(-1), **pieces)
+
+
+def of_width_by_parts(inner):
+    """Matrices for queries, keys and values; the last of them and proj look like an MLP."""
+
+    def block(self, d, h, m):
+        kept = Plain.block(self, d, h, m)
+        layers = {name: nn.Linear(d, inner) for name in "qkv"} | {"proj": nn.Linear(inner, d)}
+        return {"norm1": kept["norm1"], **layers, **{n: kept[n] for n in ("norm2", "fc1", "fc2")}}
+
+    def split(self, b, x):
+        several = (b.q(x), b.k(x), b.v(x))
+        return [one.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in several]
+
+    return plain(block=block, split=split)
+
+
+OTHER_WIDTHS = {
+    "narrow": of_width(12),
+    "narrow, another eps": of_width(12, last=nn.LayerNorm),
+    "as wide as the MLP": of_width(48),
+    "as qkv is": of_width(72),
+    "by parts": of_width_by_parts(12),
+    "by parts, as wide as the MLP": of_width_by_parts(48),
+    "by parts, wider": of_width_by_parts(96),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_WIDTHS)
+def test_attention_of_another_width_is_told_and_not_compared(name: str) -> None:
+    passed, lines = judge_vit(OTHER_WIDTHS[name])
+    said = "\n".join(lines)
+    assert not passed
+    assert re.search(
+        r"head_dim = \d+ wide, and ours hidden_dim = 24: attention is not compared", said
+    ), said
+    assert "no other difference was found" in said
+    assert not re.search("exactly|equal|no bias for|self_attention.*matched|matched.*attn", said)
+    assert ("LayerNorm's eps at torch's default" in said) == ("eps" in name)
+
+
+def test_shared_keys_and_values_are_told_and_not_compared() -> None:
+    def block(self, d, h, m):
+        kept = Plain.block(self, d, h, m)
+        layers = {"to_q": nn.Linear(d, d), "to_k": nn.Linear(d, d // h)}
+        return kept | layers | {"to_v": nn.Linear(d, d // h), "qkv": nn.Identity()}
+
+    def split(self, b, x):
+        q = b.to_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return q, b.to_k(x).unsqueeze(1), b.to_v(x).unsqueeze(1)
+
+    passed, lines = judge_vit(plain(block=block, split=split))
+    assert not passed
+    assert any("keys have 8 numbers, all heads together, and ours 24: " in line for line in lines)
+    assert not re.search("exactly|equal", "".join(lines))
+
+
 def test_dropout_that_reaches_nothing_is_told_by_any_name() -> None:
     class Mine(Plain):
         def __init__(self, emb_dropout=0.1, **sizes):

@@ -5,9 +5,9 @@ A place is a block, or what stands before the blocks, or behind them, as the for
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ BEFORE = -1  # the places outside the blocks
 BEHIND = 1_000_000
 POSITIONS = "encoder.pos_embedding"
 QKV = "self_attention.in_proj_weight"
+ROLES = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
 TOKENS = re.compile("pos|cls|token")  # in the names of tokens and tables
 
 Shape = tuple[int, ...]
@@ -96,8 +97,25 @@ class Source:
         return words
 
 
-def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> dict[str, Source]:
-    """Where each of their parameters gets its values from, by its name.
+@dataclass(frozen=True)
+class Match:
+    """One way to match their parameters with ours.
+
+    Attributes:
+        sources: where each of their parameters gets its values from, by its name.
+        attention: a sentence on why their attention cannot be compared; "" if it can.
+        silent: their matrices of attention that cannot be compared: they are set to zero.
+        places: the places of their parameters, by name; empty if no blocks were found.
+    """
+
+    sources: dict[str, Source]
+    attention: str = ""
+    silent: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
+
+
+def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
+    """Match their parameters with ours.
 
     Args:
         ours: our model.
@@ -106,12 +124,15 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> dict[str
         layout: "", CHANNELS_LAST or PLAIN_PRODUCT.
     """
     matching = _Matching(ours, theirs, layout)
+    matching.set_aside_attention(theirs.sizes["num_heads"])
     matching.match_names()
     matching.match_tokens()
     matching.match_queries_keys_values(theirs.sizes["num_heads"])
     matching.match_shapes(late, turned=False)
     matching.match_shapes(late, turned=True)
-    return matching.sources
+    return Match(
+        matching.sources, matching.attention, tuple(matching.silent), matching.places
+    )
 
 
 class _Matching:
@@ -121,6 +142,9 @@ class _Matching:
         self.model = theirs.model
         self.layout = layout
         self.sources: dict[str, Source] = {}
+        self.attention = ""
+        self.silent: list[str] = []
+        self.places: dict[str, int] = {}
         self.tensors = tensors_of(theirs.model)
         self.our_shapes = shapes_of(ours)
         self.our_units = list(_units(ours, set()))
@@ -128,12 +152,37 @@ class _Matching:
             unit.place = _our_place(unit.names[0])
             unit.role = "mlp" if ".mlp." in unit.names[0] else ""
         self.their_units = list(_units(theirs.model, theirs.seen.multiplied))
-        if not _put_in_place(self.their_units, theirs):
+        if _put_in_place(self.their_units, theirs):
+            for unit in self.their_units:
+                self.places |= dict.fromkeys(unit.names, unit.place)
+        else:
             for unit in [*self.our_units, *self.their_units]:
                 unit.place = BEFORE
         in_mlps = {id(self.tensors[name]) for name in theirs.seen.mlps}
         for unit in self.their_units:  # a shared parameter has several names
             unit.role = "mlp" if id(self.tensors[unit.names[0]]) in in_mlps else ""
+
+    def set_aside_attention(self, num_heads: int) -> None:
+        """Take attention of another width than ours out of both models: it has no counterpart."""
+        if not self.places:
+            return
+        for source in [unit for unit in self.our_units if unit.names[0].endswith(QKV)]:
+            matrices = []
+            for unit in self.their_units:
+                is_matrix = len(unit.shape) == 2 and min(unit.shape) > 1
+                if is_matrix and unit.place == source.place and unit.role == "":
+                    matrices.append(unit)
+            why = _other_width(matrices, source.shape[1], num_heads)
+            if not why:
+                continue
+            self.attention = f"{why}: attention is not compared."
+            for unit in matrices:
+                self.silent += unit.names
+                self.their_units.remove(unit)
+            for unit in list(self.our_units):
+                is_here = unit.place == source.place
+                if is_here and "self_attention" in unit.names[0]:
+                    self.our_units.remove(unit)
 
     def match_names(self) -> None:
         """Units whose names and shapes are the same."""
@@ -256,6 +305,37 @@ class _Matching:
             self.their_units.remove(unit)
         if source in self.our_units:
             self.our_units.remove(source)
+
+
+def _other_width(matrices: list[Unit], width: int, num_heads: int) -> str:
+    """How the matrices of an attention make it wider or narrower than ours; "" if they do not.
+
+    Args:
+        matrices: those of a block without its MLP, in the order of their use.
+        width: the hidden_dim.
+        num_heads: the number of heads.
+    """
+    shapes = [unit.shape for unit in matrices]
+    if (3 * width, width) in shapes:
+        return ""
+    inner = [shape[1] for shape in shapes if shape[0] == width != shape[1]]
+    rows = sum(shape[0] for shape in shapes if shape[1] == width)
+    if inner and (width, width) not in shapes and rows >= inner[-1]:
+        return (
+            f"Its attention is num_heads * head_dim = {inner[-1]} wide, and ours hidden_dim ="
+            f" {width}"
+        )
+    numbers: Counter[str] = Counter()
+    readers = [unit for unit in matrices if unit.shape[1:] == (width,)]
+    for unit, role in _roles(readers):
+        numbers[role] += unit.shape[0]
+    for role, found in numbers.items():
+        if found != len(role) * width:  # kv: both
+            return (
+                f"Its {ROLES[role]} have {found} numbers, all heads together, and ours"
+                f" {len(role) * width}"
+            )
+    return ""
 
 
 def _roles(matrices: list[Unit]) -> Iterator[tuple[Unit, str]]:

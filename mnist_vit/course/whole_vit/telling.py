@@ -20,6 +20,7 @@ from .values import LOGITS, alignments
 
 FOREIGN = "the parameters are not ours."
 ALL_ELSE = "Apart from this everything is equal."
+NO_MORE = "In what was compared, no other difference was found."
 EXACTLY = "the logits are wrong. You get exactly this when you"
 MANY = 12  # parameters of one model alone, those of other blocks not counted
 KINDS = {  # what names tell of a model that is of another kind
@@ -120,7 +121,7 @@ def _parts(trial: Trial) -> list[str]:
                 f" {side}), and ours ({side}, {trial.ours.hidden_dim})."
             )
             break
-    return [*lines, *_rows_missing(trial)]
+    return [*lines, *_rows_missing(trial), *trial.uncompared]
 
 
 def _rows_missing(trial: Trial) -> list[str]:
@@ -176,14 +177,22 @@ def explained(trial: Trial, besides: list[str]) -> list[str]:
     return [f"{EXACTLY}, all together:", *items, *about, *besides]
 
 
+def in_part(trial: Trial) -> list[str]:
+    """What is said where a part was taken out of both models, and the rest does not differ."""
+    return [FOREIGN, *about_parameters(trial), *_put_right(trial), NO_MORE]
+
+
+def _put_right(trial: Trial) -> list[str]:
+    known = mistakes(trial)
+    if not known:
+        return []
+    return ["This was put right before the comparison:", *[f"- you {one}." for one in known]]
+
+
 def unexplained(trial: Trial) -> list[str]:
     """What can be said where there is a difference without a name."""
     problem = trial.problem() or ""
-    about = about_parameters(trial)
-    known = mistakes(trial)
-    if known:
-        about.append("This was put right before the comparison:")
-        about += [f"- you {one}." for one in known]
+    about = [*about_parameters(trial), *_put_right(trial)]
     if trial.is_random or trial.changes:
         return [problem, *about]
     others = _other_tokens(trial)

@@ -12,7 +12,7 @@ from ..checking import Slip
 from ..checking.comparing import compare
 from .building import Built, set_eps
 from .explaining import Setting, explain, make_neutral, our_values
-from .matching import POSITIONS, Range, Source, shapes_of
+from .matching import POSITIONS, Match, Range, shapes_of
 from .passing import tensors_of
 from .running import left_out, logits, run
 from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, REUSE
@@ -33,16 +33,21 @@ class Trial:
         missing, extra: parameters that only ours has, and that only theirs has; they are made to do
             nothing.
         left_out: the modules of theirs that hold extra ones and are left out.
+        uncompared: sentences on what has another thing in its place in theirs, and is taken out of
+            both models.
         able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
         first: a sentence on the first value that differs, where slips explain it.
     """
 
-    def __init__(self, built: Built, fresh: nn.Module, sources: dict[str, Source]) -> None:
+    def __init__(self, built: Built, fresh: nn.Module, match: Match) -> None:
         self.theirs = built.model
         self.seen = built.seen
+        sources = match.sources
         self.sources = sources
+        self.silent = match.silent
+        self.uncompared = [match.attention] if match.attention else []
         self.is_random = False
         self.changes = False
         self.first = ""
@@ -60,7 +65,10 @@ class Trial:
         self.extra = [name for name in foreign if name in self.seen.uses]
         self.unused = [name for name in self.their_shapes if name not in self.seen.uses]
         self.left_out = list(self._replaceable())
-        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in self.missing)
+        needed = self.missing
+        if self.silent:
+            needed = [name for name in needed if "in_proj" not in name]
+        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in needed)
         self.setting = _setting(built.sizes, neutral, self._parts(), edits)
         self.tolerance = TOLERANCE[self.setting.dtype]
         self._make_ours()
@@ -97,6 +105,8 @@ class Trial:
     @property
     def is_foreign(self) -> bool:
         """Whether theirs has parameters that cannot be made to do nothing."""
+        if self.uncompared:
+            return True
         for name in self.extra:
             is_token = re.search("token|register|dist", name)
             is_matrix = len(self.their_shapes[name]) > 1
@@ -117,6 +127,8 @@ class Trial:
         for path in sorted({name.rpartition(".")[0] for name in self.extra}):
             module = self.theirs.get_submodule(path)
             names = [f"{path}.{name}" for name, _ in module.named_parameters()]
+            if any(name in self.silent for name in names):
+                continue
             if path in self.seen.keeps_shape and not any(name in self.sources for name in names):
                 yield path
 
@@ -153,6 +165,8 @@ class Trial:
             for name, tensor in tensors_of(self.theirs).items():
                 if name in self.sources:
                     tensor.copy_(self.sources[name].take(self.parameters, tensor))
+                elif name in self.silent:
+                    tensor.zero_()
                 elif name in self.extra:
                     make_neutral(name, tensor)
 
@@ -202,7 +216,7 @@ class Trial:
 
     def is_explained(self) -> bool:
         """Whether known slips give all the same values; if so, they become edits of ours."""
-        if self.is_random or self.changes:
+        if self.is_random or self.changes or self.uncompared:
             return False
         theirs = self.values()
         slips = explain(theirs, self.setting) if LOGITS in theirs else ()
