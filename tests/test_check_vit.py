@@ -4,6 +4,7 @@ told apart."""
 import random
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -134,6 +135,23 @@ def second_gelu(b, x):
 
 def with_norms(s, d, h, m):
     return Plain.block(s, d, h, m) | {"norm1": plain_norm(d), "norm2": plain_norm(d)}
+
+
+def no_mean(d):
+    def forward(self, x):
+        return self.bias + F.rms_norm(x, x.shape[-1:], self.weight, 1e-6)
+
+    return type("NoMean", (nn.LayerNorm,), {"forward": forward})(d, eps=1e-6)
+
+
+class Rms(nn.Module):
+    def __init__(self, d, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.ones(d))
+
+    def forward(self, x):
+        return x / torch.sqrt((x**2).mean(-1, keepdim=True) + self.eps) * self.gamma
 
 
 NAMED = {  # the model, and what the verdict must name
@@ -320,6 +338,23 @@ NAMED = {  # the model, and what the verdict must name
         plain(norm_of_blocks=plain_norm, last=nn.LayerNorm, block=lambda s, *a: with_norms(s, *a)),
         "leave the last norm's eps at torch's default",
     ),
+    "no mean in the norm": (plain(last=staticmethod(no_mean)), "use RMSNorm instead of LayerNorm. LayerNorm"),
+    "RMSNorm of one's own": (
+        plain(last=Rms),
+        r"exactly this when you use RMSNorm instead of LayerNorm\. .*\n.*yours lacks: .*ln_1.bias",
+    ),
+    "RMSNorm of another eps": (
+        plain(last=staticmethod(partial(Rms, eps=1e-7))),
+        "(?s)all together:\n- set RMSNorm's eps to 1e-07.*\n- use RMSNorm",
+    ),
+    "torch's RMSNorm as the last norm": (
+        plain(last=nn.RMSNorm, block=lambda s, *a: with_norms(s, *a)),
+        "(?s)- set RMSNorm's eps to 1.19209e-07.*- use RMSNorm instead of LayerNorm as the last",
+    ),
+    "RMSNorm, and no last norm": (
+        plain(last=Rms, encode=lambda s, x: s.layer(s.blocks[1], s.layer(s.blocks[0], x))),
+        "(?s)all together:\n- use RMSNorm.*- forget the last norm",
+    ),
     "lazy parameters": (nn.Sequential(nn.LazyLinear(3)), "cannot be compared"),
     "three mistakes": (layers(), "(?s)all together:.*- leave the eps.*- .*post-norm.*- use ReLU"),
 }
@@ -327,16 +362,6 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     "a fixed scale": (
         weigh(lambda s, q, k: q @ k * 50**-0.5),
         "Each row of scores.* is ours times 0.4",
-    ),
-    "no mean in the norm": (
-        plain(
-            last=type(
-                "NoMean",
-                (nn.LayerNorm,),
-                {"forward": lambda s, x: s.bias + F.rms_norm(x, x.shape[-1:], s.weight, 1e-6)},
-            )
-        ),
-        "block 0's ln_1 .yours: blocks.0.norm1",
     ),
     "no gradient": (
         plain(tokens=lambda s, x: Plain.tokens(s, x).detach()),

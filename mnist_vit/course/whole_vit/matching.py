@@ -147,11 +147,11 @@ class _Matching:
         self.places: dict[str, int] = {}
         self.tensors = tensors_of(theirs.model)
         self.our_shapes = shapes_of(ours)
-        self.our_units = list(_units(ours, set()))
+        self.our_units = list(_units(ours, set(), set()))
         for unit in self.our_units:
             unit.place = _our_place(unit.names[0])
             unit.role = "mlp" if ".mlp." in unit.names[0] else ""
-        self.their_units = list(_units(theirs.model, theirs.seen.multiplied))
+        self.their_units = list(_units(theirs.model, theirs.seen.multiplied, theirs.rms_norms))
         if _put_in_place(self.their_units, theirs):
             for unit in self.their_units:
                 self.places |= dict.fromkeys(unit.names, unit.place)
@@ -372,18 +372,20 @@ def shapes_of(model: nn.Module) -> dict[str, Shape]:
 # ------------------------------------------------------------------------------------------ units
 
 
-def _units(model: nn.Module, multiplied: set[str]) -> Iterator[Unit]:
+def _units(model: nn.Module, multiplied: set[str], rms_norms: set[str]) -> Iterator[Unit]:
     """The parameters of a model in groups, in the order in which they were made."""
     last: Unit | None = None
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        owner = model.get_submodule(name.rpartition(".")[0])
+        path = name.rpartition(".")[0]
+        owner = model.get_submodule(path)
         shape = _plain_shape(parameter, is_weight=isinstance(owner, nn.Linear))
         has_parts = any(owner.children())  # vectors of such a module are no weight and bias
         if last is not None and _joins(last, name, shape, has_parts):
             continue
         if last is not None:
             yield last
-        is_norm = "norm" in type(owner).__name__.lower() and not has_parts
+        is_norm = path in rms_norms or "norm" in type(owner).__name__.lower()
+        is_norm = is_norm and not has_parts
         if len(shape) == 1 and is_norm:
             shape = (*shape, 1)
         last = Unit([name], shape)

@@ -131,6 +131,33 @@ def _image_size(model: nn.Module, found: Sizes) -> int:
     return 0
 
 
+def rms_norms(model: nn.Module, seen: Pass, width: int) -> set[str]:
+    """The paths of modules that compute RMSNorm, x / rms(x) * weight, whatever they are called."""
+    found = set()
+    for path in seen.keeps_shape:
+        module = model.get_submodule(path)
+        sizes = {parameter.numel() for parameter in module.parameters()} or {width}
+        if len(sizes) == 1 and not any(module.children()) and _is_rms_norm(module, *sizes):
+            found.add(path)
+    return found
+
+
+def _is_rms_norm(module: nn.Module, width: int) -> bool:
+    """Whether a module divides tokens by their root mean square, and multiplies by one vector."""
+    spread = torch.tensor([100.0, 200.0, 400.0, 800.0])[:, None]  # large: an eps does not show
+    tokens = spread * (1 + random(1, 4, width, seed=3, dtype=torch.float32))
+    tokens = tokens.to(torch.get_default_dtype())
+    expected = tokens / tokens.square().mean(dim=-1, keepdim=True).sqrt()
+    try:
+        with torch.no_grad():
+            got = module(tokens.clone()).to(expected.dtype)
+            weight = (got * expected).sum(dim=1) / expected.square().sum(dim=1)
+            far = (got - weight[:, None] * expected).abs().max()
+            return bool(weight.abs().max() > 0 and far <= 1e-3 * got.abs().max())
+    except Exception:  # a module that takes something else
+        return False
+
+
 def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
     """Matrices in the order of their use, each with its shape as in nn.Linear."""
     tensors: dict[str, Tensor] = tensors_of(model)

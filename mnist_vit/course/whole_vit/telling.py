@@ -46,12 +46,16 @@ def _eps(trial: Trial) -> list[str]:
     last = "the last norm's eps"
     others = "the eps of the blocks' norms"
     norms: dict[str, set[float]] = {last: set(), others: set()}
+    of_rms: set[float] = set()
     for own, source in trial.sources.items():
         path = own.rpartition(".")[0]
         if "ln" in source.name and source.name.endswith("weight") and path in trial.eps:
-            norms[last if "encoder.ln" in source.name else others].add(trial.eps[path])
+            kind = norms[last if "encoder.ln" in source.name else others]
+            kind = of_rms if path in trial.rms_norms else kind
+            kind.add(trial.eps[path])
     if norms[last] in (norms[others], set()):
         norms = {"LayerNorm's eps": norms[others]}
+    norms["RMSNorm's eps"] = of_rms
     found = []
     for what, several in norms.items():
         for eps in sorted(several - {EPS}):

@@ -15,7 +15,7 @@ from .explaining import Setting, explain, make_neutral, our_values
 from .matching import POSITIONS, Match, Range, shapes_of
 from .passing import tensors_of
 from .running import left_out, logits, run
-from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, REUSE
+from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, REUSE, RMS_NORMS
 from .values import LOGITS, TOLERANCE, Values, first_difference, part_of, values_of
 
 # the parameters that a model with a known mistake does not need, by what was done
@@ -52,6 +52,7 @@ class Trial:
         self.changes = False
         self.first = ""
         self.eps = built.eps
+        self.rms_norms = built.rms_norms
         self.ignored = built.ignored
         self.our_shapes = shapes_of(fresh)
         self.their_shapes = shapes_of(self.theirs)
@@ -100,7 +101,21 @@ class Trial:
         has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
         if "heads.head.weight" not in names and not has_matrix:
             found.append(NO_HEAD)
-        return found
+        return [*found, *self._rms_edits()]
+
+    def _rms_edits(self) -> list[Slip]:
+        """RMSNorm in the place of ours, the same in all blocks."""
+        kinds: dict[str, set[bool]] = {}
+        for own, source in self.sources.items():
+            module, _, name = source.name.rpartition(".")
+            place = module.rpartition(".")[2]
+            if place in NORMS and name == "weight":
+                is_rms = own.rpartition(".")[0] in self.rms_norms
+                kinds.setdefault(place, set()).add(is_rms)
+        places = tuple(place for place in NORMS if kinds.get(place) == {True})
+        if set(places) == kinds.keys():  # a missing one has no kind
+            places = tuple(NORMS) if places else ()
+        return [RMS_NORMS[places]] if places else []
 
     @property
     def is_foreign(self) -> bool:
