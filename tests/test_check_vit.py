@@ -548,6 +548,50 @@ def test_attention_of_another_width_is_told_and_not_compared(name: str) -> None:
     assert ("LayerNorm's eps at torch's default" in said) == ("eps" in name)
 
 
+class BatchNorm(nn.BatchNorm1d):
+    def forward(self, x):
+        return super().forward(x.mT).mT
+
+
+class OneForAll(Plain):
+    """One norm in all places of all blocks."""
+
+    def stack(self, n, d, *more):
+        self.the_norm = plain_norm(d)
+        return super().stack(n, d, *more)
+
+    def block(self, *sizes):
+        parts = Plain.block(self, *sizes)
+        return {name: parts[name] for name in ("qkv", "proj", "fc1", "fc2")}
+
+    def layer(self, b, x):
+        x = x + self.attend(b, self.the_norm(x))
+        return x + b.fc2(self.act(b.fc1(self.the_norm(x))))
+
+
+def low_rank(d, h, m):
+    return {"proj": nn.Sequential(nn.Linear(d, 5), nn.Linear(5, d))}
+
+
+@pytest.mark.parametrize(
+    ("model", "needed"),
+    [
+        (
+            plain(last=BatchNorm),
+            r"norm1 \(BatchNorm\) may .* block 0's ln_1: .*\n.* of encoder.ln: these",
+        ),
+        (OneForAll, r"the_norm \(LayerNorm\) may stand in place of block 0's ln_1: these"),
+        (parts(low_rank), r"proj.0 \(Linear\) may stand in place of block 0's self_attention.out"),
+    ],
+)
+def test_what_stands_in_place_of_ours_is_told_and_not_compared(model: type, needed: str) -> None:
+    passed, lines = judge_vit(model)
+    said = "\n".join(lines)
+    assert not passed
+    assert re.search(needed, said), said
+    assert not re.search("exactly|equal|first value", said), said
+
+
 def test_shared_keys_and_values_are_told_and_not_compared() -> None:
     def block(self, d, h, m):
         kept = Plain.block(self, d, h, m)

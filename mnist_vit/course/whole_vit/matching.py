@@ -24,6 +24,7 @@ BEHIND = 1_000_000
 POSITIONS = "encoder.pos_embedding"
 QKV = "self_attention.in_proj_weight"
 ROLES = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
+OTHER_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LocalResponseNorm)
 TOKENS = re.compile("pos|cls|token")  # in the names of tokens and tables
 
 Shape = tuple[int, ...]
@@ -39,7 +40,8 @@ class Unit:
         shape: of the weight: as a matrix of nn.Linear, ones dropped, a norm's with a 1 behind.
         place: the number of its block, BEFORE or BEHIND.
         turned: whether it is used as x @ W.
-        role: "mlp" of a matrix of a block's MLP; "" of all else. Units of other roles do not match.
+        role: "mlp" of a matrix of a block's MLP, "other norm" of one such as BatchNorm, "" of all
+            else. Units of other roles do not match.
     """
 
     names: list[str]
@@ -149,7 +151,7 @@ class _Matching:
         self.our_shapes = shapes_of(ours)
         self.our_units = list(_units(ours, set(), set()))
         for unit in self.our_units:
-            unit.place = _our_place(unit.names[0])
+            unit.place = our_place(unit.names[0])
             unit.role = "mlp" if ".mlp." in unit.names[0] else ""
         self.their_units = list(_units(theirs.model, theirs.seen.multiplied, theirs.rms_norms))
         if _put_in_place(self.their_units, theirs):
@@ -160,7 +162,10 @@ class _Matching:
                 unit.place = BEFORE
         in_mlps = {id(self.tensors[name]) for name in theirs.seen.mlps}
         for unit in self.their_units:  # a shared parameter has several names
-            unit.role = "mlp" if id(self.tensors[unit.names[0]]) in in_mlps else ""
+            if id(self.tensors[unit.names[0]]) in in_mlps:
+                unit.role = "mlp"
+            elif isinstance(theirs.model.get_submodule(unit.parent), OTHER_NORMS):
+                unit.role = "other norm"
 
     def set_aside_attention(self, num_heads: int) -> None:
         """Take attention of another width than ours out of both models: it has no counterpart."""
@@ -433,7 +438,7 @@ def _plain_shape(tensor: Tensor, is_weight: bool = False) -> Shape:
 # ----------------------------------------------------------------------------------------- places
 
 
-def _our_place(name: str) -> int:
+def our_place(name: str) -> int:
     block = re.search(r"encoder_layer_(\d+)", name)
     if block:
         return int(block[1])

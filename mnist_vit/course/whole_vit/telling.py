@@ -95,6 +95,7 @@ def _another_kind(trial: Trial) -> list[str]:
     lines = [f"Ours has, yours lacks: {ours}."]
     if trial.extra:
         lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
+    lines.append("They are not compared any further.")
     if len({re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}) < MANY:
         return lines
     names = " ".join(trial.their_shapes)
@@ -202,6 +203,8 @@ def unexplained(trial: Trial) -> list[str]:
     others = _other_tokens(trial)
     if others:
         return [FOREIGN if trial.is_foreign else problem, *about, others]
+    if trial.replaced:
+        return [FOREIGN, *about]
     theirs = trial.values()
     ours = our_values(trial.setting)
     label, where = trial.where(theirs)

@@ -1,5 +1,6 @@
 """Their model with the check's weights, as one way to match the parameters gives them."""
 
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from ..checking import Slip
 from ..checking.comparing import compare
 from .building import Built, set_eps
 from .explaining import Setting, explain, make_neutral, our_values
-from .matching import POSITIONS, Match, Range, shapes_of
+from .matching import POSITIONS, Match, Range, our_place, shapes_of
 from .passing import tensors_of
 from .running import left_out, logits, run
 from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, REUSE, RMS_NORMS
@@ -35,6 +36,7 @@ class Trial:
         left_out: the modules of theirs that hold extra ones and are left out.
         uncompared: sentences on what has another thing in its place in theirs, and is taken out of
             both models.
+        replaced: those of them that are about norms, or the projection of the output.
         able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
@@ -66,6 +68,8 @@ class Trial:
         self.extra = [name for name in foreign if name in self.seen.uses]
         self.unused = [name for name in self.their_shapes if name not in self.seen.uses]
         self.left_out = list(self._replaceable())
+        self.replaced = self._replaced(match)
+        self.uncompared += self.replaced
         needed = self.missing
         if self.silent:
             needed = [name for name in needed if "in_proj" not in name]
@@ -128,6 +132,33 @@ class Trial:
             if (is_token or is_matrix) and name.rpartition(".")[0] not in self.left_out:
                 return True
         return False
+
+    def _replaced(self, match: Match) -> list[str]:
+        """Sentences on norms and matrices of theirs that may stand where ours are missing.
+
+        Theirs are made to do nothing, or are left out: what remains tells nothing of them.
+        """
+        said = {}
+        for name in self.missing:
+            is_norm = re.search(r"ln(_\d)?\.weight$", name) is not None
+            if not is_norm and not name.endswith("out_proj.weight"):
+                continue
+            for own in self.extra:
+                path = own.rpartition(".")[0]
+                shape = self.their_shapes[own]
+                is_alike = len(shape) > 1
+                if is_norm:
+                    is_alike = math.prod(shape) == self.our_shapes[name][0]
+                is_here = match.places.get(own) in (None, our_place(name))
+                if own in self.silent or not is_alike or (is_norm and path not in self.left_out):
+                    continue
+                if is_here or self.seen.uses[own] > 1:
+                    kind = type(self.theirs.get_submodule(path)).__name__
+                    of_any_block = re.sub(r"\d+", "", name)
+                    sentence = f"{path or own} ({kind}) may stand in place of {part_of(name)}"
+                    behind = "these, and what comes behind them, are not compared."
+                    said.setdefault(of_any_block, f"{sentence}: {behind}")
+        return list(said.values())
 
     def _parts(self) -> tuple[tuple[str, Range, Range], ...]:
         """The parts of ours that theirs has, where it has only parts."""
