@@ -14,7 +14,7 @@ from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, describe
 from .passing import Pass
-from .reading import needed_sizes, read_sizes
+from .reading import needed_sizes, read_sizes, rms_norms
 from .running import run
 
 SIZES = {
@@ -77,6 +77,7 @@ class Built:
         seen: what a forward pass of it uses.
         takes_representation: whether it takes ``representation_size``.
         eps: the eps of its norms, by their paths. In the model they are set to EPS.
+        rms_norms: the paths of modules that are RMSNorm, by what they compute.
         ignored: a sentence on a size that it was given and has not; "" if there is none.
     """
 
@@ -85,6 +86,7 @@ class Built:
     seen: Pass
     takes_representation: bool
     eps: dict[str, float]
+    rms_norms: set[str]
     ignored: str
 
 
@@ -141,7 +143,9 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
         ignored = (
             f"It was given {wide} as the width of its MLPs, and they are {found['mlp_dim']} wide."
         )
-    return Built(model, found, seen, "representation_size" in given, set_eps(model), ignored)
+    are_rms = rms_norms(model, seen, found["hidden_dim"])
+    takes = "representation_size" in given
+    return Built(model, found, seen, takes, set_eps(model), are_rms, ignored)
 
 
 def set_eps(model: nn.Module) -> dict[str, float]:
@@ -150,6 +154,8 @@ def set_eps(model: nn.Module) -> dict[str, float]:
     for path, module in model.named_modules():
         for name in ("eps", "epsilon", "variance_epsilon"):
             value = vars(module).get(name)
+            if value is None and isinstance(module, nn.RMSNorm) and name == "eps":
+                value = torch.finfo(torch.float32).eps  # torch's default, of the dtype
             if type(value) is float:
                 found[path] = value
                 setattr(module, name, EPS)
