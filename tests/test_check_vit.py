@@ -137,6 +137,11 @@ def with_norms(s, d, h, m):
     return Plain.block(s, d, h, m) | {"norm1": plain_norm(d), "norm2": plain_norm(d)}
 
 
+def one_norm(self, *sizes):
+    parts = Plain.block(self, *sizes)
+    return parts | {"norm2": parts["norm1"]}
+
+
 def no_mean(d):
     def forward(self, x):
         return self.bias + F.rms_norm(x, x.shape[-1:], self.weight, 1e-6)
@@ -322,6 +327,10 @@ NAMED = {  # the model, and what the verdict must name
             weigh=lambda s, q, k: (q @ k.mT).softmax(-1) / (s.num_heads * q.shape[-1]) ** 0.5,
         ),
         r"(?s)all together:.*√hidden_dim after the softmax.*\(num_heads, head_dim, 3\)",
+    ),
+    "one norm under two names": (
+        plain(block=one_norm),
+        r"exactly this when you use ln_1 in both places\. .*\n.*input of block 0's mlp.0",
     ),
     "a layer behind the blocks": (
         plain(
