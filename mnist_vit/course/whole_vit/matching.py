@@ -132,9 +132,7 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
     matching.match_queries_keys_values(theirs.sizes["num_heads"])
     matching.match_shapes(late, turned=False)
     matching.match_shapes(late, turned=True)
-    return Match(
-        matching.sources, matching.attention, tuple(matching.silent), matching.places
-    )
+    return Match(matching.sources, matching.attention, tuple(matching.silent), matching.places)
 
 
 class _Matching:

@@ -66,9 +66,7 @@ NO_HEAD = Slip(
     "return what the heads should get",
     "The class head makes logits of it",
 )
-ONE_NORM = Slip(
-    {LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm"
-)
+ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
 NO_TOKEN = Slip(
     {TOKENS: "", POSITIONS: "input = input + self.pos_embedding[:, 1:]"},
     "use no class token",
