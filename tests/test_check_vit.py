@@ -696,6 +696,20 @@ def test_dropout_before_the_head_that_no_argument_switches_off_is_told() -> None
     assert "No argument switches off the dropout of heads.0, p = 0.1." in lines[1]
 
 
+def test_a_function_of_options_is_called_without_any_first() -> None:
+    def small(**options):
+        return Plain(**TINY | options)
+
+    def needs_them(**options):
+        return Plain(**options)
+
+    passed, lines = judge_vit(small)
+    assert passed, lines
+    assert judge_vit(small, hidden_dim=8)[0]
+    passed, lines = judge_vit(needs_them)
+    assert passed, lines
+
+
 def test_models_of_another_kind_are_told_in_one_sentence() -> None:
     model = torchvision.models.swin_transformer.SwinTransformer(
         [4, 4], 12, [2, 2], [2, 2], [3, 3], num_classes=5
