@@ -137,6 +137,11 @@ def with_norms(s, d, h, m):
     return Plain.block(s, d, h, m) | {"norm1": plain_norm(d), "norm2": plain_norm(d)}
 
 
+def one_norm(self, *sizes):
+    parts = Plain.block(self, *sizes)
+    return parts | {"norm2": parts["norm1"]}
+
+
 def no_mean(d):
     def forward(self, x):
         return self.bias + F.rms_norm(x, x.shape[-1:], self.weight, 1e-6)
@@ -323,6 +328,10 @@ NAMED = {  # the model, and what the verdict must name
         ),
         r"(?s)all together:.*√hidden_dim after the softmax.*\(num_heads, head_dim, 3\)",
     ),
+    "one norm under two names": (
+        plain(block=one_norm),
+        r"exactly this when you use ln_1 in both places\. .*\n.*input of block 0's mlp.0",
+    ),
     "a layer behind the blocks": (
         plain(
             pool=lambda s, x: x[:, 0] + s.more(x[:, 0]),
@@ -338,7 +347,10 @@ NAMED = {  # the model, and what the verdict must name
         plain(norm_of_blocks=plain_norm, last=nn.LayerNorm, block=lambda s, *a: with_norms(s, *a)),
         "leave the last norm's eps at torch's default",
     ),
-    "no mean in the norm": (plain(last=staticmethod(no_mean)), "use RMSNorm instead of LayerNorm. LayerNorm"),
+    "no mean in the norm": (
+        plain(last=staticmethod(no_mean)),
+        "use RMSNorm instead of LayerNorm. LayerNorm",
+    ),
     "RMSNorm of one's own": (
         plain(last=Rms),
         r"exactly this when you use RMSNorm instead of LayerNorm\. .*\n.*yours lacks: .*ln_1.bias",
@@ -633,9 +645,69 @@ def test_where_dropout_does_not_act_is_told() -> None:
     passed, lines = judge_vit(Mine)
     assert passed
     assert (
-        "acts on the tokens and in the attention; torchvision's also acts in the MLPs" in lines[1]
+        "acts on the tokens and behind the attention; torchvision's also acts on the attention"
+        " weights and in the MLPs." in lines[1]
     )
     assert not any("dropout acts" in line for line in judge_vit(EXACT["ours"])[1])
+
+
+def dropping(change):
+    """torchvision's model with the change, which is made once it is built."""
+
+    class Mine(torchvision.models.VisionTransformer):
+        def __init__(
+            self,
+            image_size,
+            patch_size,
+            num_layers,
+            num_heads,
+            hidden_dim,
+            mlp_dim,
+            dropout=0.0,
+            attention_dropout=0.0,
+            num_classes=10,
+        ):
+            sizes = (image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim)
+            super().__init__(*sizes, dropout, attention_dropout, num_classes)
+            change(self)
+
+    return Mine
+
+
+def drop_before_gelu(model):
+    for block in model.encoder.layers:
+        block.mlp[1], block.mlp[2] = block.mlp[2], block.mlp[1]
+
+
+def drop_before_the_head(model):
+    model.heads = nn.Sequential(nn.Dropout(0.1), model.heads)
+
+
+def test_dropout_before_the_activation_is_told() -> None:
+    passed, lines = judge_vit(dropping(drop_before_gelu))
+    assert not passed
+    assert "In its MLPs dropout acts before the activation" in lines[0]
+    assert judge_vit(dropping(lambda model: None))[0]
+
+
+def test_dropout_before_the_head_that_no_argument_switches_off_is_told() -> None:
+    _, lines = judge_vit(dropping(drop_before_the_head))
+    assert "dropout behind the last norm, before the head; torchvision's has none" in lines[1]
+    assert "No argument switches off the dropout of heads.0, p = 0.1." in lines[1]
+
+
+def test_a_function_of_options_is_called_without_any_first() -> None:
+    def small(**options):
+        return Plain(**TINY | options)
+
+    def needs_them(**options):
+        return Plain(**options)
+
+    passed, lines = judge_vit(small)
+    assert passed, lines
+    assert judge_vit(small, hidden_dim=8)[0]
+    passed, lines = judge_vit(needs_them)
+    assert passed, lines
 
 
 def test_models_of_another_kind_are_told_in_one_sentence() -> None:

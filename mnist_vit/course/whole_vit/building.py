@@ -4,6 +4,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +172,13 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if answer is None or answer is ...:
             this = "nothing was given"
         raise Mistake(f"a class, a function that builds a model, or a model is needed, and {this}.")
+    named = _arguments(answer, sizes, use_options=False)
+    if _takes_options(answer) and not isinstance(answer, type):
+        others = {name: size for name, size in sizes.items() if SIZES.get(name, ...) != size}
+        given = others | named
+        if OTHERS.keys().isdisjoint(map(_torchvisions, named)):
+            with suppress(Mistake):  # such a function has sizes of its own, perhaps
+                return run(answer, **given), given
     given = _arguments(answer, sizes, use_options=True)
     try:
         return run(answer, **given), given
@@ -197,6 +205,23 @@ def takes_sizes(answer: Any) -> bool:
         if name not in others and known.keys().isdisjoint(_spellings(name)):
             return False
     return True
+
+
+def _takes_options(answer: Callable) -> bool:
+    """Whether a class or function takes **options."""
+    try:
+        parameters = inspect.signature(answer).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _torchvisions(own: str) -> str:
+    """Torchvision's name of an argument."""
+    for name in SIZES:
+        if own in _spellings(name):
+            return name
+    return own
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -229,10 +254,7 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
                 f"its argument {name} is none of torchvision's: give a function that builds the"
                 " model, check.vit(lambda: …), or a model that is built."
             )
-    takes_options = any(
-        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
-    if use_options and takes_options:
+    if use_options and _takes_options(answer):
         for name, value in sizes.items():
             if name != "in_channels" and given.keys().isdisjoint(_spellings(name)):
                 given[name] = value

@@ -26,6 +26,7 @@ from .building import OTHERS, SIZES, Built, build, make, takes_sizes
 from .elsewhere import (
     MANY,
     dropout_places,
+    has_our_names,
     ignored_dropout,
     wrong_picture_gradient,
     wrong_pictures,
@@ -138,9 +139,12 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
     logits = trial.answers(trial.pictures)
     right, problem, many = _problem_elsewhere(trial, answer, options)
     more = notes(trial)
-    places = "" if problem else dropout_places(answer, SIZES | options, trial)
-    if places:
-        more.insert(0, places)
+    if problem is None:
+        places = dropout_places(answer, SIZES | options, trial)
+        if places and has_our_names(trial):
+            problem = f"right without dropout. {places}"
+        elif places:
+            more.insert(0, places)
     if mistakes(trial) or about_parameters(trial):
         besides = [f"Besides: {problem}"] if problem else []
         return Judgement(False, [*explained(trial, besides), *more])

@@ -132,9 +132,7 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
     matching.match_queries_keys_values(theirs.sizes["num_heads"])
     matching.match_shapes(late, turned=False)
     matching.match_shapes(late, turned=True)
-    return Match(
-        matching.sources, matching.attention, tuple(matching.silent), matching.places
-    )
+    return Match(matching.sources, matching.attention, tuple(matching.silent), matching.places)
 
 
 class _Matching:
@@ -160,12 +158,22 @@ class _Matching:
         else:
             for unit in [*self.our_units, *self.their_units]:
                 unit.place = BEFORE
+        self._drop_other_names()
         in_mlps = {id(self.tensors[name]) for name in theirs.seen.mlps}
         for unit in self.their_units:  # a shared parameter has several names
             if id(self.tensors[unit.names[0]]) in in_mlps:
                 unit.role = "mlp"
             elif isinstance(theirs.model.get_submodule(unit.parent), OTHER_NORMS):
                 unit.role = "other norm"
+
+    def _drop_other_names(self) -> None:
+        """Keep one unit of those that are the same parameter, in one block: that used first."""
+        known = set()
+        for unit in list(self.their_units):
+            which = (unit.place, id(self.tensors[unit.names[0]]))
+            if which in known:
+                self.their_units.remove(unit)
+            known.add(which)
 
     def set_aside_attention(self, num_heads: int) -> None:
         """Take attention of another width than ours out of both models: it has no counterpart."""

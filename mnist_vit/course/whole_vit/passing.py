@@ -130,7 +130,7 @@ class _Uses(TorchFunctionMode):
         name = name_of(function)
         if name == "get":  # an attribute, such as x.shape
             return result
-        for value in _flat([args, kwargs]):
+        for value in flat([args, kwargs]):
             self._note_use(value)
         if name in PRODUCTS and len(args) > 1:
             self._note_product(args[1])
@@ -197,12 +197,12 @@ def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
     return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def flat(value: Any) -> Iterator[Any]:
     """The values in nested tuples, lists and dictionaries."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):
         for one in value:
-            yield from _flat(one)
+            yield from flat(one)
     else:
         yield value

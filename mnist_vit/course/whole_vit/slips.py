@@ -66,6 +66,7 @@ NO_HEAD = Slip(
     "return what the heads should get",
     "The class head makes logits of it",
 )
+ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
 NO_TOKEN = Slip(
     {TOKENS: "", POSITIONS: "input = input + self.pos_embedding[:, 1:]"},
     "use no class token",
@@ -264,7 +265,7 @@ SLIPS = [
         "run attention and MLP side by side",
         "The MLP takes what the attention has changed",
     ),
-    Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm"),
+    ONE_NORM,
     Slip({THINK: ""}, "leave out the MLP", "Every block has one, after the attention"),
     Slip(
         {THINK: "y = F.gelu(self.mlp(y))"},

@@ -16,11 +16,16 @@ from .explaining import Setting, explain, make_neutral, our_values
 from .matching import POSITIONS, Match, Range, our_place, shapes_of
 from .passing import tensors_of
 from .running import left_out, logits, run
-from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, REUSE, RMS_NORMS
+from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, ONE_NORM, REUSE, RMS_NORMS
 from .values import LOGITS, TOLERANCE, Values, first_difference, part_of, values_of
 
 # the parameters that a model with a known mistake does not need, by what was done
-LACKING = {NO_TOKEN.did: "class_token", NO_HEAD.did: "heads.", NO_LAST_NORM.did: "encoder.ln."}
+LACKING = {
+    NO_TOKEN.did: "^class_token",
+    NO_HEAD.did: r"^heads\.",
+    NO_LAST_NORM.did: r"^encoder\.ln\.",
+    ONE_NORM.did: r"\.ln_2\.",
+}
 
 
 class Trial:
@@ -66,7 +71,7 @@ class Trial:
         self._forgive(edits)
         foreign = _without(self.their_shapes, sources)
         self.extra = [name for name in foreign if name in self.seen.uses]
-        self.unused = [name for name in self.their_shapes if name not in self.seen.uses]
+        self.unused = self._unused()
         self.left_out = list(self._replaceable())
         self.replaced = self._replaced(match)
         self.uncompared += self.replaced
@@ -85,9 +90,9 @@ class Trial:
     def _forgive(self, edits: Iterable[Slip]) -> None:
         """Leave out of the missing parameters those whose lack has a name."""
         for slip in edits:
-            prefix = LACKING.get(slip.did)
-            if prefix:
-                self.missing = [name for name in self.missing if not name.startswith(prefix)]
+            pattern = LACKING.get(slip.did)
+            if pattern:
+                self.missing = [name for name in self.missing if not re.search(pattern, name)]
 
     def _edits(self, num_layers: int) -> list[Slip]:
         """What the parameters tell, before any value is compared."""
@@ -132,6 +137,12 @@ class Trial:
             if (is_token or is_matrix) and name.rpartition(".")[0] not in self.left_out:
                 return True
         return False
+
+    def _unused(self) -> list[str]:
+        """The parameters that forward does not use, by none of their names."""
+        tensors = tensors_of(self.theirs)
+        used = {id(tensors[name]) for name in self.seen.uses}
+        return [name for name in self.their_shapes if id(tensors[name]) not in used]
 
     def _replaced(self, match: Match) -> list[str]:
         """Sentences on norms and matrices of theirs that may stand where ours are missing.
