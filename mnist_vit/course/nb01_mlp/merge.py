@@ -114,6 +114,12 @@ SLIPS = (
         "W_2 has one row for each number that comes out, so it stands as it is: W_2 @ b_1",
     ),
     Slip(
+        {B: "b = b_1 @ W_2 + b_2"},
+        "multiply b_1 from the left, b_1 @ W_2, which is W_2.T @ b_1",
+        "W_2 has one row for each number that comes out, so it stands as it is, on the left: W_2 @"
+        " b_1",
+    ),
+    Slip(
         {W: "W = (W_2 @ W_1).T"},
         "transpose the product",
         "It has one row for each number that comes out, as W_1 and W_2 have",

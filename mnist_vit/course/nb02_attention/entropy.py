@@ -216,6 +216,17 @@ SLIPS = (
         "What comes in are weights already: their rows sum to 1",
     ),
     Slip(
+        {CLAMPED: "weights.log_softmax(dim=-1)"},
+        "take log_softmax of the weights, which takes a softmax of them before the logarithm",
+        "What comes in are weights already: take their logarithm alone, log()",
+    ),
+    Slip(
+        {TERMS: "terms = (weights * logarithms)[..., (weights > 0).flatten(0, 1).all(dim=0)]"},
+        "leave a key out of a row because its weight is 0 in another row",
+        "A weight that is 0 adds nothing to its own row alone. Keep all keys, and clamp inside the"
+        " logarithm",
+    ),
+    Slip(
         {END: "return torch.exp(-terms.sum(dim=-1))"},
         "take exp of the entropy",
         "It says how many tokens a row looks at; return the entropy itself",

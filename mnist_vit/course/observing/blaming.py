@@ -21,12 +21,12 @@ ENOUGH = 4  # numbers of a result, from which a factor is read
 TRIES = 60  # values of ours that are put into an answer, at most
 SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
 ALL_OURS = (
-    "All numbers on your way are ones of ours, too, in whatever order they stand: look at"
-    " arguments, at the order of axes, and at steps that are missing or too many."
+    "Every tensor that your code computes holds the numbers of one of ours, in whatever order: look"
+    " at arguments, at the order of axes, and at steps that are missing or too many."
 )
 ORDER = (
-    "On your way, too, only their order is another: look at the order of axes, at each reshape, and"
-    " at indices."
+    "Your lines compute the right numbers, and only their order goes wrong: look at the order of"
+    " axes, at each reshape, and at indices."
 )
 
 
