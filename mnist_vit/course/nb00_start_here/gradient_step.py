@@ -77,6 +77,12 @@ SLIPS = (
             " the right classes' log-softmax"
         ),
     ),
+    Slip(
+        {WEIGHT: "weight - 2 * rate * weight_gradient", BIAS: "bias - 2 * rate * bias_gradient"},
+        "step by twice the gradient, as two calls of backward() add it up",
+        "Subtract rate times the gradient once. If backward() is called twice, zero the gradients in"
+        " between: each call adds to .grad",
+    ),
     Slip({BIAS: "bias"}, "leave the bias where it was", "It has a gradient too"),
     Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),
     Slip(
@@ -108,6 +114,14 @@ SLIPS = (
         {LOSS: 'F.cross_entropy(logits, labels, reduction="sum")'},
         "add the losses of the digits up",
         "The loss of a batch is their mean",
+    ),
+    *(
+        Slip(
+            {LOSS: f"F.cross_entropy(logits, labels, label_smoothing={share})"},
+            f"smooth the labels, label_smoothing={share}",
+            "The loss here is F.cross_entropy(logits, labels), without it",
+        )
+        for share in (0.1, 0.05, 0.2)
     ),
     Slip(
         {LOSS: "F.cross_entropy(logits, labels) / len(x)"},

@@ -88,6 +88,14 @@ SLIPS = (
         "add the mean of the first bias",
         "Each of its numbers is multiplied by W_2: W_2 @ b_1",
     ),
+    *(
+        Slip(
+            {B: f"b = (W_2 @ b_1).{less}() + b_2"},
+            f"add the {less} of W_2 @ b_1, one number, to all of b_2",
+            "Each number of W_2 @ b_1 is added to the number of b_2 at its place",
+        )
+        for less in ("sum", "mean")
+    ),
     Slip(
         {B: "b = (W_2 * b_1).mean(dim=1) + b_2"},
         "take the mean of W_2 * b_1 over the hidden numbers",

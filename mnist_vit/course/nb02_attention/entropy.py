@@ -113,6 +113,23 @@ SLIPS = (
         )
         for small in SMALL[:4]
     ),
+    *(
+        Slip(
+            {
+                CLAMPED: f"{raised}",
+                TERMS: "logarithms = logarithms / logarithms.sum(dim=-1, keepdim=True)\n"
+                "    terms = logarithms * logarithms.log()",
+            },
+            f"{did}, and divide each row by its sum again",
+            "That is the entropy of other weights. Only inside the logarithm a very small number"
+            " does no harm, such as 1e-9",
+        )
+        for small in ("0.1", "0.05", *SMALL[:3])
+        for raised, did in (
+            (f"weights.clamp_min({small})", f"raise the weights to at least {small}"),
+            (f"weights + {small}", f"add {small} to the weights"),
+        )
+    ),
     Slip(
         {CLAMPED: "weights.log1p()", "-terms": "terms"},
         "add up a ln(1 + a), as log1p does, without the minus",

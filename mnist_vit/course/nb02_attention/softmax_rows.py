@@ -255,6 +255,16 @@ SLIPS = (
         "subtract the wrong way round",
         "It is scores - maximum",
     ),
+    *(
+        Slip(
+            {LARGEST: f"scores.amax(dim={dim}, keepdim=True)"},
+            f"subtract the largest score along axis {dim}, another number for each of a row's"
+            " scores",
+            "The weights stay what they are only if one number is subtracted from a whole row:"
+            " scores.amax(dim=-1, keepdim=True)",
+        )
+        for dim in (-2, 0)
+    ),
     Slip({"scores - largest": "scores / largest"}, "divide by the maximum", "It is subtracted"),
     *(
         Slip(
