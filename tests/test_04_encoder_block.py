@@ -309,6 +309,13 @@ class OfABrokenPart(DropsOneHalf):
         self.ln_2 = FINE_NORM(width)
 
 
+def in_a_dictionary(part: nn.Module) -> nn.Module:
+    state = part.state_dict()
+    for name in state:
+        state[name] = torch.zeros_like(state[name])
+    return part
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("encoder_block", Functional),
     ("encoder_block", OfKeptParts),
@@ -387,6 +394,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", NormNotMade, "ln_1 is there, but it is a class or a function"),
     ("ablation", with_sizes_of_its_own, "must hand on the arguments"),
     ("silence", lambda part: None, "only give a name to another tensor"),
+    ("silence", in_a_dictionary, "What was given comes back as it was: no number in it was"),
     ("silence", without_last_bias, "mlp.3.bias is gone"),
     ("silence", with_another_forward, "none of its tensors has become zero"),
     ("silence", nearly_silent, "No tensor is zero everywhere. Changed are self_attention.out_proj"),

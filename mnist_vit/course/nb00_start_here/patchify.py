@@ -163,6 +163,19 @@ SLIPS = (
         )
         for order in ({}, {ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"})
     ),
+    *(
+        Slip(
+            {ORDER: f"{ORDER}[{kept}]", END: "return x.reshape(n, -1, c * p * p)"},
+            f"leave out the last {what} of patches",
+            "range(0, h, p) begins a patch at each multiple of p below h; range(0, h - p, p) ends"
+            " one too early. Likewise for w",
+        )
+        for kept, what in (
+            (":, :-1, :-1", "row and the last column"),
+            (":, :-1", "row"),
+            (":, :, :-1", "column"),
+        )
+    ),
     Slip(
         {END: "return x.reshape(n, h // p, w // p, c * p * p)"},
         "keep rows and columns of patches in two axes",

@@ -330,8 +330,9 @@ SLIPS = (
     Slip({DROP: ""}, "leave out the first dropout", "Dropout comes after GELU, too"),
     Slip(
         {DROP: "", END: "return x"},
-        "leave out both dropouts",
-        ("One comes after GELU, the other after the second linear layer"),
+        "drop nothing in train mode",
+        "Two dropouts are needed, one after GELU and one after the second linear layer, and both"
+        " are at work while self.training is True: leave the mode as it is",
     ),
     Slip(
         {GELU: "x = F.gelu(self.dropout(x))", DROP: ""},

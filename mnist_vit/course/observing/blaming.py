@@ -21,12 +21,12 @@ ENOUGH = 4  # numbers of a result, from which a factor is read
 TRIES = 60  # values of ours that are put into an answer, at most
 SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
 ALL_OURS = (
-    "All numbers on your way are ones of ours, too, in whatever order they stand: look at"
-    " arguments, at the order of axes, and at steps that are missing or too many."
+    "Every tensor that your code computes holds the numbers of one of ours, in whatever order: look"
+    " at arguments, at the order of axes, and at steps that are missing or too many."
 )
 ORDER = (
-    "On your way, too, only their order is another: look at the order of axes, at each reshape, and"
-    " at indices."
+    "Your lines compute the right numbers, and only their order goes wrong: look at the order of"
+    " axes, at each reshape, and at indices."
 )
 
 
@@ -106,12 +106,37 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
             " else there or before it."
         )
     given = _inputs(steps, _same_expression(steps, first))
+    if _is_selected(steps, first):
+        return ""  # it may be a right piece, of which others are missing
+    if _is_of_optimizer(steps[first]):
+        return ""  # it takes gradients, which are not followed
     if all(_is_ours(steps, parent, known) for parent in given):
         return (
             f"{expression} takes what ours has, too, and gives what ours has not: the mistake is"
             f" there{_elsewhere(steps[first])} or behind it, or another value should go in."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _is_selected(steps: list[Step], number: int) -> bool:
+    """Whether a result holds fewer numbers than one that it was made from, and all from there."""
+    value = steps[number].value
+    if value is None:
+        return False
+    for parent in steps[number].parents:
+        whole = steps[parent].value
+        if whole is not None and value.numel() < whole.numel() and torch.isin(value, whole).all():
+            return True
+    return False
+
+
+def _is_of_optimizer(step: Step) -> bool:
+    inside = step.place.inside if step.place is not None else None
+    return (
+        inside is not None
+        and "step" in inside.f_code.co_name
+        and "optim" in str(inside.f_globals.get("__name__"))
+    )
 
 
 def _is_all_finite(value: Any) -> bool:

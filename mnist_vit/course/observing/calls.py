@@ -40,7 +40,9 @@ class Call:
         is_running: whether it has not ended yet.
         written: places of the inputs that were written into, even if that was put back.
         changed: places of those that are another afterwards.
-        idle: given a module, the call changed nothing and returned nothing, and did not raise.
+        idle: given a module, the call changed nothing and returned nothing, or that module as it
+            was, and did not raise.
+        returned: whether something came back from a call that was given a module.
         touched: whether a module that was given is another afterwards.
     """
 
@@ -55,6 +57,7 @@ class Call:
     written: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
     idle: bool = False
+    returned: bool = False
     touched: bool = False
 
     @property
@@ -169,7 +172,9 @@ class _Recorder:
         if self.states:
             call.touched = not _equal(self.states, _states(call))
             is_untouched = not call.written and not call.touched
-            call.idle = output is None and is_untouched and not raised
+            is_nothing = output is None or any(output is value for value in call.given)
+            call.idle = is_nothing and is_untouched and not raised
+            call.returned = output is not None
 
 
 @contextmanager
