@@ -550,3 +550,28 @@ def test_only_attention_and_the_last_norm_together_cost_points_without_positions
     for fewer in (neither, attention, norm):
         gain, half = ladder.interval(both, fewer)
         assert gain < -half
+
+
+def first_of_its_shape(model, parameter, images, labels):
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        next(one for one in changed.parameters() if one.shape == parameter.shape).zero_()
+        return (changed(images).argmax(dim=1) == labels).sum().item()
+
+
+def test_a_parameter_is_not_found_by_its_shape() -> None:
+    judgement = judge(check.EXERCISES["right_without"], first_of_its_shape)
+    assert "zero the first parameter of the model that has this shape" in judgement.said
+
+
+class LongNames(MyEncoder):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.add_module("layers.encoder_layer_3", nn.Identity())
+
+
+def test_a_name_with_a_dot_is_told_as_that() -> None:
+    judgement = judge(check.EXERCISES["encoder"], LongNames)
+    assert "The name of a part has no dot:" in judgement.said
+    assert 'self.layers.add_module("encoder_layer_3", …)' in judgement.instead
+    assert "Print the keys" not in judgement.all

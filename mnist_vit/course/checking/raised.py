@@ -39,6 +39,7 @@ THEIR_ADVICE = re.compile(
     r"|To work around this|use sys\.set_int_max|\(?Could this error message|please file).*"
 )
 OF_SHAPES = re.compile(r"shape|size|[Dd]imension|must match|axis", re.I)
+ASKS_ONE = re.compile(r"Boolean value of Tensor with more|truth value of an array")
 HOOK = (
     "PyTorch calls a hook itself: before the forward with (module, args), after it with (module,"
     " args, output), and with kwargs behind args where it was registered with with_kwargs=True."
@@ -159,6 +160,9 @@ def _of_its_line(error: BaseException) -> tuple[str, str]:
             "& and | bind more tightly than == and <: put brackets around each comparison, as in"
             " (a == b) & (c == d).",
         )
+    chain = _chained(line) if ASKS_ONE.search(words) else ""
+    if chain:
+        return (f"{meaning_of(words)[0]} {chain}", "For each number: (a == b) & (b != c).")
     if "Boolean value of Tensor" in words and _asks_whether_in(line):
         return (
             meaning_of(words)[0],
@@ -284,6 +288,20 @@ def _compares_beside_bits(line: str) -> bool:
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.BitAnd | ast.BitOr):
                     return True
     return False
+
+
+def _chained(line: str) -> str:
+    """What Python makes of the first comparison with two signs in a line; "" if there is none."""
+    for node in ast.walk(parsed(line)):
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            sides = [node.left, *node.comparators]
+            steps = [
+                f"({ast.unparse(ast.Compare(one, [operator], [other]))})"
+                for one, operator, other in zip(sides, node.ops, sides[1:], strict=False)
+            ]
+            said = f"{quoted(ast.unparse(node))} means {' and '.join(steps)}"
+            return f"{said}, and `and` takes a single truth."
+    return ""
 
 
 def _asks_whether_in(line: str) -> bool:

@@ -348,6 +348,20 @@ SLIPS = (
         "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
         " norm_layer(hidden_dim)",
     ),
+    *(
+        Slip(
+            {LAST: "self.ln = nn.LayerNorm(hidden_dim)", **edit},
+            f"make self.ln by nn.LayerNorm itself, whose eps is 1e-5{more}",
+            "norm_layer makes every norm, the last one too: norm_layer(hidden_dim)",
+        )
+        for edit, more in (
+            ({}, ""),
+            (
+                {OPTIONS: "options = dropout, attention_dropout"},
+                ", and keep norm_layer from the blocks",
+            ),
+        )
+    ),
     Slip(
         {DROP: "x = self.dropout(self.dropout(x))"},
         "apply self.dropout twice",
