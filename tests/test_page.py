@@ -162,8 +162,8 @@ def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
         ([(" if average_attn_weights else weights", "")], ASKED),
         (
             [("weights.mean(dim=1) if average_attn_weights else weights", "weights")],
-            "self_attention: with query, key and value alone, all three different, the tensor of weights must"
-            " have shape (2, 5, 5), but has (2, 2, 5, 5) (rule 9)",
+            "self_attention: with query, key and value alone, all three different, the tensor of"
+            " weights must have shape (2, 5, 5), but has (2, 2, 5, 5) (rule 9)",
         ),
         (
             [

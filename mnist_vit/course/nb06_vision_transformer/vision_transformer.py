@@ -675,22 +675,20 @@ SLIPS = (
             ("torch.relu", "ReLU"),
         )
     ),
-    *(
-        Slip(
-            {READ: "x = torch.tanh(x[:, 0])"},
-            "apply tanh to the class token, too, before the linear layers",
-            "tanh comes once, behind pre_logits, and only where there is a representation_size",
-        ),
-        Slip(
-            {END: "x = torch.tanh(self.heads(x))"},
-            "apply tanh to the logits",
-            "tanh comes behind pre_logits, before the last layer; the logits stay as they are",
-        ),
-        Slip(
-            {"nn.Tanh()": "nn.Identity()", END: "x = torch.tanh(self.heads(x))"},
-            "apply tanh to the logits, and none behind pre_logits",
-            "tanh comes behind pre_logits, before the last layer; the logits stay as they are",
-        ),
+    Slip(
+        {READ: "x = torch.tanh(x[:, 0])"},
+        "apply tanh to the class token, too, before the linear layers",
+        "tanh comes once, behind pre_logits, and only where there is a representation_size",
+    ),
+    Slip(
+        {END: "x = torch.tanh(self.heads(x))"},
+        "apply tanh to the logits",
+        "tanh comes behind pre_logits, before the last layer; the logits stay as they are",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.Identity()", END: "x = torch.tanh(self.heads(x))"},
+        "apply tanh to the logits, and none behind pre_logits",
+        "tanh comes behind pre_logits, before the last layer; the logits stay as they are",
     ),
     Slip(
         {END: "x = self.heads(x).argmax(dim=-1)"},
