@@ -4,6 +4,7 @@ from ..observing.observers import Evidence
 from .exercise import Exercise, Mistake, Slip
 from .kept import refused_part
 from .tools import (
+    Figures,
     changed_in,
     copy_weights,
     describe,
@@ -26,6 +27,7 @@ from .verdict import Judgement, judge, nearest_exercise, verdict
 __all__ = [
     "Evidence",
     "Exercise",
+    "Figures",
     "Judgement",
     "Mistake",
     "Slip",

@@ -89,17 +89,38 @@ def writes_into_parameter(error: BaseException) -> bool:
     if frame is None:
         return False
     for node in ast.walk(parsed(their_line(error))):
-        if isinstance(node, ast.AugAssign):
-            written: ast.expr = node.target
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            written = node.func.value
-        else:
-            continue
-        while isinstance(written, ast.Subscript):
-            written = written.value
-        if is_chain(written) and isinstance(value_of(frame, written), nn.Parameter):
-            return True
+        for written in _written_into(node):
+            while isinstance(written, ast.Subscript):
+                written = written.value
+            if is_chain(written) and isinstance(value_of(frame, written), nn.Parameter):
+                return True
     return False
+
+
+def _written_into(node: ast.AST) -> list[ast.expr]:
+    """What a part of a line may write into: p of ``p += 1``, ``p[0] = 1``, ``p.zero_()`` and
+    ``torch.relu_(p)``.
+
+    A plain name that is set, ``p = 1``, is not written into.
+    """
+    if isinstance(node, ast.AugAssign):
+        return [node.target]
+    if isinstance(node, ast.Assign):
+        targets: list[ast.expr] = []
+        for target in node.targets:
+            targets += target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+        return [target for target in targets if isinstance(target, ast.Subscript)]
+    if isinstance(node, ast.Call) and _is_in_place(node):
+        held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*held, *node.args[:1]]
+    return []
+
+
+def _is_in_place(call: ast.Call) -> bool:
+    """Whether the name of what is called ends with _, or it is asked for inplace=True."""
+    return ast.unparse(call.func).endswith("_") or any(
+        keyword.arg == "inplace" for keyword in call.keywords
+    )
 
 
 def _meaning(error: BaseException) -> tuple[str, str]:
