@@ -255,7 +255,7 @@ class _Matching:
             self._give(unit, source, (begin, begin + side), (head, head + side))
 
     def match_shapes(self, late: bool, turned: bool) -> None:
-        """Units of one place, shape and role, in their order; ``turned``: of the transposed shape."""
+        """Units of one place, shape and role, in order; ``turned``: of the transposed shape."""
         groups: dict[Any, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
         for unit in self.their_units:
             groups[unit.place, unit.shape, unit.role][0].append(unit)
