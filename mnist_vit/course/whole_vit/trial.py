@@ -149,7 +149,7 @@ class Trial:
 
         Theirs are made to do nothing, or are left out: what remains tells nothing of them.
         """
-        said = {}
+        said: dict[str, str] = {}
         for name in self.missing:
             is_norm = re.search(r"ln(_\d)?\.weight$", name) is not None
             if not is_norm and not name.endswith("out_proj.weight"):
