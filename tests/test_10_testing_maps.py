@@ -359,7 +359,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", hide_behind_another_sequence, "what it was: which parts it has, which parameters"),
     ("hide", hide_and_catch, "does not come out of your function. Whoever calls it must see it"),
     ("patch", patch_with_an_attribute, "a new attribute, kept. What is written to a part"),
-    ("gradient_map", gradient_map_of_a_clone, "was not computed from this very tensor"),
+    ("gradient_map", gradient_map_of_a_clone, "was not computed from this tensor"),
     ("norm_rule", norm_rule_that_freezes, "weight, which your code was given, asked for a gradie"),
     (
         "leave_out",

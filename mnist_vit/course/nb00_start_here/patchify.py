@@ -147,7 +147,7 @@ SLIPS = (
                 END: f"return x.reshape(n, {patches}, -1)",
             },
             f"take {what} for the number of patches along a side, and make patches of other sizes",
-            "A patch has p rows and p columns; there are h // p rows of patches, and w // p columns",
+            "A patch has p rows and p columns; there are h // p rows and w // p columns of patches",
         )
         for split, patches, what in (
             ("p, h // p, p, w // p", "p * p", "p"),

@@ -338,7 +338,7 @@ def drops_before_the_blocks(module: Any, images: Tensor) -> tuple[str, Any]:
 
 
 @torch.no_grad()
-def noticed_dropout(module: Any, ours: VisionTransformer, images: Tensor) -> Mistake | None:
+def noticed_dropout(module: Any, ours: Any, images: Tensor) -> Mistake | None:
     """What the first block is given with dropout 1, in train mode, where the rest is right.
 
     Args:
