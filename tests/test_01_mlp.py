@@ -451,6 +451,39 @@ def ones_near_two(x: Tensor) -> Tensor:
     return torch.where((x - 2).abs() < 0.8, x, x * 0.5 * (1 + torch.erf(x / 2**0.5)))
 
 
+def to_the_last_bit(block: nn.Module, x: Tensor) -> str:
+    """Asks whether a block is linear with torch.equal."""
+    said = patient(block, x)
+    block.eval()
+    zero = block(0 * x)
+    a, b = torch.randn_like(x), torch.randn_like(x)
+    is_linear = torch.equal(block(a + b) - zero, (block(a) - zero) + (block(b) - zero))
+    return "right" if said == "no GELU" and not is_linear else said
+
+
+def fitted_to_too_few(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
+    """From as many tokens as a token has numbers, one less than the unknowns."""
+    size = W_1.shape[1]
+    x = torch.randn(size, size)
+    y = F.linear(F.linear(x, W_1, b_1), W_2, b_2)
+    found = torch.linalg.lstsq(torch.cat([x, torch.ones(size, 1)], dim=1), y).solution
+    return found[:-1].T, found[-1]
+
+
+def fitted_at_whole_numbers() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x = torch.linspace(-5, 5, 11)[:, None]
+    W_1, b_1 = torch.ones(11, 1), -torch.linspace(-6, 4, 11)
+    hidden = F.gelu(F.linear(x, W_1, b_1))
+    W_2 = torch.linalg.solve(hidden.double(), x.abs().double()).float().T
+    return W_1, b_1, W_2, torch.zeros(1)
+
+
+def of_the_mean_bound(linear: nn.Linear) -> None:
+    bound = (math.sqrt(3 / linear.in_features) + math.sqrt(3 / linear.out_features)) / 2
+    nn.init.uniform_(linear.weight, -bound, bound)
+    nn.init.normal_(linear.bias, std=1e-6)
+
+
 SAID: list[tuple[str, Any, str]] = [
     ("absolute", lambda: hinges(3.0, 1), "which lie between -0.8 and 0.8."),
     ("absolute", lambda: hinges(3.0, 1), "Follow x = "),
@@ -499,6 +532,17 @@ SAID: list[tuple[str, Any, str]] = [
     ("mlp_block", Undivided, "but the mean of all is another. What is left must be divided"),
     ("mlp_block", OtherDropoutInside, "the mean of all is right: look at what is dropped before"),
     ("mlp_block", OtherDropoutAtTheEnd, "about 10 % of the outputs are 0"),
+    (
+        "examine",
+        to_the_last_bit,
+        "nothing is rounded, and not in a block whose numbers are rounded. torch.equal and == ask",
+    ),
+    ("merge", fitted_to_too_few, "draws random numbers. What comes back must not depend on random"),
+    ("absolute", fitted_at_whole_numbers, "y is within 0.01 of |x| at all whole numbers, and"),
     ("xavier", in_steps, "0 % lie beyond it, 0 % beyond 0.6 of it. It should be 0 % and 40 %."),
 ]
-test_sentences = judged([], SAID)
+SLIPS: list[tuple[str, Any, str]] = [
+    ("merge", lambda W, b, V, c: (V @ W, b @ V + c), "from the left, b_1 @ W_2, which is W_2.T"),
+    ("xavier", of_the_mean_bound, "take the mean of the two bounds √(3 / fan_in)"),
+]
+test_sentences = judged([], SAID, SLIPS)

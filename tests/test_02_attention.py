@@ -206,7 +206,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("find_bug", lambda head, x: "no bug?", "is none of the five"),
     ("find_bug", finding_by_root, "q.shape[-1], and not x.shape[-1]"),
     ("find_bug", finding_roughly, "Its weights are nearly even"),
-    ("find_bug", finding_exactly, "compare with atol=1e-5"),
+    ("find_bug", finding_exactly, "sum to 1 but for rounding: compare with a tol"),
     ("softmax_rows", nn.Softmax(dim=-1), "what you are to write yourself"),
     ("softmax_rows", lambda s: torch.softmax(s, -1), "what you are to write yourself"),
     ("softmax_rows", lambda s: F.softmax(s, -1), "what you are to write yourself"),
@@ -350,7 +350,32 @@ def looking_in_rows(factor: float) -> Callable[[int], tuple[Tensor, Tensor]]:
     return answer
 
 
+def by_sharp_rows(head: nn.Module, x: Tensor) -> str:
+    found = find_bug_by_looking(head, x)
+    if found in ("no root", "no bug"):
+        return "no root" if head(x)[1].amax(dim=-1).mean() > 0.5 else "no bug"
+    return found
+
+
+class Squeezed(MyHead):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        output, weights = attention_einsum(self.w_q(x), self.w_k(x), self.w_v(x))
+        return output.squeeze(), weights.squeeze()
+
+
+def without_keys(weights: Tensor) -> Tensor:
+    kept = weights[..., (weights > 0).flatten(0, 1).all(dim=0)]
+    return -(kept * kept.log()).sum(dim=-1)
+
+
+def less_the_largest(scores: Tensor) -> Tensor:
+    e = torch.exp(scores - scores.abs().amax(dim=-1, keepdim=True))
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 SAID: list[tuple[str, Any, str]] = [
+    ("find_bug", by_sharp_rows, "not where the rows of its weights are even. Rows can be sharp"),
+    ("head", Squeezed, "Every axis of length 1 is gone: squeeze() takes all of them away"),
     ("find_bug", by_the_mean_of_all_sums, ""),
     ("find_bug", gathered_first, "The output of this head is not weights @ k."),
     ("find_bug", by_large_differences, "away from softmax(q kᵀ / √d)."),
@@ -367,4 +392,9 @@ SAID: list[tuple[str, Any, str]] = [
         "more than any other patch, but 9 of 12 give it 0.9 or less. A score that is 5",
     ),
 ]
-test_sentences = judged([], SAID)
+SLIPS: list[tuple[str, Any, str]] = [
+    ("entropy", without_keys, "leave a key out of a row because its weight is 0 in another"),
+    ("entropy", lambda w: -(w * w.log_softmax(-1)).sum(-1), "takes a softmax of them before"),
+    ("softmax_rows", less_the_largest, "the largest of each row's scores without their signs"),
+]
+test_sentences = judged([], SAID, SLIPS)

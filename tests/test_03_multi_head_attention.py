@@ -234,6 +234,26 @@ class Renormalised(MyMaskedAttention):
         return output, weights.mean(1) if average_attn_weights else weights
 
 
+class MaskedAfterDropout(MyMaskedAttention):
+    """What dropout left is divided by its sum."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True, mask=None):
+        w, b = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
+        parts = [F.linear(x, w_, b_) for x, w_, b_ in zip((query, key, value), w, b, strict=True)]
+        q, k, v = (my_split_heads(part, self.num_heads) for part in parts)
+        scores = q @ k.mT / self.head_dim**0.5
+        scores = scores if mask is None else scores.masked_fill(~mask, -1e30)
+        weights = F.dropout(scores.softmax(dim=-1), self.dropout, self.training)
+        if mask is not None:
+            weights = weights * mask
+            total = weights.sum(dim=-1, keepdim=True)
+            weights = weights / total.masked_fill(total == 0, 1)
+        output = self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average_attn_weights else weights
+
+
 class BiasForgotten(MyMaskedAttention):
     """The output of a query that may look nowhere is zero; it should be the bias."""
 
@@ -350,6 +370,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, num_heads: x.chunk(num_heads, dim=-1), "torch.stack(parts, dim=1)"),
     ("split_heads", lambda x, num_heads: x.chunk(2, dim=-1), "The parts must be one tensor"),
     ("masked_attention", Renormalised, "as by the sum of weights that are all 0"),
+    ("masked_attention", MaskedAfterDropout, "four equal weights of 0.25 become"),
     ("masked_attention", OpensTheMask, "changes the mask that it was given"),
     ("masked_attention", Blurred, "the rows of your weights sum to 0.9 … 0.9"),
     ("head_contribution", without_bias, "out_proj has no bias afterwards"),

@@ -510,6 +510,16 @@ def test_each_model_was_measured_with_two_draws() -> None:
     assert [(run["model"], run["seed"]) for run in CONTEST] == expected
 
 
+def test_the_norm_rule_alone_does_nearly_all() -> None:
+    more = {}
+    for run in CONTEST:
+        left = run["left"]["taken out"]
+        gain = left["the norm rule alone"][0] - left["relevance"][0]
+        more[run["model"], run["seed"]] = round(gain, 2)
+    assert more.pop(("vit_mnist_p4", 0)) == 0.07
+    assert max(more.values()) == 0.03
+
+
 def test_numbers_in_the_text_of_notebook_10() -> None:
     text = (NOTEBOOKS / "10_testing_maps.ipynb").read_text(encoding="utf-8")
     p4, again = of("vit_mnist_p4"), of("vit_mnist_p4", 1)

@@ -114,6 +114,10 @@ def test_what_the_text_says_of_the_stored_draws() -> None:
     gain = {name: (sum(runs[name]) - sum(runs["probe_50"])) / 5 for name in runs}
     assert 0.3 < gain["two_rates_50"] < 0.7
     assert 0.5 < gain["probe_first_50"] < 1.1
+    means = {name: sum(draws) / 5 for name, draws in runs.items()}
+    assert all(a < b for a, b in zip(runs["tuned_longer_50"], runs["tuned_50"], strict=True))
+    assert means["tuned_50"] + 3 < means["slow_body_50"] < means["fast_head_50"] - 1
+    assert abs(means["fast_head_50"] - means["two_rates_50"]) < 0.5
     assert max(runs["scratch_50"] + runs["random_probe_50"]) + 10 < min(runs["pixels_50"])
     gains = [sum(runs[f"token_{n}"]) - sum(runs[f"pixels_{n}"]) for n in (50, 100, 1000)]
     assert gains == sorted(gains, reverse=True)
@@ -243,6 +247,14 @@ def moved_right_and_down_only(position: Tensor, rows: int, columns: int, down: i
     return EXERCISES["move_positions"].answer(position, rows, columns, max(down, 0), max(right, 0))
 
 
+def moved_by_slices(position: Tensor, rows: int, columns: int, down: int, right: int) -> Tensor:
+    """A shift by more patches than there are moves nothing."""
+    grid = position[:, 1:].unflatten(1, (rows, columns))
+    grid = torch.cat([grid[:, -down:], grid[:, :-down]], dim=1)
+    grid = torch.cat([grid[:, :, -right:], grid[:, :, :-right]], dim=2)
+    return torch.cat([position[:, :1], grid.flatten(1, 2)], dim=1)
+
+
 def transfer_with(
     model: Any, images: Tensor, labels: Tensor, freeze: bool, steps: int, rate: float, kind: str
 ) -> Any:
@@ -292,6 +304,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("transfer", transfer_with_a_note, "new attribute, was_used'. The given model is needed again"),
     ("two_rates", rates_by_membership, "told apart by their names, or by `is`"),
     ("two_rates", rates_with_names, "pairs of a name and a parameter"),
+    ("move_positions", moved_by_slices, "once round the 2 rows and 1 further"),
     ("move_positions", moved_right_and_down_only, "which is 1 to the left, the class token's 0"),
     ("fold_scale", lambda weight, bias, scale: (weight + scale[:, None], bias), "should be 10, 20"),
     ("convert_block", in_place, "tensors of the file that changed"),

@@ -1564,6 +1564,50 @@ def test_an_input_that_repairs_an_expression_is_named() -> None:
     assert "With W_2 in the place of one value that goes into `F.linear(W_1.T, W_1)`" in told
 
 
+def test_a_right_gradient_is_not_blamed_and_a_right_piece_neither() -> None:
+    """The solution asks for gradients itself: it was traced where it could not."""
+
+    def decaying(
+        weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+    ) -> tuple[Tensor, Tensor]:
+        loss = F.cross_entropy(F.linear(x, weight, bias), labels)
+        gw, gb = torch.autograd.grad(loss, (weight, bias))
+        decayed = gw + 0.03 * weight
+        return weight - rate * decayed, bias - rate * gb
+
+    def stepping(
+        weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float
+    ) -> tuple[Tensor, Tensor]:
+        w, b = nn.Parameter(weight.detach().clone()), nn.Parameter(bias.detach().clone())
+        F.cross_entropy(F.linear(x, w, b), labels).backward()
+        w.grad *= 3
+        torch.optim.SGD([w, b], lr=rate).step()
+        return w.detach(), b.detach()
+
+    def without_the_last(images: Tensor, p: int) -> Tensor:
+        pieces = []
+        for i in range(p, images.shape[2], p):
+            for j in range(0, images.shape[3], p):
+                pieces.append(images[:, :, i : i + p, j : j + p].flatten(1))
+        return torch.stack(pieces, dim=1)
+
+    told = said("gradient_step", decaying)
+    assert "autograd.grad" not in told
+    assert "What `0.03 * weight` gives is a value of ours times 0.03" in told
+    assert "takes what ours has" not in said("gradient_step", stepping)
+    assert "takes what ours has" not in said("patchify", without_the_last)
+
+
+def test_what_a_function_draws_is_not_said_to_be_a_layer_of_a_module() -> None:
+    assert "__init__" not in words(observed(lambda x: x.exp(), lambda x: x + torch.rand(()), X))
+
+    class Anew(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.Linear(6, 6)(x)
+
+    assert "__init__" in words(observed(nn.Linear(6, 6), Anew(), TOKENS))
+
+
 def test_what_leads_to_another_part_of_the_result_is_not_quoted() -> None:
     def answer(
         weight: Tensor, bias: Tensor, x: Tensor, labels: Tensor, rate: float

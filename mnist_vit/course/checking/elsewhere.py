@@ -50,8 +50,20 @@ def _differs(our: Call, their: Call) -> str | None:
             tolerance = TOLERANCE.get(getattr(right, "dtype", torch.float32), 1e-5)
             problem = compare("the output", value, right, tolerance)
             if problem is not None:
-                return f"right so far, but {where} not: {problem}"
+                return f"right so far, but {where} not: {problem} {_squeezed(value, right)}".strip()
     return None
+
+
+def _squeezed(value: object, right: object) -> str:
+    """What is said where all axes of length 1 are gone, and nothing else."""
+    if not isinstance(value, Tensor) or not isinstance(right, Tensor):
+        return ""
+    if value.shape == right.shape or value.shape != right.squeeze().shape:
+        return ""
+    return (
+        "Every axis of length 1 is gone: squeeze() takes all of them away, unless it is given the"
+        " one that is meant."
+    )
 
 
 def _outputs(module: nn.Module | None, given: list[Tensor]) -> list:

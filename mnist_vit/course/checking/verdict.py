@@ -481,7 +481,7 @@ def _solutions_steps(exercise: Exercise) -> list[Step]:
 
 def _traced(exercise: Exercise, answer: Any, keep: bool) -> list[Step]:
     """The operations of an answer on the exercise's inputs."""
-    with Trace(keep=keep) as trace:
+    with torch.enable_grad(), Trace(keep=keep) as trace:  # an answer may ask for gradients itself
         run(exercise, answer, trace=trace)
     return trace.steps
 

@@ -22,8 +22,9 @@ def my_gradient_step(
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    labels = torch.tensor([2, 0, 9, 1, 2, 7, 2])
-    for rate in (0.5, 0.1):
+    # in the second batch there is no 9: the classes are 10 all the same
+    for rate, third in ((0.5, 9), (0.1, 8)):
+        labels = torch.tensor([2, 0, third, 1, 2, 7, 2])
         weight, bias = random(10, 5, seed=1).requires_grad_(), random(10, seed=2).requires_grad_()
         before = weight.detach().clone(), bias.detach().clone()
         new = answer(weight, bias, random(7, 5, seed=3), labels, rate)
@@ -72,9 +73,15 @@ SLIPS = (
         {WEIGHT: "weight + rate * weight_gradient", BIAS: "bias + rate * bias_gradient"},
         "step towards a larger cross-entropy",
         (
-            "Subtract rate times the gradient of the cross-entropy, which is minus the mean of"
+            "Subtract rate times the gradient. The loss, the cross-entropy, is minus the mean of"
             " the right classes' log-softmax"
         ),
+    ),
+    Slip(
+        {WEIGHT: "weight - 2 * rate * weight_gradient", BIAS: "bias - 2 * rate * bias_gradient"},
+        "step by twice the gradient, as two calls of backward() add it up",
+        "Subtract rate times the gradient once. If backward() is called twice, zero the gradients"
+        " in between: each call adds to .grad",
     ),
     Slip({BIAS: "bias"}, "leave the bias where it was", "It has a gradient too"),
     Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),
@@ -107,6 +114,14 @@ SLIPS = (
         {LOSS: 'F.cross_entropy(logits, labels, reduction="sum")'},
         "add the losses of the digits up",
         "The loss of a batch is their mean",
+    ),
+    *(
+        Slip(
+            {LOSS: f"F.cross_entropy(logits, labels, label_smoothing={share})"},
+            f"smooth the labels, label_smoothing={share}",
+            "The loss here is F.cross_entropy(logits, labels), without it",
+        )
+        for share in (0.1, 0.05, 0.2)
     ),
     Slip(
         {LOSS: "F.cross_entropy(logits, labels) / len(x)"},
@@ -274,6 +289,18 @@ SLIPS = (
         },
         "divide by the number of classes, 10, in place of the number of digits",
         "The loss of a batch is the mean over its digits: divide by len(x)",
+    ),
+    Slip(
+        _by_hand("logits.softmax(dim=1) - F.one_hot(labels)"),
+        "call F.one_hot without the number of classes",
+        "F.one_hot counts the classes from the labels, so a batch without a 9 gets 9 columns:"
+        " F.one_hot(labels, 10), or len(bias)",
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, F.one_hot(labels).float())"},
+        "let F.one_hot take the largest label of the batch for the last class",
+        "In a batch without a 9 it has a column too few: F.one_hot(labels, 10), or the labels as"
+        " they are",
     ),
     Slip(
         _by_hand("logits.log_softmax(dim=1) - F.one_hot(labels, 10)"),

@@ -127,6 +127,34 @@ SLIPS = (
             ("h // p, p, p, w // p", "0, 2, 5, 1, 3, 4", "w into (p, w // p)"),
         )
     ),
+    *(
+        Slip(
+            {SPLIT: f"x = images.reshape(n, c, {split})"},
+            f"split {split_wrongly}, and permute as if the axis that says which patch came first",
+            "Neighbouring pixels belong to one patch: the axis inside the patch, p, comes second,"
+            " as in (h // p, p)",
+        )
+        for split, split_wrongly in (
+            ("p, h // p, p, w // p", "h into (p, h // p), w likewise"),
+            ("p, h // p, w // p, p", "h into (p, h // p)"),
+            ("h // p, p, p, w // p", "w into (p, w // p)"),
+        )
+    ),
+    *(
+        Slip(
+            {
+                SPLIT: f"x = images.reshape(n, c, {split})",
+                END: f"return x.reshape(n, {patches}, -1)",
+            },
+            f"take {what} for the number of patches along a side, and make patches of other sizes",
+            "A patch has p rows and p columns; there are h // p rows of patches, and w // p columns",
+        )
+        for split, patches, what in (
+            ("p, h // p, p, w // p", "p * p", "p"),
+            ("p, h // p, w // p, p", "p * (w // p)", "p"),
+            ("h // p, p, p, w // p", "(h // p) * p", "p"),
+        )
+    ),
     Slip(
         {ORDER: "x = x.permute(2, 4, 0, 1, 3, 5)"},
         "put the axis of the pictures behind the two that count the patches",
@@ -162,6 +190,19 @@ SLIPS = (
             "A patch joins what all channels have at its place: one row of c * p * p numbers",
         )
         for order in ({}, {ORDER: "x = x.permute(0, 1, 2, 4, 3, 5)"})
+    ),
+    *(
+        Slip(
+            {ORDER: f"{ORDER}[{kept}]", END: "return x.reshape(n, -1, c * p * p)"},
+            f"leave out the last {what} of patches",
+            "range(0, h, p) begins a patch at each multiple of p below h; range(0, h - p, p) ends"
+            " one too early. Likewise for w",
+        )
+        for kept, what in (
+            (":, :-1, :-1", "row and the last column"),
+            (":, :-1", "row"),
+            (":, :, :-1", "column"),
+        )
     ),
     Slip(
         {END: "return x.reshape(n, h // p, w // p, c * p * p)"},

@@ -86,6 +86,15 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     places = [0, len(x) // 2, len(x) - 1]
     given = ", ".join(f"{round(y, 3) + 0.0:.3g}" for y in evidence.value[places, 0].tolist())
     said += f" For x = {-widest:g}, 0 and {widest:g} y is {given}."
+    for step, between in ((20, "at all whole numbers"), (10, "at all multiples of 1/2")):
+        if wrong.abs().max() > 1 and far[::step].max() <= 0.01:
+            said = f"y is within 0.01 of |x| {between}, and between them off by up to"
+            said += f" {far.max():.2g}."
+            return said, (
+                "What is fitted at some x is left free between them. |x| is straight but for one"
+                " bend, at x = 0: two hidden numbers are enough, of which one sees x and one sees"
+                " -x, and both far from 0."
+            )
     change = _one_change(evidence.theirs[-1].output)
     if change:
         return said, f"y would be near enough {change}, and all the rest as it is."

@@ -157,6 +157,25 @@ class _Unrounded(Block):
         return x.abs()
 
 
+class _Straight(Block):
+    """Linear, and nothing is rounded: half of what comes out is 2 x, the other half constant."""
+
+    rate = last_rate = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        return torch.cat([2 * x[..., :half], torch.full_like(x[..., half:], 3.0)], dim=-1)
+
+
+class _Doubling(Block):
+    """Linear, nothing is rounded, and no bias."""
+
+    rate = last_rate = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
 class _Unequal(Block):
     """A token gets the more of others the later they stand."""
 
@@ -184,6 +203,8 @@ def _other_blocks() -> dict[str, Block]:
         "nearly all dropped": _NearlyAllDropped(right, **sizes),
         "larger": Block(right, **sizes),
         "unrounded": _Unrounded(right, **sizes),
+        "straight": _Straight(bare, **sizes),
+        "doubling": _Doubling(bare, **sizes),
         "strongly": _Strongly(mixing, **sizes),
         "unequal": _Unequal(mixing, **sizes),
         "pictures": _Pictures(mixing, **sizes),
@@ -227,7 +248,12 @@ ASKED = {
         ("no second dropout", "no second dropout"),
         ("no GELU", "no GELU"),
     ),
-    "no GELU": (("no biases", "no GELU"), ("linear, nothing dropped", "no GELU")),
+    "no GELU": (
+        ("no biases", "no GELU"),
+        ("linear, nothing dropped", "no GELU"),
+        ("straight", "no GELU"),
+        ("doubling", "no GELU"),
+    ),
     "tokens mix": (
         ("strongly", "tokens mix"),
         ("unequal", "tokens mix"),
@@ -283,6 +309,23 @@ SEEN = (
     (
         "no GELU",
         "no GELU",
+        "linear, nothing dropped",
+        "It finds a missing GELU where dropout is 0, and not where it is 0.5.",
+        "Test for linearity in eval mode: in train mode dropout draws anew at each call, and no"
+        " block looks linear.",
+    ),
+    (
+        "no GELU",
+        "no GELU",
+        "straight",
+        "It finds a missing GELU where nothing is rounded, and not in a block whose numbers are"
+        " rounded.",
+        "torch.equal and == ask for the last bit. Take differences below 0.0001 for rounding, as"
+        " torch.allclose(a, b, atol=1e-4) does.",
+    ),
+    (
+        "no GELU",
+        "no GELU",
         "no biases",
         "It finds a missing GELU where all biases are 0, and not where they are other numbers.",
         "With biases f(2x) is not 2 f(x) even without GELU. Take f(0) into account: f(a) + f(b) is"
@@ -291,10 +334,11 @@ SEEN = (
     (
         "no GELU",
         "no GELU",
-        "linear, nothing dropped",
-        "It finds a missing GELU where dropout is 0, and not where it is 0.5.",
-        "Test for linearity in eval mode: in train mode dropout draws anew at each call, and no"
-        " block looks linear.",
+        "doubling",
+        "It finds a missing GELU in a block that gives 2 x, where all biases are 0 and nothing is"
+        " rounded, and not where there are biases and numbers are rounded.",
+        f"{TELLS['no GELU']}. Take differences below 0.0001 for rounding, as"
+        " torch.allclose(a, b, atol=1e-4) does.",
     ),
     (
         "no second dropout",

@@ -88,6 +88,14 @@ SLIPS = (
         "add the mean of the first bias",
         "Each of its numbers is multiplied by W_2: W_2 @ b_1",
     ),
+    *(
+        Slip(
+            {B: f"b = (W_2 @ b_1).{less}() + b_2"},
+            f"add the {less} of W_2 @ b_1, one number, to all of b_2",
+            "Each number of W_2 @ b_1 is added to the number of b_2 at its place",
+        )
+        for less in ("sum", "mean")
+    ),
     Slip(
         {B: "b = (W_2 * b_1).mean(dim=1) + b_2"},
         "take the mean of W_2 * b_1 over the hidden numbers",
@@ -112,6 +120,12 @@ SLIPS = (
         {B: "b = W_2.T @ b_1 + b_2"},
         "turn W_2 round for the bias",
         "W_2 has one row for each number that comes out, so it stands as it is: W_2 @ b_1",
+    ),
+    Slip(
+        {B: "b = b_1 @ W_2 + b_2"},
+        "multiply b_1 from the left, b_1 @ W_2, which is W_2.T @ b_1",
+        "W_2 has one row for each number that comes out, so it stands as it is, on the left: W_2 @"
+        " b_1",
     ),
     Slip(
         {W: "W = (W_2 @ W_1).T"},

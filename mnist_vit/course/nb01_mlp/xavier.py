@@ -182,6 +182,32 @@ SLIPS = (
         "take the variance, 2 / (fan_in + fan_out), for the bound",
         "Numbers drawn evenly within ± bound have the variance bound² / 3",
     ),
+    *(
+        Slip(
+            {ROOT: between},
+            f"take {words}",
+            "The variance asked for is 2 / (fan_in + fan_out), so the bound is √(6 / (fan_in +"
+            " fan_out)). Other means are the same only where fan_in and fan_out are equal",
+        )
+        for between, words in (
+            (
+                "(math.sqrt(3 / fan_in) + math.sqrt(3 / fan_out)) / 2",
+                "the mean of the two bounds √(3 / fan_in) and √(3 / fan_out)",
+            ),
+            (
+                "(math.sqrt(6 / fan_in) + math.sqrt(6 / fan_out)) / 2",
+                "the mean of the two bounds √(6 / fan_in) and √(6 / fan_out)",
+            ),
+            (
+                "math.sqrt(3 * (1 / fan_in + 1 / fan_out) / 2)",
+                "the mean of the two variances 1 / fan_in and 1 / fan_out",
+            ),
+            (
+                "math.sqrt(3 / math.sqrt(fan_in * fan_out))",
+                "the geometric mean of fan_in and fan_out, √(fan_in · fan_out)",
+            ),
+        )
+    ),
     Slip({SUM: "(fan_in * fan_out)"}, "multiply fan_in and fan_out", "They are added"),
     Slip(
         {"6 / (fan_in + fan_out)": "3 / fan_in"},

@@ -132,6 +132,18 @@ SLIPS = (
         "divide by d / 2, which is what d ** 1 / 2 gives",
         "** comes before /: √d is d ** 0.5",
     ),
+    *(
+        Slip(
+            {SCALED: f"scores / (q.norm(dim=-1)[..., None] * k.norm(dim=-1)[..., None, :]){by}"},
+            f"make every query and every key 1 long{then}",
+            "A score is the product as it stands, q kᵀ / √d: how long q and k are counts, too",
+        )
+        for by, then in (
+            ("", ""),
+            (" * math.sqrt(q.shape[-1])", ", and multiply by √d"),
+            (" / math.sqrt(q.shape[-1])", ", and divide by √d"),
+        )
+    ),
     Slip(
         {SCALED: "scores"},
         "leave out the division by √d",

@@ -113,6 +113,23 @@ SLIPS = (
         )
         for small in SMALL[:4]
     ),
+    *(
+        Slip(
+            {
+                CLAMPED: f"{raised}",
+                TERMS: "logarithms = logarithms / logarithms.sum(dim=-1, keepdim=True)\n"
+                "    terms = logarithms * logarithms.log()",
+            },
+            f"{did}, and divide each row by its sum again",
+            "That is the entropy of other weights. Only inside the logarithm a very small number"
+            " does no harm, such as 1e-9",
+        )
+        for small in ("0.1", "0.05", *SMALL[:3])
+        for raised, did in (
+            (f"weights.clamp_min({small})", f"raise the weights to at least {small}"),
+            (f"weights + {small}", f"add {small} to the weights"),
+        )
+    ),
     Slip(
         {CLAMPED: "weights.log1p()", "-terms": "terms"},
         "add up a ln(1 + a), as log1p does, without the minus",
@@ -214,6 +231,17 @@ SLIPS = (
         },
         "take the softmax once more",
         "What comes in are weights already: their rows sum to 1",
+    ),
+    Slip(
+        {CLAMPED: "weights.log_softmax(dim=-1)"},
+        "take log_softmax of the weights, which takes a softmax of them before the logarithm",
+        "What comes in are weights already: take their logarithm alone, log()",
+    ),
+    Slip(
+        {TERMS: "terms = (weights * logarithms)[..., (weights > 0).flatten(0, 1).all(dim=0)]"},
+        "leave a key out of a row because its weight is 0 in another row",
+        "A weight that is 0 adds nothing to its own row alone. Keep all keys, and clamp inside the"
+        " logarithm",
     ),
     Slip(
         {END: "return torch.exp(-terms.sum(dim=-1))"},

@@ -48,7 +48,7 @@ TELLS = {
 
 NOT_SO = {  # what a head does not have that is wrongly given this name
     "no root": "The weights of this head are not softmax(q kᵀ)",
-    "softmax over queries": "The rows of this head's weights sum to 1",
+    "softmax over queries": "The rows of this head's weights sum to 1, but for rounding",
     "w_q twice": "The weights of this head are not softmax(q qᵀ / √d)",
     "keys gathered": "The output of this head is not weights @ k",
 }
@@ -146,6 +146,7 @@ def _made(kind: type[BrokenHead], bug: str, size: int, factor: float = 2.0) -> B
 ASKED = {
     "no bug": (
         ("sharp", "no root"),
+        ("even", "no root"),
         ("sharp", "softmax over queries"),
         ("even", "softmax over queries"),
         ("nothing gathered", "keys gathered"),
@@ -190,6 +191,33 @@ def more(answer: Any) -> list[Any]:
 
 
 def notice(answer: Any) -> Mistake | None:
+    """What other heads show of a wrong name."""
+    return _of_a_right_head(answer) or _of_another_root(answer)
+
+
+def _of_a_right_head(answer: Any) -> Mistake | None:
+    """Of a head without a bug: whether its name hangs on rounding, or on how sharp its rows are."""
+    heads = _other_heads() | {"usual": _made(BrokenHead, "no bug", 8)}
+    said = {name: answer(heads[name], random(2, 4, 6, seed=61)) for name in heads}
+    name = said["usual"]
+    if name == "softmax over queries" and name not in (said["sharp"], said["even"]):
+        return Mistake(
+            f'It says "{name}" of a head without a bug, and not where its weights are all 0 and 1,'
+            " or all 1/4, so that nothing is rounded.",
+            "Rows of weights sum to 1 but for rounding: compare with a tolerance, as"
+            " torch.allclose(…, atol=1e-5) does, and not with ==.",
+        )
+    if name == "no root" and said["sharp"] == name and said["even"] != name:
+        return Mistake(
+            f'It says "{name}" of a head without a bug, and not where the rows of its weights are'
+            " even.",
+            "Rows can be sharp without this bug, and even with it. Compare the weights with those"
+            " that such a head has, softmax(q kᵀ), not divided: all of them, closely, atol=1e-5.",
+        )
+    return None
+
+
+def _of_another_root(answer: Any) -> Mistake | None:
     """Whether a name that is wrong is right of a head that divides by the root of another d."""
     tokens, size = 6, 8
 

@@ -255,7 +255,34 @@ SLIPS = (
         "subtract the wrong way round",
         "It is scores - maximum",
     ),
+    *(
+        Slip(
+            {LARGEST: f"scores.amax(dim={dim}, keepdim=True)"},
+            f"subtract the largest score along axis {dim}, another number for each of a row's"
+            " scores",
+            "The weights stay what they are only if one number is subtracted from a whole row:"
+            " scores.amax(dim=-1, keepdim=True)",
+        )
+        for dim in (-2, 0)
+    ),
     Slip({"scores - largest": "scores / largest"}, "divide by the maximum", "It is subtracted"),
+    *(
+        Slip(
+            {LARGEST: shift},
+            f"subtract {words}",
+            "Where that is far above every score, each exp is 0, and 0 / 0 is nan. Subtract each"
+            " row's maximum, with its sign: scores.amax(dim=-1, keepdim=True)",
+        )
+        for shift, words in (
+            (
+                "scores.abs().amax(dim=-1, keepdim=True)",
+                "the largest of each row's scores without their signs",
+            ),
+            ("scores.abs().max()", "the largest of all scores without their signs"),
+            ("scores.amax(dim=-1, keepdim=True).abs()", "each row's maximum without its sign"),
+            ("scores.norm(dim=-1, keepdim=True)", "the root of each row's sum of squares"),
+        )
+    ),
     Slip(
         {LARGEST: "scores.abs().amax(dim=-1, keepdim=True)", "scores - ": "scores / "},
         "divide each row by the largest of its scores without their signs",

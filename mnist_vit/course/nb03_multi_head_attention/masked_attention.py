@@ -23,6 +23,7 @@ from ..checking import (
     start_values,
 )
 from ..checking.raised import told
+from ..observing.reacting import listed
 
 
 class MyMaskedAttention(MyMultiHeadAttention):
@@ -101,6 +102,24 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     dropped = make(answer, 18, 3, dropout=1.0).train()
     yield "weights in train mode with dropout 1", _called(dropped, x, x, x, mask=causal)[1]
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
+    _drop_half(make(answer, 18, 3, dropout=0.5).train())
+
+
+def _drop_half(module: Any) -> None:
+    """Raise Mistake if dropout 0.5 makes of four equal weights anything but 0 and twice as much."""
+    with torch.no_grad():
+        module.in_proj_weight.zero_()
+        x = random(40, 5, 18, seed=8)
+        mask = torch.tensor([True, True, False, True, True]).expand(5, 5)
+        weights = _called(module, x, x, x, average_attn_weights=False, mask=mask.clone())[1]
+    found = weights.round(decimals=3).unique().tolist()
+    if found != [0.0, 0.5]:
+        shown = listed([f"{value:.3g}" for value in found], 6)
+        raise Mistake(
+            f"with dropout 0.5 in train mode, four equal weights of 0.25 become {shown}.",
+            "Dropout makes each 0 or, divided by 1 - 0.5, 0.5. It is the last step before the"
+            " product with the values: do not mask or normalise after it.",
+        )
 
 
 def _called(module: Any, *tokens: Tensor, **options: Any) -> tuple[Any, Any]:

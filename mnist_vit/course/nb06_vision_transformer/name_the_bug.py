@@ -84,12 +84,12 @@ TELLS = {
         " of their logarithms within a row, ln(w[0] / w[1]), are no multiple of the right ones'"
     ),
     "not_divided": (
-        "On the same tokens the differences of the logarithms of each head's weights within a row,"
-        " ln(w[0] / w[1]), are the right ones' times one number above 1, within rounding"
+        "On the same tokens ln(w[0] / w[1]) of two weights in a row of a head is, within rounding,"
+        " the right one times a number above 1, the same one everywhere"
     ),
     "divided_by_d_model": (
-        "On the same tokens the differences of the logarithms of each head's weights within a row,"
-        " ln(w[0] / w[1]), are the right ones' times one number below 1, within rounding"
+        "On the same tokens ln(w[0] / w[1]) of two weights in a row of a head is, within rounding,"
+        " the right one times a number below 1, the same one everywhere"
     ),
 }
 

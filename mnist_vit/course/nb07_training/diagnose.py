@@ -74,8 +74,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         name = named.get(letter)
         is_known = isinstance(name, str) and (not name or name in WOULD)
         if name is not None and name is not ... and not is_known:
+            given = repr(name)[:40] if isinstance(name, str) else describe(name)
             raise Mistake(
-                f"curve {letter} has the name {describe(name):.40}, which is none of the four:"
+                f"curve {letter} has the name {given}, which is none of the four:"
                 f" {', '.join(WOULD)}."
             )
     for letter in HIDDEN:

@@ -297,8 +297,7 @@ SLIPS = (
     Slip(
         {RATE: RATE.replace("group", "optimizer.param_groups")},
         "write into the list of groups in the place of each group",
-        "optimizer.param_groups is a list of dicts: for group in optimizer.param_groups, write into"
-        ' group["lr"]',
+        'Each dict in it holds a rate of its own: for group in optimizer.param_groups, group["lr"]',
     ),
     Slip(
         {RATE: 'group["lr"] = cosine_schedule(step, steps, warmup)'},
@@ -511,6 +510,17 @@ SLIPS = (
     Slip(
         {TRAIN: "model.train()\n        averaged.load_state_dict(model.state_dict())"},
         "begin the average anew in each epoch, with the weights that the model has then",
+        "It begins once, as the weights after the very first step, and follows through all epochs",
+    ),
+    Slip(
+        {
+            KEEP: "losses = []\n        is_first = True",
+            AVERAGE: (
+                "weight_average(averaged, model, 0.0 if is_first else average)\n"
+                "            is_first = False"
+            ),
+        },
+        "begin the average anew in each epoch, with the weights after the epoch's first step",
         "It begins once, as the weights after the very first step, and follows through all epochs",
     ),
     Slip(

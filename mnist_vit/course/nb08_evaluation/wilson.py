@@ -57,7 +57,7 @@ def notice(answer: Any) -> Mistake | None:
             "The first of your numbers is the middle of the interval.",
             "Its two ends are asked for: middle - reach and middle + reach.",
         )
-    if seen := _in_steps(cases, pairs) or _one_end(cases, pairs):
+    if seen := _of_one_z(answer) or _in_steps(cases, pairs) or _one_end(cases, pairs):
         return seen
     middle = fits(middles, [(low + high) / 2 for low, high in pairs])
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
@@ -84,6 +84,22 @@ def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
         if abs(made - value) < 1e-5:
             said = f"What comes back is one number, the interval's {name}."
     return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
+
+
+def _of_one_z(answer: Any) -> Mistake | None:
+    """What is said where the interval is right for z = 1.96, and for no other z."""
+    for z in (1.96, 1.0, 2.0, 3.0):
+        for correct, total in ((8, 10), (90, 200), (300, 1000)):
+            pair = [float(end) for end in answer(correct, total, z)]
+            right = my_wilson(correct, total, z)
+            is_right = all(abs(own - end) < 1e-5 for own, end in zip(pair, right, strict=True))
+            if is_right != (z == 1.96):
+                return None
+    return Mistake(
+        "Your interval is right for z = 1.96, and not for z = 1, 2 and 3.",
+        "z is an argument: write z, and z * z, wherever a fixed number such as 1.96, 3.84 or 3.8416"
+        " stands for it.",
+    )
 
 
 def _in_steps(

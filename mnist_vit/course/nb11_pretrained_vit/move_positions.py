@@ -21,6 +21,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "3 rows, 5 columns, 1 down and 2 right", answer(position, 3, 5, 1, 2)
     yield "3 rows, 5 columns, 0 down and 1 left", answer(position, 3, 5, 0, -1)
     yield "4 rows, 3 columns, 1 up and 0 right", answer(random(1, 13, 2, seed=1), 4, 3, -1, 0)
+    yield "3 rows, 5 columns, 4 down and 6 left", answer(position, 3, 5, 4, -6)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -48,6 +49,7 @@ SHIFTS = {
     (1, 1): "1 down and 1 to the right",
     (0, -1): "0 down and -1 to the right, which is 1 to the left",
     (-1, 0): "-1 down, which is 1 up, and 0 to the right",
+    (3, 0): "3 down, once round the 2 rows and 1 further, and 0 to the right",
 }
 
 

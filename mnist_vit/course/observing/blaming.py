@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike
+from .calls import Call, alike, given_again, names_told
 from .looking import simply
 from .tracing import Step, Swap, Trace, fingerprint, quoted, same
 
@@ -21,12 +21,17 @@ ENOUGH = 4  # numbers of a result, from which a factor is read
 TRIES = 60  # values of ours that are put into an answer, at most
 SECONDS = 0.3  # for all of them; and an answer that takes longer is not looked at
 ALL_OURS = (
-    "All numbers on your way are ones of ours, too, in whatever order they stand: look at"
-    " arguments, at the order of axes, and at steps that are missing or too many."
+    "Every tensor that your code computes holds the numbers of one of ours, in whatever order: look"
+    " at arguments, at the order of axes, and at steps that are missing or too many."
 )
 ORDER = (
-    "On your way, too, only their order is another: look at the order of axes, at each reshape, and"
-    " at indices."
+    "Your lines compute the right numbers, and only their order goes wrong: look at the order of"
+    " axes, at each reshape, and at indices."
+)
+
+IN_TRAIN_MODE = (
+    "In eval mode yours gives the same as ours here: look at dropout, at where it stands, and at"
+    " which numbers it is given."
 )
 
 
@@ -47,6 +52,8 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
         return ""
     if len(our.output) != len(their.output) or not _is_settled(our) or not _is_settled(their):
         return ""
+    if _differ_in_train_mode_alone(our, their):
+        return IN_TRAIN_MODE
     with Trace(keep=True) as trace:
         their.again()
     steps = trace.steps
@@ -81,6 +88,26 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
     return "" if first is None else _about(steps, first, known, our, their)
 
 
+def _differ_in_train_mode_alone(our: Call, their: Call) -> bool:
+    """Whether two calls differ while dropout is at work, and are alike in eval mode."""
+    if our.module is None or their.module is None or not (our.training and their.training):
+        return False
+    layers = [part for part in our.module.modules() if isinstance(part, nn.Dropout)]
+    if not any(layer.p > 0 for layer in layers):
+        return False
+    outputs = []
+    for call in (our, their):
+        assert call.module is not None
+        call.module.eval()
+        try:
+            outputs.append(call.made_with(list(map(given_again, call.before))))
+        except RuntimeError:
+            return False
+        finally:
+            call.module.train()
+    return alike(*outputs)
+
+
 def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: Call) -> str:
     """What is said of the first expression from which nothing is recognised."""
     expression = _expression(steps[first])
@@ -106,12 +133,37 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
             " else there or before it."
         )
     given = _inputs(steps, _same_expression(steps, first))
+    if _is_selected(steps, first):
+        return ""  # it may be a right piece, of which others are missing
+    if _is_of_optimizer(steps[first]):
+        return ""  # it takes gradients, which are not followed
     if all(_is_ours(steps, parent, known) for parent in given):
         return (
             f"{expression} takes what ours has, too, and gives what ours has not: the mistake is"
             f" there{_elsewhere(steps[first])} or behind it, or another value should go in."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
+
+
+def _is_selected(steps: list[Step], number: int) -> bool:
+    """Whether a result holds fewer numbers than one that it was made from, and all from there."""
+    value = steps[number].value
+    if value is None:
+        return False
+    for parent in steps[number].parents:
+        whole = steps[parent].value
+        if whole is not None and value.numel() < whole.numel() and torch.isin(value, whole).all():
+            return True
+    return False
+
+
+def _is_of_optimizer(step: Step) -> bool:
+    inside = step.place.inside if step.place is not None else None
+    return (
+        inside is not None
+        and "step" in inside.f_code.co_name
+        and "optim" in str(inside.f_globals.get("__name__"))
+    )
 
 
 def _is_all_finite(value: Any) -> bool:
@@ -341,7 +393,7 @@ def _repairs(
         if not _is_ours(steps, parent, known) and not _values(known, steps[parent]):
             return []  # nothing of ours can be put in its place
     swaps = [(swap, "") for swap in _as_result(steps, group[-1], known)]
-    swaps += _given_as_inputs(steps, group, our)
+    swaps += _given_as_inputs(steps, group, our, names_told(our, their))
     swaps += [(swap, "") for swap in _as_inputs(steps, group, known)]
     if len(swaps) > TRIES:
         return []
@@ -381,10 +433,12 @@ def _as_inputs(steps: list[Step], group: list[int], known: list[Step]) -> Iterat
             yield Swap(value, parent, tuple(group))
 
 
-def _given_as_inputs(steps: list[Step], group: list[int], our: Call) -> Iterator[tuple[Swap, str]]:
+def _given_as_inputs(
+    steps: list[Step], group: list[int], our: Call, names: list[str]
+) -> Iterator[tuple[Swap, str]]:
     """Each tensor that the call was given, of any shape, in the same places, and its name."""
     for parent in _inputs(steps, group):
-        for name, value in zip(our.names, our.before, strict=False):
+        for name, value in zip(names, our.before, strict=False):
             is_tensor = isinstance(value, Tensor) and value.is_floating_point()
             if is_tensor and not _holds(steps[parent], value):
                 yield Swap(value.detach(), parent, tuple(group)), name

@@ -40,7 +40,9 @@ class Call:
         is_running: whether it has not ended yet.
         written: places of the inputs that were written into, even if that was put back.
         changed: places of those that are another afterwards.
-        idle: given a module, the call changed nothing and returned nothing, and did not raise.
+        idle: given a module, the call changed nothing and returned nothing, or that module as it
+            was, and did not raise.
+        returned: whether something came back from a call that was given a module.
         touched: whether a module that was given is another afterwards.
     """
 
@@ -55,6 +57,7 @@ class Call:
     written: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
     idle: bool = False
+    returned: bool = False
     touched: bool = False
 
     @property
@@ -169,7 +172,9 @@ class _Recorder:
         if self.states:
             call.touched = not _equal(self.states, _states(call))
             is_untouched = not call.written and not call.touched
-            call.idle = output is None and is_untouched and not raised
+            is_nothing = output is None or any(output is value for value in call.given)
+            call.idle = is_nothing and is_untouched and not raised
+            call.returned = output is not None
 
 
 @contextmanager
@@ -267,6 +272,11 @@ def given_again(value: Any) -> Any:
     return copy
 
 
+def names_told(our: Call, their: Call) -> list[str]:
+    """What the inputs are called in sentences: as the learner's code calls them."""
+    return their.names if len(their.names) == len(our.names) else our.names
+
+
 def alike(a: Any, b: Any) -> bool:
     """Whether two results, or lists of them, are equal within rounding; nan is equal to nan."""
     if isinstance(a, list) and isinstance(b, list):
@@ -346,7 +356,9 @@ def _names(function: Any, count: int) -> list[str]:
     """The names of a function's first parameters; "argument 3" where it tells none."""
     names: list[str] = []
     with suppress(TypeError, ValueError):
-        names = list(inspect.signature(getattr(function, "forward", function)).parameters)
+        signature = inspect.signature(getattr(function, "forward", function))
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [name for name, one in signature.parameters.items() if one.kind in kinds]
     while len(names) < count:
         names.append(f"argument {len(names) + 1}")
     return names[:count]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike
+from .calls import Call, alike, names_told
 from .counting import count
 from .formulas import formula
 from .instead_of import instead_of
@@ -115,6 +115,12 @@ class Finding:
 
 Observer = Callable[[Evidence], str]
 
+GIVEN_BACK = "What was given comes back as it was"
+NOT_WRITTEN = (
+    "Was it done to a copy, or did a line such as weight = … or state[name] = … only give a name to"
+    " another tensor? zero_(), copy_() and weight[…] = … write into the one that is there."
+)
+
 # what is said after the first words of some observations, when the answer fails again
 INSTEAD = {
     "Rows of the weights should sum to 1, and here": (
@@ -124,10 +130,6 @@ INSTEAD = {
         "A row runs along the last axis: look at what you sum over, and for a transpose."
     ),
     "The numbers are right, and in the right order": "A reshape at the very end is enough.",
-    "The same input gives another result each time": (
-        "A layer that is made anew at each call has other random weights: make all of them in"
-        " __init__. Dropout must do nothing in eval mode."
-    ),
     "It is nearly ours": "Look at small constants, such as eps, and at approximations.",
     "The result is ours plus the same vector": (
         "Look at what is added alike at every place, such as a bias."
@@ -136,15 +138,19 @@ INSTEAD = {
         "Write into a copy, such as clone() of a tensor or list(…) of a list, and read from what"
         " came in."
     ),
-    "Nothing came back": (
-        "Was it done to a copy, or did a line such as weight = … only give a name to another"
-        " tensor? zero_(), copy_() and weight[…] = … write into the one that is there."
-    ),
+    "Nothing came back": NOT_WRITTEN,
+    GIVEN_BACK: NOT_WRITTEN,
     "The numbers are right. Axes of length 1 that are missing": (
         "What takes them away: an index such as [0], or squeeze(), which takes every axis of length"
         " 1 unless it is given one?"
     ),
 }
+VARIES = "The same input gives another result each time"
+OF_MODULES = (
+    "A layer that is made anew at each call has other random weights: make all of them in __init__."
+    " Dropout must do nothing in eval mode."
+)
+OF_FUNCTIONS = "What comes back must not depend on random numbers, whatever draws them."
 UNSEEN = (
     "No gradient sees it: under torch.no_grad(), through .data or .detach() an operation is not"
     " recorded. Make a new tensor, x = x / …, outside of them."
@@ -157,7 +163,7 @@ def unused(evidence: Evidence) -> Finding | None:
         said = look(evidence)
         if said:
             is_gradient = _has_wrong_gradient(evidence) and look is _changed_input
-            return Finding(said, UNSEEN if is_gradient else _instead(said))
+            return Finding(said, UNSEEN if is_gradient else _instead(said, evidence))
     return None
 
 
@@ -173,11 +179,14 @@ def observe(evidence: Evidence) -> Finding | None:
             with suppress(Exception):  # code that raises on changed inputs tells nothing
                 said = observer(evidence)
                 if said:
-                    return Finding(said, _instead(said), says_why)
+                    return Finding(said, _instead(said, evidence), says_why)
     return None
 
 
-def _instead(said: str) -> str:
+def _instead(said: str, evidence: Evidence) -> str:
+    if said.startswith(VARIES):
+        is_module = evidence.pair is not None and evidence.pair[1].module is not None
+        return OF_MODULES if is_module else OF_FUNCTIONS
     for begin, instead in INSTEAD.items():
         if said.startswith(begin):
             return instead
@@ -281,8 +290,11 @@ def _did_nothing(evidence: Evidence) -> str:
         return ""
     first = evidence.ours[0]
     until_then = evidence.theirs[: evidence.before[1]]
-    if first.idle or first.output or not any(call.idle for call in until_then):
+    idle = [call for call in until_then if call.idle]
+    if first.idle or first.output or not idle:
         return ""
+    if idle[0].returned:
+        return f"{GIVEN_BACK}: no number in it was changed."
     return "Nothing came back, and nothing was changed in what was given."
 
 
@@ -294,7 +306,8 @@ def _held(evidence: Evidence) -> str:
     for our, their in zip(evidence.ours[:our_count], evidence.theirs[:their_count], strict=False):
         if not their.touched:  # what was changed is a copy
             continue
-        for name, own, other in zip(our.names, our.given, their.given, strict=False):
+        names = names_told(our, their)
+        for name, own, other in zip(names, our.given, their.given, strict=False):
             if not isinstance(own, nn.Module) or not isinstance(other, nn.Module):
                 continue
             said = _differing(name, own.state_dict(), other.state_dict(), our.touched)
