@@ -80,8 +80,8 @@ SLIPS = (
     Slip(
         {WEIGHT: "weight - 2 * rate * weight_gradient", BIAS: "bias - 2 * rate * bias_gradient"},
         "step by twice the gradient, as two calls of backward() add it up",
-        "Subtract rate times the gradient once. If backward() is called twice, zero the gradients in"
-        " between: each call adds to .grad",
+        "Subtract rate times the gradient once. If backward() is called twice, zero the gradients"
+        " in between: each call adds to .grad",
     ),
     Slip({BIAS: "bias"}, "leave the bias where it was", "It has a gradient too"),
     Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),
