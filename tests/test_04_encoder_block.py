@@ -309,6 +309,10 @@ class OfABrokenPart(DropsOneHalf):
         self.ln_2 = FINE_NORM(width)
 
 
+def with_one_number(part: nn.Module) -> None:
+    part.self_attention.out_proj.weight = nn.Parameter(torch.zeros(1))
+
+
 def in_a_dictionary(part: nn.Module) -> nn.Module:
     state = part.state_dict()
     for name in state:
@@ -394,6 +398,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", NormNotMade, "ln_1 is there, but it is a class or a function"),
     ("ablation", with_sizes_of_its_own, "must hand on the arguments"),
     ("silence", lambda part: None, "only give a name to another tensor"),
+    ("silence", with_one_number, "self_attention.out_proj.weight has the shape (1,) now"),
     ("silence", in_a_dictionary, "What was given comes back as it was: no number in it was"),
     ("silence", without_last_bias, "mlp.3.bias is gone"),
     ("silence", with_another_forward, "none of its tensors has become zero"),

@@ -46,6 +46,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             " zero_().",
         )
     for name, tensor in after.items():
+        if name in before and tensor.shape != before[name].shape:
+            raise Mistake(
+                f"{name} has the shape {tuple(tensor.shape)} now, and had"
+                f" {tuple(before[name].shape)}.",
+                "Write zeros into the tensor that is there, as zero_() does, and leave its shape.",
+            )
         if not tensor.isfinite().all():
             raise Mistake(f"{name} holds nan or infinite numbers.")
     frozen = [name for name, one in silent.named_parameters() if not one.requires_grad]
