@@ -575,3 +575,26 @@ def test_a_name_with_a_dot_is_told_as_that() -> None:
     assert "The name of a part has no dot:" in judgement.said
     assert 'self.layers.add_module("encoder_layer_3", …)' in judgement.instead
     assert "Print the keys" not in judgement.all
+
+
+class HalfOfIt(MyEncoder):
+    def forward(self, input):
+        x = torch.cat([input, input + self.pos_embedding])[len(input) :]
+        x = torch.cat([x[..., :4], self.dropout(x[..., 4:])], dim=-1)
+        return self.ln(self.layers(x))
+
+
+def test_how_much_is_dropped_is_told() -> None:
+    judgement = judge(check.EXERCISES["encoder"], HalfOfIt)
+    assert "50 % of the numbers that the first block is given are 0" in judgement.said
+
+
+class DropsBehindTheBlocks(MyEncoder):
+    def forward(self, tokens):
+        x = self.layers(tokens + self.pos_embedding)
+        return self.ln(F.dropout(x, self.dropout.p, self.training) + 0 * tokens)
+
+
+def test_no_line_is_blamed_where_dropout_alone_differs() -> None:
+    judgement = judge(check.EXERCISES["encoder"], DropsBehindTheBlocks)
+    assert "missing in between" not in judgement.all

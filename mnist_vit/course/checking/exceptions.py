@@ -461,6 +461,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     # layers and their shapes
     (
+        r"channels must be divisible by groups",
+        "groups splits the channels into as many groups, which know nothing of each other.",
+        "With groups=1, the default, each number that comes out depends on all channels.",
+    ),
+    (
         r"expected input\[.*\] to have \d+ channels",
         "What goes into the convolution has another number of channels than its kernel.",
         "It takes (n, channels, h, w). With groups=channels each channel has a kernel of its own.",

@@ -137,6 +137,13 @@ def missing_attribute(error: AttributeError) -> tuple[str, str]:
             "float(…), .item(), len(…) and sizes give plain numbers. torch.tensor(…) makes a tensor"
             " of one.",
         )
+    if kind == "str" and (hasattr(Tensor, name) or hasattr(nn.Module, name)):
+        needed = "tensors" if hasattr(Tensor, name) else "modules"
+        return (
+            f"This is a text, and {name} is for {needed}.",
+            "A loop over a dict, and state_dict() gives one, goes through its keys, which are"
+            " texts: .values() gives what they stand for, .items() both.",
+        )
     if kind == "numpy.ndarray" and hasattr(Tensor, name):
         return (
             f"This is an array of NumPy, and {name} is for tensors.",

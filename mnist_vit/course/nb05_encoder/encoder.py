@@ -144,6 +144,30 @@ def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return bool(one) and all(map(torch.equal, one, other))
 
 
+@torch.no_grad()
+def notice(answer: Any) -> Mistake | None:
+    """How many numbers the encoder's dropout takes from the first block."""
+    module = make(answer, *SIZES, 1.0, 0.0)
+    copy_weights(randomise(Encoder(*SIZES, 1.0, 0.0)), module)
+    given: list[Tensor] = []
+    block = next(iter(module.layers.children()))
+    block.register_forward_pre_hook(lambda _, args: given.append(args[0]))
+    module.train()
+    module.layers.eval()
+    module(random(20, 5, 8))
+    if not given:
+        return None
+    dropped = float((given[0] == 0).float().mean())
+    if not 0 < dropped < 1:
+        return None
+    return Mistake(
+        f"With dropout 1, in train mode, {100 * dropped:.0f} % of the numbers that the first block"
+        " is given are 0, and all should be.",
+        "self.dropout, made with the probability `dropout`, takes the whole sum of tokens and"
+        " positions.",
+    )
+
+
 OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
 ADD, DROP = "x = input + self.pos_embedding", "x = self.dropout(x)"
 BLOCKS, NORM = "x = self.layers(x)", "return self.ln(x)"

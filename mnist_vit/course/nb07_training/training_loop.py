@@ -523,6 +523,14 @@ SLIPS = (
         "begin the average anew in each epoch, with the weights after the epoch's first step",
         "It begins once, as the weights after the very first step, and follows through all epochs",
     ),
+    *(
+        Slip(
+            {AVERAGE: "pass", STEP: f"{before}\n            {STEP}"},
+            "call weight_average before each step, so that it takes over the weights one step late",
+            "It follows after each step: training_step first, then weight_average",
+        )
+        for before in (AVERAGE, "weight_average(averaged, model, average)")
+    ),
     Slip(
         {MEASURE: "accuracy, loss = accuracy_and_loss(other, averaged)"},
         "give accuracy_and_loss the pictures first",

@@ -92,8 +92,16 @@ def notice(answer: Any) -> Mistake | None:
             " x[..., [0, -1]].",
         )
     if left:
+        sides = {
+            "the first row": border[0],
+            "the last row": border[-1],
+            "the first column": border[:, 0],
+            "the last column": border[:, -1],
+        }
+        told = ", ".join(name for name, side in sides.items() if bool(side[1:-1].all()))
         return Mistake(
-            "Your border control leaves some of the outermost pixels other than 0.",
+            "Your border control leaves some of the outermost pixels other than 0"
+            f"{f', all of these: {told}' if told else ''}.",
             "The first and the last row and the first and the last column must become 0.",
         )
     return None

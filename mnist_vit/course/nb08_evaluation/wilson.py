@@ -200,6 +200,8 @@ def _other_middles(correct: int, total: int, z: float) -> dict[str, float]:
         "the seen share": share,
         "not divided by 1 + z² / n": share + more / 2,
         "made with z² / n in the place of z² / (2n)": (share + more) / below,
+        "made with z = 1.96 whatever z is": _middle(share, total, 1.96),
+        "made with z = 2 whatever z is": _middle(share, total, 2.0),
         "made without z² / (2n)": share / below,
         "made with the share of mistakes": (1 - share + more / 2) / below,
         "zero": 0.0,
@@ -224,10 +226,16 @@ def _other_reaches(correct: int, total: int, z: float) -> dict[str, float]:
         "made from the middle m in the place of s, z √(m (1 − m) / (n + z²))": _agresti_coull(
             correct, total, z
         ),
+        "longer by 1 / (2n), as with a correction for continuity": 1 / (2 * total)
+        + z * math.sqrt(plain + more) / below,
         "made with z = 1.96 whatever z is": 1.96
         * math.sqrt(plain + 1.96**2 / (4 * total * total))
         / (1 + 1.96**2 / total),
     }
+
+
+def _middle(share: float, total: int, z: float) -> float:
+    return (share + z * z / (2 * total)) / (1 + z * z / total)
 
 
 def _agresti_coull(correct: int, total: int, z: float) -> float:
