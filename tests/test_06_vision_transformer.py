@@ -702,3 +702,15 @@ class TanhOfTheToken(MyVisionTransformer):
 
 def test_a_tanh_before_the_heads_is_named() -> None:
     assert "apply tanh to the class token" in told("vision_transformer", TanhOfTheToken)
+
+
+class DropsInEvalModeToo(MyRectangular):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).mT
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = F.dropout(x + self.encoder.pos_embedding, self.encoder.dropout.p)
+        return self.heads(self.encoder.ln(self.encoder.layers(x))[:, 0])
+
+
+def test_dropout_in_eval_mode_is_refused() -> None:
+    assert "which drops in eval mode, too" in told("rectangular", DropsInEvalModeToo)
