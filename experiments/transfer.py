@@ -39,18 +39,22 @@ def draw(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return order[:count], order[-797:]
 
 
-def trained(count: int, pretrained: bool, freeze: bool, learning_rate: float, seed: int) -> float:
-    """Return the accuracy after 100 steps."""
+def trained(
+    count: int, pretrained: bool, freeze: bool, learning_rate: float, seed: int, steps: int = 100
+) -> float:
+    """Return the accuracy after ``steps`` steps."""
     torch.manual_seed(seed)
     model = load_model("vit_mnist_p4") if pretrained else vit_mnist(4)
     images, labels = other_digits()
     few, rest = draw(count, seed)
-    model = my_transfer(model, images[few], labels[few], freeze, 100, learning_rate)
+    model = my_transfer(model, images[few], labels[few], freeze, steps, learning_rate)
     return accuracy(model, images[rest], labels[rest])
 
 
-def fine_tuned(count: int, probe_steps: int, head_rate: float, seed: int) -> float:
-    """Return the accuracy after 100 steps with 0.00003 for the body, and a rate for the head.
+def fine_tuned(
+    count: int, probe_steps: int, head_rate: float, seed: int, body_rate: float = 0.00003
+) -> float:
+    """Return the accuracy after 100 steps with a rate for the head and one for the body.
 
     Before that the new head alone learns for ``probe_steps`` steps.
     """
@@ -58,7 +62,7 @@ def fine_tuned(count: int, probe_steps: int, head_rate: float, seed: int) -> flo
     few, rest = draw(count, seed)
     x, y = images[few], labels[few]
     model = my_transfer(load_model("vit_mnist_p4"), x, y, True, probe_steps, 0.01)
-    model = my_two_rates(model, x, y, 100, head_rate, 0.00003)
+    model = my_two_rates(model, x, y, 100, head_rate, body_rate)
     return accuracy(model, images[rest], labels[rest])
 
 
@@ -92,6 +96,9 @@ MEASUREMENTS: dict[str, Callable[..., float]] = {
     "tuned_50": partial(trained, 50, True, False, 0.0003),
     "two_rates_50": partial(fine_tuned, 50, 0, 0.01),
     "probe_first_50": partial(fine_tuned, 50, 100, 0.00003),
+    "tuned_longer_50": partial(trained, 50, True, False, 0.0003, steps=300),
+    "fast_head_50": partial(fine_tuned, 50, 0, 0.01, body_rate=0.0003),
+    "slow_body_50": partial(fine_tuned, 50, 0, 0.0003, body_rate=0.00003),
     "pixels_100": partial(logistic, 100, False),
     "pixels_1000": partial(logistic, 1000, False),
     "token_50": partial(logistic, 50, True),

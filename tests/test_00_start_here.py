@@ -1,12 +1,20 @@
 """Notebook 00: right answers in other styles pass, mistakes that no slip tells fail without a wrong
 name."""
 
+import json
+import re
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
-from helpers import judged
+from helpers import NOTEBOOKS, ROOT, judged
 from torch import Tensor
+
+from mnist_vit.course.nb00_start_here import figures
+
+CNN = NOTEBOOKS / "results" / "cnn.json"
+VIT = ROOT / "weights" / "vit_mnist.json"
 
 
 def by_formula(
@@ -172,3 +180,17 @@ SLIPS: list[tuple[str, Any, str]] = [
     ("gradient_step", with_classes_of_the_batch, "F.one_hot counts the classes from the labels"),
 ]
 test_sentences = judged([], SAID, SLIPS)
+
+
+def test_what_the_notebook_says_of_the_three_networks_is_stored() -> None:
+    """The first two intervals contain 0, the third does not; a quarter of the CPU seconds."""
+    mlp, transformer, convolutional = figures.trained_on_all().values()
+    assert figures.minus(convolutional, transformer) == "+0.28 ± 0.28 points"
+    assert figures.minus(60.0, 50.0, pictures=100) == "+10.00 ± 13.72 points"
+    contains = []
+    for pair in ((convolutional, transformer), (transformer, mlp), (convolutional, mlp)):
+        gain, half = map(float, re.findall(r"[\d.]+", figures.minus(*pair)))
+        contains.append(gain <= half)
+    assert contains == [True, True, False]
+    seconds = [json.loads(path.read_text())["cpu_seconds"] for path in (CNN, VIT)]
+    assert seconds[0] / seconds[1] == pytest.approx(1 / 4, rel=0.1)

@@ -29,7 +29,9 @@ class Functional(EncoderBlock):
         x += input
         y = self.ln_2(x)
         y = F.gelu(F.linear(y, self.mlp[0].weight, self.mlp[0].bias))
-        return F.linear(y, self.mlp[3].weight, self.mlp[3].bias) + x
+        y = F.dropout(y, self.dropout.p, self.training)
+        y = F.linear(y, self.mlp[3].weight, self.mlp[3].bias)
+        return F.dropout(y, self.dropout.p, self.training) + x
 
 
 class FromScratch(nn.Module):
@@ -237,6 +239,76 @@ def nearly_silent(part: nn.Module) -> None:
         layer.bias.data *= 0.01
 
 
+class KeptMLP(nn.ModuleDict):
+    """A learner's own: no nn.Dropout in it, and a default."""
+
+    def __init__(self, width: int, wide: int, dropout: float = 0.0) -> None:
+        super().__init__({"0": nn.Linear(width, wide), "3": nn.Linear(wide, width)})
+        for name in ("0", "3"):
+            nn.init.xavier_uniform_(self[name].weight)
+            nn.init.normal_(self[name].bias, std=1e-6)
+        self.p = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.dropout(F.gelu(self["0"](x)), self.p, self.training)
+        return F.dropout(self["3"](x), self.p, self.training)
+
+
+class DropsNothing(KeptMLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return self["3"](F.gelu(self["0"](x)))
+
+
+class KeptAttention(MultiHeadAttention):
+    """A learner's own, with a default, as that of notebook 03."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__(width, heads, dropout)
+
+
+class OfKeptParts(EncoderBlock):
+    def __init__(
+        self,
+        heads: int,
+        width: int,
+        wide: int,
+        p: float = 0.0,
+        attention_p: float = 0.0,
+        norm: Callable = FINE_NORM,
+    ) -> None:
+        super().__init__(heads, width, wide, p, attention_p, norm)
+        self.self_attention = KeptAttention(width, heads, attention_p)
+        self.mlp = KeptMLP(width, wide, p)
+
+
+class MLPWithoutDropout(OfKeptParts):
+    def __init__(self, heads: int, width: int, wide: int, *options: Any) -> None:
+        super().__init__(heads, width, wide, *options)
+        self.mlp = KeptMLP(width, wide)
+
+
+class AttentionWithoutDropout(OfKeptParts):
+    def __init__(self, heads: int, width: int, wide: int, *options: Any) -> None:
+        super().__init__(heads, width, wide, *options)
+        self.self_attention = KeptAttention(width, heads)
+
+
+class DropsOneHalf(OfKeptParts):
+    def __init__(self, heads: int, width: int, wide: int, *options: Any) -> None:
+        super().__init__(heads, width, wide, *options)
+        self.dropout = nn.Dropout()
+
+
+class OfABrokenPart(DropsOneHalf):
+    """self.dropout is right, the norm is not its own; the MLP that was kept drops nothing."""
+
+    def __init__(self, heads: int, width: int, wide: int, p: float = 0.0, *options: Any) -> None:
+        super().__init__(heads, width, wide, p, *options)
+        self.dropout = nn.Dropout(p)
+        self.mlp = DropsNothing(width, wide, p)
+        self.ln_2 = FINE_NORM(width)
+
+
 def with_one_number(part: nn.Module) -> None:
     part.self_attention.out_proj.weight = nn.Parameter(torch.zeros(1))
 
@@ -250,6 +322,7 @@ def in_a_dictionary(part: nn.Module) -> nn.Module:
 
 RIGHT: list[tuple[str, Any]] = [
     ("encoder_block", Functional),
+    ("encoder_block", OfKeptParts),
     ("encoder_block", FromScratch),
     ("encoder_block", TorchvisionBlock),
     ("layer_norm", with_var_mean),
@@ -266,6 +339,12 @@ EARLY = (
 FEWEST = " tensors changed, and four are enough. Which layer of each branch has the last word?"
 WRONG: list[tuple[str, Any, str]] = [
     ("encoder_block", PairAddedFirst, "returns a pair"),
+    ("encoder_block", DropsOneHalf, "your self.dropout drops with the probability 0.5"),
+    (
+        "encoder_block",
+        OfABrokenPart,
+        "class DropsNothing that stands in it does not pass its own check, and may be at fault",
+    ),
     (
         "layer_norm",
         lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps),
@@ -329,6 +408,8 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 NAMED: list[tuple[str, Any, str]] = [
     ("encoder_block", DropsTheInput, "drop numbers of the input before ln_1, too"),
+    ("encoder_block", MLPWithoutDropout, "do not hand dropout on to the MLP, or have an MLP"),
+    ("encoder_block", AttentionWithoutDropout, "do not hand attention_dropout on, or have an"),
     (
         "layer_norm",
         lambda x, w, b, eps: with_var_mean(x, 1 + w, b, eps),

@@ -45,6 +45,30 @@ class LoopEncoder(nn.Module):
         return self.ln(z)
 
 
+class KeptBlock(EncoderBlock):
+    """A block that was kept before; its MLP drops nothing."""
+
+    def __init__(self, heads, d, wide, p=0.0, p_attention=0.0, norm=NORM):
+        super().__init__(heads, d, wide, p, p_attention, norm)
+        for part in self.mlp.modules():
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0
+
+
+class OfKeptBlocks(LoopEncoder):
+    """Right in itself."""
+
+    def __init__(self, t, depth, heads, d, wide, p=0.0, p_attention=0.0, norm=NORM):
+        super().__init__(t, depth, heads, d, wide, p, p_attention, norm)
+        for name in self.layers:
+            self.layers[name] = KeptBlock(heads, d, wide, p, p_attention, norm)
+
+
+class TwoHeads(LoopEncoder):
+    def __init__(self, t, depth, heads, *sizes):
+        super().__init__(t, depth, 2, *sizes)
+
+
 class ForwardReplaced(Encoder):
     """The method is put into the object when it is made."""
 
@@ -432,6 +456,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("right_without", right_and_frozen, "encoder.pos_embedding would not learn any more"),
     ("shared_block", SharedByPosition, "your code raised IndexError: tuple index out of range"),
     ("shared_block", WithoutOptions, "it does not reach MyEncoder"),
+    ("encoder", OfKeptBlocks, "class KeptBlock that stands in it does not pass its own check"),
     ("encoder", CopiedBlocks, "start with the same numbers, as copies of one block do"),
     ("encoder", NormInEvalModeAlone, "output in train mode"),
     ("encoder", PlainList, "self.layers is a plain list: the module does not know"),
@@ -443,6 +468,7 @@ WRONG: list[tuple[str, Any, str]] = [
 NAMED: list[tuple[str, Any, str]] = [  # what newcomers really wrote, or would
     ("encoder", NormOfClassToken, "normalises and returns all tokens"),
     ("encoder", NormInLoop, "after every block"),
+    ("encoder", TwoHeads, "make the blocks with 2 heads, whatever num_heads is"),
     ("encoder", NotCarried, "Each block takes what the one before gave"),
     ("shared_block", SharedByWeights, "give each layer a copy of the block"),
     ("right_without", right_not_put_back, "leave the parameter at zero"),
@@ -524,3 +550,51 @@ def test_only_attention_and_the_last_norm_together_cost_points_without_positions
     for fewer in (neither, attention, norm):
         gain, half = ladder.interval(both, fewer)
         assert gain < -half
+
+
+def first_of_its_shape(model, parameter, images, labels):
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        next(one for one in changed.parameters() if one.shape == parameter.shape).zero_()
+        return (changed(images).argmax(dim=1) == labels).sum().item()
+
+
+def test_a_parameter_is_not_found_by_its_shape() -> None:
+    judgement = judge(check.EXERCISES["right_without"], first_of_its_shape)
+    assert "zero the first parameter of the model that has this shape" in judgement.said
+
+
+class LongNames(MyEncoder):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.add_module("layers.encoder_layer_3", nn.Identity())
+
+
+def test_a_name_with_a_dot_is_told_as_that() -> None:
+    judgement = judge(check.EXERCISES["encoder"], LongNames)
+    assert "The name of a part has no dot:" in judgement.said
+    assert 'self.layers.add_module("encoder_layer_3", …)' in judgement.instead
+    assert "Print the keys" not in judgement.all
+
+
+class HalfOfIt(MyEncoder):
+    def forward(self, input):
+        x = torch.cat([input, input + self.pos_embedding])[len(input) :]
+        x = torch.cat([x[..., :4], self.dropout(x[..., 4:])], dim=-1)
+        return self.ln(self.layers(x))
+
+
+def test_how_much_is_dropped_is_told() -> None:
+    judgement = judge(check.EXERCISES["encoder"], HalfOfIt)
+    assert "50 % of the numbers that the first block is given are 0" in judgement.said
+
+
+class DropsBehindTheBlocks(MyEncoder):
+    def forward(self, tokens):
+        x = self.layers(tokens + self.pos_embedding)
+        return self.ln(F.dropout(x, self.dropout.p, self.training) + 0 * tokens)
+
+
+def test_no_line_is_blamed_where_dropout_alone_differs() -> None:
+    judgement = judge(check.EXERCISES["encoder"], DropsBehindTheBlocks)
+    assert "missing in between" not in judgement.all

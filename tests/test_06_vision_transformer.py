@@ -1,6 +1,7 @@
 """The checks of notebook 06 accept right answers in other styles, and tell what no slip can
 name."""
 
+import inspect
 import math
 from typing import Any
 
@@ -23,6 +24,7 @@ from mnist_vit.course.nb06_vision_transformer.vision_transformer import (
     LABELS,
     MyVisionTransformer,
 )
+from mnist_vit.model import Encoder
 
 
 class WithLinear(MyVisionTransformer):
@@ -331,6 +333,38 @@ class PlainRegisters(MyRegisters):
         self.register_tokens = noise
 
 
+class KeptEncoder(Encoder):
+    """An encoder that was kept before; its blocks' MLPs drop nothing."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        for name, part in self.named_modules():
+            if isinstance(part, nn.Dropout) and ".mlp." in name:
+                part.p = 0.0
+
+
+class OfAKeptEncoder(MyVisionTransformer):
+    """Right in itself."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        given = inspect.signature(MyVisionTransformer).bind(*sizes, **options)
+        given.apply_defaults()
+        names = "num_layers", "num_heads", "hidden_dim", "mlp_dim", "dropout", "attention_dropout"
+        sizes = [given.arguments[name] for name in (*names, "norm_layer")]
+        self.encoder = KeptEncoder(self.encoder.pos_embedding.shape[1], *sizes)
+
+
+class FourHeads(MyVisionTransformer):
+    def __init__(self, image_size, patch_size, num_layers, num_heads, *sizes, **options):
+        super().__init__(image_size, patch_size, num_layers, 4, *sizes, **options)
+
+
+class TwoLayers(MyVisionTransformer):
+    def __init__(self, image_size, patch_size, num_layers, *sizes, **options):
+        super().__init__(image_size, patch_size, 2, *sizes, **options)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("vision_transformer", WithLinear),
     ("vision_transformer", torchvisions),
@@ -342,6 +376,8 @@ RIGHT: list[tuple[str, Any]] = [
 WRONG: list[tuple[str, Any, str]] = [
     ("vision_transformer", PrintsNothing, "0 lines are printed, which are not the ten needed"),
     ("vision_transformer", PrintsTuples, "one line is 'Input: (3, 2, 12, 12)'. It must be"),
+    ("vision_transformer", OfAKeptEncoder, "The class KeptEncoder that stands in it does not"),
+    ("vision_transformer", TwoLayers, "encoder_layer_1"),
     ("registers", RegistersWithPlaces, "all other tensors must keep their shapes"),
     (
         "registers",
@@ -394,6 +430,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("vision_transformer", FourHeads, "make the encoder with 4 heads, whatever num_heads is"),
     ("vision_transformer", MeanAndPrintsNothing, "take the mean over all tokens"),
     (
         "first_difference",
@@ -530,7 +567,7 @@ class BentToken(MyVisionTransformer):
     def forward(self, x):
         x = self.conv_proj(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
-        return self.heads(self.encoder(x)[:, 0].tanh())
+        return self.heads(self.encoder(x)[:, 0].sin())
 
 
 def of_large_models(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
@@ -583,3 +620,74 @@ MENDED_SLIPS: list[tuple[str, Any, str]] = [
     ("registers", FreshRegisters, "give each block register_tokens anew"),
 ]
 test_what_was_misleading_or_only_located = judged([], MENDED, MENDED_SLIPS)
+
+
+def told(name: str, answer: Any) -> str:
+    """What is said of a wrong answer."""
+    passed, said = verdict(check.EXERCISES[name], answer)
+    assert not passed
+    return said
+
+
+class TakesTheEncoderApart(MyRectangular):
+    """Without the encoder's dropout, or with it behind the blocks, too."""
+
+    is_late = False
+
+    def forward(self, pictures):
+        x = self.conv_proj(pictures).flatten(2).mT
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = self.encoder.layers(x + self.encoder.pos_embedding)
+        if self.is_late:
+            x = self.encoder.dropout(x)
+        return self.heads(self.encoder.ln(x)[:, 0])
+
+
+class DropsLate(TakesTheEncoderApart):
+    is_late = True
+
+
+class DropsLateBehindRegisters(MyRegisters):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).mT
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = self.encoder.dropout(x + self.encoder.pos_embedding)
+        registers = self.register_tokens.expand(len(x), -1, -1)
+        x = self.encoder.layers(torch.cat([x[:, :1], registers, x[:, 1:]], dim=1))
+        return self.heads(self.encoder.ln(self.encoder.dropout(x))[:, 0])
+
+
+def test_the_encoders_dropout_stands_before_the_blocks_and_nowhere_else() -> None:
+    said = told("rectangular", TakesTheEncoderApart)
+    assert "do the encoder's steps yourself, without its dropout." in said
+    assert "missing in between" not in said
+    assert "with its dropout behind the blocks." in told("rectangular", DropsLate)
+    assert "dropout 1 in the encoder alone" in told("registers", DropsLateBehindRegisters)
+
+
+class OnTheirSide(MyRectangular):
+    def forward(self, pictures):
+        is_high = pictures.shape[2] > pictures.shape[3]
+        return super().forward(pictures.mT if is_high else pictures)
+
+
+def test_an_input_is_called_as_the_answer_calls_it() -> None:
+    assert "where pictures has its last two axes exchanged" in told("rectangular", OnTheirSide)
+
+
+class TanhOfTheToken(MyVisionTransformer):
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        if hasattr(self.heads, "act"):
+            self.heads.act = nn.Identity()
+
+    def forward(self, x):
+        hook = self.heads.register_forward_pre_hook(lambda _, given: (torch.tanh(given[0]),))
+        try:
+            return super().forward(x)
+        finally:
+            hook.remove()
+
+
+def test_a_tanh_before_the_heads_is_named() -> None:
+    assert "apply tanh to the class token" in told("vision_transformer", TanhOfTheToken)

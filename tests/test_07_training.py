@@ -601,3 +601,34 @@ MENDED_SLIPS: list[tuple[str, Any, str]] = [
     ),
 ]
 test_what_was_misleading_or_only_located = judged([], MENDED, MENDED_SLIPS)
+
+
+@torch.no_grad()
+def average_of_what_has_gradients(averaged, model, average):
+    for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+        if new.grad is not None:
+            old.copy_(average * old + (1 - average) * new)
+
+
+def changes_nothing(averaged, model, average):
+    for old, new in zip(averaged.parameters(), model.parameters(), strict=True):
+        old = average * old + (1 - average) * new
+
+
+def test_what_skips_parameters_without_gradient_is_not_said_to_change_a_copy() -> None:
+    exercise = EXERCISES["weight_average"]
+    _, said = verdict(exercise, average_of_what_has_gradients)
+    assert "leave parameters as they are while their .grad is None" in said
+    assert "copy_" not in said
+    assert "change nothing in averaged" in verdict(exercise, changes_nothing)[1]
+
+
+@torch.no_grad()
+def average_of_names(averaged, model, average):
+    for old, new in zip(averaged.state_dict(), model.state_dict(), strict=True):
+        old.lerp_(new, 1 - average)
+
+
+def test_a_loop_over_a_state_dict_goes_through_names() -> None:
+    _, said = verdict(EXERCISES["weight_average"], average_of_names)
+    assert "This is a text, and lerp_ is for tensors." in said

@@ -18,6 +18,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize
 
 from mnist_vit.course.nb08_evaluation.coin import my_coin
+from mnist_vit.course.nb08_evaluation.controls import my_controls
 from mnist_vit.course.nb08_evaluation.enlarge import my_enlarge
 from mnist_vit.course.nb08_evaluation.reliability import my_reliability
 from mnist_vit.course.nb08_evaluation.wilson import my_wilson
@@ -474,10 +475,14 @@ WRONG: list[tuple[str, Any, str]] = [
     ("reliability", reliability_with_none, "share must both be nan: float('nan')"),
     ("coin", lambda b, c: exact_chance(b, c) * (b + c) / (b + c), "for 0 to 0 your code divides"),
     ("as_sharp", over_channels, "of one with three channels and itself True"),
-    ("as_sharp", sharp(1, lambda x: x.square().mean()), "you leave out 1 at the top, 1 at the"),
+    (
+        "as_sharp",
+        sharp(1, lambda x: x.square().mean()),
+        "you leave out of both means 1 at the top, 1 at",
+    ),
     ("confusion", without_the_first, "0 at [0, 0], where 2 should be; 0 at [4, 0], where"),
     ("confusion", without_the_last_image, "with truth 4 and prediction 0 is not counted. Each"),
-    ("better_model", better(lambda b, c: exact_chance(b, c) < 0.3), "is right on 7 images and"),
+    ("better_model", better(lambda b, c: exact_chance(b, c) < 0.3), "The limit is 5 %: below"),
     ("better_model", lambda *given: 1.5, "The answer must be one of the texts"),
     ("enlarge", enlarged_and_cut_below, "bicubic numbers above 255 are dark in yours. Beyond"),
     (
@@ -590,3 +595,49 @@ def test_own_weights_are_honest_as_the_text_says() -> None:
     seeds = json.loads(text)["five"]
     pairs = zip(seeds["accuracy"], seeds["confidence"], strict=True)
     assert all(abs(right - sure) < 1 for right, sure in pairs)
+
+
+def sharp_by_axes(changed, images):
+    def detail(x):
+        across, down = x[..., 4:-4].diff(dim=-1), x[..., 4:-4, :].diff(dim=-2)
+        return across.square().mean() + down.square().mean()
+
+    return bool(0.75 < detail(changed) / detail(images) < 1.25)
+
+
+def wilson_of_one_z(correct, total, z=1.96):
+    p, below = correct / total, 1 + 3.8416 / total
+    half = z / below * math.sqrt(p * (1 - p) / total + 3.8416 / (4 * total**2))
+    middle = (p + 3.8416 / (2 * total)) / below
+    return middle - half, middle + half
+
+
+def better_by_half(labels, first, second):
+    b = int(((first == labels) & (second != labels)).sum())
+    c = int(((first != labels) & (second == labels)).sum())
+    if my_coin(b, c) / 2 >= 0.0125:
+        return "cannot tell"
+    return "first" if b > c else "second"
+
+
+def better_in_a_chain(labels, first, second):
+    return "first" if int((first == labels != second).sum()) else "second"
+
+
+def corners_alone(images):
+    made = my_controls(images)
+    made["border"] = images.clone()
+    made["border"][..., [0, -1], [0, -1]] = 0
+    return made
+
+
+test_more_is_told = judged(
+    [],
+    [
+        ("as_sharp", sharp_by_axes, "at two of the four sides only"),
+        ("wilson", wilson_of_one_z, "right for z = 1.96, and not for z = 1, 2 and 3"),
+        ("better_model", better_by_half, "as with a limit of 2.5 %"),
+        ("better_model", better_in_a_chain, "means (first == labels) and (labels != second)"),
+        ("controls", corners_alone, "sets 2 to 0, none but in the corners"),
+    ],
+)

@@ -359,7 +359,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hide", hide_behind_another_sequence, "what it was: which parts it has, which parameters"),
     ("hide", hide_and_catch, "does not come out of your function. Whoever calls it must see it"),
     ("patch", patch_with_an_attribute, "a new attribute, kept. What is written to a part"),
-    ("gradient_map", gradient_map_of_a_clone, "was not computed from this very tensor"),
+    ("gradient_map", gradient_map_of_a_clone, "was not computed from this tensor"),
     ("norm_rule", norm_rule_that_freezes, "weight, which your code was given, asked for a gradie"),
     (
         "leave_out",
@@ -508,6 +508,16 @@ def test_each_model_was_measured_with_two_draws() -> None:
     models = ["vit_mnist_p7", "vit_mnist_p4", "vit_mnist", "vit_cifar10"]
     expected = list(itertools.product(models, (0, 1)))
     assert [(run["model"], run["seed"]) for run in CONTEST] == expected
+
+
+def test_the_norm_rule_alone_does_nearly_all() -> None:
+    more = {}
+    for run in CONTEST:
+        left = run["left"]["taken out"]
+        gain = left["the norm rule alone"][0] - left["relevance"][0]
+        more[run["model"], run["seed"]] = round(gain, 2)
+    assert more.pop(("vit_mnist_p4", 0)) == 0.07
+    assert max(more.values()) == 0.03
 
 
 def test_numbers_in_the_text_of_notebook_10() -> None:

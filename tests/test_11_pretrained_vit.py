@@ -114,6 +114,10 @@ def test_what_the_text_says_of_the_stored_draws() -> None:
     gain = {name: (sum(runs[name]) - sum(runs["probe_50"])) / 5 for name in runs}
     assert 0.3 < gain["two_rates_50"] < 0.7
     assert 0.5 < gain["probe_first_50"] < 1.1
+    means = {name: sum(draws) / 5 for name, draws in runs.items()}
+    assert all(a < b for a, b in zip(runs["tuned_longer_50"], runs["tuned_50"], strict=True))
+    assert means["tuned_50"] + 3 < means["slow_body_50"] < means["fast_head_50"] - 1
+    assert abs(means["fast_head_50"] - means["two_rates_50"]) < 0.5
     assert max(runs["scratch_50"] + runs["random_probe_50"]) + 10 < min(runs["pixels_50"])
     gains = [sum(runs[f"token_{n}"]) - sum(runs[f"pixels_{n}"]) for n in (50, 100, 1000)]
     assert gains == sorted(gains, reverse=True)

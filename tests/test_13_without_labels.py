@@ -10,7 +10,7 @@ from helpers import judged
 from torch import Tensor
 from torchvision import models
 
-from experiments import few_labels, without_labels, without_labels_cifar10
+from experiments import few_labels, put_back, without_labels, without_labels_cifar10
 from mnist_vit import vit_mnist
 from mnist_vit.check import EXERCISES
 from mnist_vit.course.checking.verdict import verdict
@@ -302,6 +302,23 @@ def test_what_the_text_says_of_the_stored_rows() -> None:
         few = tables.row(short, (50, 100, 400))
         more = tables.row(short.removeprefix("short_"), (50, 100, 400))
         assert all(few[count][0] < more[count][0] for count in few), "more steps, more accurate"
+
+
+def test_a_decoder_learns_which_patches_were_shown_though_nothing_is_put_back() -> None:
+    """After 1,000 steps, not after 300; and no cost of the bug is shown."""
+    rows = {name: tables.runs_of(name, "put_back") for name in put_back.NAMES}
+    about = put_back.about()
+    stored = json.loads(put_back.FILE.read_text(encoding="utf-8"))
+    assert about == {key: stored[key] for key in about}
+    for runs in rows.values():
+        assert [run["seed"] for run in runs] == list(put_back.SEEDS)
+    for run in rows["not_put_back"]:
+        short, long = zip(run["hidden"], run["visible"], strict=True)
+        assert abs(short[0] - short[1]) < 0.05
+        assert 0.36 <= round(long[1], 2) <= 0.38
+        assert long[1] < long[0] - 0.08
+    assert all(round(run["visible"][1], 2) == 0.07 for run in rows["all_not_put_back"])
+    assert tables.cost("not_put_back", "whole") == "+0.014 ± 0.023"
 
 
 CIFAR10 = "without_labels_cifar10"

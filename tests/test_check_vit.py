@@ -4,6 +4,7 @@ told apart."""
 import random
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ TINY = {
     "hidden_dim": 6,
     "mlp_dim": 10,
 }
+SQUARE = TINY | {"mlp_dim": TINY["hidden_dim"]}
 
 
 class Answer:
@@ -75,6 +77,7 @@ EXACT = {  # equal bit for bit
     "ours": mnist_vit.VisionTransformer,
     "torchvision, built": torchvision.models.VisionTransformer(**TINY),
     "ours, built": mnist_vit.VisionTransformer(**TINY, representation_size=5, in_channels=1),
+    "MLPs as wide as the tokens": lambda: torchvision.models.VisionTransformer(**SQUARE),
     "vit_mnist": mnist_vit.vit_mnist,
     "nn.TransformerEncoderLayer": layers(
         dropout=0.1, activation="gelu", layer_norm_eps=1e-6, norm_first=True
@@ -92,6 +95,7 @@ RIGHT = EXACT | {
     "a tuple": plain(forward=lambda s, x: (Plain.forward(s, x), None)),
     ".logits": plain(forward=lambda s, x: Answer(Plain.forward(s, x))),
     "norms made last": parts(lambda d, h, m: {"norm2": plain_norm(d), "norm1": plain_norm(d)}),
+    "square matrices only": lambda: Separate(**SQUARE),
     "in float32": plain(patches=lambda s, x: Plain.patches(s, x.float())),
 }
 
@@ -131,6 +135,28 @@ def second_gelu(b, x):
 
 def with_norms(s, d, h, m):
     return Plain.block(s, d, h, m) | {"norm1": plain_norm(d), "norm2": plain_norm(d)}
+
+
+def one_norm(self, *sizes):
+    parts = Plain.block(self, *sizes)
+    return parts | {"norm2": parts["norm1"]}
+
+
+def no_mean(d):
+    def forward(self, x):
+        return self.bias + F.rms_norm(x, x.shape[-1:], self.weight, 1e-6)
+
+    return type("NoMean", (nn.LayerNorm,), {"forward": forward})(d, eps=1e-6)
+
+
+class Rms(nn.Module):
+    def __init__(self, d, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.ones(d))
+
+    def forward(self, x):
+        return x / torch.sqrt((x**2).mean(-1, keepdim=True) + self.eps) * self.gamma
 
 
 NAMED = {  # the model, and what the verdict must name
@@ -302,6 +328,10 @@ NAMED = {  # the model, and what the verdict must name
         ),
         r"(?s)all together:.*√hidden_dim after the softmax.*\(num_heads, head_dim, 3\)",
     ),
+    "one norm under two names": (
+        plain(block=one_norm),
+        r"exactly this when you use ln_1 in both places\. .*\n.*input of block 0's mlp.0",
+    ),
     "a layer behind the blocks": (
         plain(
             pool=lambda s, x: x[:, 0] + s.more(x[:, 0]),
@@ -317,6 +347,26 @@ NAMED = {  # the model, and what the verdict must name
         plain(norm_of_blocks=plain_norm, last=nn.LayerNorm, block=lambda s, *a: with_norms(s, *a)),
         "leave the last norm's eps at torch's default",
     ),
+    "no mean in the norm": (
+        plain(last=staticmethod(no_mean)),
+        "use RMSNorm instead of LayerNorm. LayerNorm",
+    ),
+    "RMSNorm of one's own": (
+        plain(last=Rms),
+        r"exactly this when you use RMSNorm instead of LayerNorm\. .*\n.*yours lacks: .*ln_1.bias",
+    ),
+    "RMSNorm of another eps": (
+        plain(last=staticmethod(partial(Rms, eps=1e-7))),
+        "(?s)all together:\n- set RMSNorm's eps to 1e-07.*\n- use RMSNorm",
+    ),
+    "torch's RMSNorm as the last norm": (
+        plain(last=nn.RMSNorm, block=lambda s, *a: with_norms(s, *a)),
+        "(?s)- set RMSNorm's eps to 1.19209e-07.*- use RMSNorm instead of LayerNorm as the last",
+    ),
+    "RMSNorm, and no last norm": (
+        plain(last=Rms, encode=lambda s, x: s.layer(s.blocks[1], s.layer(s.blocks[0], x))),
+        "(?s)all together:\n- use RMSNorm.*- forget the last norm",
+    ),
     "lazy parameters": (nn.Sequential(nn.LazyLinear(3)), "cannot be compared"),
     "three mistakes": (layers(), "(?s)all together:.*- leave the eps.*- .*post-norm.*- use ReLU"),
 }
@@ -324,16 +374,6 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     "a fixed scale": (
         weigh(lambda s, q, k: q @ k * 50**-0.5),
         "Each row of scores.* is ours times 0.4",
-    ),
-    "no mean in the norm": (
-        plain(
-            last=type(
-                "NoMean",
-                (nn.LayerNorm,),
-                {"forward": lambda s, x: s.bias + F.rms_norm(x, x.shape[-1:], s.weight, 1e-6)},
-            )
-        ),
-        "block 0's ln_1 .yours: blocks.0.norm1",
     ),
     "no gradient": (
         plain(tokens=lambda s, x: Plain.tokens(s, x).detach()),
@@ -472,6 +512,114 @@ def test_an_unknown_number_of_heads_is_asked_for_with_the_call() -> None:
     assert judge_vit(heads_by_hand(), num_heads=2)[0]
 
 
+def of_width(inner, **pieces):
+    """Attention whose heads are inner numbers wide, all together; scores are not scaled."""
+
+    def make(d, h, m):
+        return {"qkv": nn.Linear(d, 3 * inner, bias=False), "proj": nn.Linear(inner, d)}
+
+    return parts(make, weigh=lambda s, q, k: (q @ k.mT).softmax(-1), **pieces)
+
+
+def of_width_by_parts(inner):
+    """Matrices for queries, keys and values; the last of them and proj look like an MLP."""
+
+    def block(self, d, h, m):
+        kept = Plain.block(self, d, h, m)
+        layers = {name: nn.Linear(d, inner) for name in "qkv"} | {"proj": nn.Linear(inner, d)}
+        return {"norm1": kept["norm1"], **layers, **{n: kept[n] for n in ("norm2", "fc1", "fc2")}}
+
+    def split(self, b, x):
+        several = (b.q(x), b.k(x), b.v(x))
+        return [one.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for one in several]
+
+    return plain(block=block, split=split)
+
+
+OTHER_WIDTHS = {
+    "narrow": of_width(12),
+    "narrow, another eps": of_width(12, last=nn.LayerNorm),
+    "as wide as the MLP": of_width(48),
+    "as qkv is": of_width(72),
+    "by parts": of_width_by_parts(12),
+    "by parts, as wide as the MLP": of_width_by_parts(48),
+    "by parts, wider": of_width_by_parts(96),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_WIDTHS)
+def test_attention_of_another_width_is_told_and_not_compared(name: str) -> None:
+    passed, lines = judge_vit(OTHER_WIDTHS[name])
+    said = "\n".join(lines)
+    assert not passed
+    assert re.search(
+        r"head_dim = \d+ wide, and ours hidden_dim = 24: attention is not compared", said
+    ), said
+    assert "no other difference was found" in said
+    assert not re.search("exactly|equal|no bias for|self_attention.*matched|matched.*attn", said)
+    assert ("LayerNorm's eps at torch's default" in said) == ("eps" in name)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    def forward(self, x):
+        return super().forward(x.mT).mT
+
+
+class OneForAll(Plain):
+    """One norm in all places of all blocks."""
+
+    def stack(self, n, d, *more):
+        self.the_norm = plain_norm(d)
+        return super().stack(n, d, *more)
+
+    def block(self, *sizes):
+        parts = Plain.block(self, *sizes)
+        return {name: parts[name] for name in ("qkv", "proj", "fc1", "fc2")}
+
+    def layer(self, b, x):
+        x = x + self.attend(b, self.the_norm(x))
+        return x + b.fc2(self.act(b.fc1(self.the_norm(x))))
+
+
+def low_rank(d, h, m):
+    return {"proj": nn.Sequential(nn.Linear(d, 5), nn.Linear(5, d))}
+
+
+@pytest.mark.parametrize(
+    ("model", "needed"),
+    [
+        (
+            plain(last=BatchNorm),
+            r"norm1 \(BatchNorm\) may .* block 0's ln_1: .*\n.* of encoder.ln: these",
+        ),
+        (OneForAll, r"the_norm \(LayerNorm\) may stand in place of block 0's ln_1: these"),
+        (parts(low_rank), r"proj.0 \(Linear\) may stand in place of block 0's self_attention.out"),
+    ],
+)
+def test_what_stands_in_place_of_ours_is_told_and_not_compared(model: type, needed: str) -> None:
+    passed, lines = judge_vit(model)
+    said = "\n".join(lines)
+    assert not passed
+    assert re.search(needed, said), said
+    assert not re.search("exactly|equal|first value", said), said
+
+
+def test_shared_keys_and_values_are_told_and_not_compared() -> None:
+    def block(self, d, h, m):
+        kept = Plain.block(self, d, h, m)
+        layers = {"to_q": nn.Linear(d, d), "to_k": nn.Linear(d, d // h)}
+        return kept | layers | {"to_v": nn.Linear(d, d // h), "qkv": nn.Identity()}
+
+    def split(self, b, x):
+        q = b.to_q(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return q, b.to_k(x).unsqueeze(1), b.to_v(x).unsqueeze(1)
+
+    passed, lines = judge_vit(plain(block=block, split=split))
+    assert not passed
+    assert any("keys have 8 numbers, all heads together, and ours 24: " in line for line in lines)
+    assert not re.search("exactly|equal", "".join(lines))
+
+
 def test_dropout_that_reaches_nothing_is_told_by_any_name() -> None:
     class Mine(Plain):
         def __init__(self, emb_dropout=0.1, **sizes):
@@ -497,9 +645,69 @@ def test_where_dropout_does_not_act_is_told() -> None:
     passed, lines = judge_vit(Mine)
     assert passed
     assert (
-        "acts on the tokens and in the attention; torchvision's also acts in the MLPs" in lines[1]
+        "acts on the tokens and behind the attention; torchvision's also acts on the attention"
+        " weights and in the MLPs." in lines[1]
     )
     assert not any("dropout acts" in line for line in judge_vit(EXACT["ours"])[1])
+
+
+def dropping(change):
+    """torchvision's model with the change, which is made once it is built."""
+
+    class Mine(torchvision.models.VisionTransformer):
+        def __init__(
+            self,
+            image_size,
+            patch_size,
+            num_layers,
+            num_heads,
+            hidden_dim,
+            mlp_dim,
+            dropout=0.0,
+            attention_dropout=0.0,
+            num_classes=10,
+        ):
+            sizes = (image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim)
+            super().__init__(*sizes, dropout, attention_dropout, num_classes)
+            change(self)
+
+    return Mine
+
+
+def drop_before_gelu(model):
+    for block in model.encoder.layers:
+        block.mlp[1], block.mlp[2] = block.mlp[2], block.mlp[1]
+
+
+def drop_before_the_head(model):
+    model.heads = nn.Sequential(nn.Dropout(0.1), model.heads)
+
+
+def test_dropout_before_the_activation_is_told() -> None:
+    passed, lines = judge_vit(dropping(drop_before_gelu))
+    assert not passed
+    assert "In its MLPs dropout acts before the activation" in lines[0]
+    assert judge_vit(dropping(lambda model: None))[0]
+
+
+def test_dropout_before_the_head_that_no_argument_switches_off_is_told() -> None:
+    _, lines = judge_vit(dropping(drop_before_the_head))
+    assert "dropout behind the last norm, before the head; torchvision's has none" in lines[1]
+    assert "No argument switches off the dropout of heads.0, p = 0.1." in lines[1]
+
+
+def test_a_function_of_options_is_called_without_any_first() -> None:
+    def small(**options):
+        return Plain(**TINY | options)
+
+    def needs_them(**options):
+        return Plain(**options)
+
+    passed, lines = judge_vit(small)
+    assert passed, lines
+    assert judge_vit(small, hidden_dim=8)[0]
+    passed, lines = judge_vit(needs_them)
+    assert passed, lines
 
 
 def test_models_of_another_kind_are_told_in_one_sentence() -> None:

@@ -6,11 +6,11 @@ import re
 import nbformat
 import pytest
 import torch
-from helpers import ROOT
+from helpers import NOTEBOOKS, ROOT, read
 from scipy.stats import ttest_ind
 from torch import nn
 
-from experiments import bugs, growing, measured
+from experiments import bugs, growing, larger_rate, measured
 from mnist_vit.course import ladder
 from mnist_vit.course.ladder.rows import LIVE, ROW
 
@@ -36,6 +36,35 @@ def test_every_row_is_stored_with_five_seeds_as_its_command_would_run_it(results
         assert about["parameters"] == sum(learned)
         assert about["learning_rate"] in growing.RATES
         assert about["cpu_seconds"] < 60
+
+
+def test_larger_rates_are_stored_as_their_command_chooses_them() -> None:
+    """The rows are those whose best rate was the largest; the pairs follow from the rows."""
+    stored = ladder.stored(results="larger_rate")
+    pairs = stored.pop("pairs")
+    assert set(stored) <= set(larger_rate.NAMES)
+    for name, about in stored.items():
+        assert ladder.stored(name)["learning_rate"] == max(growing.RATES)
+        assert about["command"] == f"python -m experiments larger_rate {name}"
+        assert about["tried"].keys() == {"0.01", "0.03"}
+        assert about["tried"][f"{about['learning_rate']:g}"] == max(about["tried"].values())
+        assert len(about["accuracy"]) == 5
+    assert larger_rate.complete(stored)["pairs"] == pairs
+
+
+def test_one_block_is_ahead_of_the_mlp_alone_at_the_larger_rate_only() -> None:
+    """Notebooks 00 and 04 say so; no other row changes its verdict against its twin."""
+    pair = ("with_block", "with_mlp")
+    gain, half = ladder.interval(*(ladder.stored(name)["accuracy"] for name in pair))
+    assert larger_rate.verdict(gain, half) == "open"
+    larger = [ladder.stored(name, "larger_rate") for name in pair]
+    assert [about["learning_rate"] for about in larger] == [0.03, 0.03]
+    gain, half = ladder.interval(*(about["accuracy"] for about in larger))
+    assert larger_rate.verdict(gain, half) == "ahead"
+    shown = read(NOTEBOOKS / "04_encoder_block.ipynb").cells
+    assert any(f"{gain:+.1f} ± {half:.1f} points. So what" in cell.source for cell in shown)
+    pairs = ladder.stored("pairs", "larger_rate").values()
+    assert not any(about["verdict_changes"] for about in pairs)
 
 
 def test_what_notebooks_03_and_04_show_is_stored_by_its_command_and_read_from_there() -> None:

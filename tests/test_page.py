@@ -123,6 +123,7 @@ def test_a_right_page_becomes_the_model(judged, tmp_path: Path) -> None:
         "your tests find, all together: 2 of 7\nprint_shapes: the ten lines\nvit: correct" in told
     )
     assert "attention weights: the package can record them\nmy_vit.py: MyVision" in told
+    assert "norm_layer: it makes every norm\nself_attention: what comes back is as in torch" in told
     kept, _, back = told.partition("my_vit.py: MyVisionTransformer is kept\n")
     assert kept
     assert back.startswith("To go back to the model of your pieces, run the cell of")
@@ -159,6 +160,30 @@ def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
         ),
         (OUTPUT_ONLY, ASKED),
         ([(" if average_attn_weights else weights", "")], ASKED),
+        (
+            [("weights.mean(dim=1) if average_attn_weights else weights", "weights")],
+            "self_attention: with query, key and value alone, all three different, the tensor of"
+            " weights must have shape (2, 5, 5), but has (2, 2, 5, 5) (rule 9)",
+        ),
+        (
+            [
+                (
+                    "            return output, None\n",
+                    "            return output, weights.mean(dim=1)\n",
+                )
+            ],
+            "self_attention: with need_weights=False the weights must be None, and they are a",
+        ),
+        (
+            [("    ) -> tuple[Tensor, Tensor | None]:\n", "    ):\n        key = value = query\n")],
+            "self_attention: with query, key and value alone, all three different, right shape,"
+            " wrong numbers: the output",
+        ),
+        (
+            [("self.ln_2 = norm_layer(hidden_dim)", "self.ln_2 = nn.LayerNorm(hidden_dim, 1e-6)")],
+            "norm_layer: it must make every norm (rule 1), and it does not make"
+            " encoder.layers.encoder_layer_0.ln_2, encoder.layers.encoder_layer_1.ln_2",
+        ),
         (
             [("num_classes=1000,", "num_classes=10,")],
             "arguments: num_classes must be 1000 by default, and it is 10 by default (rule 1)",

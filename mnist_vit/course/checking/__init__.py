@@ -2,7 +2,9 @@
 
 from ..observing.observers import Evidence
 from .exercise import Exercise, Mistake, Slip
+from .kept import refused_part
 from .tools import (
+    Figures,
     changed_in,
     copy_weights,
     describe,
@@ -25,6 +27,7 @@ from .verdict import Judgement, judge, nearest_exercise, verdict
 __all__ = [
     "Evidence",
     "Exercise",
+    "Figures",
     "Judgement",
     "Mistake",
     "Slip",
@@ -42,6 +45,7 @@ __all__ = [
     "parameter_gradients",
     "random",
     "randomise",
+    "refused_part",
     "sentence_numbers",
     "start_values",
     "state_of",

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .tools import describe
+from .tools import Figures, describe
 
 NAMED = 3  # values that are named in the praise
 
@@ -102,7 +102,7 @@ def _compare_lists(what: str, got: Any, expected: list | tuple, tolerance: float
     if not isinstance(got, list | tuple) or len(got) != len(expected):
         return f"{what} must be {len(expected)} values, but is {describe(got)}."
     for number, (own, right) in enumerate(zip(got, expected, strict=True), start=1):
-        place = f", number {number} of {len(expected)},"
+        place = "" if isinstance(got, Figures) else f", number {number} of {len(expected)},"
         problem = _compare_plain(what + place, own, right, tolerance)
         if problem is not None:
             return problem

@@ -461,6 +461,11 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     # layers and their shapes
     (
+        r"channels must be divisible by groups",
+        "groups splits the channels into as many groups, which know nothing of each other.",
+        "With groups=1, the default, each number that comes out depends on all channels.",
+    ),
+    (
         r"expected input\[.*\] to have \d+ channels",
         "What goes into the convolution has another number of channels than its kernel.",
         "It takes (n, channels, h, w). With groups=channels each channel has a kernel of its own.",
@@ -624,9 +629,19 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Print the names and shapes of both: state_dict() has them.",
     ),
     (
+        r'Module \[ModuleDict\] is missing the required "forward"',
+        "nn.ModuleDict holds modules under names. It has no forward, and is not called itself.",
+        'Call what it holds: layers["name"](x), or each of layers.values() in a loop.',
+    ),
+    (
+        r'Module \[ModuleList\] is missing the required "forward"',
+        "nn.ModuleList holds modules. It has no forward, and is not called itself.",
+        "Call what it holds, one after the other, in a loop, or make an nn.Sequential of it.",
+    ),
+    (
         r'missing the required "forward"',
         "This module is called and has no forward.",
-        "Is it spelt so? nn.ModuleList has none: its members are called one by one.",
+        "Is it spelt so, and does it stand in the class, indented as __init__ is?",
     ),
     (
         r"before Module.__init__\(\) call",
@@ -724,8 +739,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"numpy\(\) on Tensor that requires grad",
         "NumPy knows nothing of gradients, and this tensor has a graph.",
-        "Where a gradient should flow, torch has the same function; elsewhere .detach() leaves the"
-        " graph behind.",
+        "Stay in torch, which has the same functions, and a gradient flows through them. .detach()"
+        " would cut it off: that is for numbers that are only shown or counted.",
     ),
     (
         r"[Oo]nly Tensors of floating point",

@@ -15,10 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...errors import printable
 from ..observing.reacting import listed
+from ..observing.tracing import is_theirs
 from .lines import is_chain, parsed, their_frame, their_line, value_of
 
 NAMES = 8  # keys, or parts of a module, that are told
+NAMED = re.compile(
+    r"(module|parameter|buffer) name can't (?:contain \"\.\"(?:, got: (.*))?|be empty)", re.S
+)
 KIND = re.compile(r"'([\w.]+)' object has no attribute '(\w+)'")
 # attributes of NumPy and of other languages
 INSTEAD = {
@@ -46,6 +51,8 @@ def unknown_name(error: NameError) -> tuple[str, str]:
 def missing_key(error: KeyError) -> tuple[str, str]:
     """Of a key that is not there: the keys that there are, where the learner's line shows them."""
     key = error.args[0] if error.args else None
+    if found := NAMED.match(str(key)):
+        return _bad_name(found[1], found[2] or "", "empty" in str(key))
     if key == "params" and _is_of_optimizers(error):
         return (
             "Each group of parameters is a dict with the key params.",
@@ -59,7 +66,38 @@ def missing_key(error: KeyError) -> tuple[str, str]:
         is_read = isinstance(node.ctx, ast.Load) and isinstance(held, Mapping | nn.ModuleDict)
         if is_read and key not in held:
             return _keys(ast.unparse(node.value), list(held), key), ""
+    if isinstance(key, str) and " " in key and not _is_raised_by_theirs(error):
+        return "", ""  # the words of a library, and no key
     return "There is no such key.", "Print the keys that there are: list(…) of a dict gives them."
+
+
+def _bad_name(kind: str, name: str, is_empty: bool) -> tuple[str, str]:
+    """Of a name that nn.Module takes for no part, parameter or buffer."""
+    kind = "part" if kind == "module" else kind
+    if is_empty:
+        return f"A {kind} of a module needs a name, and this one is empty.", ""
+    owner, _, last = name.rpartition(".")
+    said = f"The name of a {kind} has no dot:"
+    pieces = name.split(".")
+    if not all(piece.isidentifier() for piece in pieces):
+        return f"{said} in long names it stands between a part and what is in it.", (
+            "Register it in the part that it belongs to, under its last name; where there is none,"
+            " write another sign, such as _, in the place of the dot."
+        )
+    register = {"part": "add_module"}.get(kind, f"register_{kind}")
+    holder = "an nn.Sequential or another module" if kind == "part" else "a module"
+    return (
+        f"{said} {printable(name)} is the long name of what is called {printable(last)} in"
+        f" {printable(owner)}.",
+        f"Make {printable(owner)}, {holder}, first, and give it what is to be in it:"
+        f' self.{printable(owner)}.{register}("{printable(last)}", …).',
+    )
+
+
+def _is_raised_by_theirs(error: BaseException) -> bool:
+    """Whether the line that raised is one of the learner's, and no library's."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and is_theirs(frames[-1][0].f_code.co_filename)
 
 
 def _is_of_optimizers(error: BaseException) -> bool:
@@ -98,6 +136,13 @@ def missing_attribute(error: AttributeError) -> tuple[str, str]:
             f"This is a plain number, and {name} is for tensors.",
             "float(…), .item(), len(…) and sizes give plain numbers. torch.tensor(…) makes a tensor"
             " of one.",
+        )
+    if kind == "str" and (hasattr(Tensor, name) or hasattr(nn.Module, name)):
+        needed = "tensors" if hasattr(Tensor, name) else "modules"
+        return (
+            f"This is a text, and {name} is for {needed}.",
+            "A loop over a dict, and state_dict() gives one, goes through its keys, which are"
+            " texts: .values() gives what they stand for, .items() both.",
         )
     if kind == "numpy.ndarray" and hasattr(Tensor, name):
         return (

@@ -39,6 +39,7 @@ THEIR_ADVICE = re.compile(
     r"|To work around this|use sys\.set_int_max|\(?Could this error message|please file).*"
 )
 OF_SHAPES = re.compile(r"shape|size|[Dd]imension|must match|axis", re.I)
+ASKS_ONE = re.compile(r"Boolean value of Tensor with more|truth value of an array")
 HOOK = (
     "PyTorch calls a hook itself: before the forward with (module, args), after it with (module,"
     " args, output), and with kwargs behind args where it was registered with with_kwargs=True."
@@ -88,17 +89,38 @@ def writes_into_parameter(error: BaseException) -> bool:
     if frame is None:
         return False
     for node in ast.walk(parsed(their_line(error))):
-        if isinstance(node, ast.AugAssign):
-            written: ast.expr = node.target
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            written = node.func.value
-        else:
-            continue
-        while isinstance(written, ast.Subscript):
-            written = written.value
-        if is_chain(written) and isinstance(value_of(frame, written), nn.Parameter):
-            return True
+        for written in _written_into(node):
+            while isinstance(written, ast.Subscript):
+                written = written.value
+            if is_chain(written) and isinstance(value_of(frame, written), nn.Parameter):
+                return True
     return False
+
+
+def _written_into(node: ast.AST) -> list[ast.expr]:
+    """What a part of a line may write into: p of ``p += 1``, ``p[0] = 1``, ``p.zero_()`` and
+    ``torch.relu_(p)``.
+
+    A plain name that is set, ``p = 1``, is not written into.
+    """
+    if isinstance(node, ast.AugAssign):
+        return [node.target]
+    if isinstance(node, ast.Assign):
+        targets: list[ast.expr] = []
+        for target in node.targets:
+            targets += target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+        return [target for target in targets if isinstance(target, ast.Subscript)]
+    if isinstance(node, ast.Call) and _is_in_place(node):
+        held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*held, *node.args[:1]]
+    return []
+
+
+def _is_in_place(call: ast.Call) -> bool:
+    """Whether the name of what is called ends with _, or it is asked for inplace=True."""
+    return ast.unparse(call.func).endswith("_") or any(
+        keyword.arg == "inplace" for keyword in call.keywords
+    )
 
 
 def _meaning(error: BaseException) -> tuple[str, str]:
@@ -159,6 +181,9 @@ def _of_its_line(error: BaseException) -> tuple[str, str]:
             "& and | bind more tightly than == and <: put brackets around each comparison, as in"
             " (a == b) & (c == d).",
         )
+    chain = _chained(line) if ASKS_ONE.search(words) else ""
+    if chain:
+        return (f"{meaning_of(words)[0]} {chain}", "For each number: (a == b) & (b != c).")
     if "Boolean value of Tensor" in words and _asks_whether_in(line):
         return (
             meaning_of(words)[0],
@@ -284,6 +309,20 @@ def _compares_beside_bits(line: str) -> bool:
                 if isinstance(side, ast.BinOp) and isinstance(side.op, ast.BitAnd | ast.BitOr):
                     return True
     return False
+
+
+def _chained(line: str) -> str:
+    """What Python makes of the first comparison with two signs in a line; "" if there is none."""
+    for node in ast.walk(parsed(line)):
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            sides = [node.left, *node.comparators]
+            steps = [
+                f"({ast.unparse(ast.Compare(one, [operator], [other]))})"
+                for one, operator, other in zip(sides, node.ops, sides[1:], strict=False)
+            ]
+            said = f"{quoted(ast.unparse(node))} means {' and '.join(steps)}"
+            return f"{said}, and `and` takes a single truth."
+    return ""
 
 
 def _asks_whether_in(line: str) -> bool:

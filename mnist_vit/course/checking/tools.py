@@ -16,6 +16,10 @@ from .exercise import Mistake
 LONG = 120  # characters of a text that are quoted
 
 
+class Figures(list):
+    """Several figures of one measurement; its words name the first that is wrong."""
+
+
 def make(answer: Any, *args: Any, **kwargs: Any) -> Any:
     """An object from a class or function; an object that is already made stays as it is."""
     return answer if isinstance(answer, nn.Module) else answer(*args, **kwargs)

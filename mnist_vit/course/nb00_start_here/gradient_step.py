@@ -73,7 +73,7 @@ SLIPS = (
         {WEIGHT: "weight + rate * weight_gradient", BIAS: "bias + rate * bias_gradient"},
         "step towards a larger cross-entropy",
         (
-            "Subtract rate times the gradient of the cross-entropy, which is minus the mean of"
+            "Subtract rate times the gradient. The loss, the cross-entropy, is minus the mean of"
             " the right classes' log-softmax"
         ),
     ),
@@ -295,6 +295,12 @@ SLIPS = (
         "call F.one_hot without the number of classes",
         "F.one_hot counts the classes from the labels, so a batch without a 9 gets 9 columns:"
         " F.one_hot(labels, 10), or len(bias)",
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, F.one_hot(labels).float())"},
+        "let F.one_hot take the largest label of the batch for the last class",
+        "In a batch without a 9 it has a column too few: F.one_hot(labels, 10), or the labels as"
+        " they are",
     ),
     Slip(
         _by_hand("logits.log_softmax(dim=1) - F.one_hot(labels, 10)"),

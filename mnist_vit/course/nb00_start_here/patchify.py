@@ -127,6 +127,34 @@ SLIPS = (
             ("h // p, p, p, w // p", "0, 2, 5, 1, 3, 4", "w into (p, w // p)"),
         )
     ),
+    *(
+        Slip(
+            {SPLIT: f"x = images.reshape(n, c, {split})"},
+            f"split {split_wrongly}, and permute as if the axis that says which patch came first",
+            "Neighbouring pixels belong to one patch: the axis inside the patch, p, comes second,"
+            " as in (h // p, p)",
+        )
+        for split, split_wrongly in (
+            ("p, h // p, p, w // p", "h into (p, h // p), w likewise"),
+            ("p, h // p, w // p, p", "h into (p, h // p)"),
+            ("h // p, p, p, w // p", "w into (p, w // p)"),
+        )
+    ),
+    *(
+        Slip(
+            {
+                SPLIT: f"x = images.reshape(n, c, {split})",
+                END: f"return x.reshape(n, {patches}, -1)",
+            },
+            f"take {what} for the number of patches along a side, and make patches of other sizes",
+            "A patch has p rows and p columns; there are h // p rows and w // p columns of patches",
+        )
+        for split, patches, what in (
+            ("p, h // p, p, w // p", "p * p", "p"),
+            ("p, h // p, w // p, p", "p * (w // p)", "p"),
+            ("h // p, p, p, w // p", "(h // p) * p", "p"),
+        )
+    ),
     Slip(
         {ORDER: "x = x.permute(2, 4, 0, 1, 3, 5)"},
         "put the axis of the pictures behind the two that count the patches",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..checking import (
     Evidence,
     Exercise,
+    Figures,
     Mistake,
     Slip,
     copy_weights,
@@ -142,7 +143,7 @@ def as_one(where: str, *figures: tuple[str, float, float]) -> tuple[str, list[fl
     """(what, figure, right) made one value, so that a mistake is named only if all fit; called by
     the first wrong."""
     wrong = [what for what, figure, right in figures if figure != right]
-    return ", ".join([where, *wrong[:1]]), [figure for _, figure, _ in figures]
+    return ", ".join([where, *wrong[:1]]), Figures(figure for _, figure, _ in figures)
 
 
 def rounded(value: Tensor, digits: int) -> float:

@@ -13,6 +13,7 @@ from mnist_vit.model import MLPBlock as MyMLPBlock
 from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -22,9 +23,12 @@ from ..checking import (
     parameter_gradients,
     random,
     randomise,
+    refused_part,
     start_values,
     with_dropout_seen,
 )
+from ..nb01_mlp import mlp_block
+from ..nb03_multi_head_attention import multi_head_attention
 from ..observing.tracing import is_theirs
 
 
@@ -59,11 +63,12 @@ class MyEncoderBlock(nn.Module):
 
 
 SEEN: list[Tensor] = []  # what our solution gives with its dropout seen
+REPLACED: list[Tensor] = []  # and with something else in its MLP's place
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Eval mode; train mode with every number of the attention's branch dropped and none of the
-    MLP's; other norms.
+    """Eval mode; train mode with every number dropped in the attention's branch alone, in both
+    branches, and in the attention; other norms.
 
     With probability 1 dropout is no game of chance: an answer that leaves it out, or puts it
     elsewhere, shows.
@@ -72,15 +77,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     module = make(answer, 2, 6, 10, 1.0, 0.0)
     copy_weights(weights, module)
     module = module.double().eval()
-    for part in module.mlp.modules() if isinstance(getattr(module, "mlp", None), nn.Module) else ():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
     x = random(2, 5, 6, dtype=torch.float64).requires_grad_()
     before = x.detach().clone()
     output = _passed(module, x)
     yield "output in eval mode", output
     given = before.clone()
-    yield "output in train mode with dropout 1", _passed(module.train(), given)
+    yield (
+        "output in train mode with dropout 1, and without chance in the MLP",
+        _with_mlp_replaced(module, given),
+    )
     yield (
         "output where self.dropout moves numbers by one and halves them",
         with_dropout_seen(module, before.clone(), SEEN),
@@ -92,6 +97,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
     yield from gradients(output, x=x)
     yield from parameter_gradients(output, module)
+    yield EVERYWHERE, _passed(module.train(), before.clone())
     plain = make(answer, 2, 6, 10, 0.0, 1.0, nn.Identity)
     plain.load_state_dict({name: weights.state_dict()[name] for name in plain.state_dict()})
     yield (
@@ -106,6 +112,62 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     copy_weights(weights, other)
     yield "output with another norm_layer", _passed(other.double().eval(), before.clone())
     yield start_values(make(answer, 2, 64, 128, 0.0, 0.0), EncoderBlock(2, 64, 128, 0.0, 0.0))
+
+
+EVERYWHERE = "output in train mode with dropout 1"
+
+
+def _with_mlp_replaced(module: Any, x: Tensor) -> Any:
+    """The output in train mode where the MLP moves numbers by one and halves them, whatever
+    dropout it has.
+
+    Ours, for an answer that never calls a layer of this name.
+    """
+    called: list[int] = []
+
+    def instead(mlp: nn.Module, given: Any, output: Any) -> Tensor:
+        called.append(1)
+        return given[0].roll(1, -1) / 2
+
+    with module.mlp.register_forward_hook(instead):
+        output = _passed(module.train(), x)
+    if not called:
+        return REPLACED[0].clone()
+    if not REPLACED:
+        REPLACED.append(output.detach().clone())
+    return output
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What a block with dropout 1 has to give."""
+    if evidence.what != EVERYWHERE:
+        return "", ""
+    return (
+        "With dropout 1 all that the attention's branch and the MLP add is dropped in train mode:"
+        " a block should give the tokens that it was given.",
+        "self.dropout and the MLP both get dropout.",
+    )
+
+
+def notice(answer: Any) -> Mistake | None:
+    """The probability of self.dropout; whether a part that was kept before does not pass its own
+    check."""
+    module = make(answer, 2, 6, 10, 0.3, 0.1)
+    layer = getattr(module, "dropout", None)
+    if isinstance(layer, nn.Dropout) and layer.p != 0.3:
+        return Mistake(
+            "In a block made with dropout=0.3 and attention_dropout=0.1 your self.dropout drops"
+            f" with the probability {layer.p:g}.",
+            "It gets dropout: nn.Dropout(dropout).",
+        )
+    for part, exercise in (
+        (module.mlp, mlp_block.EXERCISE),
+        (module.self_attention, multi_head_attention.EXERCISE),
+    ):
+        refused = refused_part(part, exercise)
+        if refused is not None:
+            return refused
+    return None
 
 
 def _passed(module: nn.Module, x: Tensor) -> Any:
@@ -281,8 +343,9 @@ SLIPS = (
     ),
     Slip(
         {ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)"},
-        "do not hand attention_dropout on",
-        "The attention drops weights, too: dropout=attention_dropout",
+        "do not hand attention_dropout on, or have an attention that ignores it",
+        "The attention drops weights, too: dropout=attention_dropout. If that stands there,"
+        " check.multi_head_attention tells more",
     ),
     Slip(
         {NORM_1: OWN_1},
@@ -419,6 +482,28 @@ SLIPS = (
         "attention_dropout is for the attention alone: the MLP gets dropout",
     ),
     Slip(
+        {"MyMLPBlock(hidden_dim, mlp_dim, dropout)": "MyMLPBlock(hidden_dim, mlp_dim, 0.0)"},
+        "do not hand dropout on to the MLP, or have an MLP that ignores it",
+        "The MLP drops numbers, too: MyMLPBlock(hidden_dim, mlp_dim, dropout). If that stands"
+        " there, check.mlp_block tells more",
+    ),
+    Slip(
+        {
+            "MyMLPBlock(hidden_dim, mlp_dim, dropout)": "MyMLPBlock(hidden_dim, mlp_dim, 0.0)",
+            ATTENTION: "MyMultiHeadAttention(hidden_dim, num_heads)",
+        },
+        "hand dropout on neither to the MLP nor to the attention",
+        "MyMLPBlock(hidden_dim, mlp_dim, dropout), and the attention gets attention_dropout",
+    ),
+    Slip(
+        {
+            DROP: "",
+            "MyMLPBlock(hidden_dim, mlp_dim, dropout)": "MyMLPBlock(hidden_dim, mlp_dim, 0.0)",
+        },
+        "apply self.dropout nowhere, and do not hand dropout on to the MLP",
+        "x = self.dropout(x) comes after the attention, and the MLP gets dropout, too",
+    ),
+    Slip(
         {ATTENTION: ATTENTION.replace("num_heads", "hidden_dim")},
         "make the attention with hidden_dim heads",
         "Give it the argument num_heads",
@@ -430,6 +515,8 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
+    tell=tell,
     hints=(
         (
             "Two halves, each: keep what came in, normalise it, send it through the part, add what"

@@ -23,9 +23,11 @@ from ..checking import (
     parameter_gradients,
     random,
     randomise,
+    refused_part,
     start_values,
     with_dropout_seen,
 )
+from ..nb04_encoder_block import encoder_block
 
 
 class MyEncoder(nn.Module):
@@ -62,6 +64,7 @@ class MyEncoder(nn.Module):
 
 SEEN: list[Tensor] = []  # what our solution gives with its dropout seen
 SIZES = (5, 3, 2, 8, 12)  # seq_length, num_layers, num_heads, hidden_dim, mlp_dim
+FOUR_HEADS = (5, 1, 4, 8, 12)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -106,8 +109,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         copy_weights(randomise(Encoder(*SIZES, 0.0, 0.0)), other)
         what = "another norm_layer" if options[2:] else "attention_dropout 1, in train mode"
         yield f"output with {what}", other.double().train()(tokens.detach())
+    more = make(answer, *FOUR_HEADS, 0.0, 0.0)
+    copy_weights(randomise(Encoder(*FOUR_HEADS, 0.0, 0.0)), more)
+    yield "output with 4 heads and 1 layer", more.double().eval()(tokens.detach())
     sizes = (64, 1, 2, 64, 128, 0.0, 0.0)
     yield start_values(make(answer, *sizes), Encoder(*sizes))
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Whether the blocks' class, which was kept before, does not pass its own check."""
+    module = make(answer, *SIZES, 0.0, 0.0)
+    first, *_ = module.layers.children()
+    return refused_part(first, encoder_block.EXERCISE)
 
 
 def _blocks_of_their_own(module: nn.Module) -> None:
@@ -129,6 +142,30 @@ def _blocks_of_their_own(module: nn.Module) -> None:
 def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Whether these parameters hold the same numbers; none are no numbers."""
     return bool(one) and all(map(torch.equal, one, other))
+
+
+@torch.no_grad()
+def notice(answer: Any) -> Mistake | None:
+    """How many numbers the encoder's dropout takes from the first block."""
+    module = make(answer, *SIZES, 1.0, 0.0)
+    copy_weights(randomise(Encoder(*SIZES, 1.0, 0.0)), module)
+    given: list[Tensor] = []
+    block = next(iter(module.layers.children()))
+    block.register_forward_pre_hook(lambda _, args: given.append(args[0]))
+    module.train()
+    module.layers.eval()
+    module(random(20, 5, 8))
+    if not given:
+        return None
+    dropped = float((given[0] == 0).float().mean())
+    if not 0 < dropped < 1:
+        return None
+    return Mistake(
+        f"With dropout 1, in train mode, {100 * dropped:.0f} % of the numbers that the first block"
+        " is given are 0, and all should be.",
+        "self.dropout, made with the probability `dropout`, takes the whole sum of tokens and"
+        " positions.",
+    )
 
 
 OPTIONS, GIVEN = "options = dropout, attention_dropout, norm_layer", "mlp_dim, *options"
@@ -261,7 +298,7 @@ SLIPS = (
     Slip(
         {OPTIONS: "options = 0.0, attention_dropout, norm_layer"},
         "build the blocks without dropout",
-        "Hand it on to each of them",
+        "Hand it on to each of them. If you do, check.encoder_block tells more of your block",
     ),
     Slip(
         {ADD: "x = input + self.dropout(self.pos_embedding)", DROP: ""},
@@ -334,6 +371,20 @@ SLIPS = (
         "make self.ln yourself and keep norm_layer from the blocks",
         "norm_layer makes every norm: hand it on to the blocks, and self.ln is"
         " norm_layer(hidden_dim)",
+    ),
+    *(
+        Slip(
+            {LAST: "self.ln = nn.LayerNorm(hidden_dim)", **edit},
+            f"make self.ln by nn.LayerNorm itself, whose eps is 1e-5{more}",
+            "norm_layer makes every norm, the last one too: norm_layer(hidden_dim)",
+        )
+        for edit, more in (
+            ({}, ""),
+            (
+                {OPTIONS: "options = dropout, attention_dropout"},
+                ", and keep norm_layer from the blocks",
+            ),
+        )
     ),
     Slip(
         {DROP: "x = self.dropout(self.dropout(x))"},
@@ -412,6 +463,14 @@ SLIPS = (
         "take the mean over the tokens at the end",
         "The encoder normalises and returns all tokens",
     ),
+    *(
+        Slip(
+            {"MyEncoderBlock(num_heads, ": f"MyEncoderBlock({number}, "},
+            f"make the blocks with {number} heads, whatever num_heads is",
+            "Hand num_heads on to each of them",
+        )
+        for number in (1, 2)
+    ),
     Slip(
         {ADD: "x = input + self.pos_embedding[:, :1]"},
         "give all tokens the position of token 0",
@@ -424,6 +483,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    notice=notice,
     hints=(
         (
             "In __init__ a loop makes one block a round and adds it to self.layers under its name."

@@ -181,3 +181,15 @@ def _frame(axes: Axes, place: int, grid: int, size: float) -> None:
         axes.add_patch(
             Rectangle(corner, size, size, fill=False, edgecolor=RED, linewidth=2.5, clip_on=False)
         )
+
+
+def without_corners(position: Tensor, grid: int) -> Tensor:
+    """Positions interpolated in their grid as ``align_corners=False`` does it.
+
+    Shape: (1, 1 + g * g, hidden_dim) -> (1, 1 + grid * grid, hidden_dim).
+    """
+    class_token, patches = position[:, :1], position[:, 1:]
+    side = math.isqrt(patches.shape[1])
+    planes = patches.transpose(1, 2).unflatten(2, (side, side))
+    resized = F.interpolate(planes, size=grid, mode="bicubic", align_corners=False)
+    return torch.cat([class_token, resized.flatten(2).transpose(1, 2)], dim=1)

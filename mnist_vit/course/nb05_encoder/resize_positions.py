@@ -46,6 +46,14 @@ PARTS, JOIN = "[class_token, patches]", "torch.cat([class_token, patches], dim=1
 STACKED = "torch.cat([class_token, patches], dim=0)"
 
 SLIPS = (
+    *(
+        Slip(
+            {"size=(grid, grid)": f"size={size}"},
+            f"ask for `grid` {axis} alone, and leave the others as many as they were",
+            "There must be `grid` of both: size=(grid, grid)",
+        )
+        for size, axis in (("(grid, g)", "rows"), ("(g, grid)", "columns"))
+    ),
     Slip(
         {
             CUT: "patches = pos_embedding",

@@ -23,7 +23,7 @@ def my_right_without(model, parameter, images, labels):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Three parameters, one after the other: what is not put back after one shows in the next."""
+    """Four parameters, one after the other: what is not put back after one shows in the next."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
     images, before = (
         random(IMAGES, 1, 8, 8),
@@ -35,6 +35,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         ("encoder.pos_embedding", "eval"),
         ("class_token", "train"),
         ("encoder.layers.encoder_layer_0.mlp.0.weight", "eval"),  # 1 everywhere is not 0 here
+        ("encoder.layers.encoder_layer_0.ln_2.weight", "eval"),  # others of its shape come before
     ):
         parameter = model.get_parameter(name)
         model.train(mode == "train")
@@ -157,6 +158,20 @@ SLIPS = (
         "leave the parameter at zero",
         "What you write back must be a copy, made by clone(): the tensor itself, its .data or its"
         " .detach() becomes zero with it. Write it into the parameter, parameter.copy_(kept)",
+    ),
+    Slip(
+        {
+            "kept = parameter.detach().clone()": (
+                "others = model.parameters()\n"
+                "    found = next(one for one in others if one.shape == parameter.shape)\n"
+                "    kept = found.detach().clone()"
+            ),
+            ZERO: "found.zero_()",
+            BACK: "found.copy_(kept)",
+        },
+        "zero the first parameter of the model that has this shape",
+        "Several have the same shape. Zero the very tensor that is given, parameter.zero_(); in a"
+        " copy find it by its name: that of the one of model.named_parameters() that `is` it",
     ),
     Slip(
         {ZERO: "parameter.fill_(1)"},

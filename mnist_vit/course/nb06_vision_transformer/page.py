@@ -17,13 +17,14 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mnist_vit.attention import attention_weights
 from mnist_vit.model import VisionTransformer
 
 from ...files import user_path
-from ..checking import Mistake, start_values
+from ..checking import Mistake, describe, random, randomise, start_values
+from ..checking.comparing import compare
 from ..checking.raised import told
 from ..keeping import PIECES, keep
 from ..observing.undisturbed import stoppable, undisturbed
@@ -41,6 +42,11 @@ LARGE = (32, 8, 1, 2, 64, 64)  # and those for the start values: enough numbers 
 BACK = (
     "To go back to the model of your pieces, run the cell of MyVisionTransformer in notebook 06 and"
     " its check again."
+)
+ASKED: tuple[dict[str, bool], ...] = (
+    {},
+    {"need_weights": False},
+    {"average_attn_weights": False},
 )
 RECORDED = "the package can record them"
 NO_WEIGHTS = (
@@ -99,10 +105,13 @@ def judge_page(module: ModuleType, kind: Any) -> tuple[bool, list[str]]:
     if passed and not argument:
         with undisturbed():
             start = _wrong_start(kind)
+            norms, attention = _wrong_norms(kind), _wrong_attention(kind)
             has_weights = _has_weights(kind)
         verdict.append(f"start values: {start or 'those of the table'}")
+        verdict.append(f"norm_layer: {norms or 'it makes every norm'}")
+        verdict.append(f"self_attention: {attention or 'what comes back is as in torch'}")
         verdict.append(f"attention weights: {RECORDED if has_weights else NO_WEIGHTS}")
-        passed = not start and has_weights
+        passed = has_weights and not (start or norms or attention)
     return passed and not other and not argument and is_right, [*lines, *verdict]
 
 
@@ -208,6 +217,71 @@ def _wrong_start(kind: Callable[..., nn.Module]) -> str:
         start_values(own, ours)
     except Mistake as problem:
         return f"{problem.said} {problem.instead}"
+    return ""
+
+
+def _wrong_norms(kind: Callable[..., nn.Module]) -> str:
+    """Which norms are not made by norm_layer; nothing if the logits are right with another one."""
+    made: list[nn.Module] = []
+
+    def another(width: int) -> nn.Module:
+        made.append(nn.LayerNorm(width, eps=0.5))
+        return made[-1]
+
+    ours = randomise(VisionTransformer(*SHAPES, num_classes=5, norm_layer=another)).eval()
+    names = [name for name, part in ours.named_modules() if part in made]
+    images = random(3, 3, SHAPES[0], SHAPES[0])
+    try:
+        own = kind(*SHAPES, num_classes=5, norm_layer=another).eval()
+        own.load_state_dict(ours.state_dict())
+        if torch.allclose(own(images), ours(images), atol=1e-4):
+            return ""
+        left = [name for name in names if own.get_submodule(name) not in made]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"with another norm {told(error)}"
+    if not left:
+        return "with another norm the logits are wrong (rule 1)"
+    return f"it must make every norm (rule 1), and it does not make {listed(left)}"
+
+
+def _wrong_attention(kind: Callable[..., nn.Module]) -> str:
+    """What self_attention gives back that torch's layer does not; nothing if both give the same."""
+    try:
+        with torch.no_grad():
+            own = (
+                kind(*SHAPES).eval().get_submodule("encoder.layers.encoder_layer_0.self_attention")
+            )
+            right = nn.MultiheadAttention(SHAPES[4], SHAPES[3], batch_first=True).eval()
+            right.load_state_dict(own.state_dict())
+            query, key, value = (random(2, 5, SHAPES[4], seed=seed) for seed in (1, 2, 3))
+            for options in ASKED:
+                problem = _other_pair(own, right, (query, key, value), options)
+                if problem:
+                    return f"with {problem} (rule 9)"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"{told(error)} (rule 9)"
+    return ""
+
+
+def _other_pair(
+    own: nn.Module, right: nn.Module, given: tuple[Tensor, ...], options: dict[str, bool]
+) -> str:
+    """How the output or the weights differ for these options; nothing if they do not."""
+    asked = " and ".join(f"{name}={value}" for name, value in options.items())
+    said = asked or "query, key and value alone"
+    pair, ours = own(*given, **options), right(*given, **options)
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        return f"{said} it must return two things, and returns {describe(pair)}"
+    for what, value, expected in zip(("output", "tensor of weights"), pair, ours, strict=True):
+        if expected is None and value is not None:
+            return f"{said} the weights must be None, and they are {describe(value)}"
+        problem = compare(f"the {what}", value, expected, 1e-5) if expected is not None else None
+        if problem:
+            return f"{said}, all three different, {problem.rstrip('.')}"
     return ""
 
 

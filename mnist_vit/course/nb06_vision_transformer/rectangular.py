@@ -22,7 +22,12 @@ from ..checking import (
     randomise,
     start_values,
 )
-from .vision_transformer import noticed_on_the_way
+from .vision_transformer import (
+    dropout_slips,
+    drops_before_the_blocks,
+    noticed_dropout,
+    noticed_on_the_way,
+)
 
 
 class MyRectangular(MyVisionTransformer):
@@ -78,6 +83,8 @@ def _options_handed_on(answer: Any) -> Iterator[tuple[str, Any]]:
     ):
         module = _made(answer, size, {**OPTIONS, name: value})
         copy_weights(weights, module)
+        if name == "dropout":
+            yield drops_before_the_blocks(module, random(3, 2, *size, seed=9))
         shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
         yield f"output with {shown}", module.train()(random(3, 2, *size, seed=9))
 
@@ -132,7 +139,14 @@ def notice(answer: Any) -> Mistake | None:
     size = (8, 20)
     module = make(answer, size, *SIZES, **OPTIONS).eval()
     copy_weights(randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6), module)
-    return noticed_on_the_way(module, random(3, 2, *size, seed=7))
+    images = random(3, 2, *size, seed=7)
+    seen = noticed_on_the_way(module, images)
+    if seen is not None:
+        return seen
+    weights = randomise(MyRectangular(size, *SIZES, **OPTIONS, dropout=1.0), seed=6)
+    module = make(answer, size, *SIZES, **OPTIONS, dropout=1.0)
+    copy_weights(weights, module)
+    return noticed_dropout(module, weights, images)
 
 
 CUT = "self.conv_proj(x).flatten(2)"
@@ -165,6 +179,7 @@ SLIPS = (
             ),
         )
     ),
+    *dropout_slips("torch.cat([token, x], dim=1)", ENCODE),
     Slip(
         {CUT: "self.conv_proj(x).transpose(2, 3).flatten(2)"},
         "count the patches down the columns",
@@ -200,6 +215,16 @@ SLIPS = (
         "call the last layer of the class head alone",
         "With representation_size the class head has two layers, and tanh between them: call"
         " self.heads",
+    ),
+    Slip(
+        {
+            ENCODE: (
+                "x = torch.cat([token, x], dim=1) + self.encoder.pos_embedding\n"
+                "        x = self.encoder.ln(self.encoder.layers(x))"
+            )
+        },
+        "do the encoder's steps yourself, without its dropout",
+        "Call self.encoder: it does all of its steps",
     ),
     Slip(
         {ENCODE: ("x = self.encoder(torch.cat([token, x], dim=1) + self.encoder.pos_embedding)")},

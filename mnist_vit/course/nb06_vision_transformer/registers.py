@@ -20,6 +20,7 @@ from ..checking import (
     randomise,
     start_values,
 )
+from .vision_transformer import drops_before_the_blocks
 
 
 class MyRegisters(MyVisionTransformer):
@@ -68,6 +69,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     parts["pos_embedding"] = module.encoder.pos_embedding
     yield from gradients(logits, images=images, **parts)
     yield "tokens that the first block is given", _given_to_blocks(module, images.detach())
+    yield drops_before_the_blocks(module, images.detach())
     yield "output in train mode", module.train()(images.detach())
     given = _given_to_blocks(module, images.detach())
     yield "tokens that the first block is given, in train mode with dropout 1", given

@@ -25,8 +25,10 @@ from ..checking import (
     make,
     random,
     randomise,
+    refused_part,
     start_values,
 )
+from ..nb05_encoder import encoder
 
 
 class MyVisionTransformer(nn.Module):
@@ -147,6 +149,8 @@ LINES = (  # for the pictures that the check gives
 
 # other numbers of blocks and of heads: none can be taken for the other
 SIZES = (12, 4, 2, 4, 8, 16)
+OTHER_SIZES = (8, 2, 1, 2, 8, 16)
+OTHER_OPTIONS: dict[str, Any] = {"num_classes": 3, "representation_size": 4, "in_channels": 1}
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -172,6 +176,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 for part in ("conv_proj", "class_token", "encoder", "heads"):
                     yield _part_gradient(logits, module, part)
     yield from _arguments_handed_on(answer, options, weights)
+    other = _built(answer, OTHER_OPTIONS, OTHER_SIZES)
+    copy_weights(randomise(VisionTransformer(*OTHER_SIZES, **OTHER_OPTIONS), seed=8), other)
+    images = random(2, 1, 8, 8, seed=9)
+    yield "output of a model of other sizes", _logits(other.eval(), images)
     yield "lines that print_shapes prints", _printed(answer, options)
     options["representation_size"] = 80
     sizes = (64, 8, 1, 2, 64, 128)
@@ -190,6 +198,8 @@ def _arguments_handed_on(
     ):
         module = _built(answer, options | {name: value})
         copy_weights(weights, module)
+        if name == "dropout":
+            yield drops_before_the_blocks(module, images)
         shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
         yield f"output with {shown}", _logits(module.train(), images)
 
@@ -315,7 +325,88 @@ def notice(answer: Any) -> Mistake | None:
     options: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
     module = make(answer, *SIZES, **options).eval()
     copy_weights(randomise(VisionTransformer(*SIZES, **options), seed=6), module)
-    return noticed_on_the_way(module, random(3, 2, 12, 12, seed=7))
+    on_the_way = noticed_on_the_way(module, random(3, 2, 12, 12, seed=7))
+    return on_the_way or refused_part(module.encoder, encoder.EXERCISE)
+
+
+def drops_before_the_blocks(module: Any, images: Tensor) -> tuple[str, Any]:
+    """The output where only the encoder itself is in train mode; its blocks drop nothing."""
+    module.train()
+    if isinstance(layers := getattr(module.encoder, "layers", None), nn.Module):
+        layers.eval()
+    return "output with dropout 1 in the encoder alone, not in its blocks", module(images)
+
+
+@torch.no_grad()
+def noticed_dropout(module: Any, ours: Any, images: Tensor) -> Mistake | None:
+    """What the first block is given with dropout 1, in train mode, where the rest is right.
+
+    Args:
+        module, ours: the answer's model and ours, with the same weights.
+    """
+    found = []
+    for model in (module, ours):
+        given: list[Tensor] = []
+        block = next(iter(model.encoder.layers.children()))
+        hook = block.register_forward_pre_hook(lambda _, args, given=given: given.append(args[0]))
+        try:
+            model.train()(images)
+        finally:
+            hook.remove()
+        if not given:
+            return None
+        found.append(given[0])
+    own, right = found
+    if own.shape != right.shape or torch.allclose(own, right, atol=1e-5):
+        return None
+    return Mistake(
+        "With dropout 1, in train mode, every number that the first block is given should be 0, and"
+        " yours are not.",
+        "self.encoder.dropout comes once, between the positions and the first block:"
+        " self.encoder(x) does it, with the probability that the encoder was made with.",
+    )
+
+
+def dropout_slips(tokens: str, encode: str) -> Iterator[Slip]:
+    """Slips of those who take the encoder apart, and lose its dropout, or put it elsewhere.
+
+    Args:
+        tokens: the text of what the encoder is given.
+        encode: the line that calls it, ``x = …``.
+    """
+    placed = f"{tokens} + self.encoder.pos_embedding"
+    instead = (
+        "The encoder does four steps: positions, its dropout, blocks, norm. Call it, or do all four"
+        " in this order"
+    )
+    for given, end, did in (
+        (placed, "self.encoder.ln(self.encoder.layers(x))", "without its dropout"),
+        (
+            placed,
+            "self.encoder.ln(self.encoder.dropout(self.encoder.layers(x)))",
+            "with its dropout behind the blocks",
+        ),
+        (
+            placed,
+            "self.encoder.dropout(self.encoder.ln(self.encoder.layers(x)))",
+            "with its dropout behind the last norm",
+        ),
+        (
+            f"self.encoder.dropout({tokens}) + self.encoder.pos_embedding",
+            "self.encoder.ln(self.encoder.layers(x))",
+            "with its dropout before the positions",
+        ),
+        (
+            f"nn.functional.dropout({placed}, self.encoder.dropout.p)",
+            "self.encoder.ln(self.encoder.layers(x))",
+            "with F.dropout, which drops in eval mode, too",
+        ),
+    ):
+        yield Slip(
+            {encode: f"x = {given}\n        x = {end}"},
+            f"do the encoder's steps yourself, {did}",
+            instead,
+        )
 
 
 @torch.no_grad()
@@ -506,6 +597,7 @@ SLIPS = (
         ),
         "Call self.encoder(x): it does all four",
     ),
+    *dropout_slips("x", ENCODE),
     Slip(
         {ENCODE: "x = self.encoder(x + self.encoder.pos_embedding)"},
         "add the position embedding before you call the encoder",
@@ -517,6 +609,11 @@ SLIPS = (
             "add the positions and apply the blocks yourself, without the encoder's dropout and"
             " last norm"
         ),
+        "Call self.encoder(x): it does all of its steps",
+    ),
+    Slip(
+        {ENCODE: ("x = self.encoder.ln(self.encoder.layers(x + self.encoder.pos_embedding))")},
+        "do the encoder's steps yourself, without its dropout",
         "Call self.encoder(x): it does all of its steps",
     ),
     Slip(
@@ -561,6 +658,42 @@ SLIPS = (
         {READ: "x = x[0]"},
         "take picture 0",
         "Axis 0 counts the pictures, axis 1 the tokens. The class token is x[:, 0]",
+    ),
+    *(
+        Slip(
+            {"num_layers, num_heads, hidden_dim,": f"num_layers, {number}, hidden_dim,"},
+            f"make the encoder with {number} heads, whatever num_heads is",
+            "Hand num_heads on to it",
+        )
+        for number in (2, 4)
+    ),
+    *(
+        Slip(
+            {"nn.Tanh()": "nn.Identity()", READ: f"x = {act}(x[:, 0])"},
+            f"apply {name} to the class token, before the linear layers",
+            "What the encoder gives goes to the heads as it is. A tanh comes behind pre_logits, and"
+            " only where there is a representation_size",
+        )
+        for act, name in (
+            ("torch.tanh", "tanh"),
+            ("nn.functional.gelu", "GELU"),
+            ("torch.relu", "ReLU"),
+        )
+    ),
+    Slip(
+        {READ: "x = torch.tanh(x[:, 0])"},
+        "apply tanh to the class token, too, before the linear layers",
+        "tanh comes once, behind pre_logits, and only where there is a representation_size",
+    ),
+    Slip(
+        {END: "x = torch.tanh(self.heads(x))"},
+        "apply tanh to the logits",
+        "tanh comes behind pre_logits, before the last layer; the logits stay as they are",
+    ),
+    Slip(
+        {"nn.Tanh()": "nn.Identity()", END: "x = torch.tanh(self.heads(x))"},
+        "apply tanh to the logits, and none behind pre_logits",
+        "tanh comes behind pre_logits, before the last layer; the logits stay as they are",
     ),
     Slip(
         {END: "x = self.heads(x).argmax(dim=-1)"},

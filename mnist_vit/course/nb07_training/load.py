@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ...model import VisionTransformer
-from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
 
 
 def my_load(kind, path):
@@ -43,6 +43,7 @@ class Small(nn.Module):
     def __init__(self, inside: int, outside: int) -> None:
         super().__init__()
         self.layer = nn.Linear(inside, outside)
+        self.register_buffer("scale", torch.zeros(outside))
 
 
 class Code:
@@ -74,8 +75,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "whether the model comes in eval mode", not made.training
         few = {name: tensor for name, tensor in weights.items() if "pos_embedding" not in name}
         torch.save({"sizes": SIZES, "weights": few}, path)
-        yield "what a file gives in which a tensor is missing", outcome(answer, path)
-        yield "a model of a class with other keywords", _is_loaded(answer, path)
+        yield MISSING, outcome(answer, path)
+        loaded = _loaded(answer, path)
+        yield "a model of a class with other keywords", loaded["layer.weight"]
+        yield "the buffer of that model, which is in the file", loaded["scale"]
         torch.save({"sizes": SIZES, "weights": weights, "more": Code()}, path)
         yield (
             "what a file gives that holds more than tensors, numbers and text",
@@ -83,13 +86,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _is_loaded(answer: Any, path: Path) -> bool:
-    """Whether a model of the class with other keywords comes with its weights."""
+def _loaded(answer: Any, path: Path) -> dict[str, torch.Tensor]:
+    """The state dict of a model of the class with other keywords and a buffer."""
     sizes = {"outside": 3, "inside": 2}
     right = randomise(Small(**sizes)).state_dict()
+    right["scale"] = torch.tensor([1.0, 2.0, 3.0])
     torch.save({"sizes": sizes, "weights": right}, path)
-    made = answer(Small, path).state_dict()
-    return all(torch.equal(made[name], tensor) for name, tensor in right.items())
+    return answer(Small, path).state_dict()
 
 
 def outcome(answer: Any, path: Path) -> str:
@@ -101,6 +104,23 @@ def outcome(answer: Any, path: Path) -> str:
     return "no error"
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What is made of a file that should be refused."""
+    if evidence.value != "no error":
+        return "", ""
+    if evidence.what == MISSING:
+        return (
+            "Your code makes a model, without an error, of a file in which the tensor"
+            " encoder.pos_embedding is missing.",
+            "load_state_dict raises an error where names differ, unless strict=False is said.",
+        )
+    return (
+        "The file holds an object of a class, which loading it would make, and your code loads it.",
+        "torch.load(path, weights_only=True) refuses such a file.",
+    )
+
+
+MISSING = "what a file gives in which a tensor is missing"
 READ, BUILD, FILL = (
     "torch.load(path, weights_only=True)",
     'kind(**content["sizes"])',
@@ -130,6 +150,16 @@ SLIPS = (
         " load_state_dict with strict=True, which is the default, raises one",
     ),
     Slip(
+        {
+            FILL: (
+                "for name, parameter in model.named_parameters():\n"
+                '        parameter.data.copy_(content["weights"][name])'
+            )
+        },
+        "load the parameters alone",
+        "A state dict holds a module's buffers, too: load_state_dict takes all that the file holds",
+    ),
+    Slip(
         {"model.eval()": "model"},
         "return the model in training mode",
         "Dropout goes on in it. Call eval()",
@@ -147,6 +177,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=1,
     slips=SLIPS,
+    tell=tell,
     hints=(
         "Three steps: the file, the model, its numbers. And in which mode is a new model?",
         (

@@ -513,6 +513,25 @@ SLIPS = (
         "It begins once, as the weights after the very first step, and follows through all epochs",
     ),
     Slip(
+        {
+            KEEP: "losses = []\n        is_first = True",
+            AVERAGE: (
+                "weight_average(averaged, model, 0.0 if is_first else average)\n"
+                "            is_first = False"
+            ),
+        },
+        "begin the average anew in each epoch, with the weights after the epoch's first step",
+        "It begins once, as the weights after the very first step, and follows through all epochs",
+    ),
+    *(
+        Slip(
+            {AVERAGE: "pass", STEP: f"{before}\n            {STEP}"},
+            "call weight_average before each step, so that it takes over the weights one step late",
+            "It follows after each step: training_step first, then weight_average",
+        )
+        for before in (AVERAGE, "weight_average(averaged, model, average)")
+    ),
+    Slip(
         {MEASURE: "accuracy, loss = accuracy_and_loss(other, averaged)"},
         "give accuracy_and_loss the pictures first",
         "The model comes first: accuracy_and_loss(averaged, other)",

@@ -36,6 +36,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         ).double()
         optimizer: Any = make(model.parameters(), lr=rate)
         for step in range(3):
+            if step == 1:  # of somebody who called backward() and no step
+                for parameter in model.parameters():
+                    parameter.grad = random(*parameter.shape, seed=9, dtype=torch.float64)
             images = (4.0, 0.1, 4.0)[step] * random(5, 1, 3, 4, seed=step, dtype=torch.float64)
             labels = torch.arange(5).roll(step) % 4
             loss = answer(model, optimizer, images, labels)
@@ -128,6 +131,12 @@ SLIPS = (
         "leave out zero_grad()",
         "backward() adds to the gradients that are there, so each step also follows all those"
         " before it",
+    ),
+    Slip(
+        {ZERO: "\n", STEP: "optimizer.step()\n    optimizer.zero_grad()\n"},
+        "set the gradients to zero after the step alone",
+        "Gradients that were left over before it are then added to. Set them to zero before"
+        " backward()",
     ),
     Slip(
         {LOSS: "model.eval()\n    loss = F.cross_entropy(model(images), labels)\n"},
@@ -277,7 +286,6 @@ EXERCISE = Exercise(
         ),
     ),
     same=(
-        {ZERO: "\n", STEP: "optimizer.step()\n    optimizer.zero_grad()\n"},
         {
             ZERO: "model.zero_grad()\n",
             LOSS: "loss = nn.CrossEntropyLoss()(model(images), labels)\n",

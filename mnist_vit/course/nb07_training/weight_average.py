@@ -81,6 +81,22 @@ def notice(answer: Any) -> Mistake | None:
     return _noticed_names(answer)
 
 
+def _averaged(answer: Any, has_gradients: bool) -> Tensor:
+    """What averaged holds afterwards, where all parameters of both have a gradient, or none has."""
+    averaged, model = randomise(_Parts(), seed=1), randomise(_Parts(), seed=2)
+    if has_gradients:
+        for parameter in (*averaged.parameters(), *model.parameters()):
+            parameter.grad = torch.full_like(parameter, 0.25)
+    answer(averaged, model, 0.9)
+    return _weights(averaged)
+
+
+def more(answer: Any) -> list[float]:
+    """What averaged holds afterwards, with gradients and without."""
+    values = torch.cat([_averaged(answer, True), _averaged(answer, False)])
+    return [round(value, 4) for value in values.tolist()]
+
+
 def _noticed_names(answer: Any) -> Mistake | None:
     """Which parameters do not follow, where those of a single layer do."""
     averaged, model = randomise(_Parts(), seed=1), randomise(_Parts(), seed=2)
@@ -132,6 +148,12 @@ SLIPS = (
         "change nothing in averaged",
         "Did you work on a copy? Or write `old = …`, which only gives the name old to another"
         " tensor? Write into the parameter, with old.copy_(…), for instance",
+    ),
+    Slip(
+        {LINE: "if new.grad is not None:\n                old.lerp_(new, 1 - average)"},
+        "leave parameters as they are while their .grad is None",
+        "Whether there is a gradient at the moment says nothing: zero_grad() sets all to None. Each"
+        " parameter follows, whatever its .grad is",
     ),
     Slip(
         {LINE: "new.lerp_(old, average)"},
@@ -220,6 +242,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Both models have the same parameters in the same order: zip(averaged.parameters(),"

@@ -177,12 +177,14 @@ def notice(answer: Any) -> Mistake | None:
         )
     sees_patterns = not _plain(answer(BOARD.expand_as(images).clone(), images.clone()))
     cut = {side: _left_out(answer, side) for side in SIDES}
+    if sees_patterns and set(cut.values()) == {0} and (seen := _cut_along_one_axis(answer)):
+        return seen
     if sees_patterns and set(cut.values()) != {4}:
         told = ", ".join(f"{_counted(count)} at the {side}" for side, count in cut.items())
         return Mistake(
             "As far as a strong pattern in the outermost rows and columns shows it, you leave out"
-            f" {told}.",
-            "Four must be left out at each of the four sides.",
+            f" of both means {told}.",
+            "Four must be left out at each of the four sides, of both means.",
         )
     shares = [share / 100 for share in range(20, 300, 2)]
     held = [share for share in shares if _plain(answer(share**0.5 * images, images.clone()))]
@@ -204,6 +206,33 @@ def notice(answer: Any) -> Mistake | None:
     return _noticed_weights(answer) or _noticed_channels(answer)
 
 
+def _cut_along_one_axis(answer: Any) -> Mistake | None:
+    """Whether differences along an axis are cut at the two ends of this axis alone."""
+    images = random(40, 1, 20, 22).sigmoid()
+    for count, is_seen in ((4, False), (5, True)):
+        for axis in (2, 3):
+            for end in (1, -1):
+                if _sees_stripes(answer, images, axis, end * count) != is_seen:
+                    return None
+    return Mistake(
+        "Strong stripes in the first or the last four rows, where each row is even, have no effect,"
+        " and such stripes in the outermost columns have none either; a checked pattern there has."
+        " So each of your two means leaves out pixels at two of the four sides only.",
+        "Cut all four sides first, batch[..., 4:-4, 4:-4], and take both differences of what is"
+        " left.",
+    )
+
+
+def _sees_stripes(answer: Any, images: Tensor, axis: int, count: int) -> bool:
+    """Whether strong stripes in the first rows or columns have an effect; the last, if negative.
+
+    They run along the side, so that only differences across it see them.
+    """
+    stripes = 1000.0 * (1 + torch.arange(images.shape[axis]) % 2)
+    board = stripes[:, None] if axis == 2 else stripes
+    return not _plain(answer(_patterned(images, axis, count, board), images.clone()))
+
+
 SIDES = {"top": (2, 1), "bottom": (2, -1), "left": (3, 1), "right": (3, -1)}
 BOARD = 1000.0 * ((torch.arange(20)[:, None] + torch.arange(22)) % 2)
 
@@ -223,9 +252,9 @@ def _left_out(answer: Any, side: str) -> int:
     return 8
 
 
-def _patterned(images: Tensor, axis: int, count: int) -> Tensor:
+def _patterned(images: Tensor, axis: int, count: int, pattern: Tensor | None = None) -> Tensor:
     """The images with a checked pattern in the first rows or columns; in the last, if negative."""
-    board = BOARD.expand_as(images)
+    board = (BOARD if pattern is None else pattern).expand_as(images)
     length = images.shape[axis]
     start = 0 if count > 0 else length + count
     places = torch.arange(start, start + abs(count))

@@ -80,6 +80,9 @@ def notice(answer: Any) -> Mistake | None:
                     "Such images say nothing about which model is better: b and c must count only"
                     " those on which exactly one is right.",
                 )
+    seen = _noticed_limit(answer)
+    if seen is not None:
+        return seen
     for n in (8, 20, 60):
         for b in range(n, -1, -1):
             found, chance = answer(*_pair(b, n - b)), coin(b, n - b)
@@ -93,6 +96,37 @@ def notice(answer: Any) -> Mistake | None:
                     ' else answer "cannot tell".',
                 )
     return None
+
+
+def _noticed_limit(answer: Any) -> Mistake | None:
+    """Whether the verdict is ruled by the coin's chance, and another limit than 0.05."""
+    named, untold = [], []
+    for n in (8, 12, 20, 30, 60, 100, 150, 200):
+        for b in range(n // 2 + 1, n + 1):
+            for found, winner in (
+                (answer(*_pair(b, n - b)), "first"),
+                (answer(*_pair(n - b, b)), "second"),
+            ):
+                if found == winner:
+                    named.append(coin(b, n - b))
+                elif found == "cannot tell":
+                    untold.append(coin(b, n - b))
+                else:
+                    return None
+    if not named or not untold or max(named) >= min(untold) or max(named) > 0.5:
+        return None
+    if max(named) < 0.05 <= min(untold):
+        return None
+    limit = ""
+    for known in (0.025, 0.1, 0.01, 0.001):
+        if max(named) < known <= min(untold):
+            limit = f", as with a limit of {100 * known:g} %"
+    half = " The coin's chance counts both sides already: it is not halved again."
+    return Mistake(
+        f"You name a model where the coin's chance is {100 * max(named):.2f} % or less, and none"
+        f" where it is {100 * min(untold):.2f} % or more{limit}.",
+        f"The limit is 5 %: below 0.05 name the better one.{half if '2.5' in limit else ''}",
+    )
 
 
 def more(answer: Any) -> list[Any]:

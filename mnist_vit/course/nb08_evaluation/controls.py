@@ -21,6 +21,7 @@ def my_controls(images):
     return {"blur": blur, "shift": shift, "border": border}
 
 
+OUTERMOST = 28  # pixels at the border of a picture (7, 9)
 NAMES = ("blur", "shift", "border")
 
 
@@ -77,9 +78,30 @@ def notice(answer: Any) -> Mistake | None:
             "Your border control changes pixels that are not in the outermost rows and columns.",
             "All but those must stay as it was.",
         )
-    if float(flat["border"].sum() - inside.sum()) != 0:
+    border = flat["border"][0, 0].clone()
+    border[1:-1, 1:-1] = 0
+    left = int((border != 0).sum())
+    corners = border[[0, 0, -1, -1], [0, -1, 0, -1]]
+    zeros = OUTERMOST - left
+    if zeros and zeros == int((corners == 0).sum()):
         return Mistake(
-            "Your border control leaves some of the outermost pixels other than 0.",
+            f"Of the {OUTERMOST} outermost pixels of a picture (7, 9) your border control sets"
+            f" {zeros} to 0, none but in the corners.",
+            "Two lists as indices, x[..., [0, -1], [0, -1]], choose pairs, (0, 0) and (-1, -1), and"
+            " no whole row or column. One axis after the other: x[..., [0, -1], :] and"
+            " x[..., [0, -1]].",
+        )
+    if left:
+        sides = {
+            "the first row": border[0],
+            "the last row": border[-1],
+            "the first column": border[:, 0],
+            "the last column": border[:, -1],
+        }
+        told = ", ".join(name for name, side in sides.items() if bool(side[1:-1].all()))
+        return Mistake(
+            "Your border control leaves some of the outermost pixels other than 0"
+            f"{f', all of these: {told}' if told else ''}.",
             "The first and the last row and the first and the last column must become 0.",
         )
     return None

@@ -57,7 +57,7 @@ def notice(answer: Any) -> Mistake | None:
             "The first of your numbers is the middle of the interval.",
             "Its two ends are asked for: middle - reach and middle + reach.",
         )
-    if seen := _in_steps(cases, pairs) or _one_end(cases, pairs):
+    if seen := _of_one_z(answer) or _in_steps(cases, pairs) or _one_end(cases, pairs):
         return seen
     middle = fits(middles, [(low + high) / 2 for low, high in pairs])
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
@@ -84,6 +84,22 @@ def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
         if abs(made - value) < 1e-5:
             said = f"What comes back is one number, the interval's {name}."
     return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
+
+
+def _of_one_z(answer: Any) -> Mistake | None:
+    """What is said where the interval is right for z = 1.96, and for no other z."""
+    for z in (1.96, 1.0, 2.0, 3.0):
+        for correct, total in ((8, 10), (90, 200), (300, 1000)):
+            pair = [float(end) for end in answer(correct, total, z)]
+            right = my_wilson(correct, total, z)
+            is_right = all(abs(own - end) < 1e-5 for own, end in zip(pair, right, strict=True))
+            if is_right != (z == 1.96):
+                return None
+    return Mistake(
+        "Your interval is right for z = 1.96, and not for z = 1, 2 and 3.",
+        "z is an argument: write z, and z * z, wherever a fixed number such as 1.96, 3.84 or 3.8416"
+        " stands for it.",
+    )
 
 
 def _in_steps(
@@ -184,6 +200,8 @@ def _other_middles(correct: int, total: int, z: float) -> dict[str, float]:
         "the seen share": share,
         "not divided by 1 + z² / n": share + more / 2,
         "made with z² / n in the place of z² / (2n)": (share + more) / below,
+        "made with z = 1.96 whatever z is": _middle(share, total, 1.96),
+        "made with z = 2 whatever z is": _middle(share, total, 2.0),
         "made without z² / (2n)": share / below,
         "made with the share of mistakes": (1 - share + more / 2) / below,
         "zero": 0.0,
@@ -208,10 +226,16 @@ def _other_reaches(correct: int, total: int, z: float) -> dict[str, float]:
         "made from the middle m in the place of s, z √(m (1 − m) / (n + z²))": _agresti_coull(
             correct, total, z
         ),
+        "longer by 1 / (2n), as with a correction for continuity": 1 / (2 * total)
+        + z * math.sqrt(plain + more) / below,
         "made with z = 1.96 whatever z is": 1.96
         * math.sqrt(plain + 1.96**2 / (4 * total * total))
         / (1 + 1.96**2 / total),
     }
+
+
+def _middle(share: float, total: int, z: float) -> float:
+    return (share + z * z / (2 * total)) / (1 + z * z / total)
 
 
 def _agresti_coull(correct: int, total: int, z: float) -> float:

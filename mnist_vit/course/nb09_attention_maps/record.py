@@ -142,7 +142,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from compare_torchvisions_model(answer)
     yield from compare_masked_layer(answer)
     yield from compare_layer_from_scratch(answer)
+    yield from compare_shared_layer(answer)
     yield from compare_exception_in_the_block(answer)
+    yield from compare_interrupt_in_the_block(answer)
 
 
 def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -246,6 +248,14 @@ def compare_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "number of tensors kept of it", len(kept)
 
 
+def compare_shared_layer(answer: Any) -> Iterator[tuple[str, Any]]:
+    layer = randomise(_Scratch())
+    twice = nn.Sequential(layer, layer)
+    with _Recording(answer, twice) as kept:
+        twice(random(2, 5, 8, seed=90))
+    yield "number of tensors kept of one layer that stands in two places and runs twice", len(kept)
+
+
 def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
     out = False
@@ -259,6 +269,17 @@ def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "whether an exception in the block gets out of it", out
     yield "what is left behind after an exception", _traces(ours, before)
     yield "number of tensors kept before the exception", len(kept)
+
+
+def compare_interrupt_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
+    ours = randomise(VisionTransformer(8, 4, 2, 2, 8, 16, num_classes=3, in_channels=1)).eval()
+    before = _global_hooks()
+    try:
+        with _Recording(answer, ours):
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+    yield "what is left behind after an interrupt, as by the stop button", _traces(ours, before)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -339,6 +360,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "After the block, layers have a `forward` of their own, which hides that of their"
             " class.",
             "del layer.forward takes it away. Hooks need no such thing.",
+        )
+    if "interrupt" in what:
+        return (
+            "Hooks stay where an interrupt ends the block: KeyboardInterrupt is no Exception.",
+            "Remove them in `finally`, or in a class's __exit__: both run after anything.",
         )
     if "exception" not in what:
         return "", ""

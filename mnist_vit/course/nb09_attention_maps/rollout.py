@@ -23,6 +23,7 @@ def my_rollout(weights: Tensor) -> Tensor:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "rollout of 3 layers", answer((2 * random(2, 3, 2, 5, 5, seed=95)).softmax(dim=-1))
     yield "rollout of 2 layers", answer((2 * random(1, 2, 4, 5, 5, seed=96)).softmax(dim=-1))
+    yield "rollout of a single layer", answer((2 * random(2, 1, 2, 5, 5, seed=97)).softmax(dim=-1))
 
 
 def notice(answer: Any) -> Mistake | None:

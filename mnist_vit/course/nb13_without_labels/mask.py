@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import Exercise, Mistake, Slip, describe, random
+from ..checking import Exercise, Mistake, Slip, describe, gradients, random
 
 
 def my_mask(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,7 @@ def my_mask(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for n, num_patches, hidden_dim, keep in ((3, 8, 4, 2), (2, 9, 5, 9), (5, 5, 1, 3)):
-        tokens = random(n, num_patches, hidden_dim, seed=131)
+        tokens = random(n, num_patches, hidden_dim, seed=131).requires_grad_()
         noise = random(n, num_patches, seed=132)
         made = answer(tokens, noise, keep)
         if made is None:
@@ -30,6 +30,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         visible, order = made
         yield f"order of {num_patches} patches", order
         yield f"visible, {keep} of {num_patches} patches", visible
+        if num_patches == 8:
+            yield from gradients(visible, tokens=tokens)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -108,6 +110,11 @@ SLIPS = (
         {ORDER: "order = noise.argsort(dim=0) % noise.shape[1]"},
         "sort over the pictures",
         "Axis 0 is that of the pictures; patches are sorted within a picture, dim=1",
+    ),
+    Slip(
+        {END: "return tokens.detach().gather(1, first), order"},
+        "cut the visible tokens off from the tokens that came in, by no_grad(), detach() or .data",
+        "What makes the tokens learns through those that stay: take them from tokens itself",
     ),
     Slip(
         {FIRST: "order[:, :keep].sort(dim=1).values[:, :, None]"},

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike
+from .calls import Call, alike, given_again, names_told
 from .looking import simply
 from .tracing import Step, Swap, Trace, fingerprint, quoted, same
 
@@ -27,6 +27,11 @@ ALL_OURS = (
 ORDER = (
     "Your lines compute the right numbers, and only their order goes wrong: look at the order of"
     " axes, at each reshape, and at indices."
+)
+
+IN_TRAIN_MODE = (
+    "In eval mode yours gives the same as ours here: look at dropout, at where it stands, and at"
+    " which numbers it is given."
 )
 
 
@@ -47,6 +52,8 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
         return ""
     if len(our.output) != len(their.output) or not _is_settled(our) or not _is_settled(their):
         return ""
+    if _differ_in_train_mode_alone(our, their):
+        return IN_TRAIN_MODE
     with Trace(keep=True) as trace:
         their.again()
     steps = trace.steps
@@ -79,6 +86,26 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
         return bursting
     first = _first_unknown(steps, asked)
     return "" if first is None else _about(steps, first, known, our, their)
+
+
+def _differ_in_train_mode_alone(our: Call, their: Call) -> bool:
+    """Whether two calls differ while dropout is at work, and are alike in eval mode."""
+    if our.module is None or their.module is None or not (our.training and their.training):
+        return False
+    layers = [part for part in our.module.modules() if isinstance(part, nn.Dropout)]
+    if not any(layer.p > 0 for layer in layers):
+        return False
+    outputs = []
+    for call in (our, their):
+        assert call.module is not None
+        call.module.eval()
+        try:
+            outputs.append(call.made_with(list(map(given_again, call.before))))
+        except RuntimeError:
+            return False
+        finally:
+            call.module.train()
+    return alike(*outputs)
 
 
 def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: Call) -> str:
@@ -366,7 +393,7 @@ def _repairs(
         if not _is_ours(steps, parent, known) and not _values(known, steps[parent]):
             return []  # nothing of ours can be put in its place
     swaps = [(swap, "") for swap in _as_result(steps, group[-1], known)]
-    swaps += _given_as_inputs(steps, group, our)
+    swaps += _given_as_inputs(steps, group, our, names_told(our, their))
     swaps += [(swap, "") for swap in _as_inputs(steps, group, known)]
     if len(swaps) > TRIES:
         return []
@@ -406,10 +433,12 @@ def _as_inputs(steps: list[Step], group: list[int], known: list[Step]) -> Iterat
             yield Swap(value, parent, tuple(group))
 
 
-def _given_as_inputs(steps: list[Step], group: list[int], our: Call) -> Iterator[tuple[Swap, str]]:
+def _given_as_inputs(
+    steps: list[Step], group: list[int], our: Call, names: list[str]
+) -> Iterator[tuple[Swap, str]]:
     """Each tensor that the call was given, of any shape, in the same places, and its name."""
     for parent in _inputs(steps, group):
-        for name, value in zip(our.names, our.before, strict=False):
+        for name, value in zip(names, our.before, strict=False):
             is_tensor = isinstance(value, Tensor) and value.is_floating_point()
             if is_tensor and not _holds(steps[parent], value):
                 yield Swap(value.detach(), parent, tuple(group)), name

@@ -272,6 +272,11 @@ def given_again(value: Any) -> Any:
     return copy
 
 
+def names_told(our: Call, their: Call) -> list[str]:
+    """What the inputs are called in sentences: as the learner's code calls them."""
+    return their.names if len(their.names) == len(our.names) else our.names
+
+
 def alike(a: Any, b: Any) -> bool:
     """Whether two results, or lists of them, are equal within rounding; nan is equal to nan."""
     if isinstance(a, list) and isinstance(b, list):
@@ -351,7 +356,9 @@ def _names(function: Any, count: int) -> list[str]:
     """The names of a function's first parameters; "argument 3" where it tells none."""
     names: list[str] = []
     with suppress(TypeError, ValueError):
-        names = list(inspect.signature(getattr(function, "forward", function)).parameters)
+        signature = inspect.signature(getattr(function, "forward", function))
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        names = [name for name, one in signature.parameters.items() if one.kind in kinds]
     while len(names) < count:
         names.append(f"argument {len(names) + 1}")
     return names[:count]

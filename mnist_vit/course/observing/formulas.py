@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from .calls import Call, alike
+from .calls import Call, alike, names_told
 
 LARGEST = 400  # numbers of an input; with larger ones it would take long
 MOST = 30  # products of which two are added
@@ -16,7 +16,7 @@ Term = tuple[str, Tensor]
 
 def formula(our: Call, their: Call) -> str:
     """A product, sum or difference of two inputs, plus or minus a third one, if theirs is one."""
-    terms = _terms(our)
+    terms = _terms(our, names_told(our, their))
     if len(terms) < 2 or len(our.output) != len(their.output):
         return ""
     several = len(their.output) > 1
@@ -30,10 +30,10 @@ def formula(our: Call, their: Call) -> str:
     return ""
 
 
-def _terms(call: Call) -> list[Term]:
+def _terms(call: Call, names: list[str]) -> list[Term]:
     """The tensors that were given, and the matrices among them transposed."""
     found = []
-    for name, value in zip(call.names, call.before, strict=False):
+    for name, value in zip(names, call.before, strict=False):
         if not isinstance(value, Tensor) or not value.is_floating_point():
             continue
         if value.numel() > LARGEST or value.dim() > 2:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike
+from .calls import Call, alike, names_told
 
 ENOUGH = 4  # numbers of a result that are hardly equal by chance
 CASES = 3  # calls with single numbers for which it must hold
@@ -26,7 +26,7 @@ def instead_of(pairs: list[tuple[Call, Call]]) -> str:
     if not wrong or not _can_tell(wrong):
         return ""
     our, their = wrong[0]
-    for number, (changed, said) in enumerate(_changes(our)):
+    for number, (changed, said) in enumerate(_changes(our, names_told(our, their))):
         if number == MOST:
             break
         if _fits(our, their, changed) and all(_fits_also(pair, said) for pair in wrong[1:]):
@@ -54,22 +54,23 @@ def _fits(our: Call, their: Call, changed: dict[int, Any]) -> bool:
 def _fits_also(pair: tuple[Call, Call], said: str) -> bool:
     """Whether the change of these words fits another pair of calls."""
     our, their = pair
-    return any(_fits(our, their, changed) for changed, other in _changes(our) if other == said)
+    changes = _changes(our, names_told(our, their))
+    return any(_fits(our, their, changed) for changed, other in changes if other == said)
 
 
-def _changes(call: Call) -> Iterator[Change]:
+def _changes(call: Call, names: list[str]) -> Iterator[Change]:
     places = range(len(call.before))
     for first, second in itertools.combinations(places, 2):
         one, other = call.before[first], call.before[second]
         if type(one) is not type(other) or isinstance(one, nn.Module | bool | str):
             continue
-        names = call.names[first], call.names[second]
-        yield {first: other, second: one}, f"where {names[0]} and {names[1]} are exchanged"
-        yield {first: other}, f"where {names[1]} stands for {names[0]}, too"
-        yield {second: one}, f"where {names[0]} stands for {names[1]}, too"
+        here, there = names[first], names[second]
+        yield {first: other, second: one}, f"where {here} and {there} are exchanged"
+        yield {first: other}, f"where {there} stands for {here}, too"
+        yield {second: one}, f"where {here} stands for {there}, too"
     for place in places:
         for value, said in _others(call.before[place]):
-            yield {place: value}, f"where {call.names[place]} {said}"
+            yield {place: value}, f"where {names[place]} {said}"
 
 
 def _others(value: Any) -> Iterator[tuple[Any, str]]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 
-from .calls import SMALL, TOLERANCE, Call, alike
+from .calls import SMALL, TOLERANCE, Call, alike, names_told
 
 NEAR = 0.2  # share of the largest number, below which a number is near 0
 FEW = 3  # numbers, of which fewer may be equal by chance
@@ -418,7 +418,7 @@ def _inputs(pair: Pair) -> list[tuple[str, Tensor]]:
     if pair is None:
         return []
     found = []
-    for name, value in zip(pair[0].names, pair[0].before, strict=False):
+    for name, value in zip(names_told(*pair), pair[0].before, strict=False):
         if isinstance(value, Tensor) and value.is_floating_point():
             found.append((name, value.detach().double()))
     return found
@@ -575,7 +575,7 @@ def _known(pair: Pair) -> list[tuple[str, Tensor]]:
         return []
     call = pair[0]
     known = []
-    for name, value in zip(call.names, call.before, strict=False):
+    for name, value in zip(names_told(*pair), call.before, strict=False):
         if isinstance(value, Tensor):
             known.append((name, value))
     if call.module is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike
+from .calls import Call, alike, names_told
 from .counting import count
 from .formulas import formula
 from .instead_of import instead_of
@@ -306,7 +306,8 @@ def _held(evidence: Evidence) -> str:
     for our, their in zip(evidence.ours[:our_count], evidence.theirs[:their_count], strict=False):
         if not their.touched:  # what was changed is a copy
             continue
-        for name, own, other in zip(our.names, our.given, their.given, strict=False):
+        names = names_told(our, their)
+        for name, own, other in zip(names, our.given, their.given, strict=False):
             if not isinstance(own, nn.Module) or not isinstance(other, nn.Module):
                 continue
             said = _differing(name, own.state_dict(), other.state_dict(), our.touched)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calls import Call, alike, given_again, stays, variants
+from .calls import Call, alike, given_again, names_told, stays, variants
 from .looking import factor, signed
 
 TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and perhaps tokens
@@ -68,6 +68,9 @@ def depends(pairs: list[tuple[Call, Call]]) -> str:
     unused = _only_in(needed, used)
     extra = _only_in(used, needed)
     our, their = pairs[0]
+    told = dict(zip(our.names, names_told(our, their), strict=True))
+    unused = [told.get(name, name) for name in unused]
+    extra = [told.get(name, name) for name in extra]
     if _may_stay(their.output):
         # Only what is always the same is told, as it may change elsewhere.
         depends_on_nothing = len(unused) == len(needed) > 0 and not extra
@@ -168,7 +171,7 @@ def mixes(our: Call, their: Call) -> str:
     """Pictures of a batch, or tokens, know of each other and should not, or the other way round."""
     if _drops(our):
         return ""
-    for probe in _probes(our):
+    for probe in _probes(our, names_told(our, their)):
         if not _is_along(probe, our, their):
             continue
         changed = _changed_rest(our, probe)
@@ -229,7 +232,7 @@ def _first_stays(call: Call, changed: dict[int, Tensor], axis: int) -> bool:
     return stays(call.again_with(changed)[0][first], call.again()[0][first])
 
 
-def _probes(call: Call) -> list[_Probe]:
+def _probes(call: Call, names: list[str]) -> list[_Probe]:
     """The axes to probe; what they are is known by the first input's name and their number."""
     tensors = [place for place, value in enumerate(call.before) if isinstance(value, Tensor)]
     if not tensors or tensors[0] != 0 or call.before[0].dim() < 2:
@@ -242,11 +245,11 @@ def _probes(call: Call) -> list[_Probe]:
         column = _Probe(1, [0], "column 0", "the other columns")
         return [row, column]
     together = [place for place in tensors if call.before[place].dim() == dim]
-    probes = _named_probes(call, dim, together)
+    probes = _named_probes(call, dim, together, names)
     return [probe for probe in probes if _same_length(call, probe)]
 
 
-def _named_probes(call: Call, dim: int, together: list[int]) -> list[_Probe]:
+def _named_probes(call: Call, dim: int, together: list[int], names: list[str]) -> list[_Probe]:
     name = call.names[0]
     pictures = _Probe(0, together, "picture 0", "the other pictures")
     if name in QUERIES:
@@ -259,7 +262,7 @@ def _named_probes(call: Call, dim: int, together: list[int]) -> list[_Probe]:
         return [pictures, tokens] if has_tokens else [pictures]
     probes = []
     for axis, one, others in ((0, "[0]", "[1:]"), (1, "[:, 0]", "[:, 1:]")):
-        many = listed([f"{call.names[place]}{others}" for place in together])
+        many = listed([f"{names[place]}{others}" for place in together])
         probes.append(_Probe(axis, together, one, many, "The result at"))
     return probes
 
@@ -292,7 +295,9 @@ def slices(our: Call, their: Call) -> str:
                     (our, their), place, part, (ours, theirs)
                 )
                 if is_so:
-                    return _reacts_alone(f"{our.names[place]}[{':, ' * axis}{number}]", ours)
+                    return _reacts_alone(
+                        f"{names_told(our, their)[place]}[{':, ' * axis}{number}]", ours
+                    )
     return ""
 
 

@@ -4,6 +4,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, describe
 from .passing import Pass
-from .reading import needed_sizes, read_sizes
+from .reading import needed_sizes, read_sizes, rms_norms
 from .running import run
 
 SIZES = {
@@ -77,6 +78,7 @@ class Built:
         seen: what a forward pass of it uses.
         takes_representation: whether it takes ``representation_size``.
         eps: the eps of its norms, by their paths. In the model they are set to EPS.
+        rms_norms: the paths of modules that are RMSNorm, by what they compute.
         ignored: a sentence on a size that it was given and has not; "" if there is none.
     """
 
@@ -85,6 +87,7 @@ class Built:
     seen: Pass
     takes_representation: bool
     eps: dict[str, float]
+    rms_norms: set[str]
     ignored: str
 
 
@@ -141,7 +144,9 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
         ignored = (
             f"It was given {wide} as the width of its MLPs, and they are {found['mlp_dim']} wide."
         )
-    return Built(model, found, seen, "representation_size" in given, set_eps(model), ignored)
+    are_rms = rms_norms(model, seen, found["hidden_dim"])
+    takes = "representation_size" in given
+    return Built(model, found, seen, takes, set_eps(model), are_rms, ignored)
 
 
 def set_eps(model: nn.Module) -> dict[str, float]:
@@ -150,6 +155,8 @@ def set_eps(model: nn.Module) -> dict[str, float]:
     for path, module in model.named_modules():
         for name in ("eps", "epsilon", "variance_epsilon"):
             value = vars(module).get(name)
+            if value is None and isinstance(module, nn.RMSNorm) and name == "eps":
+                value = torch.finfo(torch.float32).eps  # torch's default, of the dtype
             if type(value) is float:
                 found[path] = value
                 setattr(module, name, EPS)
@@ -165,6 +172,13 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if answer is None or answer is ...:
             this = "nothing was given"
         raise Mistake(f"a class, a function that builds a model, or a model is needed, and {this}.")
+    named = _arguments(answer, sizes, use_options=False)
+    if _takes_options(answer) and not isinstance(answer, type):
+        others = {name: size for name, size in sizes.items() if SIZES.get(name, ...) != size}
+        given = others | named
+        if OTHERS.keys().isdisjoint(map(_torchvisions, named)):
+            with suppress(Mistake):  # such a function has sizes of its own, perhaps
+                return run(answer, **given), given
     given = _arguments(answer, sizes, use_options=True)
     try:
         return run(answer, **given), given
@@ -191,6 +205,23 @@ def takes_sizes(answer: Any) -> bool:
         if name not in others and known.keys().isdisjoint(_spellings(name)):
             return False
     return True
+
+
+def _takes_options(answer: Callable) -> bool:
+    """Whether a class or function takes **options."""
+    try:
+        parameters = inspect.signature(answer).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _torchvisions(own: str) -> str:
+    """Torchvision's name of an argument."""
+    for name in SIZES:
+        if own in _spellings(name):
+            return name
+    return own
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -223,10 +254,7 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
                 f"its argument {name} is none of torchvision's: give a function that builds the"
                 " model, check.vit(lambda: …), or a model that is built."
             )
-    takes_options = any(
-        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
-    if use_options and takes_options:
+    if use_options and _takes_options(answer):
         for name, value in sizes.items():
             if name != "in_channels" and given.keys().isdisjoint(_spellings(name)):
                 given[name] = value

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,7 +14,8 @@ from mnist_vit.model import VisionTransformer
 from ..checking import Mistake, random
 from ..checking.comparing import compare
 from .building import make
-from .passing import drops, name_of
+from .passing import ACTIVATIONS, drops, flat, name_of, tensors_of
+from .slips import ADD, END, LN_1, LN_2, THINK
 from .trial import Trial
 from .values import LOGITS
 
@@ -24,7 +25,10 @@ WORK = 2e9  # numbers times parameters in one forward pass; a larger model gets 
 OURS = ("dropout", "attention_dropout")
 DROPOUT = re.compile("drop|^p$|attn_p$")
 TOKENS = "on the tokens"
-PLACES = {"ln_1": "in the attention", "ln_2": "in the MLPs"}  # behind the norms of a block
+WEIGHTS = "on the attention weights"
+ATTENTION = "behind the attention"
+MLPS = "in the MLPs"
+PLACES = (TOKENS, WEIGHTS, ATTENTION, MLPS)
 FAR = 1000  # a spread that is so many times ours, or so many times smaller, cannot be learned from
 
 
@@ -73,13 +77,18 @@ def wrong_picture_gradient(trial: Trial) -> str | None:
     return compare("gradient of the pictures", found[1], found[0], trial.tolerance)
 
 
+def has_our_names(trial: Trial) -> bool:
+    """Whether all parameters have the names of ours."""
+    return trial.sources.keys() == trial.parameters.keys()
+
+
 def ignored_dropout(answer: Any, sizes: dict[str, Any], trial: Trial) -> str | None:
     """A sentence if a class takes probabilities of dropout, and does not do what ours does.
 
     Where the names of all parameters are ours, the logits are compared, with probability 1: no
     chance. Elsewhere each dropout must have an effect.
     """
-    alike = trial.sources.keys() == trial.parameters.keys()
+    alike = has_our_names(trial)
     names = _named_dropouts(answer)
     for name in names:
         options = dict.fromkeys(names, 0.0) | {name: 1.0}
@@ -100,57 +109,119 @@ def ignored_dropout(answer: Any, sizes: dict[str, Any], trial: Trial) -> str | N
 
 
 def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
-    """A sentence on where the dropout of a class does not act, and torchvision's does; else ""."""
-    halves = dict.fromkeys(_named_dropouts(answer), 0.5)
-    if not halves or trial.setting.edits:
-        return ""
-    model, _ = make(answer, sizes | halves)
-    trial.use(model)
-    watch = _Dropouts()
-    handles = []
-    for own, source in trial.sources.items():
-        place = PLACES.get(source.name.rpartition(".")[0].rpartition(".")[2])
-        if place and source.name.endswith("weight"):
-            norm = model.get_submodule(own.rpartition(".")[0])
-            handles.append(norm.register_forward_pre_hook(watch.enters(place)))
+    """What is other about where their dropout acts, in sentences; "" if nothing is.
+
+    Of a model whose dropout has no argument the places that it lacks are not told: it may be 0.
+    """
+    names = _named_dropouts(answer)
     try:
+        model, _ = make(answer, sizes | dict.fromkeys(names, 0.5))
+        without, _ = make(answer, sizes | dict.fromkeys(names, 0.0))
+    except Mistake:  # these are no probabilities there
+        return ""
+    trial.use(model)
+    watch = _Dropouts(_parts_by_tensor(trial))
+    norms = {"ln_1", "ln_2"}
+    is_seen = norms <= set(watch.parts.values()) and not _changes_blocks(trial)
+    if is_seen:
         with watch:
             trial.answers_in_training()
-    finally:
-        for handle in handles:
-            handle.remove()
-    lacking = [place for place in (TOKENS, *PLACES.values()) if place not in watch.found]
-    if not watch.found or not lacking:
-        return ""
-    there = [place for place in (TOKENS, *PLACES.values()) if place in watch.found]
-    return (
-        f"Its dropout acts {' and '.join(there)}; torchvision's also acts {' and '.join(lacking)}."
-    )
+    said = []
+    there = [place for place in PLACES if place in watch.found]
+    lacking = [place for place in PLACES if place not in watch.found]
+    if names and there and lacking:
+        said.append(
+            f"Its dropout acts {_joined(there)}; torchvision's also acts {_joined(lacking)}."
+        )
+    if watch.is_early:
+        said.append("In its MLPs dropout acts before the activation; torchvision's acts behind it.")
+    if watch.is_late:
+        said.append("It has dropout behind the last norm, before the head; torchvision's has none.")
+    if isinstance(answer, type) or names:
+        said += _fixed(without)
+    return " ".join(said)
+
+
+def _fixed(model: nn.Module) -> list[str]:
+    """A sentence on a dropout that no argument switches off."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            return [f"No argument switches off the dropout of {path}, p = {module.p:g}."]
+    return []
+
+
+def _joined(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _parts_by_tensor(trial: Trial) -> dict[int, str]:
+    """The parts of ours that their tensors belong to: ln_1, ln_2, mlp or behind."""
+    tensors = tensors_of(trial.theirs)
+    found = {}
+    for own, source in trial.sources.items():
+        match = re.search(r"ln_1|ln_2|mlp|^encoder\.ln|^heads", source.name)
+        if match:
+            name = match[0]
+            found[id(tensors[own])] = name if "_" in name or name == "mlp" else "behind"
+    return found
+
+
+def _changes_blocks(trial: Trial) -> bool:
+    """Whether the blocks compute something in another order than ours."""
+    texts = {LN_1, LN_2, ADD, END, THINK}
+    return any(not texts.isdisjoint(slip.edit) for slip in trial.setting.edits)
 
 
 class _Dropouts(TorchFunctionMode):
-    """Notes between which norms dropout acts."""
+    """Notes between which parts dropout acts.
 
-    def __init__(self) -> None:
+    Attributes:
+        parts: the part of each tensor, by its id.
+        found: the places of dropout.
+        is_early: whether it acts before the activation of an MLP.
+        is_late: whether it acts behind the last norm.
+    """
+
+    def __init__(self, parts: dict[int, str]) -> None:
         super().__init__()
-        self.place = TOKENS
+        self.parts = parts
+        self.part = ""
         self.found: set[str] = set()
-
-    def enters(self, place: str) -> Callable[..., None]:
-        """A forward pre-hook of the norm before this place."""
-
-        def hook(module: nn.Module, args: Any) -> None:
-            self.place = place
-
-        return hook
+        self.is_early = False
+        self.is_late = False
+        self.dropped = False  # since the last part began
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if drops(name_of(function), args, kwargs):
-            self.found.add(self.place)
+        name = name_of(function)
+        if name != "get":
+            for value in flat([args, kwargs]):
+                self._enter(self.parts.get(id(value), ""))
+        if name in ACTIVATIONS and self.part == "mlp" and self.dropped:
+            self.is_early = True
+        if drops(name, args, kwargs):
+            self._note(name, args)
         return function(*args, **kwargs)
+
+    def _enter(self, part: str) -> None:
+        if part:
+            self.part = part
+            self.dropped = False
+
+    def _note(self, name: str, args: tuple) -> None:
+        """Note a call that drops numbers."""
+        self.dropped = True
+        if self.part == "behind":
+            self.is_late = True
+        elif self.part in ("ln_2", "mlp"):
+            self.found.add(MLPS)
+        elif self.part == "ln_1":
+            is_square = args[0].shape[-1:] == args[0].shape[-2:-1]
+            self.found.add(WEIGHTS if name != "dropout" or is_square else ATTENTION)
+        else:
+            self.found.add(TOKENS)
 
 
 def _named_dropouts(answer: Any) -> list[str]:

@@ -26,13 +26,22 @@ from .building import OTHERS, SIZES, Built, build, make, takes_sizes
 from .elsewhere import (
     MANY,
     dropout_places,
+    has_our_names,
     ignored_dropout,
     wrong_picture_gradient,
     wrong_pictures,
     wrong_start,
 )
-from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Source, matched
-from .telling import FOREIGN, about_parameters, explained, mistakes, notes, unexplained
+from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Match, matched
+from .telling import (
+    FOREIGN,
+    about_parameters,
+    explained,
+    in_part,
+    mistakes,
+    notes,
+    unexplained,
+)
 from .trial import Trial
 
 LARGE = 10_000_000  # parameters; models that are built and larger are compared in float32
@@ -124,13 +133,18 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
         return Judgement(False, [FOREIGN, *about_parameters(trial), *notes(trial)])
     if not is_known:
         return Judgement(False, [*unexplained(trial), *notes(trial)])
+    if trial.uncompared:
+        return Judgement(False, [*in_part(trial), *notes(trial)])
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
     right, problem, many = _problem_elsewhere(trial, answer, options)
     more = notes(trial)
-    places = "" if problem else dropout_places(answer, SIZES | options, trial)
-    if places:
-        more.insert(0, places)
+    if problem is None:
+        places = dropout_places(answer, SIZES | options, trial)
+        if places and has_our_names(trial):
+            problem = f"right without dropout. {places}"
+        elif places:
+            more.insert(0, places)
     if mistakes(trial) or about_parameters(trial):
         besides = [f"Besides: {problem}"] if problem else []
         return Judgement(False, [*explained(trial, besides), *more])
@@ -238,12 +252,12 @@ def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:
 
 def _trials(built: Built, fresh: nn.Module) -> Iterator[Trial]:
     """One trial for each way to match the parameters, the likeliest first."""
-    seen: list[dict[str, Source]] = []
+    seen: list[Match] = []
     for late, layout in itertools.product((False, True), ("", CHANNELS_LAST, PLAIN_PRODUCT)):
-        sources = matched(fresh, built, late, layout)
-        if sources not in seen:
-            seen.append(sources)
-            yield Trial(built, fresh, sources)
+        match = matched(fresh, built, late, layout)
+        if match not in seen:
+            seen.append(match)
+            yield Trial(built, fresh, match)
 
 
 def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:

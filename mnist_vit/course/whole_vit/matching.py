@@ -5,9 +5,9 @@ A place is a block, or what stands before the blocks, or behind them, as the for
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ BEFORE = -1  # the places outside the blocks
 BEHIND = 1_000_000
 POSITIONS = "encoder.pos_embedding"
 QKV = "self_attention.in_proj_weight"
+ROLES = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
+OTHER_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LocalResponseNorm)
 TOKENS = re.compile("pos|cls|token")  # in the names of tokens and tables
 
 Shape = tuple[int, ...]
@@ -38,12 +40,15 @@ class Unit:
         shape: of the weight: as a matrix of nn.Linear, ones dropped, a norm's with a 1 behind.
         place: the number of its block, BEFORE or BEHIND.
         turned: whether it is used as x @ W.
+        role: "mlp" of a matrix of a block's MLP, "other norm" of one such as BatchNorm, "" of all
+            else. Units of other roles do not match.
     """
 
     names: list[str]
     shape: Shape
     place: int = BEFORE
     turned: bool = False
+    role: str = ""
 
     @property
     def parent(self) -> str:
@@ -94,8 +99,25 @@ class Source:
         return words
 
 
-def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> dict[str, Source]:
-    """Where each of their parameters gets its values from, by its name.
+@dataclass(frozen=True)
+class Match:
+    """One way to match their parameters with ours.
+
+    Attributes:
+        sources: where each of their parameters gets its values from, by its name.
+        attention: a sentence on why their attention cannot be compared; "" if it can.
+        silent: their matrices of attention that cannot be compared: they are set to zero.
+        places: the places of their parameters, by name; empty if no blocks were found.
+    """
+
+    sources: dict[str, Source]
+    attention: str = ""
+    silent: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
+
+
+def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> Match:
+    """Match their parameters with ours.
 
     Args:
         ours: our model.
@@ -104,12 +126,13 @@ def matched(ours: nn.Module, theirs: Built, late: bool, layout: str) -> dict[str
         layout: "", CHANNELS_LAST or PLAIN_PRODUCT.
     """
     matching = _Matching(ours, theirs, layout)
+    matching.set_aside_attention(theirs.sizes["num_heads"])
     matching.match_names()
     matching.match_tokens()
     matching.match_queries_keys_values(theirs.sizes["num_heads"])
     matching.match_shapes(late, turned=False)
     matching.match_shapes(late, turned=True)
-    return matching.sources
+    return Match(matching.sources, matching.attention, tuple(matching.silent), matching.places)
 
 
 class _Matching:
@@ -119,15 +142,60 @@ class _Matching:
         self.model = theirs.model
         self.layout = layout
         self.sources: dict[str, Source] = {}
+        self.attention = ""
+        self.silent: list[str] = []
+        self.places: dict[str, int] = {}
         self.tensors = tensors_of(theirs.model)
         self.our_shapes = shapes_of(ours)
-        self.our_units = list(_units(ours, set()))
+        self.our_units = list(_units(ours, set(), set()))
         for unit in self.our_units:
-            unit.place = _our_place(unit.names[0])
-        self.their_units = list(_units(theirs.model, theirs.seen.multiplied))
-        if not _put_in_place(self.their_units, theirs):
+            unit.place = our_place(unit.names[0])
+            unit.role = "mlp" if ".mlp." in unit.names[0] else ""
+        self.their_units = list(_units(theirs.model, theirs.seen.multiplied, theirs.rms_norms))
+        if _put_in_place(self.their_units, theirs):
+            for unit in self.their_units:
+                self.places |= dict.fromkeys(unit.names, unit.place)
+        else:
             for unit in [*self.our_units, *self.their_units]:
                 unit.place = BEFORE
+        self._drop_other_names()
+        in_mlps = {id(self.tensors[name]) for name in theirs.seen.mlps}
+        for unit in self.their_units:  # a shared parameter has several names
+            if id(self.tensors[unit.names[0]]) in in_mlps:
+                unit.role = "mlp"
+            elif isinstance(theirs.model.get_submodule(unit.parent), OTHER_NORMS):
+                unit.role = "other norm"
+
+    def _drop_other_names(self) -> None:
+        """Keep one unit of those that are the same parameter, in one block: that used first."""
+        known = set()
+        for unit in list(self.their_units):
+            which = (unit.place, id(self.tensors[unit.names[0]]))
+            if which in known:
+                self.their_units.remove(unit)
+            known.add(which)
+
+    def set_aside_attention(self, num_heads: int) -> None:
+        """Take attention of another width than ours out of both models: it has no counterpart."""
+        if not self.places:
+            return
+        for source in [unit for unit in self.our_units if unit.names[0].endswith(QKV)]:
+            matrices = []
+            for unit in self.their_units:
+                is_matrix = len(unit.shape) == 2 and min(unit.shape) > 1
+                if is_matrix and unit.place == source.place and unit.role == "":
+                    matrices.append(unit)
+            why = _other_width(matrices, source.shape[1], num_heads)
+            if not why:
+                continue
+            self.attention = f"{why}: attention is not compared."
+            for unit in matrices:
+                self.silent += unit.names
+                self.their_units.remove(unit)
+            for unit in list(self.our_units):
+                is_here = unit.place == source.place
+                if is_here and "self_attention" in unit.names[0]:
+                    self.our_units.remove(unit)
 
     def match_names(self) -> None:
         """Units whose names and shapes are the same."""
@@ -161,6 +229,7 @@ class _Matching:
         for source in sources:
             width = source.shape[1]
             here = [unit for unit in self.their_units if unit.place == source.place]
+            here = [unit for unit in here if unit.role == ""]
             if source.shape in [unit.shape for unit in here]:
                 continue
             side = width // num_heads
@@ -186,13 +255,13 @@ class _Matching:
             self._give(unit, source, (begin, begin + side), (head, head + side))
 
     def match_shapes(self, late: bool, turned: bool) -> None:
-        """Units of one place and shape, in their order; ``turned``: of the transposed shape."""
+        """Units of one place, shape and role, in order; ``turned``: of the transposed shape."""
         groups: dict[Any, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
         for unit in self.their_units:
-            groups[unit.place, unit.shape][0].append(unit)
+            groups[unit.place, unit.shape, unit.role][0].append(unit)
         for unit in self.our_units:
             shape = unit.shape[::-1] if turned else unit.shape
-            groups[unit.place, shape][1].append(unit)
+            groups[unit.place, shape, unit.role][1].append(unit)
         for theirs, ours in groups.values():
             if late:
                 ours = ours[-len(theirs) :]
@@ -251,6 +320,37 @@ class _Matching:
             self.our_units.remove(source)
 
 
+def _other_width(matrices: list[Unit], width: int, num_heads: int) -> str:
+    """How the matrices of an attention make it wider or narrower than ours; "" if they do not.
+
+    Args:
+        matrices: those of a block without its MLP, in the order of their use.
+        width: the hidden_dim.
+        num_heads: the number of heads.
+    """
+    shapes = [unit.shape for unit in matrices]
+    if (3 * width, width) in shapes:
+        return ""
+    inner = [shape[1] for shape in shapes if shape[0] == width != shape[1]]
+    rows = sum(shape[0] for shape in shapes if shape[1] == width)
+    if inner and (width, width) not in shapes and rows >= inner[-1]:
+        return (
+            f"Its attention is num_heads * head_dim = {inner[-1]} wide, and ours hidden_dim ="
+            f" {width}"
+        )
+    numbers: Counter[str] = Counter()
+    readers = [unit for unit in matrices if unit.shape[1:] == (width,)]
+    for unit, role in _roles(readers):
+        numbers[role] += unit.shape[0]
+    for role, found in numbers.items():
+        if found != len(role) * width:  # kv: both
+            return (
+                f"Its {ROLES[role]} have {found} numbers, all heads together, and ours"
+                f" {len(role) * width}"
+            )
+    return ""
+
+
 def _roles(matrices: list[Unit]) -> Iterator[tuple[Unit, str]]:
     """Which matrix is for queries, keys or values: by names, or else by their order."""
     roles = [_role(unit.names[0]) for unit in matrices]
@@ -285,18 +385,20 @@ def shapes_of(model: nn.Module) -> dict[str, Shape]:
 # ------------------------------------------------------------------------------------------ units
 
 
-def _units(model: nn.Module, multiplied: set[str]) -> Iterator[Unit]:
+def _units(model: nn.Module, multiplied: set[str], rms_norms: set[str]) -> Iterator[Unit]:
     """The parameters of a model in groups, in the order in which they were made."""
     last: Unit | None = None
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        owner = model.get_submodule(name.rpartition(".")[0])
+        path = name.rpartition(".")[0]
+        owner = model.get_submodule(path)
         shape = _plain_shape(parameter, is_weight=isinstance(owner, nn.Linear))
         has_parts = any(owner.children())  # vectors of such a module are no weight and bias
         if last is not None and _joins(last, name, shape, has_parts):
             continue
         if last is not None:
             yield last
-        is_norm = "norm" in type(owner).__name__.lower() and not has_parts
+        is_norm = path in rms_norms or "norm" in type(owner).__name__.lower()
+        is_norm = is_norm and not has_parts
         if len(shape) == 1 and is_norm:
             shape = (*shape, 1)
         last = Unit([name], shape)
@@ -344,7 +446,7 @@ def _plain_shape(tensor: Tensor, is_weight: bool = False) -> Shape:
 # ----------------------------------------------------------------------------------------- places
 
 
-def _our_place(name: str) -> int:
+def our_place(name: str) -> int:
     block = re.search(r"encoder_layer_(\d+)", name)
     if block:
         return int(block[1])

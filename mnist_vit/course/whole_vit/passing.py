@@ -12,6 +12,19 @@ from ..checking import Mistake, describe
 from .running import logits_in
 
 PRODUCTS = ("matmul", "mm", "bmm", "tensordot")  # where a weight stands as it is, x @ W
+ACTIVATIONS = (  # and what those by hand are made of
+    "gelu",
+    "relu",
+    "silu",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "elu",
+    "leaky_relu",
+    "mish",
+    "hardswish",
+    "softplus",
+)
 DRAWN = ("rand", "randn", "rand_like", "randn_like", "normal_", "uniform_", "bernoulli")
 
 
@@ -25,6 +38,9 @@ class Pass:
         multiplied: the names of matrices that stand behind @, and are not transposed.
         heads: the numbers of heads of the attention layers, as far as they are seen.
         tokens: the length of the sequence, as far as it is seen.
+        activated: the names of matrices behind which an activation follows.
+        attended: the names of matrices behind which the softmax of an attention follows.
+        mlps: the names of the matrices of the blocks' MLPs.
         keeps_shape: the paths of modules that give a tensor of the shape that they take.
         drawn: functions that draw random numbers.
         draws_dropout: whether dropout is applied.
@@ -36,6 +52,9 @@ class Pass:
     multiplied: set[str] = field(default_factory=set)
     heads: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    activated: set[str] = field(default_factory=set)
+    attended: set[str] = field(default_factory=set)
+    mlps: list[str] = field(default_factory=list)
     keeps_shape: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
     draws_dropout: bool = False
@@ -99,6 +118,7 @@ class _Uses(TorchFunctionMode):
         self.seen = seen
         self.batch = batch
         self.names: dict[int, str] = {}
+        self.matrix = ""  # the last one that was used
         for name, tensor in tensors.items():
             self.names.setdefault(id(tensor), name)
 
@@ -110,11 +130,13 @@ class _Uses(TorchFunctionMode):
         name = name_of(function)
         if name == "get":  # an attribute, such as x.shape
             return result
-        for value in _flat([args, kwargs]):
+        for value in flat([args, kwargs]):
             self._note_use(value)
         if name in PRODUCTS and len(args) > 1:
             self._note_product(args[1])
         self._note_attention(name, args, result)
+        if name in ACTIVATIONS:
+            self.seen.activated.add(self.matrix)
         if name in DRAWN:
             self.seen.drawn.add(name)
         self.seen.draws_dropout |= drops(name, args, kwargs)
@@ -127,6 +149,8 @@ class _Uses(TorchFunctionMode):
         if name not in self.seen.uses:
             self.seen.order.append(name)
         self.seen.uses[name] += 1
+        if value.dim() > 1:
+            self.matrix = name
 
     def _note_product(self, value: Any) -> None:
         name = self._name(value)
@@ -134,6 +158,8 @@ class _Uses(TorchFunctionMode):
             self.seen.multiplied.add(name)
 
     def _note_attention(self, name: str, args: tuple, result: Any) -> None:
+        if name == "scaled_dot_product_attention" or (name == "softmax" and result.dim() > 2):
+            self.seen.attended.add(self.matrix)
         if name == "multi_head_attention_forward":
             self.seen.heads.append(args[4])
             self.seen.tokens.append(len(args[0]))
@@ -171,12 +197,12 @@ def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
     return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def flat(value: Any) -> Iterator[Any]:
     """The values in nested tuples, lists and dictionaries."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):
         for one in value:
-            yield from _flat(one)
+            yield from flat(one)
     else:
         yield value

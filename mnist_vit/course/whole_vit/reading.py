@@ -131,6 +131,33 @@ def _image_size(model: nn.Module, found: Sizes) -> int:
     return 0
 
 
+def rms_norms(model: nn.Module, seen: Pass, width: int) -> set[str]:
+    """The paths of modules that compute RMSNorm, x / rms(x) * weight, whatever they are called."""
+    found = set()
+    for path in seen.keeps_shape:
+        module = model.get_submodule(path)
+        sizes = {parameter.numel() for parameter in module.parameters()} or {width}
+        if len(sizes) == 1 and not any(module.children()) and _is_rms_norm(module, *sizes):
+            found.add(path)
+    return found
+
+
+def _is_rms_norm(module: nn.Module, width: int) -> bool:
+    """Whether a module divides tokens by their root mean square, and multiplies by one vector."""
+    spread = torch.tensor([100.0, 200.0, 400.0, 800.0])[:, None]  # large: an eps does not show
+    tokens = spread * (1 + random(1, 4, width, seed=3, dtype=torch.float32))
+    tokens = tokens.to(torch.get_default_dtype())
+    expected = tokens / tokens.square().mean(dim=-1, keepdim=True).sqrt()
+    try:
+        with torch.no_grad():
+            got = module(tokens.clone()).to(expected.dtype)
+            weight = (got * expected).sum(dim=1) / expected.square().sum(dim=1)
+            far = (got - weight[:, None] * expected).abs().max()
+            return bool(weight.abs().max() > 0 and far <= 1e-3 * got.abs().max())
+    except Exception:  # a module that takes something else
+        return False
+
+
 def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
     """Matrices in the order of their use, each with its shape as in nn.Linear."""
     tensors: dict[str, Tensor] = tensors_of(model)
@@ -142,9 +169,11 @@ def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
 
 def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
     """Sizes from the MLPs of the blocks, and from the matrices that follow them."""
-    mlps = _mlps(matrices)
+    mlps = _mlps(matrices, seen)
     if not mlps:
         return {}
+    for number in mlps:
+        seen.mlps += [name for name, _ in matrices[number : number + 2]]
     name, (mlp_dim, hidden_dim) = matrices[mlps[0]]
     after = [shape for _, shape in matrices[mlps[-1] + 2 :]]
     found = {"num_layers": len(mlps), "hidden_dim": hidden_dim, "mlp_dim": mlp_dim}
@@ -158,14 +187,21 @@ def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
     return found
 
 
-def _mlps(matrices: list[Matrix]) -> list[int]:
-    """The places of the first matrices of MLPs, pairs that widen and narrow again.
+def _mlps(matrices: list[Matrix], seen: Pass) -> list[int]:
+    """The places of the first matrices of MLPs: pairs that widen and narrow again.
 
-    Those of the blocks have names that are alike; one in a layer behind the blocks has another.
+    A pair of square ones must have an activation in between. The matrices for values and output of
+    an attention of another width have a softmax in between, and are no MLP. Those of the blocks
+    have names that are alike; one in a layer behind the blocks has another.
     """
     alike: dict[Any, list[int]] = defaultdict(list)
     for number, (first, second) in enumerate(itertools.pairwise(matrices)):
         name, (mlp_dim, width) = first
-        if second[1] == (width, mlp_dim) and mlp_dim != width:
+        is_pair = second[1] == (width, mlp_dim) and name not in seen.attended
+        if is_pair and (mlp_dim != width or name in seen.activated):
             alike[re.sub(r"\d+", "", name), mlp_dim].append(number)
-    return max(alike.values(), key=len, default=[])
+
+    def likely(places: list[int]) -> tuple[int, bool]:
+        return len(places), matrices[places[0]][0] in seen.activated
+
+    return max(alike.values(), key=likely, default=[])

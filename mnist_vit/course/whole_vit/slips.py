@@ -1,5 +1,7 @@
 """Known mistakes in a whole Vision Transformer, each an edit of ``mnist_vit.model``."""
 
+import itertools
+
 from ..checking import Slip
 
 # The text that is edited, from the leaves to the whole model.
@@ -64,13 +66,39 @@ NO_HEAD = Slip(
     "return what the heads should get",
     "The class head makes logits of it",
 )
+ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
 NO_TOKEN = Slip(
     {TOKENS: "", POSITIONS: "input = input + self.pos_embedding[:, 1:]"},
     "use no class token",
     "It is the first of the tokens, and the heads get it",
 )
 
+_RMS = (
+    "type('RMSNorm', (nn.LayerNorm,), {'forward': lambda self, x: F.rms_norm(x, x.shape[-1:],"
+    " self.weight, self.eps) + self.bias})(hidden_dim, eps=1e-6)"
+)
+
+
+def _rms_norms(places: tuple[str, ...]) -> Slip:
+    """RMSNorm in these places."""
+    did = "use RMSNorm instead of LayerNorm"
+    if len(places) < len(NORMS):
+        did = f"{did} as {' and '.join(NORMS[place] for place in places)}"
+    return Slip(
+        {f"self.{place} = norm_layer(hidden_dim)": f"self.{place} = {_RMS}" for place in places},
+        did,
+        "LayerNorm subtracts the mean of a token before, and adds a bias",
+    )
+
+
+NORMS = {"ln_1": "ln_1", "ln_2": "ln_2", "ln": "the last norm"}
+RMS_NORMS: dict[tuple[str, ...], Slip] = {}
+for _many in (3, 2, 1):
+    for _places in itertools.combinations(NORMS, _many):
+        RMS_NORMS[_places] = _rms_norms(_places)
+
 SLIPS = [
+    RMS_NORMS[tuple(NORMS)],
     # --- attention weights
     Slip({SCORES: "q @ k.transpose(-2, -1)"}, "do not scale the scores", _ROOT),
     Slip(
@@ -237,7 +265,7 @@ SLIPS = [
         "run attention and MLP side by side",
         "The MLP takes what the attention has changed",
     ),
-    Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm"),
+    ONE_NORM,
     Slip({THINK: ""}, "leave out the MLP", "Every block has one, after the attention"),
     Slip(
         {THINK: "y = F.gelu(self.mlp(y))"},

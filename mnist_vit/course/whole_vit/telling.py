@@ -20,6 +20,7 @@ from .values import LOGITS, alignments
 
 FOREIGN = "the parameters are not ours."
 ALL_ELSE = "Apart from this everything is equal."
+NO_MORE = "In what was compared, no other difference was found."
 EXACTLY = "the logits are wrong. You get exactly this when you"
 MANY = 12  # parameters of one model alone, those of other blocks not counted
 KINDS = {  # what names tell of a model that is of another kind
@@ -45,12 +46,16 @@ def _eps(trial: Trial) -> list[str]:
     last = "the last norm's eps"
     others = "the eps of the blocks' norms"
     norms: dict[str, set[float]] = {last: set(), others: set()}
+    of_rms: set[float] = set()
     for own, source in trial.sources.items():
         path = own.rpartition(".")[0]
         if "ln" in source.name and source.name.endswith("weight") and path in trial.eps:
-            norms[last if "encoder.ln" in source.name else others].add(trial.eps[path])
+            kind = norms[last if "encoder.ln" in source.name else others]
+            kind = of_rms if path in trial.rms_norms else kind
+            kind.add(trial.eps[path])
     if norms[last] in (norms[others], set()):
         norms = {"LayerNorm's eps": norms[others]}
+    norms["RMSNorm's eps"] = of_rms
     found = []
     for what, several in norms.items():
         for eps in sorted(several - {EPS}):
@@ -90,6 +95,7 @@ def _another_kind(trial: Trial) -> list[str]:
     lines = [f"Ours has, yours lacks: {ours}."]
     if trial.extra:
         lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
+    lines.append("They are not compared any further.")
     if len({re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}) < MANY:
         return lines
     names = " ".join(trial.their_shapes)
@@ -120,7 +126,7 @@ def _parts(trial: Trial) -> list[str]:
                 f" {side}), and ours ({side}, {trial.ours.hidden_dim})."
             )
             break
-    return [*lines, *_rows_missing(trial)]
+    return [*lines, *_rows_missing(trial), *trial.uncompared]
 
 
 def _rows_missing(trial: Trial) -> list[str]:
@@ -176,19 +182,29 @@ def explained(trial: Trial, besides: list[str]) -> list[str]:
     return [f"{EXACTLY}, all together:", *items, *about, *besides]
 
 
+def in_part(trial: Trial) -> list[str]:
+    """What is said where a part was taken out of both models, and the rest does not differ."""
+    return [FOREIGN, *about_parameters(trial), *_put_right(trial), NO_MORE]
+
+
+def _put_right(trial: Trial) -> list[str]:
+    known = mistakes(trial)
+    if not known:
+        return []
+    return ["This was put right before the comparison:", *[f"- you {one}." for one in known]]
+
+
 def unexplained(trial: Trial) -> list[str]:
     """What can be said where there is a difference without a name."""
     problem = trial.problem() or ""
-    about = about_parameters(trial)
-    known = mistakes(trial)
-    if known:
-        about.append("This was put right before the comparison:")
-        about += [f"- you {one}." for one in known]
+    about = [*about_parameters(trial), *_put_right(trial)]
     if trial.is_random or trial.changes:
         return [problem, *about]
     others = _other_tokens(trial)
     if others:
         return [FOREIGN if trial.is_foreign else problem, *about, others]
+    if trial.replaced:
+        return [FOREIGN, *about]
     theirs = trial.values()
     ours = our_values(trial.setting)
     label, where = trial.where(theirs)

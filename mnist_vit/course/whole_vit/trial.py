@@ -1,5 +1,6 @@
 """Their model with the check's weights, as one way to match the parameters gives them."""
 
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -12,14 +13,19 @@ from ..checking import Slip
 from ..checking.comparing import compare
 from .building import Built, set_eps
 from .explaining import Setting, explain, make_neutral, our_values
-from .matching import POSITIONS, Range, Source, shapes_of
+from .matching import POSITIONS, Match, Range, our_place, shapes_of
 from .passing import tensors_of
 from .running import left_out, logits, run
-from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, REUSE
+from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, ONE_NORM, REUSE, RMS_NORMS
 from .values import LOGITS, TOLERANCE, Values, first_difference, part_of, values_of
 
 # the parameters that a model with a known mistake does not need, by what was done
-LACKING = {NO_TOKEN.did: "class_token", NO_HEAD.did: "heads.", NO_LAST_NORM.did: "encoder.ln."}
+LACKING = {
+    NO_TOKEN.did: "^class_token",
+    NO_HEAD.did: r"^heads\.",
+    NO_LAST_NORM.did: r"^encoder\.ln\.",
+    ONE_NORM.did: r"\.ln_2\.",
+}
 
 
 class Trial:
@@ -33,20 +39,27 @@ class Trial:
         missing, extra: parameters that only ours has, and that only theirs has; they are made to do
             nothing.
         left_out: the modules of theirs that hold extra ones and are left out.
+        uncompared: sentences on what has another thing in its place in theirs, and is taken out of
+            both models.
+        replaced: those of them that are about norms, or the projection of the output.
         able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
         first: a sentence on the first value that differs, where slips explain it.
     """
 
-    def __init__(self, built: Built, fresh: nn.Module, sources: dict[str, Source]) -> None:
+    def __init__(self, built: Built, fresh: nn.Module, match: Match) -> None:
         self.theirs = built.model
         self.seen = built.seen
+        sources = match.sources
         self.sources = sources
+        self.silent = match.silent
+        self.uncompared = [match.attention] if match.attention else []
         self.is_random = False
         self.changes = False
         self.first = ""
         self.eps = built.eps
+        self.rms_norms = built.rms_norms
         self.ignored = built.ignored
         self.our_shapes = shapes_of(fresh)
         self.their_shapes = shapes_of(self.theirs)
@@ -58,9 +71,14 @@ class Trial:
         self._forgive(edits)
         foreign = _without(self.their_shapes, sources)
         self.extra = [name for name in foreign if name in self.seen.uses]
-        self.unused = [name for name in self.their_shapes if name not in self.seen.uses]
+        self.unused = self._unused()
         self.left_out = list(self._replaceable())
-        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in self.missing)
+        self.replaced = self._replaced(match)
+        self.uncompared += self.replaced
+        needed = self.missing
+        if self.silent:
+            needed = [name for name in needed if "in_proj" not in name]
+        self.able = not any(_is_vital(name, self.our_shapes[name]) for name in needed)
         self.setting = _setting(built.sizes, neutral, self._parts(), edits)
         self.tolerance = TOLERANCE[self.setting.dtype]
         self._make_ours()
@@ -72,9 +90,9 @@ class Trial:
     def _forgive(self, edits: Iterable[Slip]) -> None:
         """Leave out of the missing parameters those whose lack has a name."""
         for slip in edits:
-            prefix = LACKING.get(slip.did)
-            if prefix:
-                self.missing = [name for name in self.missing if not name.startswith(prefix)]
+            pattern = LACKING.get(slip.did)
+            if pattern:
+                self.missing = [name for name in self.missing if not re.search(pattern, name)]
 
     def _edits(self, num_layers: int) -> list[Slip]:
         """What the parameters tell, before any value is compared."""
@@ -92,17 +110,66 @@ class Trial:
         has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
         if "heads.head.weight" not in names and not has_matrix:
             found.append(NO_HEAD)
-        return found
+        return [*found, *self._rms_edits()]
+
+    def _rms_edits(self) -> list[Slip]:
+        """RMSNorm in the place of ours, the same in all blocks."""
+        kinds: dict[str, set[bool]] = {}
+        for own, source in self.sources.items():
+            module, _, name = source.name.rpartition(".")
+            place = module.rpartition(".")[2]
+            if place in NORMS and name == "weight":
+                is_rms = own.rpartition(".")[0] in self.rms_norms
+                kinds.setdefault(place, set()).add(is_rms)
+        places = tuple(place for place in NORMS if kinds.get(place) == {True})
+        if set(places) == kinds.keys():  # a missing one has no kind
+            places = tuple(NORMS) if places else ()
+        return [RMS_NORMS[places]] if places else []
 
     @property
     def is_foreign(self) -> bool:
         """Whether theirs has parameters that cannot be made to do nothing."""
+        if self.uncompared:
+            return True
         for name in self.extra:
             is_token = re.search("token|register|dist", name)
             is_matrix = len(self.their_shapes[name]) > 1
             if (is_token or is_matrix) and name.rpartition(".")[0] not in self.left_out:
                 return True
         return False
+
+    def _unused(self) -> list[str]:
+        """The parameters that forward does not use, by none of their names."""
+        tensors = tensors_of(self.theirs)
+        used = {id(tensors[name]) for name in self.seen.uses}
+        return [name for name in self.their_shapes if id(tensors[name]) not in used]
+
+    def _replaced(self, match: Match) -> list[str]:
+        """Sentences on norms and matrices of theirs that may stand where ours are missing.
+
+        Theirs are made to do nothing, or are left out: what remains tells nothing of them.
+        """
+        said: dict[str, str] = {}
+        for name in self.missing:
+            is_norm = re.search(r"ln(_\d)?\.weight$", name) is not None
+            if not is_norm and not name.endswith("out_proj.weight"):
+                continue
+            for own in self.extra:
+                path = own.rpartition(".")[0]
+                shape = self.their_shapes[own]
+                is_alike = len(shape) > 1
+                if is_norm:
+                    is_alike = math.prod(shape) == self.our_shapes[name][0]
+                is_here = match.places.get(own) in (None, our_place(name))
+                if own in self.silent or not is_alike or (is_norm and path not in self.left_out):
+                    continue
+                if is_here or self.seen.uses[own] > 1:
+                    kind = type(self.theirs.get_submodule(path)).__name__
+                    of_any_block = re.sub(r"\d+", "", name)
+                    sentence = f"{path or own} ({kind}) may stand in place of {part_of(name)}"
+                    behind = "these, and what comes behind them, are not compared."
+                    said.setdefault(of_any_block, f"{sentence}: {behind}")
+        return list(said.values())
 
     def _parts(self) -> tuple[tuple[str, Range, Range], ...]:
         """The parts of ours that theirs has, where it has only parts."""
@@ -117,6 +184,8 @@ class Trial:
         for path in sorted({name.rpartition(".")[0] for name in self.extra}):
             module = self.theirs.get_submodule(path)
             names = [f"{path}.{name}" for name, _ in module.named_parameters()]
+            if any(name in self.silent for name in names):
+                continue
             if path in self.seen.keeps_shape and not any(name in self.sources for name in names):
                 yield path
 
@@ -153,6 +222,8 @@ class Trial:
             for name, tensor in tensors_of(self.theirs).items():
                 if name in self.sources:
                     tensor.copy_(self.sources[name].take(self.parameters, tensor))
+                elif name in self.silent:
+                    tensor.zero_()
                 elif name in self.extra:
                     make_neutral(name, tensor)
 
@@ -202,7 +273,7 @@ class Trial:
 
     def is_explained(self) -> bool:
         """Whether known slips give all the same values; if so, they become edits of ours."""
-        if self.is_random or self.changes:
+        if self.is_random or self.changes or self.uncompared:
             return False
         theirs = self.values()
         slips = explain(theirs, self.setting) if LOGITS in theirs else ()
