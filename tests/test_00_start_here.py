@@ -111,6 +111,25 @@ def mean_over_all(
     return [(part - rate * part.grad).detach() for part in layer]
 
 
+def by_one_hot(weight, bias, x, labels, rate):
+    """The number of classes is that of the largest label of the batch."""
+    with torch.no_grad():
+        error = (F.linear(x, weight, bias).softmax(dim=1) - F.one_hot(labels)) / len(x)
+        return weight - rate * error.T @ x, bias - rate * error.sum(dim=0)
+
+
+def patchify_turned(images, p):
+    n, c, h, w = images.shape
+    x = images.reshape(n, c, p, h // p, p, w // p).permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(n, (h // p) * (w // p), c * p * p)
+
+
+def patchify_into_p_rows(images, p):
+    n, c, h, w = images.shape
+    x = images.reshape(n, c, p, h // p, p, w // p).permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(n, p * p, -1)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("gradient_step", by_formula),
     ("gradient_step", for_ten_classes),
@@ -131,6 +150,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("patchify", patchify_and_wipe, "was written over in place"),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("gradient_step", by_one_hot, "F.one_hot"),
+    ("patchify", patchify_turned, "permute as if it were split the other way round"),
+    ("patchify", patchify_into_p_rows, "take p for the number of patches along a side"),
     ("gradient_step", mean_over_all, "the mean over all n · 10 products"),
     (
         "gradient_step",

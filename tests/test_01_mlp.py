@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from helpers import judged
 from torch import Tensor, nn
+
+from mnist_vit.course.asking import EXERCISES
+from mnist_vit.course.checking import verdict
 
 
 def started(weight: Tensor, bias: Tensor) -> None:
@@ -546,3 +550,17 @@ SLIPS: list[tuple[str, Any, str]] = [
     ("xavier", of_the_mean_bound, "take the mean of the two bounds √(3 / fan_in)"),
 ]
 test_sentences = judged([], SAID, SLIPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("mlp_block", Undivided),
+        ("xavier", lambda linear: nn.init.xavier_normal_(linear.weight)),
+    ],
+)
+def test_a_figure_is_told_by_its_words_and_not_by_a_number(name: str, answer: Any) -> None:
+    passed, told = verdict(EXERCISES[name], answer)
+    assert not passed
+    assert "should not be" in told
+    assert "number " not in told.partition("should not be")[0]

@@ -355,6 +355,16 @@ class OfAKeptEncoder(MyVisionTransformer):
         self.encoder = KeptEncoder(self.encoder.pos_embedding.shape[1], *sizes)
 
 
+class WideByTheEncodersSteps(MyRectangular):
+    """Without the encoder's dropout."""
+
+    def forward(self, pictures):
+        x = self.conv_proj(pictures).flatten(2).mT
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = self.encoder.layers(x + self.encoder.pos_embedding)
+        return self.heads(self.encoder.ln(x)[:, 0])
+
+
 class FourHeads(MyVisionTransformer):
     def __init__(self, image_size, patch_size, num_layers, num_heads, *sizes, **options):
         super().__init__(image_size, patch_size, num_layers, 4, *sizes, **options)
@@ -430,6 +440,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("rectangular", WideByTheEncodersSteps, "do the encoder's steps yourself, without its"),
     ("vision_transformer", FourHeads, "make the encoder with 4 heads, whatever num_heads is"),
     ("vision_transformer", MeanAndPrintsNothing, "take the mean over all tokens"),
     (
@@ -691,3 +702,15 @@ class TanhOfTheToken(MyVisionTransformer):
 
 def test_a_tanh_before_the_heads_is_named() -> None:
     assert "apply tanh to the class token" in told("vision_transformer", TanhOfTheToken)
+
+
+class DropsInEvalModeToo(MyRectangular):
+    def forward(self, x):
+        x = self.conv_proj(x).flatten(2).mT
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = F.dropout(x + self.encoder.pos_embedding, self.encoder.dropout.p)
+        return self.heads(self.encoder.ln(self.encoder.layers(x))[:, 0])
+
+
+def test_dropout_in_eval_mode_is_refused() -> None:
+    assert "which drops in eval mode, too" in told("rectangular", DropsInEvalModeToo)

@@ -81,6 +81,11 @@ def loss_of_each_picture(predicted: Tensor, patches: Tensor, order: Tensor, keep
     return error.gather(1, order[:, keep:]).mean(dim=1)
 
 
+@torch.no_grad()
+def mask_without_gradient(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    return mask_in_a_loop(tokens, noise, keep)
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("mask", mask_in_a_loop),
     ("put_back", put_back_by_writing),
@@ -95,6 +100,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("hidden_loss", lambda predicted, patches, order, keep: predicted.mean(), ""),
 ]
 NAMED: list[tuple[str, Any, str]] = [
+    ("mask", mask_without_gradient, "cut the visible tokens off from the tokens that came in"),
     ("mask", order_of_visible, "return the order of the visible patches only"),
     ("put_back", with_a_new_mask_token, "fill with ones"),
     ("hidden_loss", loss_of_one_pixel, "one pixel of each patch is left"),

@@ -3,6 +3,7 @@ and is not said of it. What to do instead comes with the second failure."""
 
 import contextlib
 import copy
+import linecache
 import math
 import os
 import subprocess
@@ -1880,6 +1881,50 @@ def test_advice_of_torch_that_leads_to_other_numbers_is_left_out(
 ) -> None:
     told, advice = raised_by(answer, given)
     assert left_out not in told + advice
+
+
+@pytest.mark.parametrize(
+    ("write", "is_parameters"),
+    [
+        ("p[:] = 0", True),
+        ("p[0], q = 1.0, 2.0", True),
+        ("layer.weight[0] += 1", True),
+        ("torch.relu_(p)", True),
+        ("nn.functional.relu(p, inplace=True)", True),
+        ("x[:] = p", False),
+        ("x += p.mean()", False),
+        ("x += torch.add(p, 1)", False),
+    ],
+)
+def test_who_writes_into_a_parameter_is_told_from_who_writes_into_an_input(
+    write: str, is_parameters: bool
+) -> None:
+    file = f"<{write}>"
+    lines = ["def answer(x, p, layer):\n", f"    {write}\n"]
+    linecache.cache[file] = (0, None, lines, file)
+    names: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
+    exec(compile("".join(lines), file, "exec"), names)
+    parameter = nn.Parameter(torch.ones(2))
+    with pytest.raises(RuntimeError, match="leaf") as caught:
+        names["answer"](torch.ones(2).requires_grad_(), parameter, nn.Linear(2, 2))
+    assert raised.writes_into_parameter(caught.value) == is_parameters
+
+
+def test_modules_that_only_hold_others_are_told_by_their_kind() -> None:
+    x = torch.ones(2)
+    held, advice = raised_by(lambda x: nn.ModuleDict({"0": nn.Linear(2, 2)})(x), x)
+    assert "nn.ModuleDict holds modules under names" in held
+    assert "ModuleList" not in held + advice
+    held, advice = raised_by(lambda x: nn.ModuleList([nn.Linear(2, 2)])(x), x)
+    assert "one after the other" in advice
+    told, advice = raised_by(lambda x: type("Mine", (nn.ModuleDict,), {})()(x), x)
+    assert "has no forward" in told
+    assert "ModuleList" not in told + advice
+
+
+def test_a_tensor_is_copied_by_clone_and_a_gradient_is_not_left_behind() -> None:
+    assert "clone()" in raised_by(lambda x: x.copy(), torch.ones(2))[1]
+    assert "would cut it off" in raised_by(lambda x: x.numpy(), nn.Parameter(torch.ones(2)))[1]
 
 
 def test_a_list_is_told_by_what_is_in_it() -> None:

@@ -130,7 +130,7 @@ SLIPS = (
     *(
         Slip(
             {SPLIT: f"x = images.reshape(n, c, {split})"},
-            f"split {split_wrongly}, and permute as if the axis that says which patch came first",
+            f"split {split_wrongly}, and permute as if it were split the other way round",
             "Neighbouring pixels belong to one patch: the axis inside the patch, p, comes second,"
             " as in (h // p, p)",
         )

@@ -117,10 +117,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
-    """Whether the blocks' class, which was kept before, does not pass its own check."""
+    """Whether the blocks' class, kept before, passes its own check; what the first block gets."""
     module = make(answer, *SIZES, 0.0, 0.0)
     first, *_ = module.layers.children()
-    return refused_part(first, encoder_block.EXERCISE)
+    return refused_part(first, encoder_block.EXERCISE) or _dropped(answer)
 
 
 def _blocks_of_their_own(module: nn.Module) -> None:
@@ -145,7 +145,7 @@ def _equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 @torch.no_grad()
-def notice(answer: Any) -> Mistake | None:
+def _dropped(answer: Any) -> Mistake | None:
     """How many numbers the encoder's dropout takes from the first block."""
     module = make(answer, *SIZES, 1.0, 0.0)
     copy_weights(randomise(Encoder(*SIZES, 1.0, 0.0)), module)

@@ -84,7 +84,9 @@ def _options_handed_on(answer: Any) -> Iterator[tuple[str, Any]]:
         module = _made(answer, size, {**OPTIONS, name: value})
         copy_weights(weights, module)
         if name == "dropout":
-            yield drops_before_the_blocks(module, random(3, 2, *size, seed=9))
+            images = random(3, 2, *size, seed=9)
+            yield "output with dropout 1, in eval mode", module.eval()(images)
+            yield drops_before_the_blocks(module, images)
         shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
         yield f"output with {shown}", module.train()(random(3, 2, *size, seed=9))
 

@@ -199,6 +199,7 @@ def _arguments_handed_on(
         module = _built(answer, options | {name: value})
         copy_weights(weights, module)
         if name == "dropout":
+            yield "output with dropout 1, in eval mode", module.eval()(images)
             yield drops_before_the_blocks(module, images)
         shown = "another norm_layer" if name == "norm_layer" else f"{name} 1, in train mode"
         yield f"output with {shown}", _logits(module.train(), images)
