@@ -107,6 +107,16 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         )
 
 
+def more(answer: Any) -> float:
+    """How widely the weights of a layer of nearly equal sizes spread, as a share of the right one.
+
+    In the layer that is looked at first, fan_out is so large that other means are the same.
+    """
+    linear = nn.Linear(*MORE[-1])
+    answer(linear)
+    return rounded(linear.weight.detach().double().std() / math.sqrt(2 / sum(MORE[-1])), 1)
+
+
 def tell(evidence: Evidence) -> tuple[str, str]:
     """How widely weights or biases spread, and whether the weights are uniform."""
     if evidence.what == "the spread of the biases (in millionths)":
@@ -302,6 +312,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     tell=tell,
+    more=more,
     hints=(
         (
             "Numbers drawn evenly from -bound to bound have a mean of 0. Their variance is the mean"

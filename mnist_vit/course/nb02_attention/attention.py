@@ -132,17 +132,13 @@ SLIPS = (
         "divide by d / 2, which is what d ** 1 / 2 gives",
         "** comes before /: √d is d ** 0.5",
     ),
-    *(
-        Slip(
-            {SCALED: f"scores / (q.norm(dim=-1)[..., None] * k.norm(dim=-1)[..., None, :]){by}"},
-            f"make every query and every key 1 long{then}",
-            "A score is the product as it stands, q kᵀ / √d: how long q and k are counts, too",
-        )
-        for by, then in (
-            ("", ""),
-            (" * math.sqrt(q.shape[-1])", ", and multiply by √d"),
-            (" / math.sqrt(q.shape[-1])", ", and divide by √d"),
-        )
+    Slip(
+        {
+            SCALED: "scores / (q.norm(dim=-1)[..., None] * k.norm(dim=-1)[..., None, :])"
+            " * math.sqrt(q.shape[-1])"
+        },
+        "make queries and keys 1 long, and multiply by √d",
+        "The lengths count, too: the scores are q kᵀ / √d",
     ),
     Slip(
         {SCALED: "scores"},

@@ -59,15 +59,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def more(answer: Any) -> list[bool]:
-    """Whether it gives numbers where exp is just too large for a float, and just not.
+    """Whether it gives numbers where exp is just too large, or too small, for a float, or just not.
 
     Asked only of what is right for small scores.
     """
     small = random(2, 2, 3, 4, seed=22)
     if not near(answer(small), my_softmax_rows(small)):
         return []
-    rows = ([0.0, 710.0], [0.0, 709.0])
-    given = [answer(torch.tensor([[row]], dtype=torch.float64)) for row in rows]
+    high = [[[0.0, 710.0]], [[0.0, 709.0]]]
+    low = [[[-360.0, -360.0]], [[-360.0, -1000.0]], [[-360.0, -360.0], [390.0, 390.0]]]
+    given = [answer(torch.tensor([rows], dtype=torch.float64)) for rows in high + low]
     return [bool(weights.isfinite().all()) for weights in given]
 
 
