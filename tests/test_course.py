@@ -443,7 +443,7 @@ OBSERVED: list[tuple[str, Any, str]] = [
         lambda size, n: check.EXERCISES["patch_size"].answer(size, n) - 7 * size,
         "− 7 · image_size",
     ),
-    ("patch_size", lambda size, n: 6, "stays the same when we change image_size, budget"),
+    ("patch_size", lambda size, n: 6, "stays the same when we change size, n."),
     ("silence", lambda part: part.state_dict().clear(), "nothing was changed in what was given"),
     ("softmax_rows", lambda s: s.tanh().exp() / s.tanh().exp().sum(-1, True), "wrong numbers"),
     (
