@@ -219,16 +219,6 @@ SLIPS = (
         " self.heads",
     ),
     Slip(
-        {
-            ENCODE: (
-                "x = torch.cat([token, x], dim=1) + self.encoder.pos_embedding\n"
-                "        x = self.encoder.ln(self.encoder.layers(x))"
-            )
-        },
-        "do the encoder's steps yourself, without its dropout",
-        "Call self.encoder: it does all of its steps",
-    ),
-    Slip(
         {ENCODE: ("x = self.encoder(torch.cat([token, x], dim=1) + self.encoder.pos_embedding)")},
         "add the positions before you call the encoder, which adds them as well",
         "The encoder takes the tokens without them",

@@ -613,11 +613,6 @@ SLIPS = (
         "Call self.encoder(x): it does all of its steps",
     ),
     Slip(
-        {ENCODE: ("x = self.encoder.ln(self.encoder.layers(x + self.encoder.pos_embedding))")},
-        "do the encoder's steps yourself, without its dropout",
-        "Call self.encoder(x): it does all of its steps",
-    ),
-    Slip(
         {ENCODE: "x = self.encoder.layers(x)"},
         "apply only the encoder's blocks, without position embedding and last norm",
         "Call self.encoder(x)",
