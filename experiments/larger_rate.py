@@ -1,4 +1,4 @@
-"""The rows of the digits whose best learning rate was the largest tried: a larger one beside it.
+"""Rows of the digits whose best learning rate was the largest tried: a larger one beside it.
 
     python -m experiments larger_rate                  # the rows, and what is stored
     python -m experiments larger_rate with_block       # measure one row, beside what is stored
@@ -19,10 +19,16 @@ from mnist_vit.course.ladder.rows import RESULTS
 
 FILE = RESULTS / "larger_rate.json"
 LARGER = (max(RATES), 3e-2)
-NAMES = [
-    name
-    for name, about in stored().items()
-    if name in ROWS and about["epochs"] and about["learning_rate"] == max(RATES)
+NAMES = [  # the rows of 02 to 05 that differ in one piece, of those with the largest rate
+    "with_mlp",
+    "with_head",
+    "with_head_added",
+    "with_heads",
+    "with_block",
+    "blocks_2",
+    "blocks_2_mlp",
+    "encoder_bag_mlp",
+    "encoder_bag",
 ]
 
 
@@ -37,17 +43,19 @@ def complete(results: dict[str, Any]) -> dict[str, Any]:
     before = {name: about["accuracy"] for name, about in stored().items()}
     measured = {name: results[name]["accuracy"] for name in NAMES if name in results}
     after = before | measured
-    pairs = {}
+    pairs = []
     for name, row in ROWS.items():
         if row.twin is None or not {name, row.twin} & set(measured):
             continue
         old = interval(before[name], before[row.twin])
         new = interval(after[name], after[row.twin])
-        pairs[f"{name} - {row.twin}"] = {
+        pair = {
+            "pair": f"{name} - {row.twin}",
             "before": [round(number, 1) for number in old],
             "after": [round(number, 1) for number in new],
             "verdict_changes": verdict(*old) != verdict(*new),
         }
+        pairs.append(pair)
     return results | {"pairs": pairs}
 
 

@@ -63,7 +63,7 @@ def test_one_block_is_ahead_of_the_mlp_alone_at_the_larger_rate_only() -> None:
     assert larger_rate.verdict(gain, half) == "ahead"
     shown = read(NOTEBOOKS / "04_encoder_block.ipynb").cells
     assert any(f"{gain:+.1f} ± {half:.1f} points. So what" in cell.source for cell in shown)
-    pairs = ladder.stored("pairs", "larger_rate").values()
+    pairs = ladder.stored("pairs", "larger_rate")
     assert not any(about["verdict_changes"] for about in pairs)
 
 
