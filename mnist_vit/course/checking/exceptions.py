@@ -780,9 +780,14 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"backward through the graph a second time",
-        "The graph was used up by an earlier backward().",
-        "Compute the loss anew for each backward(), and keep no tensor of the step before; several"
+        "The graph was used up by an earlier backward() or autograd.grad().",
+        "Compute the loss anew for each of them, and keep no tensor of the step before; several"
         " gradients of one graph need retain_graph=True, or one call for their sum.",
+    ),
+    (
+        r"multi_dot\(\): expected at least 2 tensors",
+        "multi_dot multiplies two matrices or more, and was given fewer.",
+        "A loop that begins with the first one, or with torch.eye(…), works for any number.",
     ),
     (
         r"grad can be implicitly created only for scalar",
