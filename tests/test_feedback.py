@@ -916,6 +916,19 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
     assert "without axis" not in said("rms_norm", other_length)
 
 
+def test_a_lost_axis_is_not_told_of_another_part_of_the_line() -> None:
+    """The bias has the shape of the weight without an axis, and neither size of the two sides."""
+
+    def of_rows(joined: nn.Linear, seq_length: int) -> tuple[nn.Linear, Tensor]:
+        made = nn.Linear(joined.in_features - seq_length, joined.out_features)
+        made.weight.data.copy_(joined.weight[: made.in_features] + 0 * made.bias.sum())
+        return made, joined.weight.T
+
+    words = said("add_instead", of_rows)
+    assert "must match" in words
+    assert "without axis" not in words
+
+
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [

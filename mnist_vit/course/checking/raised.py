@@ -276,7 +276,8 @@ def _by_name(error: BaseException) -> str:
 def _lost_axis(error: BaseException) -> str:
     """Of shapes that cannot be lined up: which tensor of the line is another without an axis."""
     frame = their_frame(error)
-    if frame is None or "must match the size of tensor" not in str(error):
+    found = LINED_UP.search(str(error))
+    if frame is None or found is None or "must match the size of tensor" not in str(error):
         return ""
     shapes: dict[str, tuple[int, ...]] = {}
     for node in chains(parsed(their_line(error))):
@@ -286,6 +287,8 @@ def _lost_axis(error: BaseException) -> str:
     shapes |= dict(sides(error, frame))
     for whole, shape in shapes.items():
         for name, other in shapes.items():
+            if not {*other, *shape} >= {int(found[1]), int(found[2])}:
+                continue  # another part of the line raised
             for axis in range(1, len(shape)):
                 if other == shape[:axis] + shape[axis + 1 :]:
                     return _axis_back(name, whole, axis)

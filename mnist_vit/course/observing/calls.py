@@ -44,6 +44,7 @@ class Call:
             was, and did not raise.
         returned: whether something came back from a call that was given a module.
         touched: whether a module that was given is another afterwards.
+        held: the numbers in each module that was given, by its place, when the call ended.
     """
 
     function: Callable[..., Any]
@@ -59,6 +60,7 @@ class Call:
     idle: bool = False
     returned: bool = False
     touched: bool = False
+    held: dict[int, dict[str, Tensor]] = field(default_factory=dict)
 
     @property
     def module(self) -> nn.Module | None:
@@ -170,6 +172,7 @@ class _Recorder:
             if place in call.changed or _version(now) != self.versions[place]:
                 call.written.add(place)
         if self.states:
+            call.held = _held(call)
             call.touched = not _equal(self.states, _states(call))
             is_untouched = not call.written and not call.touched
             is_nothing = output is None or any(output is value for value in call.given)
@@ -231,6 +234,18 @@ def _states(call: Call) -> list[Any]:
             states += [id(parameter), parameter.requires_grad]
         states += map(copied, value.state_dict().values())
     return states
+
+
+def _held(call: Call) -> dict[int, dict[str, Tensor]]:
+    """The numbers in each module that a function was given, by its place, as they are now.
+
+    A call that is made again may write into these modules.
+    """
+    held = {}
+    for place, value in enumerate(call.given):
+        if isinstance(value, nn.Module):
+            held[place] = {name: copied(one) for name, one in value.state_dict().items()}
+    return held
 
 
 def _equal(was: Any, now: Any) -> bool:

@@ -307,10 +307,8 @@ def _held(evidence: Evidence) -> str:
         if not their.touched:  # what was changed is a copy
             continue
         names = names_told(our, their)
-        for name, own, other in zip(names, our.given, their.given, strict=False):
-            if not isinstance(own, nn.Module) or not isinstance(other, nn.Module):
-                continue
-            said = _differing(name, own.state_dict(), other.state_dict(), our.touched)
+        for place in sorted(our.held.keys() & their.held.keys()):
+            said = _differing(names[place], our.held[place], their.held[place], our.touched)
             if said and not _draws(our):
                 return said
     return ""
