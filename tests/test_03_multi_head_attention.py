@@ -374,7 +374,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("masked_attention", OpensTheMask, "changes the mask that it was given"),
     ("masked_attention", Blurred, "the rows of your weights sum to 0.9 … 0.9"),
     ("head_contribution", without_bias, "out_proj has no bias afterwards"),
-    ("head_contribution", turned_round, "The result changes when only weights[:, 1] changes"),
     ("multi_head_attention", BiasFilled, "`self.in_proj_bias[:] = 0`. Write into it under with"),
     ("swap_heads", swapped_and_columns_too, "row 0 of in_proj_weight is none of the old ones"),
     ("swap_heads", swapped_and_frozen, "in_proj_weight would not learn any more"),
@@ -386,6 +385,7 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 PARTS_OF_TOKENS = "cut along axis 1, so that each part has some of the tokens"
 NAMED: list[tuple[str, Any, str]] = [
+    ("head_contribution", turned_round, "count the heads from the last one on"),
     ("split_heads", lambda x, h: torch.stack(x.tensor_split(h, 1)), PARTS_OF_TOKENS),
     ("split_heads", lambda x, h: torch.stack(x.split(x.shape[1] // h, 1), 1), PARTS_OF_TOKENS),
     ("split_heads", lambda x, h: torch.stack(x.split(x.shape[2] // h, 1), 2), PARTS_OF_TOKENS),
@@ -591,3 +591,119 @@ def test_the_tokens_that_enter_a_layer() -> None:
     tokens = model._to_tokens(images) + model.encoder.pos_embedding
     torch.testing.assert_close(x, block.ln_1(tokens))
     assert not block.self_attention._forward_pre_hooks
+
+
+class DropsWithoutScaling(MyMultiHeadAttention):
+    """In train mode a weight becomes 0, or stays what it is."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        q, k, v = (
+            my_split_heads(F.linear(x, w, b), self.num_heads)
+            for x, w, b in zip(
+                (query, key, value),
+                self.in_proj_weight.chunk(3),
+                self.in_proj_bias.chunk(3),
+                strict=True,
+            )
+        )
+        weights = self.dropped((q @ k.mT / self.head_dim**0.5).softmax(dim=-1))
+        output = self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        return output, self.given(weights, average_attn_weights) if need_weights else None
+
+    def dropped(self, weights: Tensor) -> Tensor:
+        kept = torch.rand_like(weights) > self.dropout
+        return weights * kept if self.training else weights
+
+    def given(self, weights: Tensor, is_mean: bool) -> Tensor:
+        return weights.mean(dim=1) if is_mean else weights
+
+
+class DropsWholeHeads(DropsWithoutScaling):
+    def dropped(self, weights):
+        return F.dropout2d(weights, self.dropout, self.training)
+
+
+class DividesBySums(DropsWithoutScaling):
+    def dropped(self, weights):
+        weights = F.dropout(weights, self.dropout, self.training)
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+
+class DropsLess(DropsWithoutScaling):
+    """A quarter of the weights in place of the half."""
+
+    def dropped(self, weights):
+        return F.dropout(weights, self.dropout / 2, self.training)
+
+
+class OtherOutput(DropsWithoutScaling):
+    """Each head's own weights come with another layer output."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        output, weights = super().forward(query, key, value, need_weights, average_attn_weights)
+        return output if average_attn_weights else query, weights
+
+    def dropped(self, weights):
+        return F.dropout(weights, self.dropout, self.training)
+
+
+def in_a_copy_of_the_order(layer: nn.Module, order: list[int]) -> None:
+    my_swap_heads(layer, order)
+    order.sort()
+
+
+def without_bias_of_keys(layer: nn.Module, order: list[int]) -> None:
+    bias = layer.in_proj_bias.detach().chunk(3)[1].clone()
+    my_swap_heads(layer, order)
+    layer.in_proj_bias.data.chunk(3)[1].copy_(bias)
+
+
+def of_two_pictures(weights, values, out_proj, head):
+    each = [weights[i, head] @ values[i, head] for i in range(2)]
+    columns = out_proj.weight.chunk(values.shape[1], dim=1)[head]
+    return torch.stack(each) @ columns.T
+
+
+def of_neighbours(weights, values, out_proj, head):
+    """The head's output meets the mean of its columns and those behind them."""
+    columns = out_proj.weight.chunk(values.shape[1], dim=1)
+    mean = (columns[head] + columns[head - 1]) / 2
+    return weights[:, head] @ values[:, head] @ mean.T
+
+
+def looking_at_contents(layer: nn.Module, grid: int) -> None:
+    my_left_minus_above(layer, grid)
+    with torch.no_grad():
+        layer.in_proj_weight[: grid**2, : grid**2] = 3000 * torch.eye(grid**2)
+
+
+def without_a_query(layer: nn.Module, grid: int) -> None:
+    my_left_minus_above(layer, grid)
+    with torch.no_grad():
+        layer.in_proj_weight[grid**2 : 2 * grid**2] = 0
+
+
+def with_a_bias(layer: nn.Module, grid: int) -> None:
+    my_left_minus_above(layer, grid)
+    nn.init.ones_(layer.out_proj.bias)
+
+
+test_what_the_check_sees_of_dropout_pictures_and_places = judged(
+    [],
+    [
+        ("multi_head_attention", DropsWholeHeads, "all weights of a head are dropped together"),
+        ("multi_head_attention", DropsLess, "of the heads half of them should give 0, and half 2"),
+        ("multi_head_attention", OtherOutput, "should be the same whatever need_weights"),
+        ("swap_heads", in_a_copy_of_the_order, "your code changes order"),
+        ("head_contribution", of_two_pictures, "must have shape (3, 4, 6), but has (2, 4, 6)"),
+        ("head_contribution", of_neighbours, "your code uses columns 2, 3, 4, 5 of out_proj"),
+        ("left_minus_above", looking_at_contents, "Head 0 of your layer looks elsewhere"),
+        ("left_minus_above", without_a_query, "head 1 of your layer gives no token more than"),
+        ("left_minus_above", with_a_bias, "With biases of zero your layer gives the right"),
+    ],
+    [
+        ("multi_head_attention", DropsWithoutScaling, "set weights to 0 and leave the others"),
+        ("multi_head_attention", DividesBySums, "divide the weights by their sum after the"),
+        ("swap_heads", without_bias_of_keys, "leave the bias of W_K in its old order"),
+    ],
+)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checking import Exercise, Mistake, Slip, random, randomise
+from ..observing.reacting import listed
 
 
 def my_head_contribution(
@@ -30,9 +31,12 @@ def my_head_contribution(
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # Head 2 of 4: neither the first, nor the last, nor the one beside the first.
-    for head, num_heads, what in ((2, 4, "contribution"), (0, 2, "contribution at another size")):
-        weights = random(2, num_heads, 5, 5, seed=5).softmax(dim=-1)
-        values = random(2, num_heads, 5, 3, seed=6)
+    for head, num_heads, n, seq_length, what in (
+        (2, 4, 2, 5, "contribution"),
+        (0, 2, 3, 4, "contribution at another size"),
+    ):
+        weights = random(n, num_heads, seq_length, seq_length, seed=5).softmax(dim=-1)
+        values = random(n, num_heads, seq_length, 3, seed=6)
         out_proj = randomise(nn.Linear(3 * num_heads, 3 * num_heads), seed=7)
         before = {name: tensor.clone() for name, tensor in out_proj.state_dict().items()}
         out = answer(weights, values, out_proj, head)
@@ -63,6 +67,33 @@ def more(answer: Any) -> list[float]:
         out = answer(weights.clone(), values.clone(), randomise(nn.Linear(8, 8), seed=10), head)
         found += out.flatten().tolist()
     return [round(number, 3) for number in found]
+
+
+def notice(answer: Any) -> Mistake | None:
+    """Which columns of out_proj an answer uses, and with whose output."""
+    weights = random(1, 4, 3, 3, seed=8).softmax(dim=-1)
+    values = random(1, 4, 3, 2, seed=9)
+    used = []
+    for column in range(8):
+        out_proj = nn.Linear(8, 8)
+        with torch.no_grad():
+            out_proj.weight.zero_()
+            out_proj.bias.zero_()
+            out_proj.weight[:, column] = 1
+        if answer(weights.clone(), values.clone(), out_proj, 2).abs().max() > 1e-6:
+            used.append(column)
+    if used == [4, 5]:
+        return None
+    if not used:
+        said = "no column of out_proj.weight at all"
+    else:
+        said = f"{'column' if len(used) == 1 else 'columns'} {listed(list(map(str, used)), 8)}"
+        said += " of out_proj.weight"
+    return Mistake(
+        f"Asked for head 2 of 4 heads of 2 numbers, your code uses {said}.",
+        "It should be columns 4 and 5: of the outputs that stand side by side those of head h fill"
+        " the places from h * head_dim to (h + 1) * head_dim - 1, and each place meets its column.",
+    )
 
 
 START, COLUMNS = "start = head * head_dim", "out_proj.weight[:, start : start + head_dim]"
@@ -126,6 +157,24 @@ SLIPS = (
         {START: f"head = (head - 1) % weights.shape[1]\n    {START}"},
         "count the heads from 1",
         "Head 0 is the first",
+    ),
+    Slip(
+        {START: f"head = weights.shape[1] - 1 - head\n    {START}"},
+        "count the heads from the last one on",
+        "Head 0 is the first",
+    ),
+    Slip(
+        {END: "return head_output.repeat(1, 1, weights.shape[1]) @ out_proj.weight.T"},
+        "send the head's output through the columns of all heads",
+        "Each head has columns of its own: this one from head * head_dim on, head_dim of them",
+    ),
+    Slip(
+        {
+            END: "side = torch.zeros(*head_output.shape[:2], out_proj.in_features)\n"
+            "    side[..., start : start + head_dim] = head_output\n    return side"
+        },
+        "set the head's output beside zeros, and do not project it",
+        "The layer output is what out_proj.weight makes of it: multiply by that, without the bias",
     ),
     Slip(
         {START: f"head = 0\n    {START}"},
@@ -249,6 +298,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     more=more,
+    notice=notice,
     hints=(
         (
             "Set the numbers of all other heads to zero before the projection: which entries of the"

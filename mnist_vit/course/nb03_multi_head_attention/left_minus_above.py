@@ -75,6 +75,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     places = evidence.value.shape[1]
     if blurred := _blurred(evidence, places):
         return blurred
+    if biases := _old_biases(evidence, places):
+        return biases
+    if spread := _spread(evidence, places):
+        return spread
     content = random(2, places, places, seed=math.isqrt(places)).double()
     far = (evidence.value - evidence.expected).abs().amax(dim=(0, 2)) > 0.01
     token = int(far.nonzero()[0, 0])
@@ -131,6 +135,52 @@ def _blurred(evidence: Evidence, places: int) -> tuple[str, str] | None:
                 f" little as {given.min():.4g} of its weight: the softmax is not sharp enough.",
                 "Make the queries or the keys larger, until each wanted score, divided by"
                 " √head_dim, is 20 or more above the others.",
+            )
+    return None
+
+
+def _layer_and_tokens(evidence: Evidence, places: int) -> tuple[nn.Module, torch.Tensor]:
+    """A copy of the learner's layer of this size, and the tokens that it was given."""
+    grid = math.isqrt(places)
+    (layer,) = [call.given[0] for call in evidence.theirs if call.given[1:] == [grid]]
+    content = random(2, places, places, seed=grid)
+    return copy.deepcopy(layer), torch.cat([content, torch.eye(places).expand(2, -1, -1)], -1)
+
+
+@torch.no_grad()
+def _old_biases(evidence: Evidence, places: int) -> tuple[str, str] | None:
+    """Where the layer is right as soon as its biases are zero."""
+    layer, x = _layer_and_tokens(evidence, places)
+    layer.in_proj_bias.zero_()
+    layer.out_proj.bias.zero_()
+    content = layer(x, x, x)[0][..., :places]
+    if (content - evidence.expected).abs().max() > 0.001:
+        return None
+    return "With biases of zero your layer gives the right content.", "Set all biases to zero."
+
+
+@torch.no_grad()
+def _spread(evidence: Evidence, places: int) -> tuple[str, str] | None:
+    """Which head looks elsewhere in another picture, or gives no token most of its weight."""
+    layer, x = _layer_and_tokens(evidence, places)
+    given = layer(x, x, x, average_attn_weights=False)[1]
+    for head, (one, other) in enumerate(given.transpose(0, 1)):
+        if (one - other).abs().max() > 0.01:
+            return (
+                f"Head {head} of your layer looks elsewhere in another picture, though the places"
+                " are the same.",
+                "The scores should hang on places alone: in W_Q and W_K the columns of the content"
+                " must be zero, and so must their biases.",
+            )
+    for head, weights in enumerate(given.amax(dim=(0, 3))):
+        token = int(weights.argmin())
+        if weights[token] < 0.5:
+            return (
+                f"As token {token}, head {head} of your layer gives no token more than"
+                f" {weights[token]:.2g} of its weight.",
+                "One head should give nearly all its weight to the left neighbour, the other to the"
+                " upper one: the score of that place must be far above all others. Has each head"
+                " queries and keys in its own rows, and are both made of the place?",
             )
     return None
 
@@ -210,6 +260,20 @@ SLIPS = (
         "leave the scores small",
         "With a difference of 1 / √head_dim between scores, softmax spreads the weights over all"
         " tokens. Make the queries large",
+    ),
+    Slip(
+        {
+            QUERIES: "sign * 1000 * F.one_hot(wanted, places).T.float()",
+            OUT: OUT.replace("sign * ", ""),
+        },
+        "put the minus into the queries of a head",
+        "A score far below the others makes a head look everywhere else. The minus belongs to what"
+        " the head gives: into its values or its columns of out_proj",
+    ),
+    Slip(
+        {OUT: f"{OUT}\n        layer.out_proj.weight[places:, places:] = one"},
+        "write numbers into the lower half of out_proj.weight, too",
+        "It makes the place in the output, which must be zero",
     ),
     Slip(
         {VALUES: "w_v[rows, places:] = one"},

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -88,7 +89,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output", out
     yield "weights", weights
     each = {"average_attn_weights": False, "need_weights": True}
-    yield "weights of each head", _pair(module(x, x, x, **each), "average_attn_weights=False")[1]
+    same, heads = _pair(module(x, x, x, **each), "average_attn_weights=False")
+    yield "weights of each head", heads
+    yield "output with average_attn_weights=False", same
     out_alone, none = _pair(module(x, x, x, need_weights=False), "need_weights=False")
     yield "output with need_weights=False", out_alone
     yield "the weights that come back with need_weights=False", none
@@ -104,6 +107,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output at another size", _pair(module(x, x, x))[0]
     _attributes(module, embed_dim=12, num_heads=2)
     yield from _dropout(answer)
+    _refuse_dropped_together(_dropped(answer))
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
 
 
@@ -142,6 +146,68 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"{name}: the shares of 0, 1 and 2 among the weights that come back",
                 _shares(weights),
             )
+
+
+def _dropped(answer: Any) -> Tensor:
+    """The weights of each head in train mode with dropout 0.5, where all were alike before it."""
+    module = make(answer, 12, 3, dropout=0.5)
+    with torch.no_grad():
+        module.in_proj_weight.zero_()
+    x = random(200, 4, 12, seed=11)
+    found = _pair(module.train()(x, x, x, average_attn_weights=False), "average_attn_weights=False")
+    return found[1].detach()
+
+
+def _refuse_dropped_together(weights: Tensor) -> None:
+    """Raise Mistake where chance decides of several weights at once."""
+    for what, group in (
+        ("all weights of a head", weights.flatten(2)),
+        ("all weights of a query", weights),
+        ("all weights of a key", weights.transpose(2, 3)),
+        ("the weights of all heads", weights.flatten(2).transpose(1, 2)),
+        ("the weights of all pictures", weights.flatten(1).T),
+    ):
+        if (group == group[..., :1]).all():
+            raise Mistake(
+                f"in train mode {what} are dropped together, or none of them is.",
+                "Chance decides of each weight alone: F.dropout(weights, self.dropout,"
+                " self.training).",
+            )
+
+
+def more(answer: Any) -> list[str]:
+    """What dropout 0.5 makes of four equal weights; a second token tells scaling from sums."""
+    return sorted({f"{weight:.3f}" for weight in _dropped(answer).unique().tolist()})
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What the heads gave that have one weight, 1, and values of 1; what an option changed."""
+    if evidence.what.startswith("output with"):
+        return (
+            "The layer output should be the same whatever need_weights and average_attn_weights"
+            " are.",
+            "They only say which weights come back beside it.",
+        )
+    if "the shares of" not in evidence.what:
+        return "", ""
+    parts = []
+    for share, result in zip(evidence.value.tolist(), ("0", "1", "2"), strict=True):
+        if share > 0:
+            parts.append(f"{100 * share:.0f} % give {result}")
+    rest = 1 - float(evidence.value.sum())
+    if rest > 0.05:
+        parts.append(f"{100 * rest:.0f} % give something else, such as nan or 4")
+    right = "half of them should give 0, and half 2"
+    if "eval mode" in evidence.what:
+        right = "all should give 1"
+    those = "weights that come back" if "come back" in evidence.what else "heads"
+    return (
+        f"One token looks at itself with the weight 1: of the {those} {right}, and of yours"
+        f" {', '.join(parts)}.",
+        "In train mode F.dropout(weights, self.dropout, self.training) makes a weight 0, or divides"
+        " it by 1 - dropout; in eval mode it does nothing. It stands once, between softmax and"
+        " values, and nothing may mend the weights after it.",
+    )
 
 
 def _shares(weights: Tensor) -> Tensor:
@@ -568,6 +634,50 @@ SLIPS = (
         "Dropout scales what is left itself, so that the mean stays: nothing follows it",
     ),
     Slip(
+        {DROPOUT: f"{DROPOUT}\n        weights = weights / weights.sum(dim=-1, keepdim=True)"},
+        "divide the weights by their sum after the dropout",
+        "Where all weights of a query are dropped that is 0 / 0, which is nan. Dropout scales what"
+        " is left itself, so that the mean stays: nothing follows it",
+    ),
+    Slip(
+        {
+            DROPOUT: (
+                "weights * (torch.rand_like(weights) >= self.dropout) if self.training else weights"
+            )
+        },
+        "set weights to 0 and leave the others as they are",
+        "Dropout also divides what is left by 1 - dropout, so that the mean stays:"
+        " F.dropout(weights, self.dropout, self.training) does both",
+    ),
+    Slip(
+        {DROPOUT: f"F.dropout({DROPOUT}, self.dropout, self.training)"},
+        "drop three quarters of the weights where dropout is 0.5, as dropout twice does",
+        "F.dropout(weights, self.dropout, self.training) stands once",
+    ),
+    Slip(
+        {VALUE: "F.linear(value, w_v)", MERGE: f"{MERGE} + b_v"},
+        "add the bias of the values behind the weights",
+        "Rows that dropout has changed do not sum to 1, and the bias is weighted with them:"
+        " F.linear(value, w_v, b_v)",
+    ),
+    Slip(
+        {SCALE: "scores / int(self.head_dim**0.5)"},
+        "divide by √head_dim cut to a whole number, as math.isqrt does",
+        "The root of most numbers is no whole one: self.head_dim**0.5",
+    ),
+    *(
+        Slip(
+            {MEAN: f"{made} if average_attn_weights else weights"},
+            f"give the weights of {what} in place of the mean",
+            "It is the mean over the heads that is asked for, weights.mean(dim=1)",
+        )
+        for made, what in (
+            ("weights[:, 0]", "head 0"),
+            ("weights[:, -1]", "the last head"),
+            ("weights.amax(dim=1)", "the head that has most in each place"),
+        )
+    ),
+    Slip(
         {SCALE: "scores / self.num_heads**0.5"},
         "divide by √num_heads instead of √head_dim",
         "A score is a sum of head_dim products, since each head has head_dim numbers of a token",
@@ -608,6 +718,8 @@ EXERCISE = Exercise(
     compare=compare,
     stars=3,
     slips=SLIPS,
+    more=more,
+    tell=tell,
     hints=(
         (
             "Four steps: a linear map each makes q, k and v; split each into heads; notebook 02's"

@@ -30,7 +30,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # An order of four whose way back is another one; a swap of two would not tell them apart.
     for order, width, what in (([2, 0, 3, 1], 12, ""), ([1, 2, 0], 6, " of three heads")):
         layer = randomise(MultiHeadAttention(width, len(order)), seed=3)
-        returned = answer(layer, list(order))
+        given = list(order)
+        returned = answer(layer, given)
+        if given != order:
+            raise Mistake(
+                f"your code changes order, the list that it was given: {order} has become {given}.",
+                "Whoever called it may still need it, and sorted or emptied it says no more where a"
+                " head goes: list(order) makes a copy.",
+            )
         if isinstance(returned, nn.Module) and returned is not layer:
             raise Mistake(
                 "a new layer came back, and the one that was given is to be changed.",
@@ -46,6 +53,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         output, weights = layer(x, x, x, average_attn_weights=False)
         yield f"weights{what}", weights.detach()
         yield f"layer output{what}", output.detach()
+        yield f"in_proj_bias{what}", layer.in_proj_bias.detach().clone()
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -136,6 +144,18 @@ SLIPS = (
         {BIAS: "pass"},
         "forget in_proj_bias",
         "Each of its numbers belongs to a row of in_proj_weight",
+    ),
+    Slip(
+        {
+            BIAS: (
+                "for part in (0, 2):\n"
+                "            layer.in_proj_bias.chunk(3)[part].copy_("
+                "layer.in_proj_bias.chunk(3)[part][rows])"
+            )
+        },
+        "leave the bias of W_K in its old order",
+        "The weights do not show it, since this bias adds the same to all scores of a query; but"
+        " each of its numbers belongs to a row of W_K, and must move with that row",
     ),
     Slip(
         {
