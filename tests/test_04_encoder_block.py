@@ -547,3 +547,46 @@ SLIPS = [
     )
 ]
 test_sentences = judged([], SAID, SLIPS)
+
+
+def of_our_class(block: type) -> tuple[Any, type]:
+    """Variants of the package's block, whatever class is given."""
+
+    class NoResidual(EncoderBlock):
+        def forward(self, input: Tensor) -> Tensor:
+            x = self.ln_1(input)
+            x = self.dropout(self.self_attention(x, x, x)[0])
+            return self.mlp(self.ln_2(x))
+
+    return partial(EncoderBlock, norm_layer=nn.Identity), NoResidual
+
+
+def squeezed(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    x = x.squeeze()
+    centred = x - x.mean(-1, keepdim=True)
+    size = (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+    return centred / size * weight + bias
+
+
+def of_64(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    centred = x - x.sum(-1, keepdim=True) / 64
+    size = (centred.square().sum(-1, keepdim=True) / 64 + eps).sqrt()
+    return centred / size * weight + bias
+
+
+def next_to_nothing(part: nn.Module) -> None:
+    for layer in (part.self_attention.out_proj, part.mlp[3]):
+        nn.init.constant_(layer.weight, 1e-12)
+        nn.init.constant_(layer.bias, 1e-12)
+
+
+test_what_further_inputs_show = judged(
+    [],
+    [
+        ("ablation", of_our_class, "was given another block class here"),
+        ("ablation", lambda block: {}, "two classes are needed, and what came back is of type"),
+        ("layer_norm", squeezed, "output for one token of one picture must have shape (1, 1, 7)"),
+        ("silence", next_to_nothing, "is not zero: it holds numbers up to 1e-12"),
+    ],
+    [("layer_norm", of_64, "divide by 64 in mean and variance")],
+)

@@ -30,7 +30,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # Whoever changes it spoils no other check.
     kinds = answer(type("EncoderBlock", (EncoderBlock,), {}))
     if not isinstance(kinds, tuple | list) or len(kinds) != 2 or not all(map(callable, kinds)):
-        raise Mistake("two classes are needed: return without_norm, without_residual.")
+        came = describe(kinds).rstrip("?")
+        raise Mistake(
+            f"two classes are needed, and what came back is {came}.",
+            "As a pair: return without_norm, without_residual.",
+        )
     if any(isinstance(kind, nn.Module) for kind in kinds):
         raise Mistake(
             "what came back holds a block that is made already.",
@@ -77,6 +81,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"output {what}", output
         yield from ((f"{name}, {what}", value) for name, value in gradients(output, tokens=x))
         yield f"output {what}, in train mode with dropout 1", module.train()(x.detach())
+    yield from _of_another_class(answer)
+
+
+class _Other(EncoderBlock):
+    """A block class that computes something else, under the same names."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.mlp[1] = nn.Tanh()
+
+
+def _of_another_class(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Both variants of a class of the same names whose MLP has another function in it."""
+    kinds = answer(type("OtherBlock", (_Other,), {}))
+    weights = randomise(EncoderBlock(2, 6, 10, 0.0, 0.0)).state_dict()
+    for kind, what in zip(kinds, ("without norms", "without residual connections"), strict=True):
+        module = kind(2, 6, 10, 0.0, 0.0).eval()
+        module.load_state_dict({name: weights[name] for name in module.state_dict()})
+        yield f"output {what}, of another class with tanh in its MLP", module(random(2, 5, 6))
 
 
 NORM, RETURN = (
@@ -89,7 +112,14 @@ TALK = "x, _ = self.self_attention(x, x, x, need_weights=False)"
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """Where a block gives nothing."""
+    """Where a block gives nothing, or is none of the class that was given."""
+    if "of another class" in evidence.what:
+        return (
+            "The function was given another block class here, with the same names and nn.Tanh in"
+            " place of nn.GELU.",
+            "Make both variants of the class that is given: partial(block, …) and class"
+            " NoResidual(block).",
+        )
     if evidence.value is not None or not evidence.what.startswith("output"):
         return "", ""
     which = "norms" if "without norms" in evidence.what else "residual connections"
@@ -147,6 +177,31 @@ SLIPS = (
         {RETURN: f"return {NORM}, block"},
         "leave both residual connections in your variant without them",
         "It needs a forward of its own, spelt forward, without the two additions",
+    ),
+    *(
+        Slip(
+            {
+                RETURN: (
+                    "class NoNorm(block):\n"
+                    "        def forward(self, input):\n"
+                    "            x = self.self_attention(input, input, input)[0]\n"
+                    f"            x = self.dropout(x){first}\n"
+                    f"            return self.mlp(x){second}\n\n"
+                    "    return NoNorm, NoResidual"
+                )
+            },
+            f"lose {what} with the norms",
+            "Take away one thing at a time",
+        )
+        for first, second, what in (
+            (" + input", "", "the second residual connection"),
+            ("", " + x", "the first residual connection"),
+        )
+    ),
+    Slip(
+        {DROP: f"{DROP} + input", END: f"{END} - input"},
+        "add z and subtract it again at the end",
+        "The MLP still sees the sum: write forward without the two additions",
     ),
     Slip(
         {NORM: "partial(block, norm_layer=None)"},

@@ -36,7 +36,7 @@ class NoLayerNorm(TorchFunctionMode):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Tokens whose variance goes from a hundred times eps down to eps, in float64; then a large
-    eps."""
+    eps; then one token alone."""
     sizes = torch.tensor([1.0, 1e-1, 1e-2, 3e-3, 1e-3], dtype=torch.float64)
     for eps in (1e-6, 0.25):
         x = random(2, 5, 3, seed=4, dtype=torch.float64) * sizes[:, None] + 0.5
@@ -47,6 +47,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             output = answer(*given, eps)
         yield f"output with eps {eps:g}", output
         yield from _gradients(output, *given, eps)
+    ones = (random(7, seed=seed, dtype=torch.float64) for seed in (7, 8))
+    with NoLayerNorm():
+        alone = answer(random(1, 1, 7, seed=9, dtype=torch.float64), *ones, 1e-6)
+    yield "output for one token of one picture", alone
 
 
 def _gradients(output: Any, *given: Any) -> Iterator[tuple[str, Any]]:
@@ -65,6 +69,8 @@ WEIGHT, BIAS = 1, 2  # their places among the arguments
 def tell(evidence: Evidence) -> tuple[str, str]:
     """Which tokens are wrong, and their mean and mean square before weight and bias."""
     if not evidence.what.startswith("output") or not evidence.is_finite or evidence.pair is None:
+        return "", ""
+    if evidence.value.shape != evidence.expected.shape:
         return "", ""
     _, weight, bias, eps = evidence.pair[0].before
     far = (evidence.value - evidence.expected).abs().amax(dim=-1)
@@ -87,7 +93,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     centre = divide = ""
     if mean.abs() > 1e-3 * max(1.0, float(square.sqrt())):
         said += f" the mean {mean:.2g}, and should have 0."
-        centre = "Each token must be centred by its own mean."
+        centre = (
+            "Each token must be centred by its own mean: the sum of its numbers, divided by how"
+            " many they are."
+        )
     if (square / size - 1).abs() > 0.02:
         said += " Its" if centre else " the mean 0, as it should, but its"
         said += f" mean square is {square:.2g}, and should be {size:.2g}."
@@ -125,6 +134,17 @@ DIVIDE, ROOT, END = (
 
 def _over(axes: str) -> dict[str, str]:
     return {edited: edited.replace("-1", axes) for edited in (MEAN, VARIANCE)}
+
+
+def _counted(number: str) -> tuple[tuple[dict[str, str], str], ...]:
+    """Edits that divide by another number, each with the words for where."""
+    mean = {MEAN: f"x.sum(dim=-1, keepdim=True) / {number}"}
+    variance = {VARIANCE: f"centred.square().sum(dim=-1, keepdim=True) / {number}"}
+    return (
+        (mean | variance, "mean and variance"),
+        (mean, "the mean"),
+        (variance, "the variance"),
+    )
 
 
 IN_PLACE = (
@@ -244,6 +264,44 @@ SLIPS = (
         {DIVIDE: "centred"},
         "subtract the mean and do not divide",
         "Divide by the root of (variance + eps) too",
+    ),
+    *(
+        Slip(
+            edit,
+            f"divide by {what} in {where}, in place of the number of values of a token",
+            "That is x.shape[-1], and .mean(dim=-1) divides by it",
+        )
+        for number, what in (
+            ("64", "64"),
+            ("x.shape[1]", "the number of tokens"),
+            ("x.shape[0]", "the number of pictures"),
+        )
+        for edit, where in _counted(number)
+    ),
+    Slip(
+        {DIVIDE: "x / (variance + eps).sqrt() - mean"},
+        "divide before the mean is subtracted",
+        "What is divided is x - mean, in brackets",
+    ),
+    Slip(
+        {DIVIDE: "centred / variance.clamp(min=eps).sqrt()"},
+        "put eps in the place of a smaller variance",
+        "It is added to the variance, whatever that is",
+    ),
+    Slip(
+        {ROOT: "(variance + eps**2).sqrt()"},
+        "add the square of eps",
+        "It is added to the variance as it is",
+    ),
+    Slip(
+        {VARIANCE: f"{VARIANCE}.detach()"},
+        "detach the variance",
+        "It depends on x, too: leave it in the graph",
+    ),
+    Slip(
+        {MEAN: f"{MEAN}.detach()"},
+        "detach the mean",
+        "It depends on x, too: leave it in the graph",
     ),
     Slip({CENTRE: "mean - x"}, "subtract the tokens from their mean", "It is x - mean"),
     Slip({END: "normalised * weight - bias"}, "subtract bias", "It is added"),

@@ -81,6 +81,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             " are enough.",
             "Which layer of each branch has the last word?",
         )
+    if torch.allclose(output, x, atol=1e-5) and set(changed) == set(LAST):
+        small = [name for name in changed if after[name].any()]
+        if small:
+            raise Mistake(
+                f"{small[0]} is not zero: it holds numbers up to"
+                f" {after[small[0]].abs().max():.2g}.",
+                "Exactly zero is asked for, so that part(z) is z to the last bit: zero_() or"
+                " fill_(0).",
+            )
     # Tells slips apart whose outputs are the same.
     yield (
         "the set of changed tensors",
