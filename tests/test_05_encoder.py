@@ -533,8 +533,15 @@ class SharedInForward(MyEncoder):
         return self.ln(x)
 
 
-SAID = [("shared_block", SharedInForward, "these are the numbers of 4 blocks.")]
+class FirstAndThird(MyEncoder):
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.layers[-2] = self.layers[0]
+
+
+SAID = [("shared_block", FirstAndThird, "these are the numbers of 3 blocks.")]
 SLIPS = [
+    ("shared_block", SharedInForward, "and run the first again and again"),
     ("shared_block", SharedByName, "leave all layers the blocks that MyEncoder gave them"),
     ("shared_block", SharedAnew, "give each layer a new block of its own"),
 ]
@@ -598,3 +605,94 @@ class DropsBehindTheBlocks(MyEncoder):
 def test_no_line_is_blamed_where_dropout_alone_differs() -> None:
     judgement = judge(check.EXERCISES["encoder"], DropsBehindTheBlocks)
     assert "missing in between" not in judgement.all
+
+
+def added_and_bias_gone(joined: nn.Linear, seq_length: int) -> tuple[nn.Module, Tensor]:
+    found = check.EXERCISES["add_instead"].answer(joined, seq_length)
+    nn.init.zeros_(joined.bias)
+    return found
+
+
+def added_by_a_function(joined: nn.Linear, seq_length: int) -> tuple[Any, Tensor]:
+    linear, positions = check.EXERCISES["add_instead"].answer(joined, seq_length)
+    return lambda patches: linear(patches), positions
+
+
+def equal_ones(model, parameter, images, labels):
+    """Whatever holds the same numbers becomes zero in a copy."""
+    without = copy.deepcopy(model)
+    for one in without.parameters():
+        if torch.equal(one, parameter):
+            nn.init.zeros_(one)
+    return (without(images).argmax(dim=1) == labels).sum().item()
+
+
+def right_with_a_hook(model, parameter, images, labels):
+    model.register_forward_hook(lambda *_: None)
+    return right_of_a_copy(model, parameter, images, labels)
+
+
+def right_without_grads(model, parameter, images, labels):
+    right = right_by_data(model, parameter, images, labels)
+    model.zero_grad()
+    return right
+
+
+def resize_by_a_quotient(pos_embedding: Tensor, grid: int) -> Tensor:
+    g = math.isqrt(pos_embedding.shape[1] - 1)
+    maps = pos_embedding[:, 1:].mT.unflatten(2, (g, g))
+    maps = F.interpolate(maps, scale_factor=grid / g, mode="bicubic", align_corners=True)
+    return torch.cat([pos_embedding[:, :1], maps.flatten(2).mT], dim=1)
+
+
+class OneMemory(MyEncoder):
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for block in self.layers[1:]:
+            for own, first in zip(block.parameters(), self.layers[0].parameters(), strict=True):
+                own.data = first.data
+
+
+class MoreAndMoreDropout(MyEncoder):
+    """The later a block, the more it drops."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        for number, block in enumerate(self.layers, start=1):
+            for part in block.modules():
+                if isinstance(part, nn.Dropout):
+                    part.p *= number / len(self.layers)
+
+
+test_what_further_states_show = judged(
+    [],
+    [
+        ("add_instead", added_and_bias_gone, "joined is another one afterwards"),
+        ("add_instead", added_by_a_function, "and yours is a function and a tensor"),
+        ("right_without", right_with_a_hook, "the model has 1 forward hook afterwards"),
+        ("right_without", right_without_grads, "came with a .grad in each parameter"),
+        ("encoder", MoreAndMoreDropout, "layers in block 0 drop with the probability 0.09999"),
+    ],
+    [
+        ("right_without", equal_ones, "zero every parameter that holds the same numbers"),
+        ("resize_positions", resize_by_a_quotient, "the factor grid / g in place of the size"),
+        ("shared_block", OneMemory, "share the memory of the numbers"),
+    ],
+)
+
+
+def zeros_by_shape(model, parameter, images, labels):
+    kept = parameter.detach().clone()
+    for one in model.parameters():
+        if one.shape == parameter.shape:
+            nn.init.zeros_(one)
+    right = (model(images).argmax(dim=1) == labels).sum().item()
+    parameter.data.copy_(kept)
+    return right
+
+
+def test_what_the_check_s_own_calls_write_is_not_blamed_on_the_answer() -> None:
+    """Made again, the call is given a parameter that is none of the model's."""
+    judgement = judge(check.EXERCISES["right_without"], zeros_by_shape)
+    assert "Your code changes conv_proj.bias" in judgement.said
+    assert "class_token" not in judgement.said

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checking import Exercise, Mistake, Slip, describe, random, randomise
+from ..checking.tools import changed_in, state_of
 
 
 def my_add_instead(joined, seq_length):
@@ -27,6 +28,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """The sum alone is compared: a bias may stand in the layer or in every position."""
     for patch_dim, seq_length, hidden_dim in ((6, 4, 5), (3, 3, 6)):
         joined = randomise(nn.Linear(patch_dim + seq_length, hidden_dim), seed=patch_dim)
+        before = state_of(joined)
         pair = answer(joined, seq_length)
         if pair is None or pair is ...:
             yield "the pair", None
@@ -37,7 +39,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             or not isinstance(pair[0], nn.Module)
         ):
             raise Mistake(
-                "a pair is needed, a linear layer and a tensor: return linear, positions."
+                f"a pair is needed, a linear layer and a tensor, and {_came(pair)}.",
+                "The first must be a module, such as nn.Linear, which holds parameters and can be"
+                " trained: return linear, positions.",
             )
         linear, positions = pair
         if getattr(linear, "in_features", patch_dim) != patch_dim:
@@ -63,6 +67,28 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             total.detach(),
         )
         yield "weight of the joined layer afterwards", joined.weight.detach()
+        if (changed := changed_in(joined, before)) != "nothing":
+            raise Mistake(
+                f"right so far, but joined is another one afterwards. Changed: {changed}.",
+                "Whoever gave it to you still needs it: make a new layer.",
+            )
+
+
+def _came(pair: Any) -> str:
+    """What came back in the place of a pair of a module and a tensor."""
+    if isinstance(pair, tuple | list) and len(pair) == 2:
+        first, second = (_kind(one) for one in pair)
+        return f"yours is {first} and {second}"
+    return f"what came back is {describe(pair).rstrip('?')}"
+
+
+def _kind(value: Any) -> str:
+    """What a part of the pair is, in words."""
+    if isinstance(value, nn.Module):
+        return f"a module, {type(value).__name__}"
+    if isinstance(value, Tensor):
+        return "a tensor"
+    return "a function" if callable(value) else describe(value).rstrip("?")
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -123,6 +149,27 @@ SLIPS = (
         {BIAS: "linear.bias.zero_()"},
         "lose the bias",
         "It is added once, at every place, so give it to the layer",
+    ),
+    Slip(
+        {
+            BIAS: "linear.bias.zero_()",
+            PLACE: "(joined.weight[:, patch_dim:].T + joined.bias / seq_length).detach()",
+        },
+        "share the bias out among the places",
+        "The joined layer adds it whole, whatever the place is: give it to the layer, as it is",
+    ),
+    *(
+        Slip(
+            {PLACE: f"joined.weight[:, patch_dim:].T{made}.detach()"},
+            f"give all places the same positions, {what}",
+            "A one-hot place picks one column: place i has a row of its own, column patch_dim + i"
+            " of joined.weight",
+        )
+        for made, what in (
+            (".mean(dim=0, keepdim=True).expand(seq_length, -1)", "the mean of all"),
+            (".sum(dim=0, keepdim=True).expand(seq_length, -1)", "the sum of all"),
+            ("[:1].expand(seq_length, -1)", "those of place 0"),
+        )
     ),
     Slip(
         {PLACE: "(joined.weight[:, patch_dim:].T + joined.bias).detach()"},

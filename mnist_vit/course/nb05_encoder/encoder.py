@@ -28,6 +28,7 @@ from ..checking import (
     with_dropout_seen,
 )
 from ..nb04_encoder_block import encoder_block
+from ..observing.reacting import listed
 
 
 class MyEncoder(nn.Module):
@@ -120,7 +121,27 @@ def notice(answer: Any) -> Mistake | None:
     """Whether the blocks' class, kept before, passes its own check; what the first block gets."""
     module = make(answer, *SIZES, 0.0, 0.0)
     first, *_ = module.layers.children()
-    return refused_part(first, encoder_block.EXERCISE) or _dropped(answer)
+    return refused_part(first, encoder_block.EXERCISE) or _probabilities(answer) or _dropped(answer)
+
+
+def _probabilities(answer: Any) -> Mistake | None:
+    """Which block has a dropout of another probability than its class gives it."""
+    module = make(answer, *SIZES, 0.3, 0.1)
+    for number, block in enumerate(module.layers.children()):
+        made = type(block)(2, 8, 12, 0.3, 0.1)
+        own, right = (
+            sorted({one.p for one in part.modules() if isinstance(one, nn.Dropout)})
+            for part in (block, made)
+        )
+        if own and own != right:
+            return Mistake(
+                "In an encoder made with dropout=0.3 and attention_dropout=0.1 the dropout"
+                f" layers in block {number} drop with the probability"
+                f" {listed(list(map(str, own)), 4)}.",
+                f"It should be {listed(list(map(str, right)), 4)}, in every block: hand dropout"
+                " and attention_dropout on as they are.",
+            )
+    return None
 
 
 def _blocks_of_their_own(module: nn.Module) -> None:
@@ -269,6 +290,32 @@ SLIPS = (
         {BLOCKS: _each("y = block(x)"), NORM: "return self.ln(y)"},
         "give every block the same tokens, so that only the last block counts",
         "Each block takes what the one before gave, x = block(x)",
+    ),
+    *(
+        Slip(
+            {BLOCKS: f"x = {all_blocks}"},
+            f"give every block the same tokens, and take the {what} of what they give",
+            "Each block takes what the one before gave, x = block(x)",
+        )
+        for all_blocks, what in (
+            ("sum(block(x) for block in self.layers)", "sum"),
+            ("sum(block(x) for block in self.layers) / len(self.layers)", "mean"),
+        )
+    ),
+    Slip(
+        {BLOCKS: "x = x + self.layers(x)"},
+        "add what goes into the first block to what the last one gives",
+        "The residual connections are inside the blocks: x = self.layers(x)",
+    ),
+    Slip(
+        {NORM: "return torch.cat([self.ln(x[:, :1]), x[:, 1:]], dim=1)"},
+        "apply self.ln to token 0 alone",
+        "In the code the encoder normalises all tokens: self.ln(x)",
+    ),
+    Slip(
+        {ADD: "x = input + 2 * self.pos_embedding"},
+        "add the position embedding twice",
+        "Equation 1 adds it once",
     ),
     Slip(
         {BLOCKS: _each("block(x)")},

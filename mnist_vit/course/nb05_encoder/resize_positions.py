@@ -27,6 +27,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     pos_embedding = random(1, 10, 4, dtype=torch.float64)
     yield "output (3 × 3 patches to 5 × 5)", answer(pos_embedding, 5)
     yield "output (4 × 4 patches to 2 × 2)", answer(random(1, 17, 3, seed=1), 2)
+    # A factor grid / g, cut to a whole number of places, is one too small: 11 * (15 / 11) < 15.
+    yield (
+        f"output ({ODD[0]} × {ODD[0]} patches to {ODD[1]} × {ODD[1]})",
+        answer(random(1, 1 + ODD[0] ** 2, 2, seed=2, dtype=torch.float64), ODD[1]),
+    )
+
+
+ODD = (11, 15)
 
 
 def more(answer: Any) -> list[Any]:
@@ -168,6 +176,34 @@ SLIPS = (
         "enlarge the grid by grid / g cut to a whole number, as grid // g or int(grid / g) is",
         "Most sizes are no multiple of the old one, and some are smaller. Give the size itself,"
         " size=(grid, grid)",
+    ),
+    Slip(
+        {SIZE: "scale_factor=grid / g, "},
+        "give F.interpolate the factor grid / g in place of the size",
+        "A factor is rounded, and g times it may be a little less than grid: then a row and a"
+        " column are missing. Give the size itself, size=(grid, grid)",
+    ),
+    Slip(
+        {SIZE: "size=(grid * g, grid * g), "},
+        "take `grid` for a factor, and ask for grid * g rows and columns",
+        "It says how many rows and columns the new grid has: size=(grid, grid)",
+    ),
+    *(
+        Slip(
+            {PARTS: f"[{made}, patches]"},
+            f"{does} the class token's position",
+            "It belongs to no place in the grid, and stays what it is",
+        )
+        for made, does in (
+            ("class_token + patches.mean(dim=1, keepdim=True)", "add the mean of the patches' to"),
+            ("class_token * grid / g", "multiply by grid / g"),
+            ("class_token * g / grid", "multiply by g / grid"),
+        )
+    ),
+    Slip(
+        {JOIN: "torch.cat([class_token, patches], dim=2)"},
+        "join class token and patches along axis 2",
+        "Axis 1 counts the positions: torch.cat([class_token, patches], dim=1)",
     ),
     Slip(
         {SIZE: "size=grid * grid, "},

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mnist_vit.model import VisionTransformer
 
 from ..checking import Evidence, Exercise, Mistake, Slip, random, randomise
+from ..checking.tools import hooks_left
 
 
 def my_right_without(model, parameter, images, labels):
@@ -25,12 +26,14 @@ def my_right_without(model, parameter, images, labels):
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Four parameters, one after the other: what is not put back after one shows in the next."""
     model = randomise(VisionTransformer(8, 4, 1, 2, 8, 12, num_classes=3, in_channels=1)).eval()
-    images, before = (
-        random(IMAGES, 1, 8, 8),
-        {name: p.detach().clone() for name, p in model.named_parameters()},
-    )
+    images = random(IMAGES, 1, 8, 8)
+    block = model.encoder.layers[0]
+    with torch.no_grad():  # two parameters of the same numbers are two
+        block.ln_1.weight.copy_(block.ln_2.weight)
     labels = model(images).argmax(dim=1)
     labels[::3] = (labels[::3] + 1) % 3  # right before: 40 of 60
+    for own in model.parameters():
+        own.grad = torch.ones_like(own)
     for name, mode in (
         ("encoder.pos_embedding", "eval"),
         ("class_token", "train"),
@@ -49,6 +52,18 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 "model.training is True in train mode: keep it, and set it back with"
                 " model.train(kept).",
             )
+        if not all(one.grad is not None and (one.grad == 1).all() for one in model.parameters()):
+            raise Mistake(
+                "the model came with a .grad in each parameter, and has another one or none"
+                " afterwards.",
+                "Somebody may be about to use it: under torch.no_grad() nothing writes into .grad,"
+                " and zero_grad() is not needed.",
+            )
+        if left := hooks_left(model):
+            raise Mistake(
+                f"the model has {left} afterwards, and had none before.",
+                "The next experiment runs with it, too: keep the handle, and remove() it.",
+            )
         frozen = [key for key, one in model.named_parameters() if not one.requires_grad]
         if frozen:
             others = f" and {len(frozen) - 1} more" if len(frozen) > 1 else ""
@@ -56,11 +71,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"{frozen[0]}{others} would not learn any more: requires_grad is False now.",
                 "Leave requires_grad as it was; torch.no_grad() is enough.",
             )
-    now = dict(model.named_parameters())
-    yield (
-        "the other parameters afterwards",
-        torch.cat([now[name].detach().flatten() for name in before]),
-    )
+    now = [one.detach().flatten() for one in model.parameters()]
+    yield "the other parameters afterwards", torch.cat(now)
 
 
 def more(answer: Any) -> list[Any]:
@@ -172,6 +184,35 @@ SLIPS = (
         "zero the first parameter of the model that has this shape",
         "Several have the same shape. Zero the very tensor that is given, parameter.zero_(); in a"
         " copy find it by its name: that of the one of model.named_parameters() that `is` it",
+    ),
+    Slip(
+        {
+            ZERO: (
+                "others = [one for one in model.parameters() if one.shape == kept.shape]\n"
+                "        others = [one for one in others if torch.equal(one, kept)]\n"
+                "        for one in others:\n            one.zero_()"
+            ),
+            BACK: "for one in others:\n            one.copy_(kept)",
+        },
+        "zero every parameter that holds the same numbers, as one that is looked for by its values"
+        " does",
+        "Two parameters may hold equal numbers, such as the ones of new norms. Zero the very tensor"
+        " that is given, parameter.zero_(); in a copy find it by its name: that of the one of"
+        " model.named_parameters() that `is` it",
+    ),
+    Slip(
+        {
+            ZERO: (
+                "others = [one for one in model.parameters() if one.shape == kept.shape]\n"
+                "        numbers = [one.clone() for one in others]\n"
+                "        for one in others:\n            one.zero_()"
+            ),
+            BACK: (
+                "for one, old in zip(others, numbers, strict=True):\n            one.copy_(old)"
+            ),
+        },
+        "zero every parameter of this shape",
+        "Several have the same shape. Zero the very tensor that is given, parameter.zero_()",
     ),
     Slip(
         {ZERO: "parameter.fill_(1)"},

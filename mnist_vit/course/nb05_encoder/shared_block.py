@@ -133,6 +133,9 @@ def more(answer: Any) -> str:
     made = answer(*sizes)
     if len(list(made.layers.parameters())) < SIZES[1] * len(list(made.layers[0].parameters())):
         return "shared"
+    starts = {next(block.parameters()).data_ptr() for block in made.layers}
+    if len(starts) < len(made.layers):
+        return "parameters of their own in one memory"
     if _same_numbers([block.state_dict() for block in made.layers]):
         return "copies"
     torch.default_generator.manual_seed(0)
@@ -165,6 +168,39 @@ SLIPS = (
         "give each layer a copy of the block",
         "Equal numbers are not enough: parameters of several blocks count several times. Put one"
         " and the same object into all places",
+    ),
+    Slip(
+        {
+            SHARE: (
+                "pairs = zip(self.layers[i].parameters(), self.layers[0].parameters())\n"
+                "            for own, first in pairs:\n"
+                "                own.data = first.data"
+            )
+        },
+        "share the memory of the numbers, as own.data = first.data does, between parameters that"
+        " stay several",
+        "Each still counts, and has a gradient of its own. Put one and the same block into all"
+        " places: self.layers[i] = self.layers[0]",
+    ),
+    Slip(
+        {
+            SHARE: (
+                "pass\n\n"
+                "    def forward(self, input):\n"
+                "        x = self.dropout(input + self.pos_embedding)\n"
+                "        for _ in self.layers:\n"
+                "            x = self.layers[0](x)\n"
+                "        return self.ln(x)"
+            )
+        },
+        "leave all places the blocks that MyEncoder gave them, and run the first again and again",
+        "The others are still there, and count. forward stays as it is: put the first block into"
+        " all places, self.layers[i] = self.layers[0]",
+    ),
+    Slip(
+        {COUNT: "range(1, len(self.layers), 2)", SHARE: "self.layers[i] = self.layers[i - 1]"},
+        "share a block between two neighbours each",
+        "All places are to hold the same block",
     ),
     Slip(
         {SHARE: "self.layers[i] = type(self.layers[0])(*sizes[2:], **options)"},
