@@ -636,6 +636,31 @@ class DropsLess(DropsWithoutScaling):
         return F.dropout(weights, self.dropout / 2, self.training)
 
 
+class DropsNothingWithoutWeights(DropsWithoutScaling):
+    """The fast way has no dropout in it."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True):
+        if need_weights:
+            return super().forward(query, key, value, True, average_attn_weights)
+        mode = self.training
+        found = self.eval()(query, key, value)[0]
+        self.train(mode)
+        return found, None
+
+    def dropped(self, weights):
+        return F.dropout(weights, self.dropout, self.training)
+
+
+class DropsNothingMasked(MyMaskedAttention):
+    def forward(self, *given, need_weights=True, **options):
+        if need_weights:
+            return super().forward(*given, **options)
+        mode = self.training
+        found = self.eval()(*given, **options)[0]
+        self.train(mode)
+        return found, None
+
+
 class OtherOutput(DropsWithoutScaling):
     """Each head's own weights come with another layer output."""
 
@@ -694,6 +719,8 @@ test_what_the_check_sees_of_dropout_pictures_and_places = judged(
         ("multi_head_attention", DropsWholeHeads, "all weights of a head are dropped together"),
         ("multi_head_attention", DropsLess, "of the heads half of them should give 0, and half 2"),
         ("multi_head_attention", OtherOutput, "should be the same whatever need_weights"),
+        ("multi_head_attention", DropsNothingWithoutWeights, "should leave nothing but the bias"),
+        ("masked_attention", DropsNothingMasked, "whether need_weights is True or False, dropped"),
         ("swap_heads", in_a_copy_of_the_order, "your code changes order"),
         ("head_contribution", of_two_pictures, "must have shape (3, 4, 6), but has (2, 4, 6)"),
         ("head_contribution", of_neighbours, "your code uses columns 2, 3, 4, 5 of out_proj"),

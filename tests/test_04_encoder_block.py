@@ -586,6 +586,7 @@ test_what_further_inputs_show = judged(
         ("ablation", of_our_class, "was given another block class here"),
         ("ablation", lambda block: {}, "two classes are needed, and what came back is of type"),
         ("layer_norm", squeezed, "output for one token of one picture must have shape (1, 1, 7)"),
+        ("silence", lambda part: lambda z: z, "what came back is a function, and no block"),
         ("silence", next_to_nothing, "is not zero: it holds numbers up to 1e-12"),
     ],
     [("layer_norm", of_64, "divide by 64 in mean and variance")],

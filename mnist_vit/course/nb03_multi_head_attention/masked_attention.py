@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mnist_vit.model import MultiHeadAttention as MyMultiHeadAttention
 
 from ..checking import (
+    Evidence,
     Exercise,
     Mistake,
     Slip,
@@ -101,6 +102,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "the weights that come back with need_weights=False", none
     dropped = make(answer, 18, 3, dropout=1.0).train()
     yield "weights in train mode with dropout 1", _called(dropped, x, x, x, mask=causal)[1]
+    copy_weights(randomise(MyMultiHeadAttention(18, 3), seed=3), dropped)
+    for mode in ("train", "eval"):
+        dropped.train(mode == "train")
+        output = _called(dropped, x, x, x, need_weights=False, mask=causal)[0]
+        yield f"output with need_weights=False and dropout 1 in {mode} mode", output
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
     _drop_half(make(answer, 18, 3, dropout=0.5).train())
 
@@ -179,6 +185,22 @@ def notice(answer: Any) -> Mistake | None:
             "After the softmax, weights.masked_fill(~mask, 0) sets them to 0.",
         )
     return None
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """What need_weights must not change."""
+    if "need_weights=False" not in evidence.what or not evidence.what.startswith("output"):
+        return "", ""
+    said = "The output should be the same whether need_weights is True or False"
+    if "dropout 1" in evidence.what:
+        said += (
+            ", dropped weights included: in train mode dropout 1 must leave nothing but the bias of"
+            " out_proj, in eval mode everything"
+        )
+    return f"{said}.", (
+        "What the option says is what comes back beside it: compute the output in one way for both."
+        " F.scaled_dot_product_attention takes dropout_p, and knows no mode."
+    )
 
 
 def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:
@@ -385,6 +407,7 @@ EXERCISE = Exercise(
     stars=2,
     slips=SLIPS,
     notice=notice,
+    tell=tell,
     hints=(
         (
             "Which score gives the weight 0? Write it where the mask is False, before the softmax."

@@ -108,6 +108,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     _attributes(module, embed_dim=12, num_heads=2)
     yield from _dropout(answer)
     _refuse_dropped_together(_dropped(answer))
+    module = make(answer, 12, 3, dropout=1.0)
+    copy_weights(randomise(MyMultiHeadAttention(12, 3), seed=3), module)
+    for mode in ("train", "eval"):
+        output = _pair(module.train(mode == "train")(x, x, x, need_weights=False))[0]
+        yield f"output with need_weights=False and dropout 1 in {mode} mode", output
     yield start_values(make(answer, 64, 2), MyMultiHeadAttention(64, 2))
 
 
@@ -182,6 +187,13 @@ def more(answer: Any) -> list[str]:
 
 def tell(evidence: Evidence) -> tuple[str, str]:
     """What the heads gave that have one weight, 1, and values of 1; what an option changed."""
+    if "need_weights=False and dropout 1" in evidence.what:
+        return (
+            "Whether need_weights is True or False, in train mode dropout 1 should leave nothing"
+            " but the bias of out_proj, in eval mode everything.",
+            "What the option says is what comes back: compute the output in one way for both."
+            " F.scaled_dot_product_attention takes dropout_p, and knows no mode.",
+        )
     if evidence.what.startswith("output with"):
         return (
             "The layer output should be the same whatever need_weights and average_attn_weights"

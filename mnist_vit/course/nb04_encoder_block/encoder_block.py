@@ -369,9 +369,10 @@ SLIPS = (
     ),
     Slip(
         {ATTENTION: TORCHS.replace(", batch_first=True", "")},
-        "leave out batch_first=True",
-        "Then nn.MultiheadAttention takes the pictures for tokens, and tokens of different pictures"
-        " talk to each other",
+        "give the attention pictures and tokens the wrong way round, as nn.MultiheadAttention does"
+        " without batch_first=True",
+        "Then tokens of different pictures talk to each other: it needs (n, seq_length,"
+        " hidden_dim)",
     ),
     *(
         Slip(
@@ -399,6 +400,11 @@ SLIPS = (
         {LN_1: "x = self.dropout(self.ln_1(input))"},
         "drop numbers on the way into the attention, too",
         "self.dropout comes once, after the attention",
+    ),
+    Slip(
+        {DROP: "x = self.dropout(x) if self.training else x * (1 - self.dropout.p)"},
+        "multiply by 1 - dropout in eval mode",
+        "nn.Dropout divides by it in train mode, so that nothing is left to do in eval mode",
     ),
     Slip(
         {DROP: "x = self.dropout(self.dropout(x))"},

@@ -113,6 +113,13 @@ def notice(answer: Any) -> Mistake | None:
                 f"Column {place} of your layer's weight is column {number} of joined.weight.",
                 "It should be the same column: the patch comes first in [patch, place].",
             )
+    is_joined = torch.equal(linear.weight.detach().T, columns[:patch_dim])
+    if is_joined and torch.equal(linear.bias.detach(), joined.bias.detach()):
+        return Mistake(
+            "Your layer has the right weight and the right bias, and row 0 of your positions is no"
+            " column of joined.weight.",
+            "Row i should be column patch_dim + i, as it is.",
+        )
     return None
 
 

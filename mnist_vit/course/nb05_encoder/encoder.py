@@ -434,6 +434,11 @@ SLIPS = (
         )
     ),
     Slip(
+        {DROP: "x = self.dropout(x) if self.training else x * (1 - self.dropout.p)"},
+        "multiply by 1 - dropout in eval mode",
+        "nn.Dropout divides by it in train mode, so that nothing is left to do in eval mode",
+    ),
+    Slip(
         {DROP: "x = self.dropout(self.dropout(x))"},
         "apply self.dropout twice",
         "It stands once, between the addition and the first block",
