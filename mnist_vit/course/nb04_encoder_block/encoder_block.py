@@ -313,7 +313,7 @@ SLIPS = (
     ),
     Slip(
         {DROP: "x = nn.functional.dropout(x, self.dropout.p)"},
-        "drop numbers in eval mode too",
+        "drop numbers in eval mode too, or multiply them by 1 - dropout there",
         "An nn.Dropout made in __init__ knows the mode; F.dropout is told it,"
         " training=self.training",
     ),
@@ -400,11 +400,6 @@ SLIPS = (
         {LN_1: "x = self.dropout(self.ln_1(input))"},
         "drop numbers on the way into the attention, too",
         "self.dropout comes once, after the attention",
-    ),
-    Slip(
-        {DROP: "x = self.dropout(x) if self.training else x * (1 - self.dropout.p)"},
-        "multiply by 1 - dropout in eval mode",
-        "nn.Dropout divides by it in train mode, so that nothing is left to do in eval mode",
     ),
     Slip(
         {DROP: "x = self.dropout(self.dropout(x))"},

@@ -114,7 +114,8 @@ def notice(answer: Any) -> Mistake | None:
                 "It should be the same column: the patch comes first in [patch, place].",
             )
     is_joined = torch.equal(linear.weight.detach().T, columns[:patch_dim])
-    if is_joined and torch.equal(linear.bias.detach(), joined.bias.detach()):
+    is_no_column = _column(columns, positions.detach().reshape(seq_length, hidden_dim)[0]) is None
+    if is_no_column and is_joined and torch.equal(linear.bias.detach(), joined.bias.detach()):
         return Mistake(
             "Your layer has the right weight and the right bias, and row 0 of your positions is no"
             " column of joined.weight.",

@@ -372,7 +372,7 @@ SLIPS = (
     ),
     Slip(
         {DROP: "x = F.dropout(x, self.dropout.p)"},
-        "drop in eval mode too",
+        "drop in eval mode too, or multiply by 1 - dropout there",
         "self.dropout(x) knows the mode, F.dropout(x, p) does not",
     ),
     Slip(
@@ -432,11 +432,6 @@ SLIPS = (
                 ", and keep norm_layer from the blocks",
             ),
         )
-    ),
-    Slip(
-        {DROP: "x = self.dropout(x) if self.training else x * (1 - self.dropout.p)"},
-        "multiply by 1 - dropout in eval mode",
-        "nn.Dropout divides by it in train mode, so that nothing is left to do in eval mode",
     ),
     Slip(
         {DROP: "x = self.dropout(self.dropout(x))"},
