@@ -912,7 +912,17 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         root = x.new_ones(x.shape[-1] + 1)
         return x / root * weight
 
+    def turned(weight: Tensor, bias: Tensor, scale: Tensor) -> Any:
+        layer = nn.Linear(*weight.shape)
+        with torch.no_grad():
+            layer.weight.copy_(weight * scale.view(-1, 1))
+        return layer.weight.detach(), scale * bias
+
     assert "root has the shape of x without axis 2" in said("rms_norm", without_keepdim)
+    told = said("fold_scale", turned)
+    assert "layer.weight has the two axes of weight * scale.view(-1, 1), exchanged" in told
+    assert "nn.Linear(in, out) keeps its weight as (out, in)" in told
+    assert "unsqueeze" not in told
     assert "without axis" not in said("rms_norm", other_length)
 
 
@@ -956,6 +966,8 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ),
         ("'AdamW' object is not iterable", "nothing that can be gone through"),
         ("output with shape [1, 1] doesn't match the broadcast shape [2, 1]", "and cannot grow"),
+        ("shifts and dimensions must align. shifts: 2, dims:0", "several shifts, and another"),
+        ("forward pre-hook must return None or a tuple of (new_args, new_kwargs), bu", "both in"),
     ],
 )
 def test_what_an_exception_means_holds_the_sizes_of_its_text(text: str, meaning: str) -> None:
