@@ -175,6 +175,7 @@ def _terms(
         "patch_size² · hidden_dim": patch_size**2 * d,
         "in_channels · patch_size²": in_channels * patch_size**2,
         "image_size² · hidden_dim": image_size**2 * d,
+        "(image_size // patch_size²) · hidden_dim": image_size // patch_size**2 * d,
         "num_patches": side * side,
         "num_patches · num_patches": side**4,
         "in_channels": in_channels,
