@@ -391,6 +391,11 @@ def numbered_by_ten(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
     return torch.bincount((10 * labels + predictions) % k**2, minlength=k**2).view(k, k)
 
 
+def numbered_in_8_bits(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    pairs = labels.byte() * k + predictions.byte()
+    return torch.bincount(pairs, minlength=k**2).view(k, k)
+
+
 def keyed_by_tensors(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
     counts: dict[Any, int] = {}
     for pair in zip(labels, predictions, strict=True):
@@ -587,6 +592,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("coin", lambda b, c: float(np.float16(my_coin(b, c))), "is near the right chance, by less"),
     ("confusion", counted_in_float16, "Of 4099 images with the truth 0 and the prediction 0 you"),
     ("confusion", numbered_by_ten, "an image is counted at place 10 · truth + prediction."),
+    ("confusion", numbered_in_8_bits, "With twenty, of an image with truth 19 and prediction 18"),
     ("confusion", keyed_by_tensors, "In a dict, two tensors are two keys"),
     ("confusion", kept_from_call_to_call, "something else. What comes back must depend on the"),
     ("controls", blurred_in_place, "The two sides differ. Are pixels read that were blurred"),

@@ -140,6 +140,17 @@ def all_as_one_table(rule: Any, effect: float, seeds: int, trials: int) -> float
     return float(verdicts == "better")
 
 
+def share_of_the_clear(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    said = []
+
+    def heard(base: list[float], variant: list[float]) -> str:
+        said.append(rule(base, variant))
+        return said[-1]
+
+    POWER(heard, effect, seeds, trials)
+    return said.count("better") / (trials - said.count("unclear"))
+
+
 def effect_in_one_run(rule: Any, effect: float, seeds: int, trials: int) -> float:
     def moved(base: list[float], variant: list[float]) -> str:
         return rule(base, [variant[0] + effect, *variant[1:]])
@@ -189,6 +200,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("power", all_as_one_table, "as the base's runs, rule is given a tensor of shape (7, 3)."),
     ("power", lambda rule, effect, *two: POWER(rule, effect, *two[::-1]), "the rule 3 times, with"),
     ("power", lambda rule, effect, n, _: POWER(rule, effect, n, 1), "the rule once, with 3 runs"),
+    ("power", share_of_the_clear, "in all of 40 experiments your code divides by 0. The share"),
     ("power", effect_in_one_run, "the four runs of the variant are 5, 0, 0, 0 on average."),
     ("power", grows_with_each, "In the first 200 of 2000 experiments the variant's runs are"),
     ("count_numbers", patches_by_the_area, "(image_size // patch_size²) · hidden_dim numbers too"),

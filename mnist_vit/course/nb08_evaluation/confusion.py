@@ -32,6 +32,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # 4099 in a cell, which neither 8 bits nor float16 can count to, and no class 1
     labels = 2 * (torch.arange(6149) % 3 % 2)
     yield "matrix of 6149 images, 3 classes", answer(labels, 2 - labels, 3)
+    # 400 pairs, more than 8 bits can number
+    labels = torch.arange(60) % 20
+    yield "matrix of 60 images, 20 classes", answer(labels, labels.flip(0), 20)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -90,7 +93,15 @@ def _noticed_many(answer: Any) -> Mistake | None:
     many = torch.zeros(MANY, dtype=torch.int64)
     found = float(torch.as_tensor(answer(many, many, 2))[0, 0])
     if found == len(many):
-        return None
+        last = _places(answer(torch.tensor([19]), torch.tensor([18]), 20))
+        if last == "1 at [19, 18]":
+            return None
+        return Mistake(
+            "With six classes what we tried is right. With twenty, of an image with truth 19 and"
+            f" prediction 18, and no other, you make the counts {last}.",
+            "It should add 1 at [19, 18]. If pairs are numbered: there are 400 numbers, and 8 bits"
+            " hold 256.",
+        )
     return Mistake(
         f"Of {MANY} images with the truth 0 and the prediction 0 you count {found:.0f}; of six"
         " images you count each.",

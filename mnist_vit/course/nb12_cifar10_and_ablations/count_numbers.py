@@ -176,6 +176,8 @@ def _terms(
         "in_channels · patch_size²": in_channels * patch_size**2,
         "image_size² · hidden_dim": image_size**2 * d,
         "(image_size // patch_size²) · hidden_dim": image_size // patch_size**2 * d,
+        "in_channels² · patch_size² · hidden_dim": in_channels**2 * patch_size**2 * d,
+        "(image_size² // patch_size) · hidden_dim": image_size**2 // patch_size * d,
         "num_patches": side * side,
         "num_patches · num_patches": side**4,
         "in_channels": in_channels,

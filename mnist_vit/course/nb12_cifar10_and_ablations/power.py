@@ -137,7 +137,13 @@ def notice(answer: Any) -> Mistake | None:
         )
     known = (("better", 1.0), ("worse", 0.0), ("unclear", 0.0))
     for word, right in known:
-        share = _share(answer(lambda base, variant, word=word: word, 1.0, 3, 40))
+        try:
+            share = _share(answer(lambda base, variant, word=word: word, 1.0, 3, 40))
+        except ZeroDivisionError:
+            return Mistake(
+                f'With a rule that says "{word}" in all of 40 experiments your code divides by 0.',
+                "The share is that of all experiments, whatever the rule says: divide by trials.",
+            )
         if share is None or abs(share - right) > 1e-6:
             return Mistake(
                 f'With a rule that says "{word}" in all of 40 experiments you return {share:g}.',
