@@ -302,7 +302,7 @@ def test_one_word_for_all_inputs_says_nothing_of_other_inputs() -> None:
                 wrapped(a, b)
         return made
 
-    ours = calls(lambda a, b: "more" if a > b else "less" if a < b else "equal")
+    ours = calls(lambda a, b: "more" if a > b else "less")
     pairs = list(zip(ours, calls(lambda a, b: "equal"), strict=True))
     assert instead_of(pairs) == ""
 
