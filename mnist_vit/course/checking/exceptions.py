@@ -65,6 +65,17 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "a[0][1] takes a place in a place. What has names for its places is a dict.",
     ),
     (
+        r"unsupported operand .*'range'",
+        "A range does not calculate: it is only gone through.",
+        "for k in range(n) goes through n numbers; what is meant n times is n * x.",
+    ),
+    (
+        r"requires at least one data point|no mean for empty data|no median for empty data",
+        "A mean or a median of nothing is asked for.",
+        "An empty list has none: say first what is right in this case. .mean() of an empty tensor"
+        " is nan.",
+    ),
+    (
         r"unsupported operand .*for \+: 'dict'",
         "Dicts are not added.",
         "{**a, **b} has what is in both.",
