@@ -1372,7 +1372,14 @@ def test_contents_that_a_token_gets_are_told_in_shares() -> None:
         with torch.no_grad():
             layer.out_proj.bias.fill_(0.1)
 
-    assert "no sum of contents" in said("left_minus_above", not_zero)
+    assert "With biases of zero your layer gives the right" in said("left_minus_above", not_zero)
+
+    def not_all(layer: nn.Module, grid: int) -> None:
+        right(layer, grid)
+        with torch.no_grad():
+            layer.out_proj.weight[0] = 0
+
+    assert "no sum of contents" in said("left_minus_above", not_all)
 
 
 def test_an_axis_of_length_1_is_not_said_to_sum_to_1() -> None:
@@ -1718,8 +1725,8 @@ def test_an_input_that_should_stay_as_it_is_is_told() -> None:
             part.weight.mul_(2)
         return part.weight + 1
 
-    our, their = called(ours, nn.Linear(2, 3)), called(theirs, nn.Linear(2, 3))
-    their[0].given[0].bias.data.copy_(our[0].given[0].bias)
+    part = nn.Linear(2, 3)
+    our, their = called(ours, copy.deepcopy(part)), called(theirs, copy.deepcopy(part))
     found = observe(Evidence(our, their, "numbers", "this", "that"))
     assert "Your code changes weight of part, and should leave part as it is." in words(found)
 
