@@ -461,6 +461,125 @@ NAMED = [
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 
+def difference_in(part: Any) -> Any:
+    """Compares a part of each output alone."""
+
+    def find(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
+        suspect.load_state_dict(right.state_dict())
+        a, b = bugs.outputs(right.eval(), images), bugs.outputs(suspect.eval(), images)
+        for name in a:
+            if not torch.allclose(part(a[name]), part(b[name]), atol=1e-4):
+                return name
+        return None
+
+    return find
+
+
+class PrintsOnce(MyVisionTransformer):
+    def forward(self, x: Tensor) -> Tensor:
+        x = super().forward(x)
+        self.print_shapes = False
+        return x
+
+
+class PrintsAlways(MyVisionTransformer):
+    def __init__(self, *sizes: Any, print_shapes: bool = False, **options: Any) -> None:
+        super().__init__(*sizes, print_shapes=True, **options)
+
+
+def registers_started_with(start: Any) -> Any:
+    class Started(MyRegisters):
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.register_tokens.data = start(self.register_tokens.data)
+
+    return Started
+
+
+class ClassTokenWithoutPlace(MyRectangular):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv_proj(x).flatten(2).mT + self.encoder.pos_embedding[:, 1:]
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = self.encoder.layers(self.encoder.dropout(x))
+        return self.heads(self.encoder.ln(x)[:, 0])
+
+
+def convolution_of(change: Any) -> Any:
+    """The right convolution with another weight."""
+
+    def make(linear: nn.Linear, channels: int, p: int) -> nn.Conv2d:
+        made = check.EXERCISES["as_convolution"].answer(linear, channels, p)
+        made.weight.data = change(made.weight.data)
+        return made
+
+    return make
+
+
+def by_other_tokens(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
+    first = my_first_difference(right, suspect, images)
+    if first is None or "attention" not in first:
+        return my_name_the_bug(right, suspect, images)
+    weights = []
+    for model in (right, suspect):
+        layer = model.get_submodule("encoder.layers.encoder_layer_0.self_attention")
+        x = torch.randn(1, 5, layer.embed_dim)
+        weights.append(layer(x, x, x, average_attn_weights=False)[1])
+    if (weights[1].sum(dim=-1) - 1).abs().max() > 1e-3:
+        return "softmax_over_queries"
+    return "heads_split_by_reshape" if not torch.allclose(*weights) else "right"
+
+
+def by_layers_behind_the_first(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
+    name = my_name_the_bug(right, suspect, images)
+    return name.replace("heads_merged", "heads_split")
+
+
+test_what_no_input_told_apart = judged(
+    [],
+    [
+        ("vision_transformer", PrintsOnce, "in the second 0 lines come, not the same ten"),
+        ("vision_transformer", PrintsAlways, "without print_shapes=True your model prints 'Input:"),
+        (
+            "registers",
+            registers_started_with(lambda start: start[:, :1].expand_as(start).clone()),
+            "start value of register_tokens: all its rows are the same",
+        ),
+        (
+            "registers",
+            registers_started_with(lambda start: 1.66 * start.abs()),
+            "and ours are drawn around 0",
+        ),
+        ("rectangular", ClassTokenWithoutPlace, "all but the class token is right. Each token"),
+        ("as_convolution", convolution_of(lambda w: w.flip(1)), "the channels in the opposite"),
+        ("as_convolution", convolution_of(lambda w: w.flip(0)), "in another order, "),
+        (
+            "as_convolution",
+            convolution_of(
+                lambda w: w.flatten(1).reshape(-1, *w.shape[2:], w.shape[1]).permute(0, 3, 2, 1)
+            ),
+            "in the order column, row, channel, the last one changing fastest",
+        ),
+        (
+            "as_convolution",
+            convolution_of(lambda w: w + torch.rand_like(w)),
+            "Made twice from one linear layer, the convolution's weight is not the same: 90 of 90",
+        ),
+        (
+            "as_convolution",
+            convolution_of(lambda w: w / w.flatten(1).norm(dim=1)[:, None, None, None]),
+            "each window is the right one times a number of its own",
+        ),
+        ("name_the_bug", by_other_tokens, "The tokens that your function gives an attention layer"),
+    ],
+    [
+        ("first_difference", difference_in(lambda x: x[0]), "compare picture 0 of each output"),
+        ("first_difference", difference_in(lambda x: x[-1]), "compare the last picture of each"),
+        ("first_difference", difference_in(lambda x: x[:, 0]), "such as token 0, of each output"),
+        ("name_the_bug", by_layers_behind_the_first, "on the same tokens its weights are right"),
+    ],
+)
+
+
 @pytest.mark.parametrize("name", bugs.BUGS)
 def test_every_bug_but_none_changes_the_logits_and_no_shape(name: str) -> None:
     right, suspect, images = models(name)

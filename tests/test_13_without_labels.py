@@ -160,7 +160,7 @@ def test_the_order_that_leads_back_is_told_as_that() -> None:
             lambda v, m, o: PUT_BACK(v[:1].expand_as(v), m, o),
             "10, 20, the mask token 5",
         ),
-        ("hidden_loss", lambda *given: HIDDEN_LOSS(*given) / 2, "off by 3 you give 4.5"),
+        ("hidden_loss", lambda *given: HIDDEN_LOSS(*given) / 3, "off by 3 you give 3"),
         (
             "hidden_loss",
             lambda p, t, order, keep: HIDDEN_LOSS(p, t.roll(1, dims=1), order, keep),
@@ -170,6 +170,93 @@ def test_the_order_that_leads_back_is_told_as_that() -> None:
 )
 def test_what_is_noticed(name: str, answer: Any, words: str) -> None:
     assert words in verdict(EXERCISES[name], answer)[1]
+
+
+def filled(visible: Tensor, order: Tensor, empty: float) -> Tensor:
+    full = torch.full((len(order), order.shape[1], visible.shape[2]), empty)
+    return full.scatter(1, order[:, : visible.shape[1], None].expand_as(visible), visible)
+
+
+def where_zero(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    full = filled(visible, order, 0.0)
+    return torch.where(full == 0, mask_token, full)
+
+
+def where_all_zero(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    full = filled(visible, order, 0.0)
+    return torch.where((full == 0).all(dim=2, keepdim=True), mask_token, full)
+
+
+def where_sum_is_zero(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    full = filled(visible, order, 0.0)
+    return torch.where(full.sum(dim=2, keepdim=True) == 0, mask_token, full)
+
+
+def where_minus_one(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    full = filled(visible, order, -1.0)
+    return torch.where(full == -1, mask_token, full)
+
+
+def one_after_the_other(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+    """A list's insert moves those behind it."""
+    rows = []
+    for tokens, places in zip(visible, order, strict=True):
+        row = [mask_token[0, 0]] * (order.shape[1] - len(tokens))
+        for token, place in zip(tokens, places.tolist(), strict=False):
+            row.insert(place, token)
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def mask_by_view(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    n, count, width = tokens.shape
+    order = noise.argsort(dim=1)
+    return tokens.view(-1, width)[order[:, :keep] + count * torch.arange(n)[:, None]], order
+
+
+def mask_by_chance(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    return MASK(tokens, torch.rand_like(noise), keep)
+
+
+def mask_by_the_tokens(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    return MASK(tokens, (tokens.detach() * noise[:, :, None]).sum(dim=2), keep)
+
+
+def weighted_loss(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    hidden = (predicted - patches).square().mean(dim=2).gather(1, order[:, keep:])
+    weights = torch.linspace(1, 2, hidden.shape[1])
+    return (hidden * weights).sum() / weights.sum() / len(order)
+
+
+def loss_divided_by_keep(predicted: Tensor, patches: Tensor, order: Tensor, keep: int) -> Tensor:
+    count = order.shape[1] - keep
+    return HIDDEN_LOSS(predicted, patches, order, keep) * count / keep + 0.0
+
+
+test_what_no_input_told_apart = judged(
+    [],
+    [
+        ("put_back", where_all_zero, "with the numbers 0, 0, 0, 0 becomes 5, 5, 5, 5 where"),
+        ("put_back", where_sum_is_zero, "with the numbers 0, 0, 0, 0 becomes 5, 5, 5, 5 where"),
+        ("put_back", where_minus_one, "with the numbers 1, -1, 2, -2 becomes 1, 5, 2, -2 where"),
+        ("put_back", one_after_the_other, "order 2, 0, 3, 1 you make 20, 5, 5, 10. It should be"),
+        ("mask", mask_by_view, "view joins axes only where their numbers lie in this order"),
+        ("mask", mask_by_chance, "Called twice with the same noise you return two orders"),
+        ("mask", mask_by_the_tokens, "With the same noise and other tokens you return another"),
+        ("hidden_loss", weighted_loss, "Hidden patches do not count alike in yours"),
+    ],
+    [
+        ("put_back", where_zero, "put the mask token's numbers wherever a number is 0"),
+        ("put_back", lambda *given: PUT_BACK(*given).squeeze(0), "where there is one picture"),
+        (
+            "mask",
+            lambda *given: (MASK(*given)[0].squeeze(0), MASK(*given)[1]),
+            "where there is one picture",
+        ),
+        ("mask", lambda *given: MASK(*given)[::-1], "return order first"),
+        ("hidden_loss", loss_divided_by_keep, "divide by the number of the visible patches"),
+    ],
+)
 
 
 @pytest.fixture

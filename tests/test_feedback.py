@@ -3,14 +3,17 @@ and is not said of it. What to do instead comes with the second failure."""
 
 import contextlib
 import copy
+import json
 import linecache
 import math
 import os
 import subprocess
 import sys
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -2022,6 +2025,10 @@ def test_a_list_is_told_by_what_is_in_it() -> None:
         (lambda: [1, 2].mean(), "mean is for tensors"),
         (lambda: (1, 2).append(3), "has no append: lists have"),
         (lambda: {"x": 1}.x, "x is a key of this dict"),
+        (lambda: OrderedDict(head=nn.Linear(2, 3)).head, "head is a key of this dict"),
+        (lambda: nn.Linear.load_state_dict({}), "nn.Linear is a class, and load_state_dict is for"),
+        (lambda: partial(nn.LayerNorm) < 1, "A class or a function stands where a number is"),
+        (lambda: json.loads(b"\x80\x02"), "What is read here is no text"),
         (lambda: (1.0).backward(), "backward is for tensors"),
         (lambda: torch.ones(2).astype(float), "A tensor has no attribute astype"),
         (lambda: nn.ReLu(), "Spelt nearly like it: ReLU."),
@@ -2054,3 +2061,19 @@ def test_a_module_that_is_made_of_tensors_is_told() -> None:
 
 def test_a_shape_has_no_attribute_of_its_tensor() -> None:
     assert "x.shape.ndim" not in raised_by(lambda x: x.shape.ndim, torch.ones(2))[0].split("`")[-1]
+
+
+def test_the_part_of_a_pair_that_is_needed_may_be_the_second() -> None:
+    layer, x = nn.MultiheadAttention(4, 2, batch_first=True), torch.ones(1, 3, 4)
+    assert "pair[1] the weights" in raised_by(lambda: torch.allclose(layer(x, x, x), x))[1]
+
+
+def test_what_cuts_a_gradient_is_the_one_that_is_asked_for() -> None:
+    def put_back(visible: Tensor, mask_token: Tensor, order: Tensor) -> Tensor:
+        n, keep, width = visible.shape
+        full = mask_token.detach().repeat(n, order.shape[1], 1)
+        return full.scatter(1, order[:, :keep, None].expand(-1, -1, width), visible.detach())
+
+    told = said("put_back", put_back)
+    assert "gradient of visible: none" in told
+    assert "No gradient flows through `visible.detach()`" in told

@@ -18,15 +18,17 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"NoneType",
         "Something is None here.",
         "A name set to None stays so until a line fills it. A function without return gives None,"
-        " and so do append() and sort(). .grad is None for what the loss does not depend on, and"
-        " for a tensor that was itself computed.",
+        " and so do append() and sort(); an attention layer gives None for its weights where"
+        " need_weights=False. .grad is None for what the loss does not depend on, and for a tensor"
+        " that was itself computed.",
     ),
     # lists, tuples, dicts, texts and numbers
     (
         r"must be Tensor, not tuple",
         "A tuple stands where a tensor is needed.",
-        "If a layer gave it, as nn.MultiheadAttention gives a pair, take its part, pair[0]. If you"
-        " wrote it, compare the order of the arguments with the signature.",
+        "If a layer gave it, take the part that you need: of nn.MultiheadAttention's pair, pair[0]"
+        " is the output, and pair[1] the weights. If you wrote it, compare the order of the"
+        " arguments with the signature.",
     ),
     (
         r"must be Tensor, not list",
@@ -970,6 +972,17 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "The function sets this name somewhere, and it was not set when this line ran.",
         "Is the line that sets it further down, or on a path that was not taken? Or is another name"
         " meant?",
+    ),
+    (
+        r"codec can't decode byte",
+        "What is read here is no text.",
+        'A file that torch.save wrote is read by torch.load; open(file, "rb") gives bytes.',
+    ),
+    (
+        r"not supported between instances of .*'(functools\.partial|type|function|method)'",
+        "A class or a function stands where a number is needed.",
+        "Is it called, with ( )? If it was handed on, compare the order of the arguments with the"
+        " signature.",
     ),
     (
         r"not supported between instances",

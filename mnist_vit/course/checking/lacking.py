@@ -24,7 +24,7 @@ NAMES = 8  # keys, or parts of a module, that are told
 NAMED = re.compile(
     r"(module|parameter|buffer) name can't (?:contain \"\.\"(?:, got: (.*))?|be empty)", re.S
 )
-KIND = re.compile(r"'([\w.]+)' object has no attribute '(\w+)'")
+KIND = re.compile(r"'([\w.]+)' object has no attribute '([\w.]+)'")
 # attributes of NumPy and of other languages
 INSTEAD = {
     "astype": "x.to(dtype) gives another kind of number.",
@@ -124,12 +124,13 @@ def missing_attribute(error: AttributeError) -> tuple[str, str]:
             "",
         )
     if isinstance(thing, nn.Module):
-        return _of_module(thing, name), ""
+        dotted = "." in name and not name.startswith(".")
+        return _of_module(thing, name), "get_submodule takes a name with dots." if dotted else ""
     if isinstance(thing, ModuleType):
         return _of_names(thing.__name__, name)
     if kind in ("list", "tuple"):
         return _of_row(kind, name)
-    if kind == "dict":
+    if isinstance(thing, dict) and (kind == "dict" or name in thing):
         return _of_dict(thing, name)
     if kind in ("int", "float", "bool") and hasattr(Tensor, name):
         return (
@@ -206,7 +207,10 @@ def _of_row(kind: str, name: str) -> tuple[str, str]:
 
 def _of_dict(thing: Any, name: str) -> tuple[str, str]:
     if isinstance(thing, dict) and name in thing:
-        return f"{name} is a key of this dict.", f'Brackets read it: ["{name}"].'
+        read = f'Brackets read it: ["{name}"].'
+        if thing and all(isinstance(one, nn.Module) for one in thing.values()):
+            read += " nn.Sequential makes a module of an OrderedDict of modules, with these names."
+        return f"{name} is a key of this dict.", read
     if hasattr(list, name):
         return f"This is a dict, and {name} is for lists.", "A dict is filled by d[key] = value."
     return f"A dict has no {name}.{_near(name, dir(dict))}", ""

@@ -194,7 +194,29 @@ def _of_its_line(error: BaseException) -> tuple[str, str]:
         )
     if "list indices must be" in words or "'list' object has no attribute" in words:
         return of_list(error)
+    if re.search(r"missing 1 required positional argument|missing .* arguments: 'self'", words):
+        meaning, instead = _asked_of_a_class(error)
+        if meaning:
+            return meaning, instead
     return _given_to_a_class(error)
+
+
+def _asked_of_a_class(error: BaseException) -> tuple[str, str]:
+    """Of a method that is called on a class, where an object made by it is needed."""
+    frame, node = their_frame(error), failed(error)
+    if frame is None or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return "", ""
+    if not is_chain(node.func.value):
+        return "", ""
+    holder = value_of(frame, node.func.value)
+    if not isinstance(holder, type) or not inspect.isfunction(value_of(frame, node.func)):
+        return "", ""
+    name = ast.unparse(node.func.value)
+    return (
+        f"{name} is a class, and {node.func.attr} is for what the class makes.",
+        f"Called with its sizes the class makes an object: made = {name}(…), and then"
+        f" made.{node.func.attr}(…).",
+    )
 
 
 def _given_to_a_class(error: BaseException) -> tuple[str, str]:

@@ -306,6 +306,11 @@ def _another_distribution(value: Tensor, right: Tensor) -> str:
     """How the distribution of start values differs from ours; empty if it does not."""
     if value.std(correction=0) == 0:
         return f"it is {value.flatten()[0].item():g} everywhere; ours is random"
+    if alike := _are_alike(value):
+        return f"{alike}; of ours each number is drawn by itself"
+    mean = value.mean().item()
+    if abs(mean) > 6 * value.std(correction=0).item() / math.sqrt(value.numel()):
+        return f"its mean is {mean:.2g}, and ours are drawn around 0"
     share = (value.std(correction=0) / right.std(correction=0)).item()
     is_many = right.numel() >= MANY
     near = 0.05 if is_many else 2.0
@@ -324,6 +329,19 @@ def _another_distribution(value: Tensor, right: Tensor) -> str:
         return f"its spread is {share:.2g} times ours"
     if is_many and (_kurtosis(value) < UNIFORM) != (_kurtosis(right) < UNIFORM):
         return "ours are uniform" if _kurtosis(right) < UNIFORM else "ours are normal"
+    return ""
+
+
+def _are_alike(value: Tensor) -> str:
+    """Which numbers of a random tensor are copies of others, in words; "" if none are."""
+    rows = value.reshape(1, -1) if value.dim() < 2 else value
+    if rows.shape[0] == 1 and rows.dim() > 2:
+        rows = rows[0]
+    rows = rows.flatten(1)
+    if len(rows) > 1 and (rows == rows[0]).all():
+        return "all its rows are the same"
+    if rows.shape[1] > 1 and (rows == rows[:, :1]).all():
+        return "all numbers of a row are the same"
     return ""
 
 

@@ -450,7 +450,8 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
     evidence = _evidence(exercise, got)
     if evidence.pair is None:
         ours = [step for step in _solutions_steps(exercise) if step.cuts]
-        cutting = cut(_traced(exercise, answer, keep=False), ours)
+        name = evidence.what.removeprefix("gradient of ")
+        cutting = cut(_traced(exercise, answer, keep=False), ours, name)
         if not cutting or not evidence.what.startswith("gradient"):
             return ""
         said = f"No gradient flows through {quoted(cutting)}"

@@ -1,6 +1,7 @@
 """Exercise: the convolution that does to a picture what a linear layer does to its patches."""
 
 from collections.abc import Iterator
+from itertools import combinations, permutations
 from typing import Any
 
 import torch
@@ -31,7 +32,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield "what comes back", convolution
             return
         if not isinstance(convolution, nn.Conv2d):
-            raise Mistake(f"an nn.Conv2d is needed, and this is {type(convolution).__name__}.")
+            raise Mistake(
+                f"an nn.Conv2d is needed, and this is {type(convolution).__name__}.",
+                "Make one, nn.Conv2d(…), copy the numbers into it, and return it.",
+            )
         shape = (convolution.in_channels, convolution.out_channels, convolution.kernel_size)
         if shape != (channels, width, (p, p)):
             raise Mistake(
@@ -64,6 +68,20 @@ def notice(answer: Any) -> Mistake | None:
     """Which of weight and bias is right; then the steps of the windows."""
     linear = randomise(nn.Linear(2 * 3 * 3, 5), seed=8)
     made = answer(linear, 2, 3)
+    torch.manual_seed(1)  # the start values are others
+    again = answer(linear, 2, 3)
+    for name in ("weight", "bias"):
+        first, second = getattr(made, name), getattr(again, name)
+        if first is None or second is None or first.shape != second.shape:
+            continue
+        other = first != second
+        if other.any():
+            return Mistake(
+                f"Made twice from one linear layer, the convolution's {name} is not the same:"
+                f" {int(other.sum())} of {other.numel()} numbers change.",
+                "A new convolution holds random numbers. Every number must come from the linear"
+                f" layer alone. {COPY[name]}",
+            )
     right = my_as_convolution(linear, 2, 3)
     bias = torch.zeros(5) if made.bias is None else made.bias
     are_right = {
@@ -105,7 +123,43 @@ def _how_related(own: Tensor, right: Tensor) -> str:
     if abs(factor) > 1e-6 and torch.allclose(own, factor * right, atol=1e-5):
         return f": it is the right one times {factor:.4g}"
     if torch.allclose(own.flatten().sort().values, right.flatten().sort().values, atol=1e-6):
-        return ": it holds the right numbers in other places"
+        return _how_moved(own, right) or ": it holds the right numbers in other places"
+    factors = (own * right).flatten(1).sum(dim=1) / right.square().flatten(1).sum(dim=1)
+    if torch.allclose(own, factors[:, None, None, None] * right, atol=1e-5):
+        told = ", ".join(f"{one:.3g}" for one in factors.tolist())
+        return f": each window is the right one times a number of its own, {told}"
+    same = [n for n in range(len(right)) if torch.allclose(own[n], right[n], atol=1e-6)]
+    if same and len(same) < len(right):
+        return f". Right are {len(same)} of its {len(right)} windows: {', '.join(map(str, same))}"
+    return ""
+
+
+AXES = {1: "the channels", 2: "the rows", 3: "the columns"}
+
+
+def _how_moved(own: Tensor, right: Tensor) -> str:
+    """Which axes are exchanged, or read backwards, in a weight that has the right numbers."""
+    for count in range(1, 4):
+        for flipped in combinations(AXES, count):
+            if torch.allclose(own, right.flip(flipped), atol=1e-6):
+                names = [AXES[axis] for axis in flipped]
+                listed = " and ".join(([", ".join(names[:-1])] if names[:-1] else []) + names[-1:])
+                return f": it is the right one with {listed} in the opposite order"
+    distances = (own[:, None] - right[None]).abs().flatten(2).amax(dim=2)  # own, right
+    if (distances.amin(dim=1) < 1e-6).all():
+        order = ", ".join(str(int(one)) for one in distances.argmin(dim=1))
+        return f": its windows are the right ones in another order, {order}"
+    channels, p = right.shape[1], right.shape[2]
+    sizes = {"channel": channels, "row": p, "column": p}
+    for axes in permutations(sizes):
+        read = right.flatten(1).reshape(-1, *(sizes[name] for name in axes))
+        back = read.permute(0, *(1 + axes.index(name) for name in sizes))
+        if torch.allclose(own, back, atol=1e-6):
+            return (
+                ": it takes the pixels of a patch in the order"
+                f" {axes[0]}, {axes[1]}, {axes[2]}, the last one changing fastest, and they come"
+                " in the order channel, row, column"
+            )
     return ""
 
 

@@ -88,6 +88,23 @@ class _Lower(nn.Conv2d):
         return super().forward(x) - 1
 
 
+class _OneNumber(nn.Conv2d):
+    picture = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = super().forward(x).clone()
+        x[self.picture : self.picture + 1, -1, -1, -1] += 1
+        return x
+
+
+def one_number(picture: int) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
+    """A suspect whose first part differs in one number, of one of three pictures."""
+    right, suspect, images = models("right", seed=10)
+    suspect.conv_proj = _OneNumber(2, 8, 4, stride=4)
+    suspect.conv_proj.picture = picture
+    return right, suspect, images
+
+
 def one_sided(part: type[nn.Conv2d]) -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
     """A suspect whose first part gives larger numbers everywhere, or smaller ones."""
     right, suspect, images = models("right", seed=9)
@@ -108,6 +125,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         larger_models(bug) for bug in ("right", "positions_forgotten", "divided_by_d_model")
     ]
     suspects += [small_positions(0.05), other_places(), one_sided(_Higher), one_sided(_Lower)]
+    suspects += [one_number(1)]
     for number, (right, suspect, images) in enumerate(suspects):
         before = {name: tensor.clone() for name, tensor in right.state_dict().items()}
         found = answer(right, suspect, images)
@@ -173,7 +191,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "A difference often grows on its way. The first part that differs by more than"
             " rounding, however little, is where it begins.",
         )
-    return said, "Return the first part that differs by more than rounding."
+    return (
+        said,
+        "Return the first part in which any number of any picture differs by more than rounding.",
+    )
 
 
 def _how_far(given: list[Any]) -> dict[str, float]:
@@ -202,6 +223,7 @@ def more(answer: Any) -> list[str]:
     right, suspect, images = models("right", seed=6)
     suspect.conv_proj = _Negated(2, 8, 4, stride=4)
     found.append(str(answer(right, suspect, images)))
+    found += [str(answer(*one_number(picture))) for picture in range(3)]
     for size in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):  # of what the first difference is made
         found.append(str(answer(*small_positions(size))))
     return found
@@ -282,6 +304,28 @@ SLIPS = (
             "A difference counts in both directions: take abs() of it first",
         )
         for difference in ("a[name] - b[name]", "b[name] - a[name]")
+    ),
+    *(
+        Slip(
+            {TEST: f"if not torch.allclose({one}, {other}, atol=1e-4):"},
+            f"compare {told} of each output alone",
+            "A bug may show in another place, or with another picture: compare all numbers of all"
+            " pictures",
+        )
+        for one, other, told in (
+            ("a[name][0]", "b[name][0]", "picture 0"),
+            ("a[name][-1]", "b[name][-1]", "the last picture"),
+            ("a[name][:, 0]", "b[name][:, 0]", "place 0 of axis 1, such as token 0,"),
+            ("a[name][..., 0]", "b[name][..., 0]", "the first number of the last axis"),
+        )
+    ),
+    *(
+        Slip(
+            {TEST: f"if (a[name] - b[name]).abs().mean() > {limit}:"},
+            "take the mean of the differences, which is small where few numbers differ",
+            "One number that differs is enough: take the largest difference, .abs().max()",
+        )
+        for limit in (1e-2, 1e-1)
     ),
     Slip(
         {TEST: "if (a[name].mean() - b[name].mean()).abs() > 1e-4:"},

@@ -119,7 +119,7 @@ def _names(answer: Any, make: Any) -> dict[str, Any]:
 
 def notice(answer: Any) -> Mistake | None:
     """Of which models it says the first wrong name."""
-    averaged = _asks_for_averages(answer)
+    averaged = _asks_for_averages(answer) or _asks_with_other_tokens(answer)
     for make, size in ((models, 8), (larger_models, 64)):
         names = _names(answer, make)
         wrong = [bug for bug in ORDER if names[bug] != bug]
@@ -169,6 +169,39 @@ def _asks_for_averages(answer: Any) -> Mistake | None:
     return Mistake(
         "Your function asks the attention layers for weights that are averaged over the heads.",
         "average_attn_weights=False gives each head's own.",
+    )
+
+
+def _asks_with_other_tokens(answer: Any) -> Mistake | None:
+    """Whether the layers that it asks for weights are given other tokens in the two models."""
+    right, suspect, images = models("not_divided")
+    given: dict[str, dict[str, Any]] = {"right": {}, "suspect": {}}
+
+    def keep(whose: str, name: str) -> Any:
+        def seen(layer: Any, tokens: tuple, named: dict[str, Any]) -> None:
+            if len(tokens) == 3 and named.get("need_weights", True):
+                given[whose].setdefault(name, tokens[0].detach())
+
+        return seen
+
+    for whose, model in (("right", right), ("suspect", suspect)):
+        for number, block in enumerate(model.encoder.layers):
+            block.self_attention.register_forward_pre_hook(
+                keep(whose, str(number)), with_kwargs=True
+            )
+    answer(right, suspect, images)
+    both = given["right"].keys() & given["suspect"].keys()
+    for name in both:
+        own, other = given["right"][name], given["suspect"][name]
+        if own.shape == other.shape and torch.allclose(own, other, atol=1e-4):
+            return None
+    if not both:
+        return None
+    return Mistake(
+        "The tokens that your function gives an attention layer of `right` are not those that it"
+        " gives the layer of `suspect`.",
+        "Other tokens have other weights. Make the tokens once, x = torch.randn(…), and give both"
+        " layers this x.",
     )
 
 
@@ -225,8 +258,9 @@ SLIPS = (
     Slip(
         {'return "heads_merged_by_reshape"': 'return "heads_split_by_reshape"'},
         "call a wrong merge a wrong split",
-        "After a wrong merge the layer's output is wrong and its weights are right: compare the"
-        " weights, not the output",
+        "After a wrong merge the layer's output is wrong, and on the same tokens its weights are"
+        " right. Give both layers the same tokens, or compare those of the first block alone:"
+        " behind it the tokens are others, and so are the weights",
     ),
     Slip(
         {f"first = {FIRST}": 'return "right"'},

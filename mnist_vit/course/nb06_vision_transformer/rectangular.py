@@ -25,6 +25,7 @@ from ..checking import (
 from .vision_transformer import (
     dropout_slips,
     drops_before_the_blocks,
+    noticed_before_the_blocks,
     noticed_dropout,
     noticed_on_the_way,
 )
@@ -140,9 +141,10 @@ def notice(answer: Any) -> Mistake | None:
     """What the encoder is given, and what of its tokens goes to the heads."""
     size = (8, 20)
     module = make(answer, size, *SIZES, **OPTIONS).eval()
-    copy_weights(randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6), module)
+    right = randomise(MyRectangular(size, *SIZES, **OPTIONS), seed=6)
+    copy_weights(right, module)
     images = random(3, 2, *size, seed=7)
-    seen = noticed_on_the_way(module, images)
+    seen = noticed_on_the_way(module, images) or noticed_before_the_blocks(module, right, images)
     if seen is not None:
         return seen
     weights = randomise(MyRectangular(size, *SIZES, **OPTIONS, dropout=1.0), seed=6)

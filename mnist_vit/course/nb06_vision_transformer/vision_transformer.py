@@ -212,10 +212,17 @@ def _printed(answer: Any, options: dict[str, Any]) -> str:
     """
     if "print_shapes" not in inspect.signature(answer).parameters:
         answer = MyVisionTransformer
+    images, out, silent = random(3, 2, 12, 12, seed=7), io.StringIO(), io.StringIO()
+    with redirect_stdout(silent):
+        _built(answer, options)(images)
+    if lines := silent.getvalue().splitlines():
+        raise Mistake(
+            f"without print_shapes=True your model prints {lines[0]!r:.80}.",
+            "It prints only where print_shapes is true: the default is False.",
+        )
     module = _built(answer, options | {"print_shapes": True})
-    out = io.StringIO()
     with redirect_stdout(out):
-        module(random(3, 2, 12, 12, seed=7))
+        module(images)
     lines = out.getvalue().splitlines()
     told = [line.partition(":")[0] for line in lines]
     for number, (own, label) in enumerate(zip(told, LABELS, strict=False), start=1):
@@ -235,6 +242,16 @@ def _printed(answer: Any, options: dict[str, Any]) -> str:
                 f"with print_shapes=True one line is {own!r:.80}.",
                 f"It must be {right!r} here: {when}.",
             )
+    again = io.StringIO()
+    with redirect_stdout(again):
+        module(images)
+    if again.getvalue() != out.getvalue():
+        count = len(again.getvalue().splitlines())
+        raise Mistake(
+            "with print_shapes=True the ten lines are right in the first call, and in the second"
+            f" {count} lines come, not the same ten.",
+            "They are printed for each call: forward changes nothing in self.",
+        )
     return out.getvalue()
 
 
@@ -336,6 +353,41 @@ def drops_before_the_blocks(module: Any, images: Tensor) -> tuple[str, Any]:
     if isinstance(layers := getattr(module.encoder, "layers", None), nn.Module):
         layers.eval()
     return "output with dropout 1 in the encoder alone, not in its blocks", module(images)
+
+
+@torch.no_grad()
+def noticed_before_the_blocks(module: Any, ours: Any, images: Tensor) -> Mistake | None:
+    """Which tokens the first block is given in eval mode, where they are not the right ones.
+
+    Args:
+        module, ours: the answer's model and ours, with the same weights.
+    """
+    found = []
+    for model in (module, ours):
+        given: list[Tensor] = []
+        block = next(iter(model.encoder.layers.children()))
+        with block.register_forward_pre_hook(lambda _, args, given=given: given.append(args[0])):
+            model.eval()(images)
+        if not given:
+            return None
+        found.append(given[0])
+    own, right = found
+    if own.shape != right.shape:
+        return None
+    are_right = [torch.allclose(own[:, k], right[:, k], atol=1e-5) for k in range(own.shape[1])]
+    if all(are_right):
+        return None
+    instead = (
+        "Each token, the class token too, has its position added once: tokens +"
+        " self.encoder.pos_embedding, as self.encoder(x) does."
+    )
+    if all(are_right[1:]):
+        return Mistake(
+            "Of what the first block is given, all but the class token is right.", instead
+        )
+    if are_right[0]:
+        return Mistake("Of what the first block is given, the class token alone is right.", instead)
+    return Mistake("What the first block is given is not right, the class token neither.", instead)
 
 
 @torch.no_grad()

@@ -83,6 +83,14 @@ def notice(answer: Any) -> Mistake | None:
             f"With a warmup of 0 and 6 steps your share is {'; '.join(ends)}.",
             "The fall must then begin with 1 at step 0, and end with 0 at step 6.",
         )
+    if all(abs(found[n] - found[1] * right[n]) < 1e-6 for n in range(5)):
+        return Mistake(
+            f"Your share is {found[1]:.4g} times the right one, at every step that we tried.",
+            "It rises to 1 itself; whoever calls the schedule multiplies the largest learning rate"
+            " by it.",
+        )
+    if fall := _noticed_fall(answer):
+        return fall
     told = "; ".join(f"{found[n]:.4g} at step {places[n]}" for n in wrong)
     wanted = "; ".join(f"{right[n]:.4g} at step {places[n]}" for n in wrong)
     return Mistake(
@@ -90,6 +98,40 @@ def notice(answer: Any) -> Mistake | None:
         f"It should be {wanted}. The line must reach 1 at step 3, and half a cosine fall from 1 at"
         " step 4 to 0 at step 12.",
     )
+
+
+def _noticed_fall(answer: Any) -> Mistake | None:
+    """Which fall it is, where the line is right and the fall another one from 1 on."""
+    for step in range(4):
+        if abs(float(answer(step, 12, 4)) - (step + 1) / 4) > 1e-6:
+            return None
+    found = [float(answer(step, 12, 4)) for step in range(4, 13)]
+    right = [my_cosine_schedule(step, 12, 4) for step in range(4, 13)]
+    low = found[-1]
+    if 1e-6 < low < 0.4 and _is_near(found, [low + (1 - low) * one for one in right]):
+        return Mistake(
+            f"Your fall is half a cosine that ends at {low:.4g}, and not at 0.",
+            "The share goes from 1 to 0: 0.5 * (1 + cos) is 1 at the angle 0, and 0 at π.",
+        )
+    power = math.log(found[4]) / math.log(0.5) if 0 < found[4] < 1 else 1.0
+    if abs(power - 1) > 1e-6 and _is_near(found, [one**power for one in right]):
+        return Mistake(
+            f"Your fall is the right one to the power of {power:.4g}.",
+            "Half a cosine itself is wanted, 0.5 at half of the way.",
+        )
+    if 0 <= found[4] <= 1:
+        end = 2 * math.acos(2 * found[4] - 1)  # at half of the way it is half as large
+        if _is_near(found, [0.5 * (1 + math.cos(end * n / 8)) for n in range(9)]):
+            return Mistake(
+                f"Your fall is that of a cosine whose angle goes from 0 to {end:.4g}.",
+                f"Its angle should go from 0 to π, {math.pi:.4g}: math.pi * (step - warmup) /"
+                " (steps - warmup).",
+            )
+    return None
+
+
+def _is_near(found: list[float], right: list[float]) -> bool:
+    return all(abs(one - other) < 1e-6 for one, other in zip(found, right, strict=True))
 
 
 CASE, RISE, BEHIND = "step < warmup", "(step + 1) / warmup", "(step - warmup) / (steps - warmup)"
@@ -143,6 +185,16 @@ SLIPS = (
         "The first step then changes nothing. Its share is 1 / warmup: (step + 1) / warmup",
     ),
     Slip(
+        {RISE: "((step + 1) / warmup) ** 2"},
+        "square the share of the warm-up",
+        "It rises along a straight line: (step + 1) / warmup",
+    ),
+    Slip(
+        {RISE: "(warmup - step) / warmup"},
+        "let the line fall from 1 in the warm-up",
+        "It rises: (step + 1) / warmup, from 1 / warmup to 1",
+    ),
+    Slip(
         {RISE: "(step + 1) / (warmup + 1)"},
         "divide by warmup + 1",
         "The last step of the warm-up has the share 1",
@@ -187,6 +239,11 @@ SLIPS = (
         {BEHIND: "min(1.0, (step - warmup) / max(1, steps - warmup - 1))"},
         "let the fall reach 0 at steps - 1 and stay there",
         "It reaches 0 at step == steps: step - warmup out of steps - warmup",
+    ),
+    Slip(
+        {BEHIND: "((step - warmup) // (steps - warmup))"},
+        "divide with //, so that the share is 1 up to the last step",
+        "// gives whole numbers, 0 until step == steps: divide with /",
     ),
     Slip({ANGLE: f"180 * {BEHIND}"}, "give the cosine degrees", "It wants radians"),
     Slip({FALL: f"1 - {BEHIND}"}, "fall in a straight line", "Half a cosine is wanted"),

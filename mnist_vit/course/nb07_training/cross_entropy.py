@@ -28,6 +28,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # Softmax alone gives 0 here, and ln 0 is -inf.
     far = torch.tensor([[0.0, 300.0, -50.0], [2.0, 1.0, 0.0]])
     yield "loss where a wrong logit is 300 larger", answer(far, torch.tensor([0, 2]))
+    yield "loss of a single picture", answer(random(1, 3, seed=72), torch.tensor([2]))
     # May be changed in place: torch forbids it where gradients are wanted.
     plain = logits.detach().clone()
     answer(plain, labels)
@@ -61,11 +62,29 @@ def notice(answer: Any) -> Mistake | None:
         losses.append(float(answer(torch.tensor([[0.0, far, 0.0]]), torch.tensor([0]))))
     if not math.isfinite(losses[0]) or abs(losses[0] - losses[1]) > 1e-3:
         return None
+    if losses[0] < 1:
+        return Mistake(
+            "A picture whose label has a logit 1,000 below another one costs"
+            f" {losses[0] + 0:.4g} in yours.",
+            "It should cost 1,000: its probability is e^-1000, and minus the logarithm of that is"
+            " 1,000. log_softmax computes it without rounding the probability to 0.",
+        )
     return Mistake(
         f"One picture never costs more than {losses[0]:.1f} in yours, however wrong its logits are:"
         f" that is -ln {math.exp(-losses[0]):.0e}.",
         "There should be no such limit: log_softmax needs no smallest probability.",
     )
+
+
+def more(answer: Any) -> list[bool]:
+    """Whether the loss is finite of pictures with large and small logits."""
+    high, low = [0.0, 300.0, -50.0], [2.0, 1.0, 0.0]
+    finite = []
+    apart = [[60.0, 0.0, 0.0], [120.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    for rows in ([high], [low, high], [high, low], apart):
+        labels = torch.full((len(rows),), 2)  # nowhere the largest
+        finite.append(math.isfinite(float(answer(torch.tensor(rows), labels))))
+    return finite
 
 
 def _noticed_losses(answer: Any) -> Mistake | None:
@@ -106,6 +125,42 @@ SLIPS = (
         "subtract the largest logit of all pictures from every picture's",
         "In a row far below it every exp is rounded to 0. Subtract each row's own largest:"
         " logits.amax(dim=1, keepdim=True)",
+    ),
+    Slip(
+        {
+            SOFTMAX: (
+                "(logits - logits[0].max()) - (logits - logits[0].max()).exp().sum(-1, True).log()"
+            )
+        },
+        "subtract the largest logit of picture 0 from every picture's",
+        "Where another picture's are far above it or below, exp is infinite or 0. Subtract each"
+        " row's own largest: logits.amax(dim=1, keepdim=True)",
+    ),
+    Slip(
+        {MEAN: "-(0.9 * picked + 0.1 * log_probabilities.mean(dim=-1)).mean()"},
+        "smooth the labels, with a tenth for all classes alike",
+        "Each label counts whole: minus the mean of ln p of the labels",
+    ),
+    Slip(
+        {PICK: "(log_probabilities.exp() * log_probabilities).sum(dim=-1)"},
+        "take the entropy of the probabilities, without the labels",
+        "Of each row the logarithm at its label alone counts: [torch.arange(len(labels)), labels],"
+        " or gather",
+    ),
+    Slip(
+        {
+            MEAN: (
+                "torch.nn.functional.binary_cross_entropy_with_logits(\n"
+                "        logits, torch.eye(logits.shape[1], dtype=logits.dtype)[labels])"
+            )
+        },
+        "take a yes or no of each class by itself, as binary cross-entropy does",
+        "The classes of a picture share out 1, by the softmax, and the label's alone counts",
+    ),
+    Slip(
+        {SOFTMAX: "logits - logits.exp().mean(dim=-1, keepdim=True).log()"},
+        "take the mean of all exp where their sum is needed",
+        "Probabilities sum to 1: the logarithm of a row's sum of exp is subtracted",
     ),
     Slip({MEAN: "-picked.sum()"}, "add up over the pictures", "The loss is their mean"),
     Slip(
@@ -213,6 +268,35 @@ SLIPS = (
         "It is minus the logarithm of the label's probability",
     ),
     Slip(
+        {MEAN: "-picked.median()"},
+        "take the median over the pictures",
+        "The loss is their mean",
+    ),
+    Slip(
+        {SOFTMAX: "logits - logits.logsumexp(dim=(0, 1))"},
+        "divide by the sum of all exp in the batch",
+        "The classes of one picture share out 1: the sum is over its own row, dim=-1",
+    ),
+    *(
+        Slip(
+            {
+                PICK: (
+                    "torch.eye(logits.shape[1], dtype=logits.dtype)[labels]"
+                    " - log_probabilities.exp()"
+                ),
+                MEAN: f"picked.square().{sums}",
+            },
+            "take squared errors of the probabilities",
+            "The loss is minus the logarithm of the label's probability",
+        )
+        for sums in ("sum(dim=1).mean()", "mean()")
+    ),
+    Slip(
+        {SOFTMAX: "(logits / 2).log_softmax(dim=-1)"},
+        "take the softmax of half of the logits",
+        "Take it of the logits as they are",
+    ),
+    Slip(
         {PICK: "log_probabilities[rows, labels - 1]"},
         "take the class before the label, off by one",
         "Class 0 is column 0",
@@ -273,6 +357,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     notice=notice,
+    more=more,
     hints=(
         (
             "Three steps: probabilities of each picture, the one of its label, minus the mean of"

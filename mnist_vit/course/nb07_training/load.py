@@ -62,7 +62,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             return
         if not isinstance(made, nn.Module):
             raise Mistake(
-                f"the answer must return the model, but it returned {type(made).__name__}."
+                f"the answer must return the model, but it returned {type(made).__name__}.",
+                RETURNED.get(type(made).__name__, ""),
             )
         if not isinstance(made, Given):
             raise Mistake(
@@ -72,10 +73,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         with torch.no_grad():
             yield "logits of the loaded model, in eval mode", made.eval()(images)
         made = answer(VisionTransformer, path)
-        yield "whether the model comes in eval mode", not made.training
+        yield "whether the model comes in eval mode", _mode(made)
         few = {name: tensor for name, tensor in weights.items() if "pos_embedding" not in name}
         torch.save({"sizes": SIZES, "weights": few}, path)
         yield MISSING, outcome(answer, path)
+        torch.save({"sizes": SIZES, "weights": weights | {"extra": torch.ones(2)}}, path)
+        yield EXTRA, outcome(answer, path)
         loaded = _loaded(answer, path)
         yield "a model of a class with other keywords", loaded["layer.weight"]
         yield "the buffer of that model, which is in the file", loaded["scale"]
@@ -84,6 +87,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "what a file gives that holds more than tensors, numbers and text",
             outcome(answer, path),
         )
+
+
+def _mode(model: nn.Module) -> bool | str:
+    """True if all of a model is in eval mode; False if none of it is; else which part is not."""
+    trains = [name for name, part in model.named_modules() if part.training]
+    if not trains or trains[0] == "":
+        return not trains
+    return f"True of the model itself and False of its parts, such as {trains[-1]}"
 
 
 def _loaded(answer: Any, path: Path) -> dict[str, torch.Tensor]:
@@ -105,14 +116,28 @@ def outcome(answer: Any, path: Path) -> str:
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """What is made of a file that should be refused."""
+    """What is made of a file that should be refused; which parts are in another mode."""
+    if evidence.what.startswith("whether") and isinstance(evidence.value, str):
+        return (
+            "Each part has a mode of its own, and those inside go on as in training.",
+            "model.eval() sets the mode of the model and of all its parts; model.training = False"
+            " only its own.",
+        )
     if evidence.value != "no error":
         return "", ""
+    if evidence.what == EXTRA:
+        return (
+            "Your code makes a model, without an error, of a file whose state dict has one more"
+            " name than the model's.",
+            "load_state_dict compares all names and shapes, and raises an error where they differ:"
+            " give it the whole state dict of the file.",
+        )
     if evidence.what == MISSING:
         return (
             "Your code makes a model, without an error, of a file in which the tensor"
             " encoder.pos_embedding is missing.",
-            "load_state_dict raises an error where names differ, unless strict=False is said.",
+            "load_state_dict raises an error where names differ, unless strict=False is said. Let"
+            " that error stop the program.",
         )
     return (
         "The file holds an object of a class, which loading it would make, and your code loads it.",
@@ -120,7 +145,38 @@ def tell(evidence: Evidence) -> tuple[str, str]:
     )
 
 
+def notice(answer: Any) -> Mistake | None:
+    """Which tensors of the model are not those of the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "weights.pth"
+        loaded = _loaded(answer, path)
+        weights = torch.load(path, weights_only=True)["weights"]
+        torch.manual_seed(7)  # other start values
+        again = answer(Small, path).state_dict()
+    other = [name for name, tensor in weights.items() if not torch.equal(loaded[name], tensor)]
+    if not other or other == ["scale"]:  # a buffer, which is asked for by itself
+        return None
+    said = f"Of the tensors in a file, {', '.join(weights)}, the model does not hold the numbers of"
+    said += f" {', '.join(other)}."
+    if any(not torch.equal(loaded[name], again[name]) for name in other):
+        said += " Loaded a second time it holds others again."
+    return Mistake(
+        said,
+        "It should hold the file's numbers as they are, and nothing of its random start values:"
+        " model.load_state_dict(weights).",
+    )
+
+
 MISSING = "what a file gives in which a tensor is missing"
+EXTRA = "what a file gives that has a tensor more than the model"
+RETURNED = {  # what is returned in the place of the model, by its type
+    "tuple": "Only the model is asked for: return model.eval().",
+    "method": "A method is called with brackets: model.eval() sets the mode, and gives the model.",
+    "_IncompatibleKeys": (
+        "load_state_dict changes the model, and returns the names that did not fit. Call it on a"
+        " line of its own."
+    ),
+}
 READ, BUILD, FILL = (
     "torch.load(path, weights_only=True)",
     'kind(**content["sizes"])',
@@ -145,9 +201,22 @@ SLIPS = (
     ),
     Slip(
         {FILL: 'model.load_state_dict(content["weights"], strict=False)'},
-        "load what the file holds, and no more, as load_state_dict does with strict=False",
+        "load what the file holds, and no more, as load_state_dict does with strict=False, or catch"
+        " the error",
         "A tensor that is missing in the file then keeps its start value, without an error."
-        " load_state_dict with strict=True, which is the default, raises one",
+        " load_state_dict with strict=True, which is the default, raises one: let it stop the"
+        " program",
+    ),
+    Slip(
+        {
+            FILL: (
+                "for parameter, tensor in zip(model.parameters(), content['weights'].values()):\n"
+                "        parameter.data.copy_(tensor)"
+            )
+        },
+        "go through parameters and tensors side by side, by their order",
+        "A state dict has buffers, too, and its order may be another one: load_state_dict goes by"
+        " the names",
     ),
     Slip(
         {
@@ -178,6 +247,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     tell=tell,
+    notice=notice,
     hints=(
         "Three steps: the file, the model, its numbers. And in which mode is a new model?",
         (

@@ -3,8 +3,11 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -52,7 +55,7 @@ def _is_plain(value: Any) -> bool:
     """Whether it is a number, or a tensor of one number that has left its graph."""
     if isinstance(value, torch.Tensor):
         return value.numel() == 1 and not value.requires_grad
-    return not isinstance(value, str | bool)
+    return isinstance(value, Real | np.generic) and not isinstance(value, bool)
 
 
 def _setting() -> tuple[nn.Module, Loader, Loader]:
@@ -124,6 +127,7 @@ class _StepSeen:
         rates, decays: learning rate and weight decay of each group.
         has_gradients: whether any parameter has a gradient.
         trains: whether the model is in training mode.
+        gradient: all gradients of the model, one after the other.
     """
 
     parameters: set[int]
@@ -131,6 +135,7 @@ class _StepSeen:
     decays: list[float]
     has_gradients: bool
     trains: bool
+    gradient: torch.Tensor
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -153,18 +158,50 @@ def _noticed_steps(answer: Any, epochs: int) -> Mistake | None:
                 [float(group["weight_decay"]) for group in groups],
                 any(parameter.grad is not None for parameter in held),
                 model.training,
+                torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+                if any(p.grad is not None for p in model.parameters())
+                else torch.empty(0),
             )
         )
 
     own = set(map(id, model.parameters()))
     hook = register_optimizer_step_pre_hook(keep)
+    set_epoch, manual_seed = mock.Mock(wraps=loader.set_epoch), mock.Mock(wraps=torch.manual_seed)
     try:
-        answer(model, loader, other, epochs, 0.1, 0.7, 0.2)
+        with (
+            mock.patch.object(loader, "set_epoch", set_epoch),
+            mock.patch.object(torch, "manual_seed", manual_seed),
+        ):
+            answer(model, loader, other, epochs, 0.1, 0.7, 0.2)
     finally:
         hook.remove()
     if not seen:
         return None
-    return _noticed_optimizer(seen, own) or _noticed_rates(seen, epochs)
+    called = {
+        "torch.manual_seed": [call.args for call in manual_seed.call_args_list],
+        "loader.set_epoch": [call.args for call in set_epoch.call_args_list],
+    }
+    return (
+        _noticed_optimizer(seen, own)
+        or _noticed_rates(seen, epochs)
+        or _noticed_seeds(called, epochs)
+    )
+
+
+def _noticed_seeds(called: dict[str, list[tuple]], epochs: int) -> Mistake | None:
+    """With what the two functions are called that fix what is random in an epoch."""
+    for name, calls in called.items():
+        given = [call[0] for call in calls if len(call) == 1]
+        if given == list(range(epochs)) or len(given) < len(calls):
+            continue
+        told = ", ".join(f"{one}" for one in given[:8])
+        said = f"with {told}{', …' if len(given) > 8 else ''}" if given else "never"
+        return Mistake(
+            f"In {epochs} epochs of 5 batches your code calls {name} {said}.",
+            f"It is called once at the beginning of each epoch, with the number of the epoch,"
+            f" counted from 0: {', '.join(map(str, range(epochs)))}.",
+        )
+    return None
 
 
 def _noticed_optimizer(seen: list[_StepSeen], own: set[int]) -> Mistake | None:
@@ -211,6 +248,13 @@ def _noticed_rates(seen: list[_StepSeen], epochs: int) -> Mistake | None:
                 f" {right:.4g}: {steps} steps in all, round(0.15 * {steps}) = {warmup} of them"
                 " warm-up, and the same rate in every group.",
             )
+        if step and torch.equal(one.gradient, seen[step - 1].gradient):
+            return Mistake(
+                f"In step {step}, counted from 0, the gradients of `model` are still those of the"
+                " step before.",
+                "Does another model go into training_step? It takes `model`, whose parameters the"
+                " optimizer has.",
+            )
         if not one.trains:
             return Mistake(
                 f"In step {step}, counted from 0, of {epochs} epochs of 5 batches your model is in"
@@ -237,6 +281,10 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         said = f'"{key}" is wrong in epoch 1 already.'
     if len(set(value.tolist())) == 1:
         said += f" You give {float(value[0]):.4g} for each."
+    factor = float(value[0] / right[0]) if right[0] else 1.0
+    if abs(factor - 1) > 1e-6 and torch.allclose(value, factor * right, rtol=1e-5):
+        said = f'"{key}" is {factor:.4g} times what it should be, in every epoch.'
+        return said, TIMES.get(key, "")
     if key == "loss":
         return said, _about_loss(wrong[0])
     if key == "epoch":
@@ -246,6 +294,16 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         "After each epoch's steps: accuracy, loss = accuracy_and_loss(averaged, other), where the"
         " average follows after each step, and begins as the weights after step 0.",
     )
+
+
+TIMES = {  # of a column that is the right one times a number
+    "loss": "It is the mean over the epoch's batches, sum(losses) / len(losses).",
+    "validation_loss": "accuracy_and_loss(averaged, other) returns it: it goes in as it is.",
+    "validation_accuracy": (
+        "accuracy_and_loss(averaged, other) returns it, as a share from 0 to 1: it goes in as it"
+        " is."
+    ),
+}
 
 
 def _about_loss(epoch: int) -> str:
@@ -540,6 +598,18 @@ SLIPS = (
         {END: "model.load_state_dict(averaged)"},
         "give load_state_dict the model itself",
         "It takes the dict of its tensors: averaged.state_dict()",
+    ),
+    *(
+        Slip(
+            {'"validation_loss": loss': f'"validation_loss": {text}'},
+            f"give {told} as the validation loss",
+            "It is the loss of the averaged model on `other`: accuracy, loss ="
+            " accuracy_and_loss(averaged, other)",
+        )
+        for text, told in (
+            ("losses[-1]", "the training loss of the last batch"),
+            ("sum(losses) / len(losses)", "the training loss of the epoch"),
+        )
     ),
     Slip({LOSS: '"loss": sum(losses)'}, "add up the losses of the batches", "Their mean is wanted"),
     Slip(

@@ -95,6 +95,96 @@ def notice(answer: Any) -> Mistake | None:
     )
 
 
+def _step(answer: Any, images: torch.Tensor) -> torch.Tensor:
+    """The step of a linear layer at a learning rate of 1."""
+    model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 4))).double()
+    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    answer(model, torch.optim.SGD(model.parameters(), lr=1.0), images, torch.arange(5) % 4)
+    return nn.utils.parameters_to_vector(model.parameters()).detach() - before
+
+
+def _noticed_pictures(answer: Any) -> Mistake | None:
+    """Which pictures of a batch change nothing in the step."""
+    images = 0.01 * random(5, 1, 3, 4, seed=3, dtype=torch.float64)
+    step, unseen = _step(answer, images), []
+    for number in range(5):
+        other = images.clone()
+        other[number] *= -3
+        if torch.equal(_step(answer, other), step):
+            unseen.append(str(number))
+    if not unseen or len(unseen) == 5:
+        return None
+    return Mistake(
+        f"Your step is the same whatever is in picture {', '.join(unseen)} of a batch of five.",
+        "The loss of the whole batch gives the gradients: F.cross_entropy(model(images), labels).",
+    )
+
+
+def _noticed_rate(answer: Any) -> Mistake | None:
+    """Whether the learning rate is another one after the step."""
+    model = randomise(nn.Sequential(nn.Flatten(), nn.Linear(12, 4))).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    answer(model, optimizer, random(5, 1, 3, 4, dtype=torch.float64), torch.arange(5) % 4)
+    rate = optimizer.param_groups[0]["lr"]
+    if rate == 0.5:
+        return None
+    return Mistake(
+        f"The optimizer's learning rate was 0.5 before your step, and is {rate:.4g} after it.",
+        "Leave it as it is: whoever calls the step sets it.",
+    )
+
+
+def _noticed_parts(answer: Any) -> Mistake | None:
+    """Of which parameters long gradients are shortened, where those of the others are not."""
+    lengths = []
+    for factor in (1e3, 4e3):
+        model = randomise(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 4)), seed=4).double()
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        images = factor * random(5, 4, seed=3, dtype=torch.float64)
+        answer(model, torch.optim.SGD(model.parameters(), lr=1.0), images, torch.arange(5) % 4)
+        pairs = zip(model.parameters(), before, strict=True)
+        lengths.append([(after - one).norm().item() for after, one in pairs])
+    names = [name for name, _ in model.named_parameters()]
+    # the gradients of the weights are as long as the pictures
+    long = [name for name, a, b in zip(names, *lengths, strict=True) if b > 2 * a and b > 2]
+    if not long or len(long) == 2:
+        return None
+    return Mistake(
+        "In a model of two linear layers, 0 and 1, very long gradients of"
+        f" {', '.join(long)} are not shortened, and others are.",
+        "All gradients together count as one vector: nn.utils.clip_grad_norm_(model.parameters(),"
+        " 1.0).",
+    )
+
+
+def _noticed_left_over(answer: Any) -> Mistake | None:
+    """Of which parameters an old gradient changes the step, where those of the others do not."""
+
+    def weights_after(left_over: str) -> torch.Tensor:
+        inner = nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 4))
+        model = randomise(inner, seed=4).double()
+        if left_over:
+            parameter = model.get_parameter(left_over)
+            parameter.grad = random(*parameter.shape, seed=5, dtype=torch.float64)
+        images = random(5, 4, seed=3, dtype=torch.float64)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        answer(model, optimizer, images, torch.arange(5) % 4)
+        return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+    fresh, kept = weights_after(""), []
+    for name in ("0.weight", "0.bias", "2.weight", "2.bias"):
+        if not torch.allclose(weights_after(name), fresh, atol=1e-9):
+            kept.append(name)
+    if not kept:
+        return None
+    return Mistake(
+        "In a model of two linear layers, 0 and 2, what stood in .grad before the call changes your"
+        f" step, that of {', '.join(kept)}.",
+        "Set all gradients to zero, or None, before backward(), which adds to what is there:"
+        " optimizer.zero_grad().",
+    )
+
+
 def _noticed_short(answer: Any) -> Mistake | None:
     """How long the step of a gradient shorter than 1 is, where it has the right direction."""
     images = 0.01 * random(5, 1, 3, 4, seed=3, dtype=torch.float64)
@@ -105,10 +195,14 @@ def _noticed_short(answer: Any) -> Mistake | None:
         function(model, torch.optim.SGD(model.parameters(), lr=1.0), images, torch.arange(5) % 4)
         steps.append(nn.utils.parameters_to_vector(model.parameters()).detach() - before)
     right, own = steps
+    if unseen := _noticed_pictures(answer):
+        return unseen
     factor = float(own @ right / (right @ right))
     is_same_way = torch.allclose(own, factor * right, atol=1e-6)
-    if right.norm() >= 1 or not is_same_way or abs(factor) < 1e-3 or abs(factor - 1) < 1e-3:
+    if right.norm() >= 1 or not is_same_way or abs(factor) < 1e-3:
         return None
+    if abs(factor - 1) < 1e-3:
+        return _noticed_rate(answer) or _noticed_parts(answer) or _noticed_left_over(answer)
     return Mistake(
         f"At a learning rate of 1 your step along a gradient {right.norm():.3g} long is"
         f" {own.norm():.3g} long{', in the opposite direction' if factor < 0 else ''}.",
@@ -159,8 +253,8 @@ SLIPS = (
     Slip(
         {STEP: "\n"},
         "change no weight",
-        "Is backward() or optimizer.step() missing, does step() come first, are the gradients set"
-        " to zero between the two, or is a copy of the model trained?",
+        "Is backward() or optimizer.step() missing, or without its brackets, does step() come"
+        " first, are the gradients set to zero between the two, or is a copy of the model trained?",
     ),
     Slip(
         {

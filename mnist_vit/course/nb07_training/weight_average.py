@@ -33,6 +33,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     for average in (0.8, 0.99):
         model = _Parts().double()
         averaged = copy.deepcopy(randomise(model, seed=7))
+        if average == 0.99:  # as where a part is not trained
+            averaged.places.requires_grad_(False)
+            model.places.requires_grad_(False)
         for step in range(3):
             updates = "1 update" if step == 0 else f"{step + 1} updates"
             answer(averaged, randomise(model, seed=step), average)
@@ -78,7 +81,24 @@ def notice(answer: Any) -> Mistake | None:
                 f"With average 0.9, a {kind} of 10 that follows one of 20 becomes {old:.4g}.",
                 "It should become 0.9 · 10 + 0.1 · 20 = 11.",
             )
-    return _noticed_names(answer)
+    return _noticed_names(answer) or _noticed_other_shares(answer)
+
+
+def _noticed_other_shares(answer: Any) -> Mistake | None:
+    """What becomes of a 10 that follows a 20 with other averages, where 0.9 is right."""
+    for average in (0.99, 0.999, 0.5, 0.0):
+        averaged, model = nn.Linear(1, 1).double(), nn.Linear(1, 1).double()
+        for part, value in ((averaged, 10.0), (model, 20.0)):
+            nn.init.constant_(part.weight, value)
+        answer(averaged, model, average)
+        found, right = averaged.weight.item(), 10 * average + 20 * (1 - average)
+        if abs(found - right) > 1e-6:
+            return Mistake(
+                "With average 0.9 yours is right. With average"
+                f" {average:g}, a weight of 10 that follows one of 20 becomes {found:.6g}.",
+                f"It should become {average:g} · 10 + {1 - average:.4g} · 20 = {right:.6g}.",
+            )
+    return None
 
 
 def _averaged(answer: Any, has_gradients: bool) -> Tensor:
@@ -91,9 +111,16 @@ def _averaged(answer: Any, has_gradients: bool) -> Tensor:
     return _weights(averaged)
 
 
+def _frozen(answer: Any) -> Tensor:
+    """What averaged holds afterwards, where no parameter of either is trained."""
+    averaged, model = randomise(_Parts(), seed=1), randomise(_Parts(), seed=2)
+    answer(averaged.requires_grad_(False), model.requires_grad_(False), 0.9)
+    return _weights(averaged)
+
+
 def more(answer: Any) -> list[float]:
     """What averaged holds afterwards, with gradients and without."""
-    values = torch.cat([_averaged(answer, True), _averaged(answer, False)])
+    values = torch.cat([_averaged(answer, True), _averaged(answer, False), _frozen(answer)])
     return [round(value, 4) for value in values.tolist()]
 
 
@@ -106,6 +133,12 @@ def _noticed_names(answer: Any) -> Mistake | None:
     stay = [name for name, one in averaged.named_parameters() if torch.equal(one, still[name])]
     if not stay:
         return _noticed_neighbours(answer)
+    if stay == [name for name, _ in averaged.named_parameters()][1:]:
+        return Mistake(
+            "Of averaged.parameters() only the first follows; all others stay as they were.",
+            "averaged.parameters() gives those of all parts. Go through them to the last: a return"
+            " inside the loop ends it in its first round.",
+        )
     return Mistake(
         f"Of a model with parts in parts, and with a parameter of its own, these stay as they"
         f" were: {', '.join(stay)}.",
@@ -146,14 +179,23 @@ SLIPS = (
     Slip(
         {LINE: "old = average * old + (1 - average) * new"},
         "change nothing in averaged",
-        "Did you work on a copy? Or write `old = …`, which only gives the name old to another"
-        " tensor? Write into the parameter, with old.copy_(…), for instance",
+        "Write into each parameter of averaged, in a loop over both models' parameters:"
+        " old.copy_(…), for instance. A change of a copy, `old = …`, which only names another"
+        " tensor, and a loop over a zip that was used up before leave it as it was",
     ),
     Slip(
         {LINE: "if new.grad is not None:\n                old.lerp_(new, 1 - average)"},
         "leave parameters as they are while their .grad is None",
         "Whether there is a gradient at the moment says nothing: zero_grad() sets all to None. Each"
         " parameter follows, whatever its .grad is",
+    ),
+    *(
+        Slip(
+            {LINE: f"if {one}.requires_grad:\n                old.lerp_(new, 1 - average)"},
+            "leave parameters as they are that ask for no gradient, requires_grad=False",
+            "Both models have the same parameters, and each of them follows, trained or not",
+        )
+        for one in ("new", "old")
     ),
     Slip(
         {LINE: "new.lerp_(old, average)"},

@@ -16,7 +16,7 @@ def my_hidden_loss(predicted: Tensor, patches: Tensor, order: Tensor, keep: int)
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    for n, num_patches, pixels, keep in ((3, 8, 4, 5), (2, 5, 3, 2)):
+    for n, num_patches, pixels, keep in ((3, 8, 4, 5), (2, 5, 3, 2), (1, 6, 2, 5)):
         predicted = random(n, num_patches, pixels, seed=137).requires_grad_()
         patches = random(n, num_patches, pixels, seed=138)
         order = random(n, num_patches, seed=139).argsort(dim=1)
@@ -40,6 +40,14 @@ def notice(answer: Any) -> Mistake | None:
             f"Where every pixel is off by 3 you give {one:.4g}.",
             "It should be 9, the mean of the squares.",
         )
+    one = float(answer(empty + 3, empty, order, 1))
+    if abs(one - 9) > 1e-4:
+        return Mistake(
+            "Where every pixel is off by 3 you give 9 if 2 of 4 patches are visible, and"
+            f" {one:.4g} if 1 of 4 is.",
+            "It should be 9 in both: the mean over as many as are hidden, order.shape[1] - keep of"
+            " each picture.",
+        )
     for name in ("predicted", "patches"):
         taken = []
         for place in range(8):
@@ -58,6 +66,17 @@ def notice(answer: Any) -> Mistake | None:
                 "Hidden are 3 and 1 in picture 0, and 0 and 2 in picture 1: order[:, keep:], of"
                 " predicted and of patches.",
             )
+    counted = []
+    for place in (1, 3):
+        marked = empty.clone()
+        marked[0, place] = 1.0
+        counted.append(float(answer(marked, empty, order, 2)))
+    if abs(counted[0] - counted[1]) > 1e-5:
+        return Mistake(
+            "Hidden patches do not count alike in yours: an error of 1 in patch 1 gives"
+            f" {counted[0]:.4g}, and the same error in patch 3 gives {counted[1]:.4g}.",
+            "It should be the same number for each: the mean over the hidden patches.",
+        )
     off = empty.clone()
     off[:, :, 0], off[:, :, 1] = 1.0, -3.0
     one = float(answer(off, empty, order, 2))
@@ -83,6 +102,11 @@ ERROR = "(predicted - patches).square().mean(dim=2)"
 END = "return error.gather(1, order[:, keep:]).mean()"
 
 SLIPS = (
+    Slip(
+        {END: "return error.gather(1, order[:, -keep:]).mean()"},
+        "take the last keep of order, as if keep were the number of hidden patches",
+        "keep patches are visible; the hidden ones are all behind them, order[:, keep:]",
+    ),
     Slip(
         {END: "return error.mean()"},
         "take the mean over all patches",
@@ -139,6 +163,36 @@ SLIPS = (
         {END: "return error.gather(1, order[:, keep:]).sum() / error.numel()"},
         "divide by the number of all patches",
         "The mean is over the numbers of the hidden patches alone: divide by how many there are",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).sum() / (len(order) * keep)"},
+        "divide by the number of the visible patches",
+        "The mean is over the hidden ones, order.shape[1] - keep of each picture",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).mean(dim=1).sum()"},
+        "add up the losses of the pictures",
+        "Take the mean over the pictures, too",
+    ),
+    Slip(
+        {END: "return error.gather(1, order[:, keep:]).sum() / len(order)"},
+        "add up the errors of a picture's hidden patches, and take the mean over the pictures",
+        "Take the mean over the hidden patches, too",
+    ),
+    Slip(
+        {END: "return 0.5 * error.gather(1, order[:, keep:]).mean()"},
+        "take half of the mean",
+        "The mean of the squares is the loss, as it is",
+    ),
+    Slip(
+        {
+            ERROR: (
+                "torch.nn.functional.smooth_l1_loss(predicted, patches, reduction='none').mean(2)"
+            )
+        },
+        "take a loss that is half of the square where errors are small, and a line where they are"
+        " large, as smooth_l1_loss and huber_loss do",
+        "The squared error is asked for: (predicted - patches) ** 2, or F.mse_loss",
     ),
     Slip(
         {ERROR: "(predicted - patches).square().sum(dim=2)"},

@@ -18,8 +18,14 @@ def my_mask(tokens: Tensor, noise: Tensor, keep: int) -> tuple[Tensor, Tensor]:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    for n, num_patches, hidden_dim, keep in ((3, 8, 4, 2), (2, 9, 5, 9), (5, 5, 1, 3)):
-        tokens = random(n, num_patches, hidden_dim, seed=131).requires_grad_()
+    for n, num_patches, hidden_dim, keep in (
+        (3, 8, 4, 2),
+        (2, 9, 5, 9),
+        (5, 5, 1, 3),
+        (1, 6, 3, 4),
+    ):
+        # as those of a model, whose flatten(2).transpose(1, 2) moves no number in memory
+        tokens = random(n, hidden_dim, num_patches, seed=131).transpose(1, 2).requires_grad_()
         noise = random(n, num_patches, seed=132)
         made = answer(tokens, noise, keep)
         if made is None:
@@ -35,6 +41,30 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def notice(answer: Any) -> Mistake | None:
+    """On what the order depends; then what comes of four patches."""
+    return _noticed_other_order(answer) or _noticed_patches(answer)
+
+
+def _noticed_other_order(answer: Any) -> Mistake | None:
+    """Whether the order of the same noise is another one, by chance or for other tokens."""
+    tokens, noise = random(2, 6, 3, seed=11), random(2, 6, seed=12)
+    first, again = answer(tokens, noise, 3)[1], answer(tokens, noise, 3)[1]
+    if first.shape != noise.shape:
+        return None
+    if not torch.equal(first, again):
+        return Mistake(
+            "Called twice with the same noise you return two orders.",
+            "The random numbers are drawn already: order follows from noise alone.",
+        )
+    if not torch.equal(first, answer(random(2, 6, 3, seed=13), noise, 3)[1]):
+        return Mistake(
+            "With the same noise and other tokens you return another order.",
+            "order follows from noise alone: which patch has the smallest number, which the next?",
+        )
+    return None
+
+
+def _noticed_patches(answer: Any) -> Mistake | None:
     """Which order and which tokens come of four patches, alone and behind another picture."""
     tokens = torch.tensor([[[50.0], [51.0], [52.0], [53.0]], [[10.0], [11.0], [12.0], [13.0]]])
     noise = torch.tensor([[0.4, 0.3, 0.1, 0.2], [0.3, 0.1, 0.4, 0.2]])
@@ -100,6 +130,11 @@ SLIPS = (
         "take the rank of each patch for order, and choose the tokens by it",
         "order lists the numbers of the patches: that of the smallest noise first. One argsort"
         " gives it",
+    ),
+    Slip(
+        {END: "return order, tokens.gather(1, first)"},
+        "return order first, and the visible tokens second",
+        "The visible tokens come first: return visible, order",
     ),
     Slip(
         {END: "return tokens.gather(1, first), order.argsort(dim=1)"},
@@ -188,6 +223,11 @@ SLIPS = (
         {FIRST: "order.argsort(dim=1)[:, :keep, None]"},
         "take tokens by the rank of the first patches",
         "order itself lists the patches: the first keep of it are the places to take",
+    ),
+    Slip(
+        {END: "return tokens.gather(1, first).squeeze(0), order"},
+        "take away the axis of the pictures where there is one picture",
+        "squeeze() takes axes of length 1 away, also that of the pictures: leave all three axes",
     ),
     Slip(
         {END: "return tokens.gather(1, first), order[:, :keep]"},

@@ -1,6 +1,6 @@
 """Exercise: a token for each patch again, in reading order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,21 +30,55 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             return
         if keep < num_patches:
             yield from gradients(made, visible=visible, mask_token=mask_token)
+    order = torch.tensor([[4, 1, 3, 5, 0, 2]])
+    mask_token = random(1, 1, 4, seed=136)
+    yield "the tokens of one picture alone, with zeros in them", answer(ODD, mask_token, order)
+
+
+# zeros in a token, nothing but zeros, a sum of 0, and nothing but -1
+ODD = torch.tensor([[[0.0, 1, 0, 2], [0, 0, 0, 0], [1, -1, 2, -2], [-1, -1, -1, -1]]])
 
 
 def notice(answer: Any) -> Mistake | None:
+    """What becomes of a token that looks empty; where two visible tokens and two mask tokens go."""
+    return _noticed_places(answer) or _noticed_empty(answer)
+
+
+def _noticed_empty(answer: Any) -> Mistake | None:
+    """What becomes of visible tokens with zeros in them, where others come to their places."""
+    mask_token, order = torch.full((1, 1, 4), 5.0), torch.tensor([[0, 1, 2, 3, 4]])
+    made = answer(ODD, mask_token, order)
+    if made.shape != (1, 5, 4):
+        return None
+    for own, right in zip(made[0].tolist(), ODD[0].tolist(), strict=False):
+        if own != right:
+            return Mistake(
+                f"A visible token with the numbers {_listed(right)} becomes {_listed(own)} where"
+                " every number of the mask token is 5.",
+                "It should stay as it is: which places are hidden is said by order, and not by the"
+                " numbers in the tokens. The encoder may give any number, 0 too.",
+            )
+    return None
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{one:.4g}" for one in numbers)
+
+
+def _noticed_places(answer: Any) -> Mistake | None:
     """Where two visible tokens and two mask tokens go."""
     visible, mask_token = torch.tensor([[[10.0], [20.0]]]), torch.full((1, 1, 1), 5.0)
-    order = torch.tensor([[3, 0, 1, 2]])
-    found = answer(visible, mask_token, order).flatten().tolist()
-    if found == [20, 5, 5, 10]:
-        return _noticed_second(answer, mask_token)
-    return Mistake(
-        "Of the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2 you make"
-        f" {', '.join(f'{one:.4g}' for one in found)}.",
-        "It should be 20, 5, 5, 10: the first visible token, 10, belongs to patch 3, and the second"
-        " to patch 0; patches 1 and 2 are hidden.",
-    )
+    for order, right in (([3, 0, 1, 2], [20, 5, 5, 10]), ([2, 0, 3, 1], [20, 5, 10, 5])):
+        found = answer(visible, mask_token, torch.tensor([order])).flatten().tolist()
+        if found != right:
+            return Mistake(
+                "Of the visible tokens 10, 20, the mask token 5 and the order"
+                f" {', '.join(map(str, order))} you make {_listed(found)}.",
+                f"It should be {_listed(right)}: the first visible token, 10, belongs to patch"
+                f" {order[0]}, and the second to patch {order[1]}; patches"
+                f" {min(order[2:])} and {max(order[2:])} are hidden.",
+            )
+    return _noticed_second(answer, mask_token)
 
 
 def _noticed_second(answer: Any, mask_token: Tensor) -> Mistake | None:
@@ -57,7 +91,7 @@ def _noticed_second(answer: Any, mask_token: Tensor) -> Mistake | None:
     return Mistake(
         "Alone, a picture with the visible tokens 10, 20, the mask token 5 and the order 3, 0, 1, 2"
         " is right in yours. Behind another picture it becomes"
-        f" {', '.join(f'{one:.4g}' for one in found)}.",
+        f" {_listed(found)}.",
         "It should be 20, 5, 5, 10 there, too: each picture has its own row of order, and its own"
         " tokens.",
     )
@@ -174,6 +208,21 @@ SLIPS = (
         },
         "make 49 tokens, however many patches there are",
         "As many are needed as each row of order has: order.shape[1]",
+    ),
+    Slip(
+        {
+            END: (
+                f"made = {END.removeprefix('return ')}\n"
+                "    return torch.where(made == 0, mask_token, made)"
+            )
+        },
+        "put the mask token's numbers wherever a number is 0, in visible tokens, too",
+        "A visible token may have zeros: which places are hidden is said by order[:, keep:]",
+    ),
+    Slip(
+        {END: f"{END}.squeeze(0)"},
+        "take away the axis of the pictures where there is one picture",
+        "squeeze() takes axes of length 1 away, also that of the pictures: leave all three axes",
     ),
     Slip(
         {"mask_token.expand(n, ": "torch.ones_like(mask_token).expand(n, "},

@@ -315,6 +315,8 @@ def _did_nothing(evidence: Evidence) -> str:
         return ""
     if idle[0].returned:
         return f"{GIVEN_BACK}: no number in it was changed."
+    if len(idle) < len(until_then):  # other calls did change something
+        return ""
     return "Nothing came back, and nothing was changed in what was given."
 
 

@@ -246,19 +246,22 @@ def same(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return True
 
 
-def cut(steps: list[Step], ours: list[Step]) -> str:
+def cut(steps: list[Step], ours: list[Step], name: str = "") -> str:
     """The learner's first expression through which no gradient flows; "" if there is none.
 
     Args:
         steps: the operations of an answer.
         ours: the results of the solution through which no gradient is to flow: they are right.
+        name: of whose gradient is asked; an expression with this name in it comes before others.
     """
+    cutting = []
     for step in steps:
         if not step.cuts or step.place is None or not step.place.expression:
             continue
         if not any(same(step.print, other.print) for other in ours):
-            return step.place.expression
-    return ""
+            cutting.append(step.place.expression)
+    named = [text for text in cutting if name and re.search(rf"\b{re.escape(name)}\b", text)]
+    return (named or cutting or [""])[0]
 
 
 def _tensors(values: Any) -> list[Tensor]:
@@ -279,7 +282,8 @@ def is_theirs(file: str) -> bool:
     """Whether a file is the learner's: none of the package, of a library or of Python itself."""
     library = os.path.dirname(os.__file__)
     is_installed = file.startswith((PACKAGE + os.sep, library + os.sep, COMPILED))
-    return not is_installed and "-packages" not in file
+    is_frozen = file.startswith("<frozen ")  # a module of Python that has no file
+    return not is_installed and not is_frozen and "-packages" not in file
 
 
 def is_of_models(file: str) -> bool:
@@ -340,6 +344,8 @@ def source_of(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
         return "", line
     first = _statement("".join(lines), line)
     begin, end, left, right = list(code.co_positions())[instruction // 2]
+    if not lines:
+        return "", first
     if begin is None or end is None or left is None or right is None:
         return lines[line - 1].strip(), first
     part = [one.encode() for one in lines[begin - 1 : end]]
