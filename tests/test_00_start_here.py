@@ -130,12 +130,26 @@ def patchify_into_p_rows(images, p):
     return x.reshape(n, p * p, -1)
 
 
+def patchify_by_splits(images: Tensor, p: int) -> Tensor:
+    rows = images.split(p, dim=2)
+    return torch.stack([part.flatten(1) for row in rows for part in row.split(p, dim=3)], dim=1)
+
+
+def by_cleared_backward(weight, bias, x, labels, rate):
+    weight.grad = bias.grad = None
+    F.cross_entropy(F.linear(x, weight, bias), labels).backward()
+    with torch.no_grad():
+        return weight - rate * weight.grad, bias - rate * bias.grad
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("gradient_step", by_formula),
     ("gradient_step", for_ten_classes),
     ("gradient_step", by_optimizer),
     ("patch_size", by_root),
     ("patchify", patchify_convolution),
+    ("patchify", patchify_by_splits),
+    ("gradient_step", by_cleared_backward),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("gradient_step", in_place, "weight and bias that came in are changed. Make new ones"),
@@ -184,7 +198,23 @@ def with_classes_of_the_batch(weight, bias, x, labels, rate):
         return weight - rate * error.T @ x, bias - rate * error.sum(dim=0)
 
 
+def by_backward(weight, bias, x, labels, rate):
+    """Each call adds to .grad."""
+    F.cross_entropy(F.linear(x, weight, bias), labels).backward()
+    with torch.no_grad():
+        return weight - rate * weight.grad, bias - rate * bias.grad
+
+
+def by_strides(images: Tensor, p: int) -> Tensor:
+    """Takes it for granted that the pixels lie in order."""
+    n, c, h, w = images.shape
+    strides = (c * h * w, p * w, p, h * w, w, 1)
+    patches = torch.as_strided(images, (n, h // p, w // p, c, p, p), strides)
+    return patches.flatten(3).flatten(1, 2)
+
+
 SAID: list[tuple[str, Any, str]] = [
+    ("patchify", by_strides, "not where the numbers of images lie in another order in memory"),
     ("gradient_step", lambda weight, bias, *_: {"weight": weight}, "two things must come back"),
     (
         "gradient_step",
@@ -199,6 +229,7 @@ SAID: list[tuple[str, Any, str]] = [
     ),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
+    ("gradient_step", by_backward, "to which backward() adds, without clearing them"),
     ("gradient_step", with_classes_of_the_batch, "F.one_hot counts the classes from the labels"),
 ]
 test_sentences = judged([], SAID, SLIPS)

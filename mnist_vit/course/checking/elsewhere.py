@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ..observing.calls import Call, results
+from ..observing.calls import Call, alike, results
 from ..observing.observers import Finding
 from .comparing import compare
 from .exercise import Exercise
 from .tools import random
 
+SLOW = 0.2  # seconds; calls that take longer are not made again
 MANY = 1030  # no multiple of 4, and more than anybody's batch
 TIMES = 10
 LARGE = f"for numbers {TIMES} times as large"
@@ -18,13 +19,14 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
 
 
 def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str | None:
-    """How a module's output differs from ours for other inputs, as a sentence; None if it does not.
+    """How an answer's output differs from ours for other inputs, as a sentence; None if not.
 
-    The first call of the module is made again: with one input, with many, with large numbers, and
-    without gradients. Only for exercises whose answer is a module.
+    The first call of a module is made again: with one input, with many, with large numbers, and
+    without gradients. The calls of a function are made again with inputs that lie otherwise in
+    memory.
     """
     if not isinstance(exercise.answer, type):
-        return None
+        return _in_other_memory(ours, theirs)
     of_ours = [call for call in ours if isinstance(call.module, exercise.answer)]
     of_theirs = [call for call in theirs if call.module is not None]
     if not of_ours or not of_theirs:
@@ -52,6 +54,44 @@ def _differs(our: Call, their: Call) -> str | None:
             if problem is not None:
                 return f"right so far, but {where} not: {problem} {_squeezed(value, right)}".strip()
     return None
+
+
+def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
+    """How a function's result differs where its inputs are the same, and lie otherwise in memory.
+
+    An answer that raises there is let pass: ``view`` does, and moves no number to a wrong place.
+    """
+    for our, their in zip(ours, theirs, strict=False):
+        turned = {place: _turned(value) for place, value in enumerate(our.before)}
+        turned = {place: value for place, value in turned.items() if value is not None}
+        if not turned or len(ours) != len(theirs) or our.seconds + their.seconds > SLOW:
+            return None
+        try:
+            is_usual = our.repeats() and their.repeats()
+            right, got = our.again_with(turned), their.again_with(_again(turned))
+        except RuntimeError:
+            continue
+        if is_usual and alike(right, our.output) and not alike(got, right):
+            named = " and ".join(their.names[place] for place in turned)
+            return (
+                f"right so far, but not where the numbers of {named} lie in another order in"
+                " memory, as after a transpose: then other numbers come back. reshape, permute and"
+                " indexing find each number wherever it lies; as_strided does not."
+            )
+    return None
+
+
+def _turned(value: object) -> Tensor | None:
+    """The same numbers, the last two axes the other way round in memory; None for other values."""
+    if not isinstance(value, Tensor) or value.dim() < 2 or value.layout != torch.strided:
+        return None
+    other = value.detach().mT.contiguous().mT
+    return other.requires_grad_(value.requires_grad)
+
+
+def _again(turned: dict[int, Tensor]) -> dict[int, Tensor]:
+    """The same once more, for a second answer."""
+    return {place: _turned(value) for place, value in turned.items()}
 
 
 def _squeezed(value: object, right: object) -> str:
