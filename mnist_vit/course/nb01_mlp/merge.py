@@ -7,7 +7,9 @@ import torch  # noqa: F401 (an edit uses it)
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Evidence, Exercise, Mistake, Slip, random
+
+WIDE = 130
 
 
 def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
@@ -18,8 +20,8 @@ def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # First every layer is 4 wide: a wrong product has the right shape, and its mistake can be
-    # named. Then all differ.
-    for inside, middle, outside in ((4, 4, 4), (5, 7, 3)):
+    # named. Then all differ, and at last a token has more numbers than most batches have tokens.
+    for inside, middle, outside in ((4, 4, 4), (5, 7, 3), (WIDE, 2, 3)):
         first = (random(middle, inside, seed=1), random(middle, seed=2))
         layers = (*first, random(outside, middle, seed=3), random(outside, seed=4))
         merged = answer(*layers)
@@ -38,8 +40,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the bias {what}", merged[1]
 
 
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """That it is right for small layers, where it is wrong for a wide one alone."""
+    if f"of {WIDE} →" not in evidence.what:
+        return "", ""
+    return (
+        f"It is right for the smaller layers, and not for one that takes in {WIDE} numbers.",
+        "No size is fixed. A layer that is fitted to tokens needs more of them than a token has"
+        " numbers; W_2 @ W_1 and W_2 @ b_1 + b_2 need none.",
+    )
+
+
 W, B = "W = W_2 @ W_1", "b = W_2 @ b_1 + b_2"
 
+SENT = "F.linear(F.linear(torch.eye(W_1.shape[1]), W_1, b_1), W_2, b_2)"
 TURNED = "F.linear multiplies by the turned matrices: x W_1ᵀ W_2ᵀ = x (W_2 W_1)ᵀ"
 SPREAD = (
     "PyTorch spreads a column and a vector out to a matrix. Multiply W_2 by the vector b_1 itself,"
@@ -152,6 +166,17 @@ SLIPS = (
         )
     ),
     Slip(
+        {W: f"W = {SENT}.T - (W_2 @ b_1 + b_2)"},
+        "send unit tokens through the layers, transpose, and subtract the bias along the wrong"
+        " axis: a vector is subtracted from each row",
+        "Subtract it before you transpose, where each row is a token's output",
+    ),
+    Slip(
+        {W: f"W = {SENT} - (W_2 @ b_1 + b_2)"},
+        "send unit tokens through the layers, and leave the columns of the matrix as rows",
+        "What a unit token gives is a column of the matrix: transpose, .T",
+    ),
+    Slip(
         {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"
     ),
     Slip({W: "W = W_2 + W_1"}, "add the matrices", "Layers in a row are a matrix product"),
@@ -226,6 +251,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Write the first layer down, h = W_1 x + b_1, with x as a column. Put that into the"
