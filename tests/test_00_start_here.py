@@ -205,6 +205,38 @@ def by_backward(weight, bias, x, labels, rate):
         return weight - rate * weight.grad, bias - rate * bias.grad
 
 
+def with_momentum() -> Any:
+    """A step that remembers the gradients before."""
+    kept = [torch.zeros(10, 5), torch.zeros(10)]
+
+    def step(weight, bias, x, labels, rate):
+        loss = F.cross_entropy(F.linear(x, weight, bias), labels)
+        for place, gradient in enumerate(torch.autograd.grad(loss, (weight, bias))):
+            kept[place] = 0.9 * kept[place] + gradient
+        return weight - rate * kept[0], bias - rate * kept[1]
+
+    return step
+
+
+def kept_by_size() -> Any:
+    """Cuts the first pictures of each size."""
+    kept: dict[Any, Tensor] = {}
+
+    def patchify(images: Tensor, p: int) -> Tensor:
+        if images.shape not in kept:
+            kept[images.shape] = patchify_convolution(images, p)
+        return kept[images.shape]
+
+    return patchify
+
+
+def with_adam(weight, bias, x, labels, rate):
+    layer = [torch.nn.Parameter(part.detach().clone()) for part in (weight, bias)]
+    F.cross_entropy(F.linear(x, *layer), labels).backward()
+    torch.optim.Adam(layer, lr=rate).step()
+    return layer
+
+
 def by_strides(images: Tensor, p: int) -> Tensor:
     """Takes it for granted that the pixels lie in order."""
     n, c, h, w = images.shape
@@ -214,6 +246,8 @@ def by_strides(images: Tensor, p: int) -> Tensor:
 
 
 SAID: list[tuple[str, Any, str]] = [
+    ("patchify", kept_by_size(), "output for other pictures, 3 channels of 12x8"),
+    ("gradient_step", with_momentum(), "something is kept from call to call, or numbers are drawn"),
     ("patchify", by_strides, "not where the numbers of images lie in another order in memory"),
     ("gradient_step", lambda weight, bias, *_: {"weight": weight}, "two things must come back"),
     (
@@ -229,6 +263,7 @@ SAID: list[tuple[str, Any, str]] = [
     ),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
+    ("gradient_step", with_adam, "take the first step of Adam"),
     ("gradient_step", by_backward, "to which backward() adds, without clearing them"),
     ("gradient_step", with_classes_of_the_batch, "F.one_hot counts the classes from the labels"),
 ]

@@ -487,6 +487,29 @@ class TurnedRound(EXERCISES["mlp_block"].answer):  # type: ignore[misc]
         return F.linear(hidden, self["3"].weight.T, self["3"].bias)
 
 
+class Overwriting(EXERCISES["mlp_block"].answer):  # type: ignore[misc]
+    def forward(self, x: Tensor) -> Tensor:
+        output = super().forward(x)
+        x.data.zero_()
+        return output
+
+
+def nothing_left(linear: nn.Linear) -> None:
+    bound = math.sqrt(6 // (linear.in_features + linear.out_features))
+    nn.init.uniform_(linear.weight, -bound, bound)
+
+
+def another_layer(linear: nn.Linear) -> nn.Linear:
+    other = nn.Linear(linear.in_features, linear.out_features)
+    xavier_by_torch(other)
+    return other
+
+
+def row_by_row(x: Tensor) -> Tensor:
+    """Right for at least one axis."""
+    return torch.stack([row * 0.5 * (1 + torch.erf(row / 2**0.5)) for row in x])
+
+
 def merge_to_fifty_tokens(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> list[Tensor]:
     """Right where a token has fewer than 50 numbers."""
     x = torch.cos(torch.arange(50.0 * W_1.shape[1]).square()).reshape(50, -1).double()
@@ -591,12 +614,21 @@ SAID: list[tuple[str, Any, str]] = [
     ("xavier", one_for_each_row, "each row of linear.weight holds one number, the same at all"),
     ("xavier", one_for_all_biases, "linear.bias holds the same number, 1.2e-06, everywhere."),
     ("xavier", frozen, "linear.weight and linear.bias do not ask for a gradient any more"),
+    ("mlp_block", Overwriting, "the tokens that came in are changed."),
+    ("xavier", nothing_left, "linear.weight is 0 everywhere. Look at the number within which"),
+    ("xavier", another_layer, "what you return is not looked at."),
+    (
+        "merge",
+        lambda W, b, V, c: (V @ W, V.mean(1) * b.sum() + c),
+        "Where b_2 is 0 and b_1 is 0 but for a 1 at place 0, your bias is",
+    ),
     ("merge", merge_to_fifty_tokens, "It is right for the smaller layers, and not for one that"),
     ("examine", lambda block, x: "right", 'It says "right" of a block of each of the five kinds.'),
     ("xavier", in_steps, "0 % lie beyond it, 0 % beyond 0.6 of it. It should be 0 % and 40 %."),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("merge", lambda W, b, V, c: (V @ W, b @ V + c), "from the left, b_1 @ W_2, which is W_2.T"),
+    ("gelu", row_by_row, "x is a single number here, without axes"),
     ("mlp_block", TurnedRound, "F.linear with W.T, which transposes it once more"),
     ("xavier", of_the_mean_bound, "take the mean of the two bounds √(3 / fan_in)"),
 ]

@@ -393,6 +393,27 @@ def to_the_nearest(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ v, weights
 
 
+def until_a_zero(weights: Tensor) -> Tensor:
+    """Ends at the first weight that is 0."""
+    is_left = (weights > 0).long().cumprod(dim=-1)
+    return -(weights * weights.clamp_min(1e-9).log() * is_left).sum(dim=-1)
+
+
+def of_two_keys(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Hides all keys but two, with minus infinity."""
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    least = scores.topk(2, dim=-1).values[..., 1:]
+    weights = scores.masked_fill(scores < least, float("-inf")).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def without_low_scores(scores: Tensor) -> Tensor:
+    if scores.max() > 80:
+        scores = scores - scores.max()
+    e = torch.exp(scores)
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 def row_by_row(scores: Tensor) -> Tensor:
     """Goes through two axes, and so is right for three alone."""
     weights = torch.empty_like(scores)
@@ -414,6 +435,8 @@ SAID: list[tuple[str, Any, str]] = [
     ("head", Squeezed, "Every axis of length 1 is gone: squeeze() takes all of them away"),
     ("find_bug", by_the_mean_of_all_sums, ""),
     ("find_bug", by_the_mean, 'It says "no bug" of each head whose weights are wrong'),
+    ("entropy", until_a_zero, "For the row 0, 0.25, 0.75 you give 0."),
+    ("attention", of_two_keys, "With our numbers in the place of what"),
     ("look_left", too_sharp, "the scores are too large for a float32, and their softmax is nan"),
     ("find_bug", gathered_first, "The output of this head is not weights @ k."),
     ("find_bug", by_large_differences, "away from softmax(q kᵀ / √d)."),
@@ -431,6 +454,7 @@ SAID: list[tuple[str, Any, str]] = [
     ),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
+    ("softmax_rows", without_low_scores, "and so none from scores far below 0"),
     ("attention", to_the_nearest, "compare by distance, minus the distance from query to key"),
     ("entropy", without_keys, "leave a key out of a row because its weight is 0 in another"),
     ("entropy", lambda w: -(w * w.log_softmax(-1)).sum(-1), "takes a softmax of them before"),

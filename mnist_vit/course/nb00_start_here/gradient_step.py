@@ -149,6 +149,36 @@ SLIPS = (
         "divide by the number of digits once too often",
         "The mean over the digits divides by it once; leave out the other division",
     ),
+    *(
+        Slip(
+            {
+                WEIGHT: "weight - rate * weight_gradient * len(x) / x.shape[1]",
+                **bias,
+            },
+            f"divide by x.shape[1], how many pixels a digit has, {where}",
+            "The loss of a batch is the mean over its digits: divide by len(x), x.shape[0]",
+        )
+        for bias, where in (
+            ({}, "for the weight"),
+            ({BIAS: "bias - rate * bias_gradient * len(x) / x.shape[1]"}, "for both"),
+        )
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, logits.argmax(dim=1))"},
+        "take the classes that the layer predicts for the labels",
+        "The loss compares its logits with the labels that came in",
+    ),
+    *(
+        Slip(
+            {
+                WEIGHT: f"weight{shrunk} - rate * weight_gradient / (weight_gradient.abs() + 1e-8)",
+                BIAS: f"bias{shrunk} - rate * bias_gradient / (bias_gradient.abs() + 1e-8)",
+            },
+            f"take the first step of {name}, in which every number moves by about the rate",
+            "Plain gradient descent moves each by rate times its gradient, as torch.optim.SGD does",
+        )
+        for name, shrunk in (("Adam", ""), ("AdamW", " * (1 - 0.01 * rate)"))
+    ),
     Slip(
         {LOSS: "F.cross_entropy(logits, labels) * len(x) / 50"},
         "divide by 50, the size of the notebook's batches",

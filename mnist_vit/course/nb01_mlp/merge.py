@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import torch  # noqa: F401 (an edit uses it)
+import torch
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import Tensor, nn
 
@@ -40,10 +40,36 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the bias {what}", merged[1]
 
 
+def _of_unit_biases(evidence: Evidence) -> tuple[str, str]:
+    """What a wrong bias is where b_1 and b_2 are 0 but for one number, and what it should be."""
+    if not evidence.what.startswith("the bias") or evidence.pair is None:
+        return "", ""
+    _, b_1, W_2, b_2 = evidence.pair[0].before
+    if evidence.value.shape != b_2.shape:
+        return "", ""
+    for place in range(len(b_1)):
+        unit = torch.zeros_like(b_1)
+        unit[place] = 1
+        bias = evidence.pair[1].again_with({1: unit, 3: torch.zeros_like(b_2)})[1]
+        right = W_2[:, place]
+        if bias.shape == b_2.shape and not torch.allclose(bias, right, atol=1e-4):
+            return (
+                f"Where b_2 is 0 and b_1 is 0 but for a 1 at place {place}, your bias is"
+                f" {_row(bias)}.",
+                f"It should be column {place} of W_2, {_row(right)}: what the second layer makes of"
+                " that b_1.",
+            )
+    return "", ""
+
+
+def _row(numbers: Tensor) -> str:
+    return f"({', '.join(f'{number + 0.0:.3g}' for number in numbers.tolist())})"
+
+
 def tell(evidence: Evidence) -> tuple[str, str]:
     """That it is right for small layers, where it is wrong for a wide one alone."""
     if f"of {WIDE} →" not in evidence.what:
-        return "", ""
+        return _of_unit_biases(evidence)
     return (
         f"It is right for the smaller layers, and not for one that takes in {WIDE} numbers.",
         "No size is fixed. A layer that is fitted to tokens needs more of them than a token has"

@@ -45,7 +45,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     reference, block = _blocks(answer, 0.5)
     x = (2 * random(2, 5, 3, seed=1)).requires_grad_()
     torch.manual_seed(0)  # only matters to an answer that drops where nothing should be dropped
+    before = x.detach().clone()
     output = block.eval()(x)
+    if not torch.equal(x, before):
+        raise Mistake(
+            "the tokens that came in are changed.",
+            "Make a new tensor, and leave x as it is: the encoder block adds it to the output.",
+        )
     if output is None or output is ...:
         yield "output in eval mode", output
         return

@@ -40,7 +40,7 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     linear = nn.Linear(20, 20_000)
     given = linear.weight, linear.bias
     before = linear.weight.detach().clone(), linear.bias.detach().clone()
-    answer(linear)
+    returned = answer(linear)
     for name, now, old in zip(("weight", "bias"), (linear.weight, linear.bias), given, strict=True):
         if now is not old:
             raise Mistake(
@@ -55,7 +55,9 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         raise Mistake(
             "linear.weight still holds the numbers that nn.Linear gave it, drawn evenly within"
             " ±1/√fan_in.",
-            "Fill it in place, with numbers drawn evenly from -bound to bound.",
+            "Return nothing, and fill the layer that came in: what you return is not looked at."
+            if isinstance(returned, nn.Module) and returned is not linear
+            else "Fill it in place, with numbers drawn evenly from -bound to bound.",
         )
     _refuse_equal_numbers("weight", linear.weight[:1000])
     bound = math.sqrt(6 / (20 + 20_000))
@@ -117,6 +119,12 @@ def _refuse_equal_numbers(name: str, values: Tensor) -> None:
     if 2 * distinct >= values.numel():
         return
     said = f"linear.{name} holds {distinct:,} different numbers at {values.numel():,} places."
+    if distinct == 1 and not values.any():
+        raise Mistake(
+            f"linear.{name} is 0 everywhere.",
+            "Look at the number within which, or with which spread, you draw: did it come out 0, as"
+            " a division by // does?",
+        )
     if distinct == 1:
         said = f"linear.{name} holds the same number, {values.flatten()[0]:.3g}, everywhere."
     elif values.dim() == 2 and (values == values[:1]).all():

@@ -105,6 +105,15 @@ def _axes(dim: str) -> dict[str, str]:
 
 
 SLIPS = (
+    *(
+        Slip(
+            {LARGEST: f"{largest}.clamp_min(0)"},
+            "subtract a maximum only where it is large, and so none from scores far below 0",
+            "exp(-1000) is 0, and 0 / 0 is nan. Subtract each row's maximum always: it changes no"
+            " weight",
+        )
+        for largest in ("scores.amax(dim=-1, keepdim=True)", "scores.max()")
+    ),
     Slip(
         {LARGEST: "scores.sum(dim=-1, keepdim=True)"},
         "subtract each row's sum",

@@ -150,7 +150,9 @@ OF_MODULES = (
     "A layer that is made anew at each call has other random weights: make all of them in __init__."
     " Dropout must do nothing in eval mode."
 )
-OF_FUNCTIONS = "What comes back must not depend on random numbers, whatever draws them."
+OF_FUNCTIONS = (
+    "What comes back must not depend on random numbers, whatever draws them, nor on earlier calls."
+)
 UNSEEN = (
     "No gradient sees it: under torch.no_grad(), through .data or .detach() an operation is not"
     " recorded. Make a new tensor, x = x / …, outside of them."

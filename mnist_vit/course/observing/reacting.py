@@ -18,6 +18,9 @@ CASES = 3  # results, all different, from which a factor is read
 SIZES = (1.0, 0.01)  # by which inputs are multiplied, to see whether a part has no effect
 
 
+KEPT = ": something is kept from call to call, or numbers are drawn elsewhere"
+
+
 def varies(our: Call, their: Call) -> str:
     """The learner's results differ from call to call, and ours do not.
 
@@ -33,7 +36,7 @@ def varies(our: Call, their: Call) -> str:
     said = "The same input gives another result each time"
     if alike(first, their.again()):
         return f"{said}: your code draws random numbers."
-    return f"{said}, even after torch.manual_seed(0)."
+    return f"{said}, even after torch.manual_seed(0){KEPT}."
 
 
 def returns_input(our: Call, their: Call) -> str:
