@@ -131,8 +131,10 @@ def patchify_into_p_rows(images, p):
 
 
 def patchify_by_splits(images: Tensor, p: int) -> Tensor:
-    rows = images.split(p, dim=2)
-    return torch.stack([part.flatten(1) for row in rows for part in row.split(p, dim=3)], dim=1)
+    patches: list[Tensor] = []
+    for row in images.split(p, dim=2):
+        patches += [patch.flatten(1) for patch in row.split(p, dim=3)]
+    return torch.stack(patches, dim=1)
 
 
 def by_cleared_backward(weight, bias, x, labels, rate):

@@ -62,13 +62,12 @@ def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
     An answer that raises there is let pass: ``view`` does, and moves no number to a wrong place.
     """
     for our, their in zip(ours, theirs, strict=False):
-        turned = {place: _turned(value) for place, value in enumerate(our.before)}
-        turned = {place: value for place, value in turned.items() if value is not None}
+        turned = _all_turned(our)
         if not turned or len(ours) != len(theirs) or our.seconds + their.seconds > SLOW:
             return None
         try:
             is_usual = our.repeats() and their.repeats()
-            right, got = our.again_with(turned), their.again_with(_again(turned))
+            right, got = our.again_with(turned), their.again_with(_all_turned(their))
         except RuntimeError:
             continue
         if is_usual and alike(right, our.output) and not alike(got, right):
@@ -81,17 +80,17 @@ def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
     return None
 
 
-def _turned(value: object) -> Tensor | None:
-    """The same numbers, the last two axes the other way round in memory; None for other values."""
-    if not isinstance(value, Tensor) or value.dim() < 2 or value.layout != torch.strided:
-        return None
-    other = value.detach().mT.contiguous().mT
-    return other.requires_grad_(value.requires_grad)
+def _all_turned(call: Call) -> dict[int, Tensor]:
+    """The inputs with two axes or more, by place, with the last two turned round in memory.
 
-
-def _again(turned: dict[int, Tensor]) -> dict[int, Tensor]:
-    """The same once more, for a second answer."""
-    return {place: _turned(value) for place, value in turned.items()}
+    Made anew for each answer, since an answer may write into them.
+    """
+    turned = {}
+    for place, value in enumerate(call.before):
+        if isinstance(value, Tensor) and value.dim() > 1 and value.layout == torch.strided:
+            other = value.detach().mT.contiguous().mT
+            turned[place] = other.requires_grad_(value.requires_grad)
+    return turned
 
 
 def _squeezed(value: object, right: object) -> str:

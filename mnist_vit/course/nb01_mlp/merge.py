@@ -45,7 +45,7 @@ def _of_unit_biases(evidence: Evidence) -> tuple[str, str]:
     if not evidence.what.startswith("the bias") or evidence.pair is None:
         return "", ""
     _, b_1, W_2, b_2 = evidence.pair[0].before
-    if evidence.value.shape != b_2.shape:
+    if evidence.value.shape != b_2.shape or not evidence.can_call_again:
         return "", ""
     for place in range(len(b_1)):
         unit = torch.zeros_like(b_1)

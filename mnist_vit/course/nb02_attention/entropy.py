@@ -60,7 +60,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             told,
         )
     given = evidence.value.flatten()[place]
-    return f"For the row {row} you give {given:.4g}.", "By hand: minus the sum of a ln a."
+    return f"For the row {row} you give {given + 0.0:.4g}.", "By hand: minus the sum of a ln a."
 
 
 CLAMPED, TERMS, END = (
