@@ -118,15 +118,6 @@ SLIPS = (
         "return the derivative of GELU",
         "GELU itself is x times Φ(x); autograd finds its derivative",
     ),
-    *(
-        Slip(
-            {END: f"return {bell}torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)"},
-            f"take the height of the bell curve at x for the share below x{times}",
-            "The share is the area to the left of x, 0.5 * (1 + erf(x / √2)), and x is multiplied"
-            " by it",
-        )
-        for bell, times in (("x * ", ""), ("", ", and leave x out"))
-    ),
     Slip(
         {PHI: "phi = 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"},
         "use the tanh approximation",

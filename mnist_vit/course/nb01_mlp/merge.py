@@ -198,11 +198,6 @@ SLIPS = (
         "Subtract it before you transpose, where each row is a token's output",
     ),
     Slip(
-        {W: f"W = {SENT} - (W_2 @ b_1 + b_2)"},
-        "send unit tokens through the layers, and leave the columns of the matrix as rows",
-        "What a unit token gives is a column of the matrix: transpose, .T",
-    ),
-    Slip(
         {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"
     ),
     Slip({W: "W = W_2 + W_1"}, "add the matrices", "Layers in a row are a matrix product"),
