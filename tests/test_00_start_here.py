@@ -249,7 +249,7 @@ def by_strides(images: Tensor, p: int) -> Tensor:
 
 SAID: list[tuple[str, Any, str]] = [
     ("patchify", kept_by_size(), "output for other pictures, 3 channels of 12x8"),
-    ("gradient_step", with_momentum(), "something is kept from call to call, or numbers are drawn"),
+    ("gradient_step", with_momentum(), "What comes back must depend on the inputs alone."),
     ("patchify", by_strides, "not where the numbers of images lie in another order in memory"),
     ("gradient_step", lambda weight, bias, *_: {"weight": weight}, "two things must come back"),
     (

@@ -17,6 +17,8 @@ from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize
 
+from mnist_vit.course.nb08_evaluation.as_sharp import my_as_sharp
+from mnist_vit.course.nb08_evaluation.better_model import my_better_model
 from mnist_vit.course.nb08_evaluation.coin import my_coin
 from mnist_vit.course.nb08_evaluation.controls import my_controls
 from mnist_vit.course.nb08_evaluation.enlarge import my_enlarge
@@ -381,6 +383,89 @@ def predicted_by_its_truth(labels: Tensor, predictions: Tensor, k: int) -> Tenso
     return confusion_matrix(labels, predictions[labels], k)
 
 
+def counted_in_float16(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return (F.one_hot(labels, k).half().T @ F.one_hot(predictions, k).half()).long()
+
+
+def numbered_by_ten(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    return torch.bincount((10 * labels + predictions) % k**2, minlength=k**2).view(k, k)
+
+
+def numbered_in_8_bits(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    pairs = labels.byte() * k + predictions.byte()
+    return torch.bincount(pairs, minlength=k**2).view(k, k)
+
+
+def keyed_by_tensors(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
+    counts: dict[Any, int] = {}
+    for pair in zip(labels, predictions, strict=True):
+        counts[pair] = counts.get(pair, 0) + 1
+    return torch.tensor([[counts.get((i, j), 0) for j in range(k)] for i in range(k)])
+
+
+def kept_from_call_to_call(
+    labels: Tensor,
+    predictions: Tensor,
+    k: int,
+    tables: dict[int, Tensor] = {},  # noqa: B006, that is the mistake
+) -> Tensor:
+    table = tables.setdefault(k, torch.zeros(k, k, dtype=torch.int64))
+    table += confusion_matrix(labels, predictions, k)
+    return table
+
+
+def blurred_in_place(images: Tensor) -> dict[str, Tensor]:
+    blur = images.clone()
+    for axis in (2, 3):
+        lines = blur.unbind(axis)
+        last = len(lines) - 1
+        for place, line in enumerate(lines):
+            beside = lines[max(place - 1, 0)] + lines[min(place + 1, last)]
+            line.copy_(0.79 * line + 0.105 * beside)
+    return my_controls(images) | {"blur": blur}
+
+
+def shifted_inside(images: Tensor) -> dict[str, Tensor]:
+    shift = images.clone()
+    shift[..., 1:, 1:] = images[..., :-1, :-1]
+    return my_controls(images) | {"shift": shift}
+
+
+def compared_with_the_first(p: Tensor, labels: Tensor, low: float, high: float) -> list[Any]:
+    chosen = p[(p.amax(dim=1) > low) & (p.amax(dim=1) <= high)]
+    right = chosen.argmax(dim=1) == labels[: len(chosen)]
+    return [*my_reliability(p, labels, low, high)[:2], right.float().mean()]
+
+
+def by_two_decimals(p: Tensor, labels: Tensor, low: float, high: float) -> tuple:
+    return my_reliability(p, labels, low + 0.005, high + 0.005)
+
+
+def by_the_margin(p: Tensor, labels: Tensor, low: float, high: float) -> tuple:
+    top = p.topk(2, dim=1).values
+    chosen = (top[:, 0] - top[:, 1] > low) & (top[:, 0] - top[:, 1] <= high)
+    return my_reliability(p[chosen], labels[chosen], 0, 1)
+
+
+def never_above_one_half(correct: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    low, high = my_wilson(correct, total, z)
+    return min(low, 0.5), max(high, 0.5)
+
+
+def in_one_class(labels: Tensor, first: Tensor, second: Tensor) -> str:
+    chosen = labels == labels[0]
+    return my_better_model(labels[chosen], first[chosen], second[chosen])
+
+
+def sharp_over_the_line_s_end(changed: Tensor, images: Tensor) -> bool:
+    def detail(x: Tensor) -> Tensor:
+        x = x[..., 4:-4, 4:-4]
+        rows, columns = x.flatten(2), x.transpose(2, 3).flatten(2)
+        return rows.diff().square().mean() + columns.diff().square().mean()
+
+    return bool(0.75 < detail(changed) / detail(images) < 1.25)
+
+
 def counted_in_bfloat16(labels: Tensor, predictions: Tensor, k: int) -> Tensor:
     return confusion_matrix(labels, predictions, k).bfloat16().long()
 
@@ -492,7 +577,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("reliability", spread_of_the_confidence, "the number of answers is right, and what you give"),
     ("confusion", predicted_by_its_truth, "of the fifth image alone your code raises IndexError"),
-    ("confusion", counted_in_bfloat16, "Of 599 images with the truth 0 and the prediction 0 you"),
+    ("confusion", counted_in_bfloat16, "Of 4099 images with the truth 0 and the prediction 0 you"),
     ("controls", smeared, "your shift makes 0 everywhere. It should be one pixel again"),
     ("reliability", reliability_rounded, "Your mean confidence is rounded to two decimals"),
     ("as_sharp", sharp_by_axis, "there is one share, not one for each axis"),
@@ -502,7 +587,24 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda changed, images: changed.std() / images.std(),
         "Return whether the share lies",
     ),
-    ("coin", coin_by_trial, "Asked twice for 3 to 1, you give"),
+    ("coin", coin_by_trial, "asked twice for 21 to 26, you give"),
+    ("coin", lambda b, c: round(my_coin(b, c), 4), "the right chance, rounded to 4 decimals"),
+    ("coin", lambda b, c: float(np.float16(my_coin(b, c))), "is near the right chance, by less"),
+    ("confusion", counted_in_float16, "Of 4099 images with the truth 0 and the prediction 0 you"),
+    ("confusion", numbered_by_ten, "an image is counted at place 10 · truth + prediction."),
+    ("confusion", numbered_in_8_bits, "With twenty, of an image with truth 19 and prediction 18"),
+    ("confusion", keyed_by_tensors, "In a dict, two tensors are two keys"),
+    ("confusion", kept_from_call_to_call, "something else. What comes back must depend on the"),
+    ("controls", blurred_in_place, "The two sides differ. Are pixels read that were blurred"),
+    ("controls", shifted_inside, "row 0 and column 0 of the picture are as before: only what"),
+    ("enlarge", lambda *given: my_enlarge(*given).short(), "these are torch.int16. clamp, round"),
+    ("reliability", compared_with_the_first, "in yours it changes with the labels of the others"),
+    ("reliability", by_two_decimals, "you count confidences from 0.506 to 0.702. Compare them"),
+    ("reliability", by_the_margin, "with all the rest on one class from 0.754 to 0.846. The"),
+    ("wilson", never_above_one_half, "80 of 100, 90 of 100, 950 of 1000 is 0.5 each time."),
+    ("better_model", in_one_class, "if they are of ten classes. An image counts whatever"),
+    ("as_sharp", lambda a, b: my_as_sharp(a[:1], b[:1]), "all pictures but the first are even"),
+    ("as_sharp", sharp_over_the_line_s_end, "one a slope and one a zigzag, you say False. The"),
     ("reliability", confidence_of_the_right, "of the right answers among the chosen ones"),
     (
         "reliability",

@@ -240,7 +240,56 @@ def record_in_eval_mode(model: nn.Module) -> Iterator[list[Tensor]]:
     model.train(training)
 
 
+KEPT: list[Tensor] = []
+
+
+@contextmanager
+def hooked(model: nn.Module, kept: list[Tensor], change: Any) -> Iterator[list[Tensor]]:
+    with ExitStack() as stack:
+        for layer in attention_layers(model):
+            stack.callback(layer.register_forward_pre_hook(asked, with_kwargs=True).remove)
+            keep = layer.register_forward_hook(
+                lambda module, args, output: kept.append(change(output[1]))
+            )
+            stack.callback(keep.remove)
+        yield kept
+
+
+@contextmanager
+def record_in_a_cleared_list(model: nn.Module) -> Iterator[list[Tensor]]:
+    KEPT.clear()
+    with hooked(model, KEPT, lambda weights: weights):
+        yield KEPT
+
+
+@contextmanager
+def record_without_gradients(model: nn.Module) -> Iterator[list[Tensor]]:
+    with hooked(model, [], lambda weights: weights) as kept, torch.no_grad():
+        yield kept
+
+
+@contextmanager
+def record_squeezed(model: nn.Module) -> Iterator[list[Tensor]]:
+    with hooked(model, [], torch.squeeze) as kept:
+        yield kept
+
+
+def softmax_undone_and_divided(twice: Tensor) -> Tensor:
+    """By a sum that is 1 but for rounding."""
+    logs = twice.log()
+    rows = logs - logs.mean(dim=-1, keepdim=True) + 1 / twice.shape[-1]
+    return rows / rows.sum(dim=-1, keepdim=True)
+
+
+def distance_to_the_mean(weights: Tensor, patch_size: int) -> Tensor:
+    inner = F.normalize(weights[..., 1:, 1:], p=1, dim=-1)
+    side = torch.arange(math.isqrt(inner.shape[-1]))
+    places = patch_size * torch.cartesian_prod(side, side).float()
+    return (inner @ places - places).norm(dim=-1).mean(dim=(0, -1))
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("undo_softmax", softmax_undone_and_divided),
     ("name_the_maps", {"c": 1.0, "a": torch.tensor(5), "b": 2, "e": 4, "d": 8}),
     ("record", record_attention),
     ("record", RecordAsClass),
@@ -267,6 +316,22 @@ def record_and_clear_pre_hooks(model: nn.Module) -> Iterator[list[Tensor]]:
 
 
 WRONG: list[tuple[str, Any, str]] = [
+    ("record", record_in_a_cleared_list, "held 3 tensors when the block ended, and holds 6 after"),
+    ("record", record_without_gradients, "the logits of the model ask for no gradient. Whoever"),
+    ("record", record_squeezed, "The axis of the pictures is missing where there is one picture"),
+    (
+        "attention_distance",
+        lambda weights, size: square_distance(weights, size).squeeze(),
+        "of one picture, one layer and one head (). It should be (1, 1)",
+    ),
+    (
+        "query_map",
+        lambda weights, row, column: square_maps(weights[:, :, 1:])[
+            :, :, row * math.isqrt(weights.shape[-1] - 1) + column
+        ].log(),
+        "Not all of these are weights",
+    ),
+    ("rollout", lambda weights: rollout(weights)[:, 1:, 1:], "and so leave out a token"),
     ("record", record_and_clear_pre_hooks, "Before the block each part had a hook of somebody"),
     ("record", record_with_other_weights, ""),
     ("record", record_a_tuple, "be the list that the weights are put into, but is of type tuple"),
@@ -345,6 +410,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
 ]
 NAMED = [
+    ("attention_distance", distance_to_the_mean, "the distance to the mean of the places"),
     ("rollout", lambda weights: rollout(weights[:, :2]), "multiply the first two layers"),
     (
         "undo_softmax",

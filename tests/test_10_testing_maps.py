@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -353,7 +354,92 @@ def integrate_in_one_batch(f: Any, images: Tensor, black: Tensor, steps: int) ->
     return (images - black) * slopes.mean(dim=0)
 
 
+def norm_rule_by_torchs(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Torch's values, and the right gradients."""
+    values = F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+    ours = my_norm_rule(x, weight, bias, eps)
+    return values.detach() + ours - ours.detach()
+
+
+def changing_hook(
+    model: nn.Module, images: Tensor, hidden: Tensor, change: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """As my_hide, with the tokens of the first block changed at last."""
+    stays = kept_tokens(hidden)
+    handle = model.encoder.layers[0].register_forward_pre_hook(
+        lambda module, args: (change(args[0][stays].unflatten(0, (len(hidden), -1))),)
+    )
+    try:
+        return model(images)
+    finally:
+        handle.remove()
+
+
+def leave_out_squeezed(f: Any, labels: Tensor, patches: int) -> Tensor:
+    return my_leave_out(f, labels, patches).squeeze()
+
+
+def patch_all_of_a_class(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """The first part of the class of `site`, and not `site`."""
+    first = next(part for part in model.modules() if type(part) is type(site))
+    return my_patch(model, clean, corrupted, first, tokens)
+
+
+def patch_and_set_to_zero(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    """All tokens but those that are exchanged become zero."""
+    kept = []
+    with site.register_forward_hook(lambda module, args, output: kept.append(output)):
+        model(clean)
+
+    def put_in(module: nn.Module, args: Any, output: Any) -> Any:
+        first = kept[0][0] if isinstance(output, tuple) else kept[0]
+        new = torch.zeros_like(first)
+        new[:, tokens] = first[:, tokens]
+        return (new, *output[1:]) if isinstance(output, tuple) else new
+
+    with site.register_forward_hook(put_in):
+        return model(corrupted)
+
+
+def patch_by_numbers(
+    model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+) -> Tensor:
+    numbers = list(range(tokens.start, tokens.stop))
+    return my_patch(model, clean, corrupted, site, slice(numbers[0], numbers[-1] + 1))
+
+
+def integrate_by_the_median(f: Any, images: Tensor, black: Tensor, steps: int) -> Tensor:
+    way = images - black
+    slopes = [f(black + (k + 0.5) / steps * way) for k in range(steps)]
+    return way * torch.stack(slopes).median(dim=0).values
+
+
+def integrate_with_one_slope(f: Any, images: Tensor, black: Tensor, steps: int) -> Tensor:
+    return my_integrate(lambda x: f(x).mean(dim=0).expand_as(x), images, black, steps)
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("norm_rule", norm_rule_by_torchs, "there it would call itself without end"),
+    (
+        "hide",
+        lambda *given: changing_hook(*given, lambda z: z.flip(1)),
+        "block 0 gets these of the picture's 17 tokens: 15, 14, 13",
+    ),
+    (
+        "hide",
+        lambda model, images, hidden: my_hide(model, images, hidden).argmax(dim=1),
+        "a number for each picture and class, (2, 3)",
+    ),
+    ("leave_out", leave_out_squeezed, "For a single picture with 4 patches you give the shape (4"),
+    ("patch", patch_all_of_a_class, "your hooks are on the MLP of block 0. `site` is the part"),
+    ("patch", patch_and_set_to_zero, "at 1, 2 those of clean; 0, 3, 4, 5 … 16 neither"),
+    ("patch", patch_by_numbers, "What a slice does not say is None: as stop, that is the end"),
+    ("integrate", integrate_by_the_median, "in the four steps, and a pixel goes from 1"),
+    ("integrate", integrate_with_one_slope, "you give 10 and 10. It should be 5 and 15"),
     ("hide", hide_with_an_attribute, "a new attribute, hidden. What is written to a part"),
     ("hide", hide_and_clear_all, "Before the run each part had a hook of somebody else"),
     ("hide", hide_behind_another_sequence, "what it was: which parts it has, which parameters"),
@@ -406,7 +492,7 @@ WRONG: list[tuple[str, Any, str]] = [
         ),
         "",
     ),
-    ("patch", patch_with_both_hooks, "the hook that keeps the output of `site` is still there"),
+    ("patch", patch_with_both_hooks, "without the first of them yours is right. A hook that keeps"),
     ("patch", patch_that_returns_nothing, "When that run begins, `site` has 1 forward hook"),
     ("patch", patch_and_close, "Put back what you change in `finally`, which runs"),
     ("leave_out", lambda f, labels, patches: f([]), "was given a list of 0"),

@@ -258,20 +258,27 @@ def moved_by_slices(position: Tensor, rows: int, columns: int, down: int, right:
 def transfer_with(
     model: Any, images: Tensor, labels: Tensor, freeze: bool, steps: int, rate: float, kind: str
 ) -> Any:
-    """With a norm in the head, a rate that falls, or a step before backward."""
+    """With one thing that is not asked for: a norm in the head, a rate that falls, …"""
     made = copy.deepcopy(model).requires_grad_(not freeze)
     head = nn.Linear(made.class_token.shape[-1], 10)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     made.heads = nn.Sequential(nn.LayerNorm(head.in_features), head) if kind == "norm" else head
-    optimizer = torch.optim.AdamW([p for p in made.parameters() if p.requires_grad], lr=rate)
+    learned = [p for p in made.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learned, lr=rate, weight_decay=0.1 if kind == "decay" else 0.01)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = rate / (1 + step) if kind == "falls" else rate
-        loss = F.cross_entropy(made(images), labels)
+        half = slice(step % 2, None, 2) if kind == "halves" else slice(None)
+        wanted = labels.roll(1) if kind == "later" and step else labels
+        smoothing = 0.1 if kind == "smooth" else 0.0
+        loss = F.cross_entropy(made(images[half]), wanted[half], label_smoothing=smoothing)
         if kind == "early":
             optimizer.step()
         optimizer.zero_grad()
         loss.backward()
+        if kind == "added":
+            for parameter in learned:
+                parameter.grad += 0.1
         if kind != "early":
             optimizer.step()
     return made.eval()
@@ -287,13 +294,56 @@ def scaled_over_lines(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
+def transposed(theirs: dict[str, Tensor], which: str) -> dict[str, Tensor]:
+    """Each of the three parts of a tensor by itself."""
+    made = EXERCISES["convert_block"].answer(theirs)
+    for name in made:
+        if name.endswith(which):
+            made[name] = torch.cat([part.T for part in made[name].chunk(3)])
+    return made
+
+
+def keys_set_to_zero(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    made = EXERCISES["convert_block"].answer(theirs)
+    made["self_attention.in_proj_weight"].chunk(3)[1].zero_()
+    return made
+
+
+def rates_of_the_last_layer(model, images, labels, steps, head_rate, body_rate):
+    """As if every head had a part `head`; that of a probe has none."""
+    return model.heads.head and EXERCISES["two_rates"].answer(
+        model, images, labels, steps, head_rate, body_rate
+    )
+
+
+def width_of_pre_logits(model: nn.Module, *given: Any) -> nn.Module:
+    assert model.heads.pre_logits.in_features
+    return EXERCISES["transfer"].answer(model, *given)
+
+
 RIGHT: list[tuple[str, Any]] = [("fold_scale", through_rows), ("convert_block", convert_by_rules)]
 WRONG: list[tuple[str, Any, str]] = [
     ("transfer", lambda *given: transfer_with(*given, "norm"), "other parameters besides a linear"),
     (
         "transfer",
         lambda *given: transfer_with(*given, "falls"),
-        "right after 1 step, and not",
+        "The learning rate does not stay: 0.02 in a step, and 0.01 in a later one",
+    ),
+    ("transfer", lambda *given: transfer_with(*given, "later"), "right after 1 step, and not"),
+    ("transfer", lambda *given: transfer_with(*given, "decay"), "Your AdamW has weight_decay=0.1"),
+    ("transfer", lambda *given: transfer_with(*given, "halves"), "the model gets 10, 10 images"),
+    ("transfer", lambda *given: transfer_with(*given, "smooth"), "0.9 times that of the cross-ent"),
+    ("transfer", lambda *given: transfer_with(*given, "added"), "is not that of the cross-entropy"),
+    (
+        "convert_block",
+        lambda theirs: transposed(theirs, "in_proj_weight"),
+        "each transposed: attention.q_proj.weight, attention.k_proj.weight",
+    ),
+    ("convert_block", keys_set_to_zero, "right where q_proj.weight and v_proj.weight stand"),
+    (
+        "fold_scale",
+        lambda weight, bias, scale: (scale[:, None] * weight, torch.outer(scale, bias)),
+        "your new bias has the shape (2, 2). It should be (2,)",
     ),
     ("transfer", lambda *given: transfer_with(*given, "early"), "the new head does not move"),
     (
@@ -449,6 +499,8 @@ def head_too_late(
 
 NAMED: list[tuple[str, Any, str]] = [
     ("transfer", transfer_of_a_shallow_copy, "copy the model with copy.copy"),
+    ("transfer", width_of_pre_logits, "ask the old head's hidden layer, pre_logits"),
+    ("two_rates", rates_of_the_last_layer, "look for a layer model.heads.head"),
     ("two_rates", rates_that_clear_the_head, "set only the gradients of the head to zero"),
     ("convert_block", scaled_over_lines, "There part is 'mlp.fc1'."),
     (

@@ -135,6 +135,38 @@ def drawn_with_normal(rule: Any, effect: float, seeds: int, trials: int) -> floa
     return torch.normal(effect, 1.0, seeds).mean().item()
 
 
+def all_as_one_table(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    verdicts = rule(torch.randn(trials, seeds), torch.randn(trials, seeds) + effect)
+    return float(verdicts == "better")
+
+
+def share_of_the_clear(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    said = []
+
+    def heard(base: list[float], variant: list[float]) -> str:
+        said.append(rule(base, variant))
+        return said[-1]
+
+    POWER(heard, effect, seeds, trials)
+    return said.count("better") / (trials - said.count("unclear"))
+
+
+def effect_in_one_run(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    def moved(base: list[float], variant: list[float]) -> str:
+        return rule(base, [variant[0] + effect, *variant[1:]])
+
+    return POWER(moved, 0.0, seeds, trials)
+
+
+def grows_with_each(rule: Any, effect: float, seeds: int, trials: int) -> float:
+    return sum(POWER(rule, k * effect, seeds, 1) for k in range(1, trials + 1)) / trials
+
+
+def patches_by_the_area(*sizes: int) -> int:
+    right, wrong = (sizes[0] // sizes[1]) ** 2, sizes[0] // sizes[1] ** 2
+    return COUNT(*sizes) + (wrong - right) * sizes[3]
+
+
 def positions_of_each_channel(*sizes: int) -> int:
     """As many for 24 pixels in patches of 4 and of 6."""
     return COUNT(*sizes) + (sizes[6] - 1) * (sizes[0] // sizes[1]) ** 2 * sizes[3]
@@ -165,12 +197,21 @@ WRONG: list[tuple[str, Any, str]] = [
     ("power", lambda *given: "45 %", "must be a number from 0 to 1"),
     ("power", lambda *given: 1.02 * POWER(*given), "where 4 of 7 experiments are better"),
     ("power", lambda rule, effect, *rest: POWER(rule, abs(effect), *rest), "With effect=-5"),
+    ("power", all_as_one_table, "as the base's runs, rule is given a tensor of shape (7, 3)."),
+    ("power", lambda rule, effect, *two: POWER(rule, effect, *two[::-1]), "the rule 3 times, with"),
+    ("power", lambda rule, effect, n, _: POWER(rule, effect, n, 1), "the rule once, with 3 runs"),
+    ("power", share_of_the_clear, "in all of 40 experiments your code divides by 0. The share"),
+    ("power", effect_in_one_run, "the four runs of the variant are 5, 0, 0, 0 on average."),
+    ("power", grows_with_each, "In the first 200 of 2000 experiments the variant's runs are"),
+    ("count_numbers", patches_by_the_area, "(image_size // patch_size²) · hidden_dim numbers too"),
     ("power", lambda rule, effect, *rest: POWER(rule, 2 * effect, *rest), "0 (which is right) on"),
     ("compare_runs", lambda *runs: fixed_border(*runs), "with spreads half as large, too"),
     ("count_numbers", lambda *sizes: COUNT(*sizes) + sizes[3], "hidden_dim numbers too many"),
     ("count_numbers", lambda *sizes: one_block_less(*sizes), "one block too few"),
     ("split_by_region", lambda *given: [x.nonzero()[:, 0] for x in SPLIT(*given)], "the places of"),
-    ("split_by_region", lambda *given: SPLIT(given[0], 4, given[2]), "of columns 4 to 6 is not"),
+    ("split_by_region", lambda *given: SPLIT(given[0], 4, given[2]), "for three values of size"),
+    ("split_by_region", lambda *given: SPLIT(*given[:2], 10), "for three values of cut"),
+    ("split_by_region", lambda x, size, cut: SPLIT(x, size - 1, cut), "of columns 4 to 7 is for"),
 ]
 NAMED = [("remove_positions", positions_elsewhere, "and at this place")]
 test_answers = judged(RIGHT, WRONG, NAMED)

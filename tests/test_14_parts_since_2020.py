@@ -78,6 +78,31 @@ def python_sum_over_registers(weights: torch.Tensor, is_blank: torch.Tensor) -> 
     return [on_registers, shares_by_loop(weights, is_blank)[1]]
 
 
+def with_a_constant_root(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    root = (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    return x / root.detach() * weight
+
+
+def rotated_by_view(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    return my_rotate(x.view(-1, *x.shape[-2:]), angles).view(x.shape)
+
+
+def divided_each_by_each(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    norms = tokens[:, -count:].norm(dim=2)
+    return norms.amax(dim=1) / norms.median(dim=1, keepdim=True).values, norms.argmax(dim=1)
+
+
+def with_dropout(x: torch.Tensor, *matrices: torch.Tensor) -> torch.Tensor:
+    return F.dropout(my_swiglu(x, *matrices))
+
+
+def nearly_gelu(
+    x: torch.Tensor, gate: torch.Tensor, value: torch.Tensor, out: torch.Tensor
+) -> torch.Tensor:
+    gates = x @ gate.T
+    return (gates * (1.702 * gates).sigmoid() * (x @ value.T)) @ out.T
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("rotate", complex_rotate),
     ("outliers", by_loop),
@@ -117,7 +142,17 @@ WRONG: list[tuple[str, Any, str]] = [
     ("outliers", lambda tokens, count: (*by_loop(tokens, count), 1), "this is a tuple of 3"),
     ("rms_norm", lambda x, weight, eps: F.rms_norm(x, (6,), weight, eps), "in one call"),
     ("swiglu", lambda x, gate, value, out: x, ""),
-    ("rms_norm", lambda x, w, eps: my_rms_norm(x, w, eps**2), "0.3771: eps is added"),
+    ("rms_norm", lambda x, w, eps: my_rms_norm(x, w, eps**1.5), "0.3771: eps is added"),
+    ("rms_norm", with_a_constant_root, "and this gradient is not. No gradient flows through"),
+    (
+        "rotate",
+        lambda x, angles: 2 * my_rotate(x, -angles),
+        "turned the other way round. It should",
+    ),
+    ("rotate", rotated_by_view, "view size is not compatible"),
+    ("outliers", divided_each_by_each, "4 times 4 numbers, and ours is its diagonal."),
+    ("swiglu", with_dropout, "your code draws random numbers. What comes back"),
+    ("swiglu", nearly_gelu, "gate · sigmoid(1.702 · gate) · value, which is nearly GELU"),
     ("shares", twice_the_blank, "You return 0.3 (which is right) and 0.7."),
     ("outliers", counted_from_1, "you give the right ratio and patch 2"),
 ]

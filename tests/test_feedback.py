@@ -24,11 +24,13 @@ from mnist_vit import check
 from mnist_vit.course import helping
 from mnist_vit.course.checking import judge, raised
 from mnist_vit.course.checking.comparing import compare
+from mnist_vit.course.checking.elsewhere import kept
 from mnist_vit.course.checking.meanings import meaning_of
 from mnist_vit.course.nb05_encoder.encoder import MyEncoder
 from mnist_vit.course.observing import looking, reacting
 from mnist_vit.course.observing.blaming import blame
 from mnist_vit.course.observing.calls import Call, alike, calls_of
+from mnist_vit.course.observing.instead_of import instead_of
 from mnist_vit.course.observing.observers import Evidence, Finding, observe
 from mnist_vit.course.observing.tracing import Trace
 from mnist_vit.model import EncoderBlock
@@ -285,7 +287,49 @@ def test_python_s_own_chance_is_not_called_drawn_by_a_seed() -> None:
     import random
 
     told = words(observed(lambda x: x.exp(), lambda x: x + random.random(), X))
-    assert "gives another result each time, even after torch.manual_seed(0): something" in told
+    assert "gives another result each time, even after torch.manual_seed(0)." in told
+
+
+def test_a_small_shift_is_not_called_the_same_in_all_cases() -> None:
+    told = words(observed(lambda a: a**0.5, lambda a: a**0.5 + 1e-6 * a, 3))
+    assert "plus" not in told
+
+
+def test_one_word_for_all_inputs_says_nothing_of_other_inputs() -> None:
+    def calls(function: Any) -> list[Call]:
+        with calls_of(function) as (wrapped, made):
+            for a, b in ((5, 1), (7, 2), (9, 3), (1, 8)):
+                wrapped(a, b)
+        return made
+
+    ours = calls(lambda a, b: "more" if a > b else "less")
+    pairs = list(zip(ours, calls(lambda a, b: "equal"), strict=True))
+    assert instead_of(pairs) == ""
+
+
+def test_what_is_kept_from_call_to_call_is_seen_by_a_second_call() -> None:
+    table: list[float] = []
+
+    def sums(x: Tensor) -> Tensor:
+        table.append(float(x.sum()))
+        return torch.tensor(sum(table))
+
+    made = []
+    for function in (lambda x: x.sum(), sums, lambda x: x.sum() * 1.0):
+        with calls_of(function) as (wrapped, calls):
+            wrapped(torch.ones(3))
+        made.append(calls)
+    found = kept(made[0], made[1])
+    assert found is not None
+    assert "given the same inputs once more" in found.said
+    assert kept(made[0], made[2]) is None
+
+
+def test_ours_on_the_diagonal_is_told_as_each_with_each() -> None:
+    ours, other = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([3.0, 4.0, 7.0])
+    told = looking.axes(ours / other, ours / other[:, None], None)
+    assert "3 times 3 numbers, and ours is its diagonal" in told
+    assert "diagonal" not in looking.axes(ours / other, torch.randn(3, 3), None)
 
 
 def test_an_axis_of_length_1_is_too_many_only_where_there_is_one() -> None:
@@ -912,7 +956,17 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         root = x.new_ones(x.shape[-1] + 1)
         return x / root * weight
 
+    def turned(weight: Tensor, bias: Tensor, scale: Tensor) -> Any:
+        layer = nn.Linear(*weight.shape)
+        with torch.no_grad():
+            layer.weight.copy_(weight * scale.view(-1, 1))
+        return layer.weight.detach(), scale * bias
+
     assert "root has the shape of x without axis 2" in said("rms_norm", without_keepdim)
+    told = said("fold_scale", turned)
+    assert "layer.weight has the two axes of weight * scale.view(-1, 1), exchanged" in told
+    assert "nn.Linear(in, out) keeps its weight as (out, in)" in told
+    assert "unsqueeze" not in told
     assert "without axis" not in said("rms_norm", other_length)
 
 
@@ -956,6 +1010,8 @@ def test_a_lost_axis_is_told_where_shapes_cannot_be_lined_up() -> None:
         ),
         ("'AdamW' object is not iterable", "nothing that can be gone through"),
         ("output with shape [1, 1] doesn't match the broadcast shape [2, 1]", "and cannot grow"),
+        ("shifts and dimensions must align. shifts: 2, dims:0", "several shifts, and another"),
+        ("forward pre-hook must return None or a tuple of (new_args, new_kwargs), bu", "both in"),
     ],
 )
 def test_what_an_exception_means_holds_the_sizes_of_its_text(text: str, meaning: str) -> None:

@@ -1,17 +1,17 @@
 """Whether an answer that is right for the check's inputs is right for others, and beside them."""
 
+import contextlib
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from ..observing.calls import Call, alike, results
-from ..observing.observers import Finding
+from ..observing.observers import KEPT, SLOW, Finding
 from .comparing import compare
 from .exercise import Exercise
 from .tools import random
 
-SLOW = 0.2  # seconds; calls that take longer are not made again
 MANY = 1030  # no multiple of 4, and more than anybody's batch
 TIMES = 10
 LARGE = f"for numbers {TIMES} times as large"
@@ -129,6 +129,28 @@ def _inputs(call: Call) -> Iterator[tuple[str, list[Tensor], bool]]:
     yield f"for {MANY} at once", many, True
     # hand-written softmax overflows early in float32
     yield LARGE, [TIMES * x.double() for x in given], True
+
+
+def kept(ours: list[Call], theirs: list[Call]) -> Finding | None:
+    """That the first call, made again with the same inputs, gives something else than before.
+
+    Only calls of functions with tensors, numbers and texts: what else is given may have changed.
+    """
+    if not ours or not theirs or theirs[0].module is not None or theirs[0].seconds > SLOW:
+        return None
+    our, their = ours[0], theirs[0]
+    if not all(isinstance(value, Tensor | int | float | str) for value in their.before):
+        return None
+    if not alike(our.output, their.output) or not our.repeats():
+        return None
+    with contextlib.suppress(RuntimeError):
+        if not alike(their.again(), their.output):
+            return Finding(
+                "right the first time, but given the same inputs once more your code returns"
+                " something else.",
+                KEPT,
+            )
+    return None
 
 
 def written_over(ours: list[Call], theirs: list[Call]) -> Finding | None:

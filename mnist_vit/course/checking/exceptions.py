@@ -65,6 +65,17 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "a[0][1] takes a place in a place. What has names for its places is a dict.",
     ),
     (
+        r"unsupported operand .*'range'",
+        "A range does not calculate: it is only gone through.",
+        "for k in range(n) goes through n numbers; what is meant n times is n * x.",
+    ),
+    (
+        r"requires at least one data point|no mean for empty data|no median for empty data",
+        "A mean or a median of nothing is asked for.",
+        "An empty list has none: say first what is right in this case. .mean() of an empty tensor"
+        " is nan.",
+    ),
+    (
         r"unsupported operand .*for \+: 'dict'",
         "Dicts are not added.",
         "{**a, **b} has what is in both.",
@@ -328,10 +339,10 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         "Print its shape. A number in the brackets takes its axis away.",
     ),
     (
-        r"Expected \(batch_size, seq_length, hidden_dim\)",
+        r"Expected \(batch_size, seq_length, hidden_dim\)|input must be \(n, seq_length, hidden",
         "The encoder and its blocks take three axes, images, tokens and numbers.",
-        "A number in brackets takes its axis away, and a mask of two axes, z[mask], makes one of"
-        " the two: unflatten(0, (n, -1)) makes two of it again.",
+        "A number in brackets takes its axis away, and squeeze() each of length 1. A mask of two"
+        " axes, z[mask], makes one of the two: unflatten(0, (n, -1)) makes two of it again.",
     ),
     (
         r"non-empty (?:TensorList|list of Tensors)|arg is an empty sequence"
@@ -969,6 +980,17 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"is not in list|x not in list",
         "The list has no such member.",
         'Kinds count, too: 2 is not "2".',
+    ),
+    (
+        r"shifts and dimensions must align",
+        "roll is given several shifts, and another number of axes.",
+        "Each shift needs its axis: roll((a, b), dims=(1, 2)). Without dims all axes are taken for"
+        " one line, which has one shift.",
+    ),
+    (
+        r"forward pre-hook must return None or a tuple of \(new_args, new_kwargs\)",
+        "A pre-hook that is registered with with_kwargs=True returns nothing, or both in a tuple.",
+        "return args, kwargs gives both back; args may stay as they came.",
     ),
     (
         r"zip\(\) argument \d+ is (?:longer|shorter)",

@@ -46,11 +46,18 @@ class UnknownError(Exception):
 
 
 def sides(error: BaseException, frame: FrameType) -> list[tuple[str, tuple[int, ...]]]:
-    """The two sides of the operator that raised, with their shapes; none if one is not known."""
+    """The two sides of the operator that raised, with their shapes; none if one is not known.
+
+    Of x.copy_(y) they are x and y.
+    """
     node = failed(error)
-    if not isinstance(node, ast.BinOp):
-        return []
-    found = [(part, _shape(frame, part)) for part in (node.left, node.right)]
+    if isinstance(node, ast.BinOp):
+        both = [node.left, node.right]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        both = [node.func.value, *node.args[:1]] if node.func.attr == "copy_" else []
+    else:
+        both = []
+    found = [(part, _shape(frame, part)) for part in both]
     return [(ast.unparse(part), shape) for part, shape in found if shape is not None]
 
 

@@ -133,7 +133,7 @@ def _meaning(error: BaseException) -> tuple[str, str]:
     meaning = _by_name(error) or meaning
     if not meaning and isinstance(error, AttributeError):
         meaning, instead = missing_attribute(error)
-    if lost := _lost_axis(error):
+    if lost := _turned(error) or _lost_axis(error):
         instead = lost
     line = their_line(error)
     if "cannot be multiplied" in str(error) and "@" in line:
@@ -164,6 +164,8 @@ def _of_its_kind(error: BaseException) -> tuple[str, str]:
 def _of_its_line(error: BaseException) -> tuple[str, str]:
     """Of exceptions that the learner's line explains better than their words."""
     words, line = str(error), their_line(error)
+    if "NoneType" in words and (end := _open_end(error))[0]:
+        return end
     if "values to unpack" in words and _goes_through_keys(error):
         return (
             "A loop over a dict goes through its keys alone.",
@@ -273,17 +275,53 @@ def _by_name(error: BaseException) -> str:
     return ""
 
 
+def _turned(error: BaseException) -> str:
+    """Of two sides that do not fit: whether one is as the other with its two axes exchanged."""
+    frame = their_frame(error)
+    both = sides(error, frame) if frame is not None and LINED_UP.search(str(error)) else []
+    if len(both) < 2:
+        return ""
+    (left, shape), (right, other) = both
+    if len(shape) != 2 or shape != other[::-1]:
+        return ""
+    said = f"{left} has the two axes of {right}, exchanged: {shape} and {other}. Which order is"
+    said += " meant?"
+    line = their_line(error)
+    if "copy_" in line and any(".weight" in one for one in (left, right)):
+        said += " nn.Linear(in, out) keeps its weight as (out, in)."
+    return said
+
+
+def _open_end(error: BaseException) -> tuple[str, str]:
+    """Of a slice whose start, stop or step is None where a number is needed."""
+    frame = their_frame(error)
+    if frame is None:
+        return "", ""
+    for node in chains(parsed(their_line(error))):
+        if not isinstance(node, ast.Attribute) or node.attr not in ("start", "stop", "step"):
+            continue
+        whole = value_of(frame, node.value)
+        if isinstance(whole, slice) and value_of(frame, node) is None:
+            name = ast.unparse(node.value)
+            return (
+                f"{name} is {whole}. What a slice does not say is None: as stop, that is the end.",
+                f"x[:, {name}] takes the slice as it is; range(*{name}.indices(length)) has its"
+                " numbers.",
+            )
+    return "", ""
+
+
 def _lost_axis(error: BaseException) -> str:
     """Of shapes that cannot be lined up: which tensor of the line is another without an axis."""
     frame = their_frame(error)
     if frame is None or "must match the size of tensor" not in str(error):
         return ""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for node in chains(parsed(their_line(error))):
-        value = value_of(frame, node)
-        if isinstance(value, Tensor):
-            shapes[ast.unparse(node)] = tuple(value.shape)
-    shapes |= dict(sides(error, frame))
+    shapes = dict(sides(error, frame))
+    if len(shapes) < 2:  # not both are known: any two of the line may be the ones
+        for node in chains(parsed(their_line(error))):
+            value = value_of(frame, node)
+            if isinstance(value, Tensor):
+                shapes.setdefault(ast.unparse(node), tuple(value.shape))
     for whole, shape in shapes.items():
         for name, other in shapes.items():
             for axis in range(1, len(shape)):

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from ..observing.blaming import blame
 from ..observing.calls import Call, calls_of
-from ..observing.observers import Evidence, Finding, observe, unused
+from ..observing.observers import Evidence, Finding, observe, unsteady, unused
 from ..observing.tracing import Step, Trace, cut, is_theirs, quoted
 from ..observing.undisturbed import undisturbed
 from .comparing import compare, compared, ended
-from .elsewhere import elsewhere, written_over
+from .elsewhere import elsewhere, kept, written_over
 from .exercise import Exercise, Mistake, Slip
 from .own_code import Watch, borrowed
 from .raised import advice, told, writes_into_leaf, writes_into_parameter
@@ -246,7 +246,8 @@ def _beside(exercise: Exercise, answer: Any, got: Outcome, watch: Watch | None) 
     problem = problem or elsewhere(exercise, solution(exercise).calls, got.calls)
     if problem is not None:
         return Finding(problem)
-    return written_over(solution(exercise).calls, got.calls)
+    ours = solution(exercise).calls
+    return written_over(ours, got.calls) or kept(ours, got.calls)
 
 
 def _other_stub(answer: Any, error: BaseException | None) -> Finding | None:
@@ -272,15 +273,17 @@ def _is_stub(error: BaseException | None) -> bool:
 def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | None:
     """What is told, the first that is known.
 
-    A slip with these numbers; an input that is not used; a slip with these words; what the exercise
-    notices; an observation that says why; what the exercise tells of the value; a slip so far; the
-    rest.
+    A slip with these numbers; an input that is not used; that calls differ; a slip with these
+    words; what the exercise notices; an observation that says why; what the exercise tells of the
+    value; a slip so far; the rest.
     """
     is_sure = _has_wrong_numbers(got)
     if is_sure:
         named = _named_by_its_numbers(exercise, answer, got)
         if named is not None:
             return named
+    if got.first is not None and (changing := unsteady(_evidence(exercise, got))) is not None:
+        return changing  # what is noticed of one call would not be true of the next
     noticed = _noticed(exercise, answer, got)
     if not is_sure:
         for mutant, alike in _slips(exercise, got):

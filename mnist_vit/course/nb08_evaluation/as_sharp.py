@@ -197,6 +197,8 @@ def notice(answer: Any) -> Mistake | None:
             "True is asked for from 0.75 to 1.25 of the detail, in any batch. Detail is a mean"
             " of squares: twice the contrast is four times the detail.",
         )
+    if held and (seen := _noticed_pictures(answer)):
+        return seen
     if held and not _plain(answer(uneven(images), images.clone())):
         return Mistake(
             "Of a batch in which half of the pictures have 0.6 of the detail and half 1.4, 1.0 in"
@@ -204,6 +206,21 @@ def notice(answer: Any) -> Mistake | None:
             "Make one number of each batch, the mean over all its pictures.",
         )
     return _noticed_weights(answer) or _noticed_channels(answer)
+
+
+def _noticed_pictures(answer: Any) -> Mistake | None:
+    """Whether the first picture, or the last one, counts alone."""
+    images = random(40, 1, 20, 22).sigmoid()
+    for place, name in ((0, "first"), (-1, "last")):
+        flat = torch.full_like(images, 0.5)
+        flat[place] = images[place]
+        if _plain(answer(flat, images.clone())):
+            return Mistake(
+                f"Of a batch of which all pictures but the {name} are even, without any detail, you"
+                " say True.",
+                "The mean goes over the whole batch: the first axis is that of the pictures.",
+            )
+    return None
 
 
 def _cut_along_one_axis(answer: Any) -> Mistake | None:
@@ -335,6 +352,16 @@ def _noticed_weights(answer: Any) -> Mistake | None:
             "Take a mean of the differences in rows, and one of those in columns, and add the two:"
             " how many differences there are plays no part.",
         )
+    for axis, line in ((3, "row"), (2, "column")):
+        slope, zigzag = _slope_and_zigzag(axis)
+        if not _plain(answer(slope, zigzag)) or not _plain(answer(zigzag, slope.clone())):
+            return Mistake(
+                f"Of two batches in which all neighbours in a {line} differ by 1, one a slope and"
+                " one a zigzag, you say False.",
+                f"The last pixel of a {line} and the first of the next are no neighbours: in a"
+                " slope they differ much more. Take differences along an axis of the picture,"
+                " before any flatten().",
+            )
     few = torch.zeros(40, 1, 20, 22)
     few[..., 11:] = 1
     many = 13**-0.5 * (torch.arange(22) % 2).expand(40, 1, 20, 22)
@@ -346,6 +373,14 @@ def _noticed_weights(answer: Any) -> Mistake | None:
             " differences, four pixels from each side, before you take the mean.",
         )
     return None
+
+
+def _slope_and_zigzag(axis: int) -> tuple[Tensor, Tensor]:
+    """Two batches in which neighbours along an axis differ by 1, and those along the other not."""
+    steps = torch.arange(22.0 if axis == 3 else 20.0)
+    steps = steps if axis == 3 else steps[:, None]
+    shape = (40, 1, 20, 22)
+    return steps.expand(shape).clone(), (steps % 2).expand(shape).clone()
 
 
 def _noticed_channels(answer: Any) -> Mistake | None:

@@ -54,14 +54,14 @@ def _pair(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Truth and two predictions: only the first right, only the second, both right, both wrong with
     the same name, both wrong with two names."""
-    labels = torch.zeros(b + c + right + same + other, dtype=torch.int64)
-    first, second = labels.clone(), labels.clone()
+    labels = torch.arange(b + c + right + same + other) % 10
+    first, second = torch.zeros_like(labels), torch.zeros_like(labels)
     second[:b] = 1
     first[b : b + c] = 1
     wrong = slice(b + c + right, None)
     first[wrong] = second[wrong] = 1
     second[b + c + right + same :] = 2
-    return labels, first, second
+    return labels, (labels + first) % 10, (labels + second) % 10
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -80,7 +80,7 @@ def notice(answer: Any) -> Mistake | None:
                     "Such images say nothing about which model is better: b and c must count only"
                     " those on which exactly one is right.",
                 )
-    seen = _noticed_limit(answer)
+    seen = _noticed_classes(answer) or _noticed_limit(answer)
     if seen is not None:
         return seen
     for n in (8, 20, 60):
@@ -95,6 +95,21 @@ def notice(answer: Any) -> Mistake | None:
                     "Below 5 %, name the better model, the one that is right alone on more images;"
                     ' else answer "cannot tell".',
                 )
+    return None
+
+
+def _noticed_classes(answer: Any) -> Mistake | None:
+    """Whether the verdict depends on which classes the images are of."""
+    for b, c in ((40, 20), (9, 2), (2, 9), (20, 40)):
+        labels, first, second = _pair(b, c)
+        ten = answer(labels, first, second)
+        one = answer(labels * 0, (first - labels) % 10, (second - labels) % 10)
+        if one != ten:
+            return Mistake(
+                f"Where only the first is right on {b} images and only the second on {c}, you"
+                f' answer "{one}" if all are of class 0, and "{ten}" if they are of ten classes.',
+                "An image counts whatever its class: it matters which of the two models is right.",
+            )
     return None
 
 
@@ -140,6 +155,7 @@ def more(answer: Any) -> list[Any]:
             is_border = abs((2 * b - n) ** 2 / n - 1.96**2) < 0.005  # 3.84 is written for it, too
             if not is_border:
                 found.append(answer(*_pair(b, n - b)))
+    found += [answer(*_pair(600, 0)), answer(*_pair(0, 600))]
     for b, c in ((9, 2), (2, 9), (40, 20), (20, 40), (16, 5), (12, 4), (15, 15), (22, 30)):
         for beside in ({"right": 400}, {"same": 400}, {"other": 400}, {"right": 60, "other": 30}):
             found.append(answer(*_pair(b, c, **beside)))

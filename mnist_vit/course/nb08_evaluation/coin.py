@@ -37,6 +37,14 @@ LARGE = CASES[-1]
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    b, c = 21, 26
+    twice = [answer(b, c), answer(b, c)]
+    if all(isinstance(one, int | float) for one in twice) and twice[0] != twice[1]:
+        raise Mistake(
+            f"asked twice for {b} to {c}, you give {twice[0]:.4g} and {twice[1]:.4g}.",
+            "The exact chance is asked for, no trial: add up the ways, math.comb, and divide by"
+            " 2**n.",
+        )
     for b, c in CASES:
         try:
             chance = answer(b, c)
@@ -66,15 +74,9 @@ def notice(answer: Any) -> Mistake | None:
             "Count every outcome at least as uneven as b to c, to whichever side, with the number"
             " of ways that lead to it.",
         )
-    again = [float(answer(b, c)) for b, c in cases]
-    if again != got:
-        place = next(place for place, value in enumerate(again) if value != got[place])
-        b, c = cases[place]
-        return Mistake(
-            f"Asked twice for {b} to {c}, you give {got[place]:.4g} and {again[place]:.4g}.",
-            "The exact chance is asked for, no trial: add up the ways, math.comb, and divide by"
-            " 2**n.",
-        )
+    rights = [my_coin(b, c) for b, c in cases]
+    if max(abs(own - right) for own, right in zip(got, rights, strict=True)) < 1e-3:
+        return _near(got, rights) or _too_large(answer)
     for b, c in cases:
         if abs(float(answer(b, c)) - float(answer(c, b))) > 1e-9:
             return Mistake(
@@ -97,6 +99,24 @@ def notice(answer: Any) -> Mistake | None:
                 "Every outcome is at least as uneven as that: the chance should be 1.",
             )
     return _too_large(answer)
+
+
+def _near(got: list[float], rights: list[float]) -> Mistake | None:
+    """What is said of chances that are all near the right ones, and not equal."""
+    if max(abs(own - right) for own, right in zip(got, rights, strict=True)) < 1e-6:
+        return None
+    for digits in (3, 4, 5):
+        if all(abs(own - round(r, digits)) < 1e-9 for own, r in zip(got, rights, strict=True)):
+            return Mistake(
+                f"What you give is the right chance, rounded to {digits} decimals.",
+                "Return it as it is: what is printed can be rounded later.",
+            )
+    return Mistake(
+        "For small b and c what you give is near the right chance, by less than 0.001, and not"
+        " equal to it.",
+        "The exact chance is asked for: add up whole numbers, math.comb, and divide last. In"
+        " float32 about seven digits are left of each number.",
+    )
 
 
 def _too_large(answer: Any) -> Mistake | None:
@@ -171,6 +191,21 @@ SLIPS = (
         {IF: "abs(heads - (n - heads)) > abs(b - c)"},
         "leave out the outcomes that are exactly as uneven",
         "Outcomes count that are as uneven *or* more so",
+    ),
+    Slip(
+        {IF: "abs(heads - n // 2) >= abs(b - n // 2)"},
+        "take n // 2 for the middle",
+        "Of an odd number of tosses the middle is no whole number: compare abs(heads - tails)",
+    ),
+    Slip(
+        {IF: "abs(heads - n // 2) >= abs(c - n // 2)"},
+        "take n // 2 for the middle, and begin with c",
+        "Of an odd number of tosses the middle is no whole number: compare abs(heads - tails)",
+    ),
+    Slip(
+        {IF: "abs(heads - n // 2) > abs(b - n // 2)"},
+        "take n // 2 for the middle, and leave out what is exactly as far from it",
+        "Of an odd number of tosses the middle is no whole number: compare abs(heads - tails)",
     ),
     Slip(
         {IF: "abs(heads - (n - heads)) <= abs(b - c)"},

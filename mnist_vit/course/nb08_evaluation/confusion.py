@@ -29,9 +29,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         slip, (labels + torch.randint(1, 4, (300,), generator=generator)) % 6, labels
     )
     yield "matrix of 300 images, 6 classes", answer(labels, predictions, 6)
-    # 599 in a cell, which neither 8 bits nor bfloat16 can count to, and no class 1
-    labels = 2 * (torch.arange(899) % 3 % 2)
-    yield "matrix of 899 images, 3 classes", answer(labels, 2 - labels, 3)
+    # 4099 in a cell, which neither 8 bits nor float16 can count to, and no class 1
+    labels = 2 * (torch.arange(6149) % 3 % 2)
+    yield "matrix of 6149 images, 3 classes", answer(labels, 2 - labels, 3)
+    # 400 pairs, more than 8 bits can number
+    labels = torch.arange(60) % 20
+    yield "matrix of 60 images, 20 classes", answer(labels, labels.flip(0), 20)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -52,7 +55,8 @@ def notice(answer: Any) -> Mistake | None:
             f"{SIX} your counts make {float(made.sum()):g} in all, and not 6."
             f" {_apart(made, right)}",
             "Each image must add 1 at [truth, prediction]."
-            + (" Images at the same place add up." if 0 < float(made[0, 0]) < 2 else ""),
+            + (" Images at the same place add up." if 0 < float(made[0, 0]) < 2 else "")
+            + (KEYS if not made.any() else ""),
         )
     if torch.equal(made.double().T, my_confusion(labels, predictions, 6).double()):
         return Mistake(
@@ -76,6 +80,8 @@ def notice(answer: Any) -> Mistake | None:
             f" {_places(made)}.",
             "They should be 2 at [0, 0] and 1 at each of [0, 2], [2, 2], [2, 4] and [4, 0].",
         )
+    if numbered := _numbered(answer):
+        return numbered
     return Mistake(
         f"Of an image with truth 2 and prediction 4, and no other, you make the counts {alone}.",
         "The image should add 1 at [2, 4], and nothing elsewhere.",
@@ -84,18 +90,52 @@ def notice(answer: Any) -> Mistake | None:
 
 def _noticed_many(answer: Any) -> Mistake | None:
     """Whether more images are counted than a small kind of number holds."""
-    many = torch.zeros(599, dtype=torch.int64)
+    many = torch.zeros(MANY, dtype=torch.int64)
     found = float(torch.as_tensor(answer(many, many, 2))[0, 0])
     if found == len(many):
-        return None
+        last = _places(answer(torch.tensor([19]), torch.tensor([18]), 20))
+        if last == "1 at [19, 18]":
+            return None
+        return Mistake(
+            "With six classes what we tried is right. With twenty, of an image with truth 19 and"
+            f" prediction 18, and no other, you make the counts {last}.",
+            "It should add 1 at [19, 18]. If pairs are numbered: there are 400 numbers, and 8 bits"
+            " hold 256.",
+        )
     return Mistake(
-        f"Of 599 images with the truth 0 and the prediction 0 you count {found:g}; of six"
+        f"Of {MANY} images with the truth 0 and the prediction 0 you count {found:.0f}; of six"
         " images you count each.",
         "Not every kind of number holds each whole number: count in int64 from the start.",
     )
 
 
+MANY = 4099  # float16 has no such number
 SIX = "Of six images with the truths 0, 0, 0, 2, 2, 4 and the predictions 0, 0, 2, 2, 4, 0"
+
+
+KEYS = (
+    " In a dict, two tensors are two keys, even with the same number: .tolist() or int(…) makes"
+    " numbers of them."
+)
+
+
+def _numbered(answer: Any) -> Mistake | None:
+    """Whether an image's place is a·truth + b·prediction, counted along the rows of six."""
+    places = []
+    for truth, named in ((0, 1), (1, 0), (1, 2), (2, 1), (2, 4), (5, 3)):
+        made = torch.as_tensor(answer(torch.tensor([truth]), torch.tensor([named]), 6)).flatten()
+        if made.count_nonzero() != 1 or made.max() != 1 or len(made) != 36:
+            return None
+        places.append((truth, named, int(made.argmax())))
+    for weight in range(2, 36):
+        if weight != 6 and all((weight * t + p) % 36 == place for t, p, place in places):
+            return Mistake(
+                "In yours, with six classes, an image is counted at place"
+                f" {weight} · truth + prediction. (Places count from 0 along the rows, and from 0"
+                " again after place 35.)",
+                "A row has num_classes places, so it is num_classes · truth + prediction.",
+            )
+    return None
 
 
 def _apart(made: torch.Tensor, right: torch.Tensor) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..checking import Exercise, Mistake, Slip, describe, random
 
@@ -62,10 +63,8 @@ def notice(answer: Any) -> Mistake | None:
                 "Each channel must be changed by itself, in a convolution with"
                 " groups=images.shape[1].",
             )
-    for look in (_noticed_blur, _noticed_shift):
-        seen = look(flat, made)
-        if seen is not None:
-            return seen
+    if seen := _noticed_blur(flat, made) or _noticed_shift(answer, flat, made):
+        return seen
     if not torch.allclose(made["border"][..., 1:-1, 1:-1], point[..., 1:-1, 1:-1], atol=1e-5):
         return Mistake(
             "Of a picture with a single bright pixel at row 3, column 4 your border control"
@@ -142,7 +141,7 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
     if not torch.allclose(spot, torch.outer(row, row).to(spot), atol=1e-5):
         numbers = "; ".join(", ".join(f"{value:.4g}" for value in line) for line in spot.tolist())
         return Mistake(
-            f"Around a single bright pixel your blur gives {numbers}.",
+            f"Around a single bright pixel your blur gives {numbers}.{_shape_of(spot)}",
             "Along one axis it should become 0.105, 0.79, 0.105, and each of these be blurred along"
             " the other axis: 0.79 · 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in"
             " the corners.",
@@ -150,7 +149,44 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
     return None
 
 
-def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
+def _shape_of(spot: Tensor) -> str:
+    """What is seen in the nine numbers that a blur makes of one bright pixel."""
+    if torch.allclose(spot, spot[0, 0].expand_as(spot), atol=1e-5):
+        return " All nine pixels have the same weight."
+    for line, axis in ((spot[1], "row"), (spot[:, 1], "column")):
+        if abs(float(line.sum() - spot.sum())) < 1e-5:
+            return f" Only the pixels of its {axis} get something: one axis is not blurred."
+    if not torch.allclose(spot, spot.flip(0, 1), atol=1e-5):
+        return (
+            " The two sides differ. Are pixels read that were blurred already, as in a loop that"
+            " writes into the picture that it reads?"
+        )
+    if not spot[::2, ::2].any():
+        return (
+            " The four corners get nothing: the second blur does not begin with what the first one"
+            " made."
+        )
+    return ""
+
+
+def _noticed_edge(shifted: Tensor, given: Tensor) -> Mistake | None:
+    """Whether the first row or column of a shifted picture is where it was."""
+    stays = []
+    if torch.allclose(shifted[0, 1:], given[0, 1:]):
+        stays.append("row 0")
+    if torch.allclose(shifted[1:, 0], given[1:, 0]):
+        stays.append("column 0")
+    if not stays:
+        return None
+    return Mistake(
+        f"In your shift {' and '.join(stays)} of the picture {'is' if len(stays) == 1 else 'are'}"
+        " as before: only what lies inside moves.",
+        "What comes in is the outermost row and column once more, moved as well: row 0 should be"
+        " row 0 of the picture, one pixel to the right, and column 0 its column 0, one pixel down.",
+    )
+
+
+def _noticed_shift(answer: Any, flat: dict, made: dict) -> Mistake | None:
     bright = (made["shift"][0, 0].abs() > 1e-5).nonzero().tolist()
     if len(bright) == 1:
         row, column = bright[0]
@@ -175,6 +211,9 @@ def _noticed_shift(flat: dict, made: dict) -> Mistake | None:
             "It should be one pixel again, 1 at row 4, column 5: each pixel is that of the picture"
             " as it came in, one row higher and one column to the left.",
         )
+    sloping = torch.arange(63.0).reshape(1, 1, 7, 9) / 63
+    if seen := _noticed_edge(answer(sloping.clone())["shift"][0, 0], sloping[0, 0]):
+        return seen
     if not torch.allclose(flat["shift"], torch.full_like(flat["shift"], 0.5)):
         off = (flat["shift"][0, 0] - 0.5).abs() > 1e-6
         down, right = off.nonzero()[0].tolist()

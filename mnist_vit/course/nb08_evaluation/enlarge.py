@@ -32,11 +32,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         if (
             isinstance(found, Tensor)
             and found.shape == (3, 1, 28, 28)
-            and found.is_floating_point()
+            and found.dtype != torch.uint8
         ):
             raise Mistake(
                 "MNIST's pixels are uint8, whole numbers from 0 to 255, and these are"
-                f" {found.dtype}."
+                f" {found.dtype}.",
+                "clamp, round, and .to(torch.uint8) at the end.",
             )
         if isinstance(found, Tensor) and found.dtype == torch.uint8:
             found = found.float()
@@ -138,6 +139,32 @@ SLIPS = (
             "Bicubic interpolation goes a little below black and above white, and uint8 turns −1"
             " into 255 and 256 into 0: clamp between the two"
         ),
+    ),
+    Slip(
+        {"large.clamp(0, 1)": "large.abs().clamp(max=1)"},
+        "take the absolute value of what is below 0",
+        "Below black there is nothing: clamp makes it 0",
+    ),
+    *(
+        Slip(
+            {GREY: f"grey = (images[:, None].to(torch.uint8) * 255 {divide} 16) / 255"},
+            "multiply by 255 in uint8, in which 16 · 255 is 240",
+            "Begin with floats, images.float(): uint8 holds 0 to 255, and begins anew then",
+        )
+        for divide in ("/", "//")
+    ),
+    Slip(
+        {
+            "size=(size, size)": "scale_factor=size // 8",
+            "border = (28 - size) // 2": "border = (28 - large.shape[-1]) // 2",
+        },
+        "enlarge by whole steps, size // 8 times",
+        "The digit is to be size × size pixels large: size=(size, size) takes every size",
+    ),
+    Slip(
+        {GREY: "grey = images[:, None] / 15"},
+        "divide by 15",
+        "The numbers go from 0 to 16, and 16 is white",
     ),
     Slip(
         {WHITE: "(16 * images.new_tensor(16) * large.clamp(0, 1)).round().to(torch.uint8)"},

@@ -1,6 +1,7 @@
 """Exercise: are answers that are called 90 % certain right in 90 % of cases?"""
 
 import math
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,12 +54,14 @@ def _answered(answer: Any, probabilities: Tensor, labels: Tensor, low: float, hi
     none."""
     try:
         return answer(probabilities, labels, low, high)
-    except ZeroDivisionError as error:
+    except (ZeroDivisionError, statistics.StatisticsError) as error:
         if high > 0.1:
             raise
+        does = "divides by zero"
+        if isinstance(error, statistics.StatisticsError):
+            does = "asks for the mean of an empty list"
         raise Mistake(
-            f"no answer has a confidence above {low} and up to {high}, and there your code divides"
-            " by zero.",
+            f"no answer has a confidence above {low} and up to {high}, and there your code {does}.",
             NONE,
         ) from error
 
@@ -103,6 +106,10 @@ def notice(answer: Any) -> Mistake | None:
                 f"Your {name} is the one that comes of taking the softmax of the probabilities.",
                 f"Your function is given probabilities already. {ASKED[place]}",
             )
+        if place == 0 and (seen := _noticed_choice(answer)):
+            return seen
+        if place == 2 and (seen := _noticed_labels(answer, probabilities, labels)):
+            return seen
         before = ("", "the number of answers is", "the number and the mean confidence are")[place]
         right = f"{before} right, and " if place else ""
         return Mistake(
@@ -118,6 +125,60 @@ def notice(answer: Any) -> Mistake | None:
             f"{NONE} A share of 0 would say that all were wrong." if none[2] == 0 else NONE,
         )
     return None
+
+
+def _noticed_choice(answer: Any) -> Mistake | None:
+    """Which confidence is counted between 0.5 and 0.7: whether it alone counts, and the limits."""
+    alone = torch.tensor([0])
+    steps = [step / 1000 for step in range(402, 1000, 4)]
+    rest = {
+        "the rest shared by four classes": [0.25, 0.25, 0.25, 0.25],
+        "the rest on one class": [1.0, 0.0, 0.0, 0.0],
+    }
+    found: dict[str, list[float]] = {}
+    for name, shares in rest.items():
+        found[name] = []
+        for step in steps:
+            if step <= (1 - step) * max(shares):
+                continue  # another class would be the largest
+            row = torch.tensor([[step, *((1 - step) * share for share in shares)]])
+            if answer(row, alone, 0.5, 0.7)[0] == 1:
+                found[name].append(step)
+    told = [f"from {one[0]:g} to {one[-1]:g}" if one else "none" for one in found.values()]
+    wide, narrow = found.values()
+    if not wide and not narrow:
+        return None
+    if [step for step in wide if step > 0.5] != narrow:
+        return Mistake(
+            "Of images with a single answer, and limits of 0.5 and 0.7, you count these"
+            f" confidences: with the rest shared by four classes {told[0]}, with all the rest on"
+            f" one class {told[1]}.",
+            f"The rest should play no part. {ASKED[0]}",
+        )
+    if wide[0] <= 0.5 or wide[-1] < 0.69 or wide[-1] > 0.7 or wide[0] > 0.51:
+        return Mistake(
+            f"With limits of 0.5 and 0.7 you count confidences {told[0]}.",
+            "Compare them as they are, low < confidence <= high, without rounding.",
+        )
+    return None
+
+
+def _noticed_labels(answer: Any, probabilities: Tensor, labels: Tensor) -> Mistake | None:
+    """Whether the share changes with the labels of answers that are not chosen."""
+    confidence = probabilities.max(dim=1).values
+    outside = ~((confidence > 0.5) & (confidence <= 0.7))
+    other = torch.where(outside, (labels + 1) % probabilities.shape[1], labels)
+    before = float(answer(probabilities, labels, 0.5, 0.7)[2])
+    after = float(answer(probabilities, other, 0.5, 0.7)[2])
+    if abs(before - after) < 1e-9:
+        return None
+    return Mistake(
+        "The number and the mean confidence are right. The share that is right should know of the"
+        " chosen answers alone, and in yours it changes with the labels of the others: for 0.5 to"
+        f" 0.7 from {before:.4g} to {after:.4g}.",
+        "Each chosen answer must be compared with the label of the same image: choose predictions"
+        " and labels by the same booleans, (predictions == labels)[chosen].",
+    )
 
 
 def _is_long(value: Any) -> bool:

@@ -57,7 +57,12 @@ def notice(answer: Any) -> Mistake | None:
             "The first of your numbers is the middle of the interval.",
             "Its two ends are asked for: middle - reach and middle + reach.",
         )
-    if seen := _of_one_z(answer) or _in_steps(cases, pairs) or _one_end(cases, pairs):
+    if (
+        seen := _one_number(answer)
+        or _of_one_z(answer)
+        or _in_steps(cases, pairs)
+        or _one_end(cases, pairs)
+    ):
         return seen
     middle = fits(middles, [(low + high) / 2 for low, high in pairs])
     reach = fits(reaches, [(high - low) / 2 for low, high in pairs])
@@ -84,6 +89,25 @@ def _noticed_number(made: float, correct: int, total: int, z: float) -> Mistake:
         if abs(made - value) < 1e-5:
             said = f"What comes back is one number, the interval's {name}."
     return Mistake(said, "Both ends are asked for, the lower one first: return low, high.")
+
+
+def _one_number(answer: Any) -> Mistake | None:
+    """What is said where an end is one number whatever was seen."""
+    for end, place, seen in (
+        ("lower", 0, ((80, 100), (90, 100), (950, 1000))),
+        ("upper", 1, ((20, 100), (10, 100), (50, 1000))),
+    ):
+        found = {round(float(answer(*case, 1.96)[place]), 6) for case in seen}
+        if len(found) > 1:
+            continue
+        told = ", ".join(f"{correct} of {total}" for correct, total in seen)
+        rights = ", ".join(f"{my_wilson(*case)[place]:.4g}" for case in seen)
+        return Mistake(
+            f"Your {end} end of {told} is {found.pop():g} each time.",
+            f"It should be {rights}. Both ends may lie below 0.5, or above: a search for the lower"
+            " one goes from 0 to the seen share, for the upper one from there to 1.",
+        )
+    return None
 
 
 def _of_one_z(answer: Any) -> Mistake | None:

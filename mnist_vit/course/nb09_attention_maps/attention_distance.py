@@ -28,6 +28,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "distance with 3 × 3 patches of 7 pixels", answer(weights, 7)
     weights = (2 * random(2, 3, 2, 17, 17, seed=98)).softmax(dim=-1)
     yield "distance with 4 × 4 patches of 2 pixels", answer(weights, 2)
+    weights = (2 * random(1, 1, 1, 5, 5, seed=99)).softmax(dim=-1)
+    yield (
+        "distance of one picture, one layer and one head, with 2 × 2 patches of 3 pixels",
+        answer(weights, 3),
+    )
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -39,8 +44,18 @@ def notice(answer: Any) -> Mistake | None:
             "It should be (3, 4): the mean over pictures and over the patches that ask, for each"
             " layer and each head by itself.",
         )
+    single = torch.as_tensor(answer(torch.full((1, 1, 1, 10, 10), 0.1), 10))
+    if single.shape != (1, 1):
+        return Mistake(
+            "Of 2 pictures, 3 layers and 4 heads you make the shape (3, 4), as it should be; of"
+            f" one picture, one layer and one head {tuple(single.shape)}.",
+            "It should be (1, 1): the two axes stay where their length is 1. squeeze() without an"
+            " axis takes them away.",
+        )
     itself, corner = torch.eye(10), torch.zeros(10, 10)
     corner[:, 1] = 1
+    both = corner / 2
+    both[:, 9] += 0.5
     aside = itself / 2
     aside[:, 0] += 0.5
     cases = {
@@ -50,6 +65,13 @@ def notice(answer: Any) -> Mistake | None:
             corner,
             16.3498,
             CORNER + " Rows are the patches that ask.",
+        ),
+        "every patch looks at the two patches in the upper left and the lower right corner, with"
+        " one half each": (
+            both,
+            16.3498,
+            "It should be 16.35 there: for each patch, half of its distance to the one corner and"
+            " half of its distance to the other; then the mean over the patches.",
         ),
         "every patch looks at the patch in the upper left corner with one tenth, and at the class"
         " token with nine": (
@@ -239,6 +261,22 @@ SLIPS = (
         },
         "number the patches from 1 when you compute their rows and columns",
         "Without the class token, the first patch has the number 0",
+    ),
+    Slip(
+        {LOOKED: "(patches @ place - place).norm(dim=-1) * patch_size"},
+        "take the distance to the mean of the places that a patch looks at",
+        "A patch that looks as far to the left as to the right would get 0. Take the mean of the"
+        " distances",
+    ),
+    Slip(
+        {LOOKED: "(patches * pixels**2).sum(dim=-1).sqrt()"},
+        "take the root of each row's mean square distance",
+        "The mean of the distances themselves is asked for, with the attention weights",
+    ),
+    Slip(
+        {LOOKED: "(patches * pixels**2).sum(dim=-1)", END: f"{END}.sqrt()"},
+        "take the root of the mean square distance",
+        "The mean of the distances themselves is asked for",
     ),
     Slip(
         {LOOKED: "(patches * pixels).mean(dim=-1)"},

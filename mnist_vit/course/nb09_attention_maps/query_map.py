@@ -42,6 +42,13 @@ def notice(answer: Any) -> Mistake | None:
     if torch.equal(found, wanted):
         return None
     told = "; ".join(", ".join(f"{value:g}" for value in row) for row in found[0, 0].tolist())
+    if not torch.isin(found, weights).all():
+        return Mistake(
+            "Where each weight is 100 · query + key, you make of 3 × 3 patches, row 1 and column 2,"
+            f" the map {told}. Not all of these are weights.",
+            "It should be 601, 602, 603; 604, 605, 606; 607, 608, 609: the weights themselves, as"
+            " they are, with nothing calculated. Token 6 asks, and keys 1 to 9 are the patches.",
+        )
     return Mistake(
         "Where each weight is 100 · query + key, you make of 3 × 3 patches, row 1 and column 2, the"
         f" map {told}.",
@@ -107,6 +114,16 @@ SLIPS = (
         "make the map sum to 1 again",
         "Leave the weights as the model had them; what is missing from 1 is the weight on the class"
         " token",
+    ),
+    Slip(
+        {
+            FOLD: (
+                "return (looked_at / looked_at.amax(dim=-1, keepdim=True)).unflatten(-1, (grid,"
+                " grid))"
+            )
+        },
+        "divide each map by its largest weight",
+        "Leave the weights as the model had them",
     ),
     Slip(
         {ROW: "weights.mean(dim=1)[:, query, 1:]"},

@@ -159,6 +159,7 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
         hooks = hooks_left(model)
         logits = model(images)
         inside = len(kept)
+        asks = logits.requires_grad
         training = all(module.training for module in model.modules())
     yield "logits while recording", logits
     yield "whether they are those without recording", bool(torch.allclose(logits, plain, atol=1e-4))
@@ -180,15 +181,24 @@ def compare_torchvisions_model(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "weights of layer 1", kept[1]
     yield "weights of layer 2", kept[2]
     yield "what is left behind", _traces(model, before)
+    yield "whether the logits ask for a gradient in the block, as they do without it", asks
     yield "whether the model is in train mode in the block, as it was before", training
     yield (
         "whether the model is still in train mode",
         all(module.training for module in model.modules()),
     )
 
+    first = list(kept)
     with _Recording(answer, model) as again:
         model(images)
         model(images)
+    if len(kept) != len(first) or any(a is not b for a, b in zip(kept, first, strict=False)):
+        raise Mistake(
+            f"the list of the first block held {len(first)} tensors when the block ended, and holds"
+            f" {len(kept)} after a second block.",
+            "Each recording needs a list of its own, made when it begins: no global, default"
+            " argument or attribute of a class.",
+        )
     yield "number of tensors kept from 2 forward passes in a second block", len(again)
 
 
@@ -269,6 +279,7 @@ def compare_exception_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "whether an exception in the block gets out of it", out
     yield "what is left behind after an exception", _traces(ours, before)
     yield "number of tensors kept before the exception", len(kept)
+    yield "weights of a single picture", kept[0] if kept else "nothing: the list is empty"
 
 
 def compare_interrupt_in_the_block(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -335,6 +346,18 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         return (
             "In the block the model, or a part of it, is in eval mode.",
             "Whoever records may be training: leave the mode alone.",
+        )
+    if what.startswith("whether the logits ask for a gradient"):
+        return (
+            "In the block the logits of the model ask for no gradient.",
+            "Whoever records may need gradients: no torch.no_grad() around the yield. detach()"
+            " is enough for the weights that you keep.",
+        )
+    if what == "weights of a single picture" and isinstance(value, Tensor) and value.dim() < 4:
+        return (
+            "The axis of the pictures is missing where there is one picture.",
+            "Keep output[1] as it is, (n, num_heads, seq_length, seq_length). squeeze() takes away"
+            " every axis of length 1.",
         )
     if what.startswith("weights of layer") and isinstance(value, tuple):
         return (

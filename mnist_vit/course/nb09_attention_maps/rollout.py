@@ -24,11 +24,20 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "rollout of 3 layers", answer((2 * random(2, 3, 2, 5, 5, seed=95)).softmax(dim=-1))
     yield "rollout of 2 layers", answer((2 * random(1, 2, 4, 5, 5, seed=96)).softmax(dim=-1))
     yield "rollout of a single layer", answer((2 * random(2, 1, 2, 5, 5, seed=97)).softmax(dim=-1))
+    yield (
+        "rollout of 4 layers with one head, 3 tokens",
+        answer((2 * random(1, 4, 1, 3, 3, seed=98)).softmax(dim=-1)),
+    )
 
 
 def notice(answer: Any) -> Mistake | None:
     """With how many layers and heads the result is right, and what it is for one layer."""
     found = answer((2 * random(2, 3, 1, 5, 5, seed=99)).softmax(dim=-1))
+    if found.shape == (2, 4, 4):
+        return Mistake(
+            "Of 2 pictures with 5 tokens you make the shape (2, 4, 4), and so leave out a token.",
+            "Rollout is of all tokens, the class token too: (2, 5, 5).",
+        )
     if found.shape != (2, 5, 5):
         return Mistake(
             "Of 2 pictures, with 3 layers of one head and 5 tokens, you make the shape"

@@ -19,6 +19,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     weights = (2 * random(2, 3, 4, 6)).softmax(dim=-1)
     yield "weights (2, 3, 4, 6)", answer(weights.softmax(dim=-1))
     yield "weights (5, 3)", answer(random(5, 3, seed=1).softmax(dim=-1).softmax(dim=-1))
+    yield "a single row of 7 weights", answer(random(7, seed=2).softmax(dim=-1).softmax(dim=-1))
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -170,4 +171,5 @@ EXERCISE = Exercise(
         {MISSING: "(1 - logs.sum(dim=-1, keepdim=True)) / twice.shape[-1]"},
         {"twice.log()": "(7 * twice).log()"},
     ),
+    tolerance=1e-5,
 )

@@ -114,6 +114,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             "logits of a model with attention from scratch",
             answer(ours, random(2, 1, 8, 8, seed=112), hidden),
         )
+        yield (
+            "logits of a single picture with 2 of 4 patches hidden",
+            answer(ours, random(1, 1, 8, 8, seed=114), hidden[:1]),
+        )
 
         out = gets_out(model, lambda: answer(model, images, before))
         yield GETS_OUT, out
@@ -149,7 +153,7 @@ def notice(answer: Any) -> Mistake | None:
     for block in model.encoder.layers:
         block.self_attention.register_forward_pre_hook(look, with_kwargs=True)
     with torch.no_grad():
-        answer(model, images.clone(), hidden.clone())
+        found = answer(model, images.clone(), hidden.clone())
     for number, one in enumerate(seen[:2]):
         if one.shape[1] != 14:
             return Mistake(
@@ -157,7 +161,64 @@ def notice(answer: Any) -> Mistake | None:
                 "There should be 14: the class token and the 13 patches that stay. Take the others"
                 " out before the first block, and only there.",
             )
-    return None
+    if found.shape != (2, 3):
+        return Mistake(
+            f"Of 2 pictures, and a model of 3 classes, you make the shape {tuple(found.shape)}.",
+            "The logits are asked for, as the model gives them: a number for each picture and"
+            " class, (2, 3).",
+        )
+    return _noticed_tokens(answer, model, images, hidden) or _noticed_single(answer)
+
+
+@torch.no_grad()
+def _noticed_tokens(
+    answer: Any, model: nn.Module, images: Tensor, hidden: Tensor
+) -> Mistake | None:
+    """Which tokens the first block gets, and in which order, in the first picture."""
+    inputs: list[Tensor] = []
+    handle = model.encoder.layers[0].ln_1.register_forward_pre_hook(
+        lambda module, args: inputs.append(args[0][0])
+    )
+    try:
+        model(images)
+        answer(model, images.clone(), hidden.clone())
+    finally:
+        handle.remove()
+    every, given = inputs[0], inputs[-1]
+    wanted = [0, *(1 + (~hidden[0]).nonzero()[:, 0]).tolist()]
+    numbers = []
+    for token in given:
+        same = (every - token).abs().amax(dim=-1) < 1e-5
+        numbers.append(int(same.int().argmax()) if same.any() else None)
+    if numbers == wanted:
+        return None
+    told = ", ".join("one that is none of them" if n is None else str(n) for n in numbers[:8])
+    return Mistake(
+        "With patches 0, 5 and 15 hidden, block 0 gets these of the picture's 17 tokens:"
+        f" {told}, …",
+        f"It should be {', '.join(map(str, wanted[:8]))}, …: token 0 is the class token, which the"
+        " heads take from the first place, and patch p is token p + 1, with its own position.",
+    )
+
+
+@torch.no_grad()
+def _noticed_single(answer: Any) -> Mistake | None:
+    """Whether a single picture is what comes out wrong."""
+    model = randomise(VisionTransformer(8, 4, 1, 2, 8, 16, num_classes=3, in_channels=1)).eval()
+    images, hidden = random(2, 1, 8, 8, seed=112), torch.zeros(2, 4, dtype=torch.bool)
+    hidden[:, 1:3] = True
+    for n in (2, 1):
+        right = my_hide(model, images[:n], hidden[:n])
+        found = answer(model, images[:n].clone(), hidden[:n].clone())
+        is_right = found.shape == right.shape and torch.allclose(found, right, atol=1e-5)
+        if n == 2 and not is_right:
+            return None
+    if is_right:
+        return None
+    return Mistake(
+        "For two pictures yours is right, and for one it is not.",
+        "The axis of the pictures stays where its length is 1: (n, how many stay, hidden_dim).",
+    )
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:

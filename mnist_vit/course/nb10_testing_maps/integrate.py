@@ -77,7 +77,41 @@ def notice(answer: Any) -> Mistake | None:
             f" from 1 in the reference to 6, you give it {float(found.flatten()[0]):.4g}.",
             "It should be 5: the mean gradient, 1, times (image − reference).",
         )
-    return None
+    return _noticed_mean(answer, reference) or _noticed_pictures(answer, reference)
+
+
+def _noticed_mean(answer: Any, reference: Tensor) -> Mistake | None:
+    """What is made of gradients that are others in each step."""
+
+    def growing(pictures: Tensor) -> Tensor:
+        parts = (pictures - 1) / 5
+        return (parts * 4).floor().exp2()  # 1, 2, 4, 8 on the four parts of the way
+
+    found = torch.as_tensor(answer(growing, torch.full((1, 1, 2, 2), 6.0), reference.clone(), 4))
+    if torch.allclose(found, torch.full_like(found, 18.75)):
+        return None
+    return Mistake(
+        "If the gradient is 1, 2, 4 and 8 in the four steps, and a pixel goes from 1 in the"
+        f" reference to 6, you give it {float(found.flatten()[0]):.4g}.",
+        "It should be 18.75: the mean of the gradients, 3.75, times (image − reference).",
+    )
+
+
+def _noticed_pictures(answer: Any, reference: Tensor) -> Mistake | None:
+    """What is made of two pictures whose gradients are not the same."""
+    slopes = torch.tensor([1.0, 3.0]).reshape(2, 1, 1, 1)
+    images = torch.full((2, 1, 2, 2), 6.0)
+    found = torch.as_tensor(
+        answer(lambda pictures: slopes.expand_as(pictures), images, reference.clone(), 4)
+    )
+    if found.shape != images.shape or torch.allclose(found, 5 * slopes.expand_as(found)):
+        return None
+    told = " and ".join(f"{float(one.flatten()[0]):.4g}" for one in found)
+    return Mistake(
+        "If the gradient is 1 in the whole first picture and 3 in the second, and each pixel goes"
+        f" from 1 in the reference to 6, you give {told}.",
+        "It should be 5 and 15: each picture has its own gradients.",
+    )
 
 
 AT = "gradient_at(reference + (step + 0.5) / steps * way)"

@@ -25,18 +25,19 @@ def my_leave_out(logits_without, labels: Tensor, patches: int) -> Tensor:
     return whole.unsqueeze(1) - torch.stack(without, dim=1)
 
 
-def _model(patches: int, seed: int) -> Callable[[Tensor], Tensor]:
-    """Logits of 3 pictures: a sum over the patches that are left, and over pairs of them."""
-    alone, pairs = random(3, patches, 4, seed=seed), random(3, patches, patches, 4, seed=seed + 1)
+def _model(patches: int, seed: int, n: int = 3) -> Callable[[Tensor], Tensor]:
+    """Logits of n pictures: a sum over the patches that are left, and over pairs of them."""
+    alone, pairs = random(n, patches, 4, seed=seed), random(n, patches, patches, 4, seed=seed + 1)
 
     def logits_without(hidden: Tensor) -> Tensor:
-        is_right = isinstance(hidden, Tensor) and hidden.shape == (3, patches)
+        is_right = isinstance(hidden, Tensor) and hidden.shape == (n, patches)
         if not is_right or hidden.dtype != torch.bool:
             given = f"numbers of the kind {hidden.dtype}" if is_right else describe(hidden)
             raise Mistake(
                 f"logits_without was given {given}.",
-                f"For 3 pictures and {patches} patches it wants booleans of the shape (3,"
-                f" {patches}), one row for each picture: torch.zeros(…, dtype=torch.bool).",
+                f"For {n} picture{'s' * (n > 1)} and {patches} patches it wants booleans of the"
+                f" shape ({n}, {patches}), one row for each picture: torch.zeros(…,"
+                " dtype=torch.bool).",
             )
         left = (~hidden).float()
         return torch.einsum("np,npc->nc", left, alone) + 0.3 * torch.einsum(
@@ -52,29 +53,39 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         answer(_model(5, 121), torch.tensor([2, 0, 3]), 5),
     )
     yield "the same of 9 patches", answer(_model(9, 124), torch.tensor([1, 1, 2]), 9)
+    yield (
+        "the same of 4 patches in a single picture",
+        answer(_model(4, 127, 1), torch.tensor([3]), 4),
+    )
 
 
 def notice(answer: Any) -> Mistake | None:
     """How many patches are hidden when logits are asked for, and what is made of them."""
-    asked: set[tuple[int, ...]] = set()
+    asked: tuple[set[tuple[int, ...]], ...] = (set(), set())
 
     def logits_without(hidden: Tensor) -> Tensor:
-        asked.update(tuple(row.nonzero()[:, 0].tolist()) for row in hidden)
+        for places, row in zip(asked, hidden, strict=True):
+            places.add(tuple(row.nonzero()[:, 0].tolist()))
         gone = hidden.double() @ torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
         return torch.stack([3 - gone / 2, gone * 0 + 0.5, gone / 4], dim=1).float()
 
     labels = torch.tensor([0, 2])
     found = answer(logits_without, labels.clone(), 3)
-    if asked == {(0,), (1,), (2,)}:
+    if asked == ({(0,), (1,), (2,)},) * 2:
         return Mistake(
             "You ask for logits with each single patch hidden, and never with none hidden.",
             "Ask once with nothing hidden: how far a probability falls is measured from there.",
         )
-    if asked != {(), (0,), (1,), (2,)}:
-        kinds = [" and ".join(map(str, places)) or "none" for places in sorted(asked)]
+    for picture, sets in enumerate(asked):
+        if sets == {(), (0,), (1,), (2,)}:
+            continue
+        kinds = [" and ".join(map(str, places)) or "none" for places in sorted(sets)]
+        where = "" if asked[0] == asked[1] else f" in picture {picture} of two"
         return Mistake(
-            f"Of patches 0, 1 and 2 you ask for logits with these hidden: {'; '.join(kinds)}.",
-            "Ask once with none hidden, and once for each patch with that one alone hidden.",
+            f"Of patches 0, 1 and 2 you ask for logits with these hidden{where}:"
+            f" {'; '.join(kinds)}.",
+            "Ask once with none hidden, and once for each patch with that one alone hidden, in"
+            " every picture.",
         )
     right = my_leave_out(logits_without, labels, 3)
     if found.shape != right.shape:
@@ -82,6 +93,8 @@ def notice(answer: Any) -> Mistake | None:
             f"For 2 pictures and 3 patches you give the shape {tuple(found.shape)}.",
             "It should be (2, 3): a number for each picture and patch.",
         )
+    if torch.allclose(found, right, atol=1e-5):
+        return _noticed_single(answer)
     if torch.allclose(found.flatten().sort().values, right.flatten().sort().values, atol=1e-5):
         rows = [", ".join(f"{value:.4g}" for value in row.tolist()) for row in (found[0], right[0])]
         return Mistake(
@@ -101,6 +114,19 @@ def notice(answer: Any) -> Mistake | None:
                 " without the patch.",
             )
     return None
+
+
+def _noticed_single(answer: Any) -> Mistake | None:
+    """What shape comes of a single picture."""
+    found = answer(_model(4, 127, 1), torch.tensor([3]), 4)
+    if found.shape == (1, 4):
+        return None
+    return Mistake(
+        "For 2 pictures your numbers are right. For a single picture with 4 patches you give the"
+        f" shape {tuple(found.shape)}.",
+        "It should be (1, 4): the axis of the pictures stays where its length is 1. squeeze()"
+        " without an axis takes it away.",
+    )
 
 
 def _advice_on_places(found: Tensor, right: Tensor) -> str:
@@ -210,6 +236,31 @@ SLIPS = (
         " reshape",
         "So it fills the rows one after the other. Each patch's numbers belong into a column:"
         " torch.stack(…, dim=1), or .T of what has a row for each patch",
+    ),
+    Slip(
+        {
+            END: (
+                "every = torch.stack([whole, *without], dim=1)\n"
+                "    return every[:, :-1] - every[:, 1:]"
+            )
+        },
+        "subtract from what is left without the patch before it",
+        "Each fall is measured from the whole picture, with nothing hidden",
+    ),
+    Slip(
+        {
+            END: (
+                "falls = whole.unsqueeze(1) - torch.stack(without, dim=1)\n"
+                "    return falls / falls.sum(dim=1, keepdim=True)"
+            )
+        },
+        "divide the falls of a picture by their sum",
+        "The falls themselves are asked for",
+    ),
+    Slip(
+        {SOFTMAX: "logits_without(hidden).sigmoid()"},
+        "take the sigmoid of each logit",
+        "The digits exclude each other: the probabilities are a softmax over the classes",
     ),
     Slip(
         {END: "return (whole.unsqueeze(1) - torch.stack(without, dim=1)) / whole.unsqueeze(1)"},

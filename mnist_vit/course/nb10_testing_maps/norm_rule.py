@@ -5,9 +5,11 @@ https://arxiv.org/abs/2402.05602.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..checking import Exercise, Mistake, Slip, gradients, random
@@ -40,6 +42,28 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 )
         yield f"output with eps {eps:g}", output
         yield from gradients(output, x=x, weight=weight, bias=bias)
+    with _in_its_place():
+        output = answer(x.detach(), weight.detach(), bias.detach(), eps)
+    yield "output where it stands in for F.layer_norm", output
+
+
+@contextmanager
+def _in_its_place() -> Iterator[None]:
+    """As in the notebook's next cell, where F.layer_norm is the answer: it must not call it."""
+
+    def called(*_: Any, **__: Any) -> None:
+        raise Mistake(
+            "your code calls F.layer_norm, itself or through nn.LayerNorm, whose place it takes in"
+            " the next cell: there it would call itself without end.",
+            "Calculate the values from mean, variance, weight and bias.",
+        )
+
+    plain = F.layer_norm
+    F.layer_norm = called  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        F.layer_norm = plain
 
 
 @torch.no_grad()
@@ -129,6 +153,11 @@ SLIPS = (
         {VARIANCE: "centred.square().mean(dim=1, keepdim=True)", MEAN: "x.mean(1, keepdim=True)"},
         "normalise over the tokens (dim=1)",
         "Each token is normalised alone, over its own numbers, dim=-1",
+    ),
+    Slip(
+        {ROOT: f"({VARIANCE} + eps**2).sqrt()"},
+        "add the square of eps",
+        "It is the root of (variance + eps)",
     ),
     Slip({ROOT: f"{VARIANCE}.sqrt()"}, "forget eps", "Add it to the variance, inside the root"),
     Slip(

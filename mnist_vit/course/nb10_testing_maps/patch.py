@@ -126,6 +126,12 @@ def notice(answer: Any) -> Mistake | None:
 
         looking = model.register_forward_pre_hook(look)
         found = answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
+        if found.shape != (2, 3):
+            return Mistake(
+                "Of 2 clean and 2 corrupted pictures, and a model of 3 classes, you make the shape"
+                f" {tuple(found.shape)}.",
+                "The logits for corrupted alone are asked for, as the model gives them: (2, 3).",
+            )
         if set(ran) != {"clean", "corrupted"} or ran[-1] != "corrupted":
             times = f"{len(ran)} time{'s' * (len(ran) != 1)}, on {', '.join(ran)}"
             return Mistake(
@@ -145,10 +151,10 @@ def notice(answer: Any) -> Mistake | None:
             )
         ):
             return Mistake(
-                "In the run on corrupted the hook that keeps the output of `site` is still there:"
-                " without it yours is right.",
-                "That hook puts the output of the second run in the place of the one that was kept."
-                " Remove it before the second run.",
+                "In the run on corrupted `site` has another hook of yours before the one that puts"
+                " the tokens in: without the first of them yours is right.",
+                "A hook that keeps the output keeps that of the second run, too, if it is still"
+                " there. Remove it before the second run.",
             )
         cases = {
             "the clean pictures, with nothing put in": model(clean),
@@ -176,7 +182,84 @@ def notice(answer: Any) -> Mistake | None:
                 "Into the output of `site` in the run on corrupted, put [:, tokens] of the run on"
                 " clean, and let all else stay. Token 0 is the class token.",
             )
-    return None
+    return _noticed_site(answer, model, clean, corrupted) or _noticed_tokens(
+        answer, model, clean, corrupted
+    )
+
+
+@torch.no_grad()
+def _noticed_site(
+    answer: Any, model: nn.Module, clean: Tensor, corrupted: Tensor
+) -> Mistake | None:
+    """Which parts have hooks of an answer, where `site` is the second MLP."""
+    site = model.encoder.layers[1].mlp
+    hooked: set[str] = set()
+
+    def look(*_: Any) -> None:
+        for name, part in model.named_modules():
+            if part._forward_hooks and type(part) is type(site):
+                hooked.add(f"the MLP of block {name.split('_')[-1].split('.')[0]}")
+
+    handle = model.encoder.register_forward_pre_hook(look)
+    try:
+        answer(model, clean.clone(), corrupted.clone(), site, slice(1, 3))
+    finally:
+        handle.remove()
+    if not hooked or hooked == {"the MLP of block 1"}:
+        return None
+    return Mistake(
+        f"Where `site` is the MLP of block 1, your hooks are on {' and '.join(sorted(hooked))}.",
+        "`site` is the part itself: register on site alone, site.register_forward_hook(…). Other"
+        " parts may be of the same class.",
+    )
+
+
+@torch.no_grad()
+def _noticed_tokens(
+    answer: Any, model: nn.Module, clean: Tensor, corrupted: Tensor
+) -> Mistake | None:
+    """What stands at which token of the output of `site`, the first MLP, in the last run."""
+    first, last = model.encoder.layers
+    went: list[Tensor] = []  # into the second block
+    made: list[Tensor] = []  # by the first MLP, before it is changed
+    handles = [
+        last.register_forward_pre_hook(lambda module, args: went.append(args[0])),
+        first.mlp[-1].register_forward_hook(lambda module, args, output: made.append(output)),
+    ]
+    try:
+        for images in (clean, corrupted):
+            model(images)
+        answer(model, clean.clone(), corrupted.clone(), first.mlp, slice(1, 3))
+    finally:
+        for handle in handles:
+            handle.remove()
+    if went[-1].shape != went[1].shape:
+        return None
+    of_clean, of_corrupted = made[:2]
+    output = went[-1] - (went[1] - of_corrupted)  # without what the residual connection adds
+    kinds: dict[str, list[int]] = {"clean": [], "corrupted": [], "neither": []}
+    for token in range(output.shape[1]):
+        kind = "neither"
+        for name, one in (("clean", of_clean), ("corrupted", of_corrupted)):
+            if torch.allclose(output[:, token], one[:, token], atol=1e-4):
+                kind = name
+        kinds[kind].append(token)
+    if kinds["clean"] == [1, 2] and not kinds["neither"]:
+        return None
+    said = [f"{_listed(tokens)} those of {name}" for name, tokens in kinds.items() if tokens]
+    told = "; ".join(said).replace("those of neither", "neither")
+    return Mistake(
+        "Where `site` is the first MLP, and tokens is slice(1, 3), its output of 17 tokens has, in"
+        f" the run on corrupted, at {told}.",
+        "It should be that of the run on clean at 1 and 2, as it is, and that of the run on"
+        " corrupted at all others.",
+    )
+
+
+def _listed(tokens: list[int]) -> str:
+    """Numbers in words, with … where there are many."""
+    told = ", ".join(map(str, tokens[:4]))
+    return f"{told} … {tokens[-1]}" if len(tokens) > 4 else told
 
 
 def _is_right_without_the_first_hook(right: Tensor, run: Any, site: nn.Module) -> bool:
@@ -234,6 +317,16 @@ SLIPS = (
         {CLEAN_UP: f"{CLEAN_UP}\n    logits = logits - model(corrupted)"},
         "give the difference to the logits of the corrupted pictures with nothing put in",
         "The logits themselves are asked for, as the changed run gives them",
+    ),
+    Slip(
+        {TOKENS: "new[:, tokens] = (new[:, tokens] + kept[0][:, tokens]) / 2"},
+        "take the mean of both runs at these tokens",
+        "The clean run's tokens take the place of the corrupted run's",
+    ),
+    Slip(
+        {TOKENS: "new[:, tokens.start :] = kept[0][:, tokens.start :]"},
+        "exchange all tokens from tokens.start on, whatever tokens.stop is",
+        "tokens is a slice with an end: [:, tokens] chooses what it means",
     ),
     Slip(
         {TOKENS: "new[:, tokens] += kept[0][:, tokens]"},

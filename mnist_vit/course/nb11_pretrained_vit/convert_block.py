@@ -103,7 +103,7 @@ def notice(answer: Any) -> Mistake | None:
         f"{len(right) - len(wrong)} of {len(right)} tensors are right. Wrong: {', '.join(wrong)}."
     )
     for name in wrong:
-        known = _known(made[name], theirs)
+        known = _known(made[name], theirs) or _known_thirds(made[name], right[name], name)
         if known:
             return Mistake(f"{said} Your {name} is {known}.", _advice(name))
     return Mistake(said, _advice(wrong[0]))
@@ -145,6 +145,13 @@ def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
     parts = []
     for part in made.chunk(3):
         parts += [name for name, tensor in theirs.items() if _same(part, tensor)][:1]
+    turned = []
+    for part in made.chunk(3):
+        turned += [name for name, one in theirs.items() if one.dim() == 2 and _same(part, one.T)][
+            :1
+        ]
+    if len(made) % 3 == 0 and made.dim() == 2 and len(turned) == 3:
+        return f"made of these of the file, each transposed: {', '.join(turned)}"
     if len(made) % 3 == 0 and len(parts) == 3:
         return f"made of these of the file, one below the other: {', '.join(parts)}"
     turns = []
@@ -153,6 +160,19 @@ def _known(made: Tensor, theirs: dict[str, Tensor]) -> str:
     if len(turns) == 3:
         return f"made of these of the file, a row of each in turn: {', '.join(turns)}"
     return ""
+
+
+def _known_thirds(made: Tensor, right: Tensor, name: str) -> str:
+    """Of q, k and v in one tensor: which of them are right; "" if none is, or it is another."""
+    if "in_proj" not in name or made.shape != right.shape:
+        return ""
+    kind = name.rpartition("_")[2]
+    fits: dict[bool, list[str]] = {True: [], False: []}
+    for letter, part, wanted in zip("qkv", made.chunk(3), right.chunk(3), strict=True):
+        fits[_same(part, wanted)].append(f"{letter}_proj.{kind}")
+    if not fits[True]:
+        return ""
+    return f"right where {' and '.join(fits[True])} stand, and wrong at {' and '.join(fits[False])}"
 
 
 def _scaled(made: Tensor, tensor: Tensor, theirs: dict[str, Tensor]) -> str:

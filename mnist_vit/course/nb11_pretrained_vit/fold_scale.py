@@ -41,6 +41,13 @@ def notice(answer: Any) -> Mistake | None:
         made, moved = answer(weight.clone(), bias.clone(), scale.clone())
     except Exception:  # the learner's code may raise anything
         return _noticed_square(answer(weight[:, :2].clone(), bias.clone(), scale.clone())[0])
+    if made.dim() != 2:
+        return None
+    if moved.dim() != 1:
+        return Mistake(
+            f"Of a layer that makes 2 numbers your new bias has the shape {tuple(moved.shape)}.",
+            "It should be (2,), as the one that was given: scale[i] multiplies number i of it.",
+        )
     rows = "; ".join(", ".join(f"{value:g}" for value in row) for row in made.tolist())
     biases = ", ".join(f"{value:g}" for value in moved.tolist())
     if torch.equal(made, torch.tensor([[10.0, 20.0, 30.0], [400.0, 500.0, 600.0]])):

@@ -2,12 +2,13 @@
 fine-tuning."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ...model import VisionTransformer
 from ..checking import Evidence, Exercise, Mistake, Slip, changed_in, random, state_of
@@ -35,8 +36,9 @@ def my_transfer(model, images, labels, freeze, steps, learning_rate):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images, labels, others = random(20, 1, 8, 8), torch.arange(20) % 10, random(6, 1, 8, 8, seed=1)
-    for freeze, steps in ((True, 0), (True, 6), (False, 6)):
-        given = _given()
+    cases = ((True, 0, 7), (True, 6, 7), (False, 6, 7), (False, 2, None))
+    for freeze, steps, hidden in cases:
+        given = _given(hidden)
         before = copy.deepcopy(given.state_dict())
         borrowed = state_of(given)
         # no 9 in the last case: there are ten classes, whatever the labels are
@@ -50,6 +52,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 f"the answer must return the new model, but it returned {type(made).__name__}."
             )
         case = f"freeze={freeze}, {steps} steps"
+        if hidden is None:
+            case += ", a given model without pre_logits"
         with torch.no_grad():
             yield f"logits of the new model, {case}", made.eval()(others)
         after = given.state_dict()
@@ -137,8 +141,112 @@ def notice(answer: Any) -> Mistake | None:
     return (
         _noticed_images(answer, images, labels)
         or _noticed_given(answer, images, labels)
+        or noticed_training(
+            lambda run, model: run(model, images.clone(), labels.clone(), False, 2, 0.02),
+            answer,
+            my_transfer,
+            _given,
+        )
         or _noticed_second_step(answer, images, labels)
     )
+
+
+class Training:
+    """What happens in the steps of a run: the images of each pass, and what the optimizer gets."""
+
+    def __init__(self, run: Callable[[nn.Module], nn.Module], model: nn.Module) -> None:
+        images: list[int] = []
+        self.images = images
+        self.steps: list[tuple[torch.optim.Optimizer, list[dict[str, Any]]]] = []
+        self.gradients: list[dict[int, Tensor]] = []
+
+        def passes(module: nn.Module, args: tuple) -> None:  # a function: a copy's is the same one
+            images.append(len(args[0]) if args else 0)
+
+        model.register_forward_pre_hook(passes)
+        handle = register_optimizer_step_pre_hook(self._steps)
+        try:
+            made = run(model)
+        finally:
+            handle.remove()
+        self.names = {id(p): name for name, p in made.named_parameters()}
+
+    def _steps(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        groups = optimizer.param_groups
+        settings = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+        self.steps.append((optimizer, settings))
+        every = [p for group in groups for p in group["params"] if p.grad is not None]
+        self.gradients.append({id(p): p.grad.detach().clone() for p in every})
+
+    def of_first_step(self) -> dict[str, Tensor]:
+        """The gradients that the optimizer gets in the first step, by name."""
+        first = self.gradients[0] if self.gradients else {}
+        return {self.names[key]: grad for key, grad in first.items() if key in self.names}
+
+    def other_setting(self) -> Mistake | None:
+        """A setting of an optimizer that is not AdamW's own, or a rate that changes."""
+        rates: dict[tuple[int, int], float] = {}
+        for optimizer, groups in self.steps:
+            for number, group in enumerate(groups):
+                for name, usual in ADAMW.items():
+                    if group.get(name, usual) != usual:
+                        return Mistake(
+                            f"Your {type(optimizer).__name__} has {name}={group[name]}.",
+                            f"Leave it at what AdamW has by itself, {usual}: no setting is asked"
+                            " for but the rate.",
+                        )
+                first = rates.setdefault((id(optimizer), number), group["lr"])
+                if group["lr"] != first:
+                    return Mistake(
+                        f"The learning rate does not stay: {first:.4g} in a step, and"
+                        f" {group['lr']:.4g} in a later one.",
+                        "Every step is made at the rate that is given: no schedule.",
+                    )
+        return None
+
+
+ADAMW = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01, "amsgrad": False}
+
+
+def noticed_training(
+    train: Callable[[Any, nn.Module], nn.Module], answer: Any, ours: Any, given: Callable
+) -> Mistake | None:
+    """How the steps of an answer are not those of the solution.
+
+    Args:
+        train: makes two steps with an answer and a model.
+        answer: the learner's.
+        ours: the solution.
+        given: makes the model.
+    """
+    theirs = Training(lambda model: train(answer, model), given())
+    right = Training(lambda model: train(ours, model), given())
+    passes = [n for n in theirs.images if n]
+    if passes and set(passes) != set(right.images):
+        return Mistake(
+            f"In 2 steps on {right.images[0]} images the model gets {', '.join(map(str, passes))}"
+            " images at once.",
+            "Each step is made on all images at once: model(images).",
+        )
+    if other := theirs.other_setting():
+        return other
+    wanted, found = right.of_first_step(), theirs.of_first_step()
+    for name in sorted(wanted.keys() & found.keys()):
+        if not torch.allclose(found[name], wanted[name], rtol=1e-3, atol=1e-6):
+            return Mistake(
+                f"In the first step the gradient of {name}{_times(found[name], wanted[name])}",
+                "The optimizer should get the gradients of F.cross_entropy(logits, labels) as"
+                " backward() leaves them, with no option and no further term.",
+            )
+    return None
+
+
+def _times(found: Tensor, wanted: Tensor) -> str:
+    """How a gradient is another one: by a factor, or not."""
+    factor = float((found * wanted).sum() / wanted.square().sum())
+    if factor > 0 and torch.allclose(found, factor * wanted, rtol=1e-3, atol=1e-6):
+        return f" that the optimizer gets is {factor:.3g} times that of the cross-entropy."
+    return " that the optimizer gets is not that of the cross-entropy of logits and labels."
 
 
 def _noticed_second_step(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
@@ -162,12 +270,12 @@ LATER_STEPS = (
 )
 
 
-def _given() -> VisionTransformer:
-    """A model with a head of two layers; always the same, and a new one each time."""
+def _given(hidden: int | None = 7) -> VisionTransformer:
+    """A model with a head of two layers, or of one; always the same, and a new one each time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         given = VisionTransformer(
-            8, 4, 1, 2, 12, 16, num_classes=10, representation_size=7, in_channels=1
+            8, 4, 1, 2, 12, 16, num_classes=10, representation_size=hidden, in_channels=1
         ).eval()
         nn.init.normal_(given.heads.head.weight)
     return given
@@ -394,6 +502,12 @@ SLIPS = (
         {WIDTH: "nn.Linear(model.heads[-1].in_features, 10)"},
         "make the new head as wide as the old last layer takes, and replace all of model.heads",
         "It gets the class token: model.class_token.shape[-1] is its width",
+    ),
+    Slip(
+        {WIDTH: "nn.Linear(model.heads.pre_logits.in_features, 10)"},
+        "ask the old head's hidden layer, pre_logits, for its width",
+        "Not every model has this layer. The head gets the class token, and its width is"
+        " model.class_token.shape[-1]",
     ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(

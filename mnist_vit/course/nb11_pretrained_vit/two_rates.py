@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
-from .transfer import LATER_STEPS, ONE_STEP
+from .transfer import LATER_STEPS, ONE_STEP, noticed_training
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -111,6 +111,7 @@ def notice(answer: Any) -> Mistake | None:
         )
     made = answer(_given(frozen=True), images.clone(), labels.clone(), 1, 0.05, 0.003)
     moves = dict(made.named_parameters())
+    before = {name: tensor.detach() for name, tensor in _given(frozen=True).named_parameters()}
     frozen = [name for name in before if torch.equal(moves[name], before[name])]
     if frozen:
         return Mistake(
@@ -118,7 +119,16 @@ def notice(answer: Any) -> Mistake | None:
             f" {len(frozen)} of {len(before)} parameters are what they were, such as {frozen[0]}.",
             "All of it must learn: requires_grad_(True) on the copy.",
         )
-    return _noticed_given(answer, images, labels) or _noticed_second_step(answer, images, labels)
+    return (
+        _noticed_given(answer, images, labels)
+        or noticed_training(
+            lambda run, model: run(model, images.clone(), labels.clone(), 2, 0.05, 0.003),
+            answer,
+            my_two_rates,
+            _given,
+        )
+        or _noticed_second_step(answer, images, labels)
+    )
 
 
 def _noticed_second_step(answer: Any, images: Tensor, labels: Tensor) -> Mistake | None:
@@ -149,11 +159,16 @@ def _known_rate(far: float) -> str:
 
 
 def _given(frozen: bool = False) -> VisionTransformer:
-    """Always the same model, and a new one each time; frozen as a linear probe leaves it."""
+    """Always the same model, and a new one each time; frozen as a linear probe leaves it.
+
+    The head of a probe is a linear layer itself, and no Sequential that has one.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(0)
         given = VisionTransformer(8, 4, 1, 2, 12, 16, num_classes=10, in_channels=1).eval()
         nn.init.normal_(given.heads.head.weight)
+    if frozen:
+        given.heads = given.heads.head
     given.requires_grad_(not frozen)
     given.heads.requires_grad_(True)
     return given
@@ -268,7 +283,7 @@ SLIPS = (
         "The body is everything but model.heads",
     ),
     Slip(
-        {HEAD: f"nn.init.zeros_(model.heads.head.weight)\n    {HEAD}"},
+        {HEAD: f"nn.init.zeros_(next(model.heads.parameters()))\n    {HEAD}"},
         "begin with a head of zeros, a new one or the old one set to zero",
         "The head that the model comes with is kept, and goes on learning",
     ),
@@ -304,6 +319,12 @@ SLIPS = (
         "set only the gradients of the body to zero in every step",
         "Those of the head then add up from step to step: optimizer.zero_grad(), or"
         " model.zero_grad()",
+    ),
+    Slip(
+        {HEAD: "head = list(model.heads.head.parameters())"},
+        "look for a layer model.heads.head",
+        "The head is all of model.heads, and that of a probe is a linear layer itself:"
+        " model.heads.parameters()",
     ),
     Slip({"torch.optim.AdamW": "torch.optim.SGD"}, "take SGD", "AdamW is asked for"),
     Slip(

@@ -299,6 +299,49 @@ SLIPS = (
         "It must be larger",
     ),
     Slip(
+        {
+            "abs(difference) <= spread": "difference == spread",
+            END: 'return "better" if difference > spread',
+        },
+        'say "worse" wherever the difference is below the spread, without the minus',
+        'It is "worse" below -spread; from -spread to spread it is "unclear"',
+    ),
+    Slip(
+        {
+            "abs(difference) <= spread": "difference == -spread",
+            END: 'return "better" if difference > -spread',
+        },
+        'say "better" wherever the difference is above -spread',
+        'It is "better" above spread; from -spread to spread it is "unclear"',
+    ),
+    Slip(
+        {
+            "abs(difference) <= spread": "False",
+            END: 'return "better" if difference > spread',
+        },
+        'say "worse" wherever you do not say "better"',
+        'It is "worse" below -spread; from -spread to spread it is "unclear"',
+    ),
+    Slip(
+        {
+            "abs(difference) <= spread": "False",
+            END: 'return "better" if difference >= -spread',
+        },
+        'say "better" wherever you do not say "worse"',
+        'It is "better" above spread; from -spread to spread it is "unclear"',
+    ),
+    Slip(
+        {DIFFERENCE: f"100 * ({DIFFERENCE}) / (sum(base) / len(base))"},
+        "divide the difference of the means by the base's mean",
+        "Both the difference and the spreads are in percentage points already: compare them as they"
+        " are",
+    ),
+    Slip(
+        {DIFFERENCE: "(max(variant) + min(variant)) / 2 - (max(base) + min(base)) / 2"},
+        "take the middle between the best and the worst run for the mean",
+        "The mean is sum(…) / len(…)",
+    ),
+    Slip(
         {"abs(difference) <= spread": "0 <= difference <= spread"},
         "call every variant with a lower mean worse",
         "There, too, the means must differ by more than the larger spread",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..checking import Exercise, Mistake, Slip
+from ..checking import Exercise, Mistake, Slip, describe
 
 
 def my_power(rule, effect, seeds, trials):
@@ -52,6 +52,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     bases = []
 
     def remember(base: list[float], variant: list[float]) -> str:
+        _refuse_other_runs(base, variant)
         bases.append(tuple(map(float, base)))
         return "better" if len(bases) % 2 else "unclear"
 
@@ -83,6 +84,25 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "the share of better", told
 
 
+def _refuse_other_runs(base: Any, variant: Any) -> None:
+    """Raise Mistake where the rule is given anything but the runs of one experiment."""
+    for name, runs in (("base", base), ("variant", variant)):
+        shape = tuple(getattr(runs, "shape", ()))
+        is_list = isinstance(runs, list | tuple) and not any(
+            isinstance(one, list | tuple) for one in runs
+        )
+        if is_list or len(shape) == 1:
+            continue
+        found = describe(runs)
+        if isinstance(runs, list | tuple):
+            found += f", of which number 0 is {describe(runs[0])}"
+        raise Mistake(
+            f"as the {name}'s runs, rule is given {found}.",
+            "rule compares the runs of one experiment: give it two plain lists of seeds numbers,"
+            " once in each of the trials.",
+        )
+
+
 def _share(given: Any) -> float | None:
     """What came back, as a number; None where nothing did."""
     if isinstance(given, torch.Tensor) and given.numel() == 1:
@@ -96,9 +116,34 @@ def _share(given: Any) -> float | None:
 
 def notice(answer: Any) -> Mistake | None:
     """What is made of verdicts that are known, and which runs the rule is given."""
+    asked: list[int] = []
+
+    def count(base: list[float], variant: list[float]) -> str:
+        asked.append(len(base))
+        return "better"
+
+    answer(count, 1.0, 3, 40)
+    if len(asked) != 40:
+        many = "once" if len(asked) == 1 else f"{len(asked)} times"
+        runs = f", with {asked[0]} runs of the base" if asked else ""
+        return Mistake(
+            f"With seeds=3 and trials=40 your code asks the rule {many}{runs}.",
+            "It should be asked 40 times, once in each experiment, with 3 runs of each."
+            + (
+                " Does the loop end at its first turn, by a return in it?"
+                if len(asked) == 1
+                else ""
+            ),
+        )
     known = (("better", 1.0), ("worse", 0.0), ("unclear", 0.0))
     for word, right in known:
-        share = _share(answer(lambda base, variant, word=word: word, 1.0, 3, 40))
+        try:
+            share = _share(answer(lambda base, variant, word=word: word, 1.0, 3, 40))
+        except ZeroDivisionError:
+            return Mistake(
+                f'With a rule that says "{word}" in all of 40 experiments your code divides by 0.',
+                "The share is that of all experiments, whatever the rule says: divide by trials.",
+            )
         if share is None or abs(share - right) > 1e-6:
             return Mistake(
                 f'With a rule that says "{word}" in all of 40 experiments you return {share:g}.',
@@ -165,6 +210,22 @@ def _noticed_runs(seen: list[tuple[list[float], list[float]]], effect: float) ->
             "In one experiment, each run of the variant is a run of the base plus the same number.",
             "The variant's luck is its own: draw anew, and add the effect.",
         )
+    for name, runs in (("base", base), ("variant", variant)):
+        begin, end = float(runs[:200].mean()), float(runs[-200:].mean())
+        if abs(begin - end) > 1:
+            return Mistake(
+                f"In the first 200 of 2000 experiments the {name}'s runs are {begin:.1f} on"
+                f" average, in the last 200 {end:.1f}.",
+                "All experiments are alike: draw standard normal numbers each time, and add effect"
+                " once to those of the variant.",
+            )
+        each = runs.mean(dim=0)
+        if float(each.max() - each.min()) > 1:
+            averages = ", ".join(f"{round(one, 1) + 0.0:g}" for one in each.tolist())
+            return Mistake(
+                f"With effect={effect:g}, the four runs of the {name} are {averages} on average.",
+                "All runs of a set are alike: effect is added to every run of the variant.",
+            )
     means = round(float(base.mean()), 1) + 0.0, round(float(variant.mean()), 1) + 0.0
     if told := _beside(means, (0.0, effect), 0.2):
         return Mistake(

@@ -81,7 +81,7 @@ def notice(answer: Any) -> Mistake | None:
     if position.requires_grad:
         return Mistake(
             "The positions are zero, and can still learn.",
-            "requires_grad_(False) keeps them at zero.",
+            "requires_grad_(False) of the parameter itself keeps them at zero.",
         )
     frozen = []
     for name, parameter in model.named_parameters():
@@ -107,7 +107,8 @@ SLIPS = (
     Slip(
         {FREEZE: ""},
         "set the positions to zero and let them learn",
-        "Training would move them away from zero; requires_grad_(False) keeps them there",
+        "Training would move them away from zero; requires_grad_(False) keeps them there, called on"
+        " the parameter itself and not on its .data, which is another tensor",
     ),
     Slip(
         {ZERO: ""},

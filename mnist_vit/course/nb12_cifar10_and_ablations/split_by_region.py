@@ -58,6 +58,8 @@ def _other_kind(what: str, flags: Tensor, left: Tensor, ours: Tensor) -> Mistake
 
 def notice(answer: Any) -> Mistake | None:
     """What is said of crops, by the columns that they cover."""
+    if seen := _unused(answer):
+        return seen
     for size, cut in ((4, 7), (3, 7), (4, 10), (6, 9)):
         left = torch.arange(16)
         found = [torch.as_tensor(one) for one in answer(left.clone(), size, cut)]
@@ -74,6 +76,25 @@ def notice(answer: Any) -> Mistake | None:
                 f" {said} {what} in yours.{more}",
                 f"Columns up to {cut - 1} are the training region, {cut} and more the other. A crop"
                 " should belong to a region only if all its columns do.",
+            )
+    return None
+
+
+def _unused(answer: Any) -> Mistake | None:
+    """Whether size, or cut, has no effect."""
+    left = torch.arange(120)
+    for name, cases in (
+        ("size", ((3, 60), (8, 60), (1, 60))),
+        ("cut", ((4, 50), (4, 60), (4, 70))),
+    ):
+        found = []
+        for case in cases:
+            found.append([torch.as_tensor(one).tolist() for one in answer(left.clone(), *case)])
+        if found[0] == found[1] == found[2]:
+            return Mistake(
+                f"What you return is the same for three values of {name}.",
+                f"Which crops lie in a region depends on the argument {name}: use it, and no number"
+                " or name from elsewhere for it.",
             )
     return None
 

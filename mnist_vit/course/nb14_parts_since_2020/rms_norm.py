@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from ..checking import Exercise, Mistake, Slip, fits, random
+from ..checking import Exercise, Mistake, Slip, fits, gradients, random
 
 
 def my_rms_norm(x, weight, eps):
@@ -31,14 +31,17 @@ class NoRMSNorm(TorchFunctionMode):
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Tokens with a mean, and some as small as eps, in float64; then a large eps."""
+    """Tokens with a mean, and some as small as eps, in float64; then a large eps; gradients."""
     sizes = torch.tensor([1.0, 1e-1, 1e-2, 1e-3], dtype=torch.float64)
     weight = 1 + 0.3 * random(6, seed=5, dtype=torch.float64)
     for eps in (1e-6, 0.25):
         x = (random(2, 4, 6, seed=4, dtype=torch.float64) + 0.5) * sizes[:, None]
+        x.requires_grad_()
+        scale = weight.clone().requires_grad_()
         with NoRMSNorm():
-            output = answer(x, weight, eps)
+            output = answer(x, scale, eps)
         yield f"output with eps {eps:g}", output
+        yield from gradients(output, x=x, weight=scale)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -157,6 +160,33 @@ SLIPS = (
         {SQUARE: "x.square().mean(dim=(1, 2), keepdim=True)"},
         "average over all tokens of a picture",
         "Each token by itself: over its own numbers, dim=-1",
+    ),
+    Slip(
+        {SQUARE: "x.square().mean(dim=0, keepdim=True)"},
+        "average over the pictures",
+        "Each token by itself: over its own numbers, dim=-1",
+    ),
+    Slip(
+        {
+            END: "x / (mean_square + eps).sqrt() * weight",
+            SQUARE: (
+                "x.square().mean(dim=-1, keepdim=True)\n"
+                "    x = x / (mean_square + eps).sqrt() * weight\n"
+                "    mean_square = x.square().mean(dim=-1, keepdim=True)"
+            ),
+        },
+        "do all of it twice",
+        "Divide once, and multiply once",
+    ),
+    Slip(
+        {END: "x / (mean_square + eps**2).sqrt() * weight"},
+        "add the square of eps",
+        "Add eps itself to the mean of the squares",
+    ),
+    Slip(
+        {END: "x / (mean_square - eps).clamp(min=0).sqrt() * weight"},
+        "subtract eps",
+        "It is added, so that nothing is divided by zero",
     ),
     Slip(
         {SQUARE: "x.square().mean()"},

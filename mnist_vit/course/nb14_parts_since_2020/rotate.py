@@ -1,11 +1,13 @@
 """Exercise: turn pairs of numbers by an angle (rotary positions, Su et al. 2021)."""
 
+import cmath
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from ..checking import Exercise, Mistake, Slip, gradients, random
+from ..checking import Exercise, Mistake, Slip, fits, gradients, random
 
 
 def my_rotate(x, angles):
@@ -24,6 +26,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output", out
     yield from gradients(out, x=x)
     yield "output of a single sequence", answer(random(3, 4, seed=6), random(3, 2, seed=7))
+    # as heads are cut out of a layer's numbers
+    heads = random(2, 5, 3, 8, seed=8).transpose(1, 2)
+    yield "output of queries that were transposed", answer(heads, angles)
 
 
 def notice(answer: Any) -> Mistake | None:
@@ -33,11 +38,57 @@ def notice(answer: Any) -> Mistake | None:
     found = ", ".join(f"{round(one, 3) + 0.0:g}" for one in made)
     if found == "-2, 1, 3, 4":
         return _noticed_places(answer)
+    known = _turned(answer)
     return Mistake(
-        f"Of the token 1, 2, 3, 4 and the angles of a quarter turn and 0 you make {found}.",
+        f"Of the token 1, 2, 3, 4 and the angles of a quarter turn and 0 you make {found}.{known}",
         "It should be -2, 1, 3, 4: the pair (1, 2) becomes (-2, 1), the pair (3, 4) stays, and"
         " every number is at its place.",
     )
+
+
+def _turned(answer: Any) -> str:
+    """What becomes of the length of a pair and of its direction, if it is something known."""
+    angles = (0.3, 1.1, 2.0, -0.7)
+    lengths, directions = [], []
+    for angle in angles:
+        spun = []
+        for pair in ([1.0, 0.0], [0.0, 1.0]):
+            made = answer(torch.tensor([pair]), torch.tensor([[angle]])).flatten().tolist()
+            spun.append(complex(*made))
+        one, other = spun
+        if abs(other - 1j * one) > 1e-4 * max(1.0, abs(one)):
+            return ""  # it is no turn, not even with another length
+        lengths.append(abs(one))
+        directions.append(cmath.phase(one) if abs(one) > 1e-6 else 0.0)
+    length = fits(
+        {
+            "stays": [1.0] * 4,
+            "is multiplied by the size of the angle": [abs(a) for a in angles],
+            "is multiplied by e to the power of the angle": [math.exp(a) for a in angles],
+            "is divided by the cosine of the angle": [1 / abs(math.cos(a)) for a in angles],
+            f"is multiplied by {lengths[0]:.4g} whatever the angle": [lengths[0]] * 4,
+        }
+        if abs(lengths[0] - 1) > 1e-3
+        else {"stays": [1.0] * 4},
+        lengths,
+    )
+    signs = [1 if a > 0 else -1 for a in angles]
+    turn = fits(
+        {
+            "its turn is by the angle": list(angles),
+            "it is turned the other way round": [-a for a in angles],
+            "it is not turned": [0.0] * 4,
+            "it is turned by the number 1 in place of the angle": [1.0] * 4,
+            "it is turned by 1 radian, and where the angle is negative to the opposite side": [
+                cmath.phase(sign * cmath.exp(1j)) for sign in signs
+            ],
+            "it is turned by half of the angle": [a / 2 for a in angles],
+        },
+        directions,
+    )
+    if not length or not turn:
+        return ""
+    return f" Of a pair the length {length}, and {turn}."
 
 
 def _noticed_places(answer: Any) -> Mistake | None:

@@ -142,6 +142,16 @@ SLIPS = (
         "It is the mean over the heads",
     ),
     Slip(
+        {ROW: "100 * weights[:, -1, :, 0].mean(dim=1)"},
+        "give percent",
+        "Shares from 0 to 1 are asked for",
+    ),
+    Slip(
+        {ROW: "weights[:, -1, :, 0].median(dim=1).values"},
+        "take the median of the heads",
+        "It is the mean over the heads",
+    ),
+    Slip(
         {ROW: "weights[:, -1, :, 0].sum(dim=1)"},
         "add the heads up",
         "Take their mean: then all shares of a picture add up to 1",

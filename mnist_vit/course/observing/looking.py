@@ -359,6 +359,8 @@ def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
         return _reduced(expected, got)
     if got.dim() != expected.dim() + 1:
         return ""
+    if said := _on_diagonal(expected, got):
+        return said
     for axis in range(got.dim()):
         reduced = {
             "mean": got.mean(dim=axis),
@@ -368,6 +370,21 @@ def axes(expected: Tensor, got: Tensor, pair: Pair) -> str:
         for name, less in reduced.items():
             if alike(less, expected):
                 return f"There is an axis too many: ours is the {name} of yours along axis {axis}."
+    return ""
+
+
+def _on_diagonal(expected: Tensor, got: Tensor) -> str:
+    """Each number with each, of two tensors along the same axis: ours is the diagonal."""
+    for axis in range(expected.dim()):
+        length = expected.shape[axis]
+        if length < 2 or got.shape[axis] != length or got.shape[axis + 1] != length:
+            continue
+        if alike(got.diagonal(dim1=axis, dim2=axis + 1).movedim(-1, axis), expected):
+            return (
+                f"Yours holds {length} times {length} numbers, and ours is its diagonal. That comes"
+                f" about, for instance, where ({length},) meets ({length}, 1), each number with"
+                " each: keepdim=True, or [:, None], leaves such an axis of length 1."
+            )
     return ""
 
 

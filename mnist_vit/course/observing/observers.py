@@ -34,7 +34,7 @@ from .looking import (
     transformed,
     where,
 )
-from .reacting import depends, listed, mixes, returns_input, scales, slices, varies
+from .reacting import DRAWN, depends, listed, mixes, returns_input, scales, slices, varies
 
 SLOW = 0.2  # seconds; a call that takes longer is not made again
 PAIRS = 8  # calls that are looked at for what they depend on
@@ -151,8 +151,14 @@ OF_MODULES = (
     " Dropout must do nothing in eval mode."
 )
 OF_FUNCTIONS = (
-    "What comes back must not depend on random numbers, whatever draws them, nor on earlier calls."
+    "What comes back must not depend on random numbers, whatever draws them: F.dropout does, unless"
+    " it is given training=False, and so does a layer that is made anew."
 )
+ONE_IN_ALL = (
+    "A list, a dict or a tensor that stands outside of the function, or as a default such as"
+    " table={}, is one and the same in all calls."
+)
+KEPT = f"What comes back must depend on the inputs alone. {ONE_IN_ALL}"
 UNSEEN = (
     "No gradient sees it: under torch.no_grad(), through .data or .detach() an operation is not"
     " recorded. Make a new tensor, x = x / …, outside of them."
@@ -166,6 +172,16 @@ def unused(evidence: Evidence) -> Finding | None:
         if said:
             is_gradient = _has_wrong_gradient(evidence) and look is _changed_input
             return Finding(said, UNSEEN if is_gradient else _instead(said, evidence))
+    return None
+
+
+def unsteady(evidence: Evidence) -> Finding | None:
+    """What is said where the learner's results differ from call to call, and ours do not."""
+    if evidence.pair is None or evidence.pair[1].seconds > SLOW:
+        return None
+    with torch.no_grad(), suppress(Exception):  # a call that cannot be made again tells nothing
+        said = varies(*evidence.pair)
+        return Finding(said, _instead(said, evidence)) if said else None
     return None
 
 
@@ -188,7 +204,9 @@ def observe(evidence: Evidence) -> Finding | None:
 def _instead(said: str, evidence: Evidence) -> str:
     if said.startswith(VARIES):
         is_module = evidence.pair is not None and evidence.pair[1].module is not None
-        return OF_MODULES if is_module else OF_FUNCTIONS
+        if is_module:
+            return OF_MODULES
+        return OF_FUNCTIONS if DRAWN in said else KEPT
     for begin, instead in INSTEAD.items():
         if said.startswith(begin):
             return instead

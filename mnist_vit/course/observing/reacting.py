@@ -14,11 +14,9 @@ TOKENS = ("x", "z", "input", "tokens", "images")  # inputs with pictures, and pe
 QUERIES = ("q", "query")
 LONGEST = 12  # places along an axis that are changed one by one
 SECONDS = 0.5  # for all of them
+DRAWN = ": your code draws random numbers."
 CASES = 3  # results, all different, from which a factor is read
 SIZES = (1.0, 0.01)  # by which inputs are multiplied, to see whether a part has no effect
-
-
-KEPT = ": something is kept from call to call, or numbers are drawn elsewhere"
 
 
 def varies(our: Call, their: Call) -> str:
@@ -35,8 +33,8 @@ def varies(our: Call, their: Call) -> str:
         return ""
     said = "The same input gives another result each time"
     if alike(first, their.again()):
-        return f"{said}: your code draws random numbers."
-    return f"{said}, even after torch.manual_seed(0){KEPT}."
+        return f"{said}{DRAWN}"
+    return f"{said}, even after torch.manual_seed(0)."
 
 
 def returns_input(our: Call, their: Call) -> str:
@@ -363,7 +361,8 @@ def scales(our: Call, their: Call) -> str:
     if max(ratios) - min(ratios) < 1e-4 * abs(ratios[0]):
         return f"The result is ours times {factor(ratios[0], (our, their))}, {cases}."
     shifts = [theirs - ours for ours, theirs in samples.items()]
-    if max(shifts) - min(shifts) < 1e-5 * max(1.0, abs(shifts[0])):
+    apart = max(shifts) - min(shifts)
+    if apart < min(1e-5 * max(1.0, abs(shifts[0])), 1e-2 * abs(shifts[0])):
         return f"The result is ours {signed(shifts[0])}, {cases}."
     return ""
 

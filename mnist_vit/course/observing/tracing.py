@@ -338,6 +338,8 @@ def _place_of(frame: FrameType, inside: FrameType | None, is_statement: bool) ->
 def source_of(code: CodeType, instruction: int, line: int) -> tuple[str, int]:
     """The text of the expression that an instruction belongs to, and its statement's first line."""
     lines = linecache.getlines(code.co_filename)
+    if len(lines) < line:  # code whose text is not known, as that of python -c
+        return "", line
     first = _statement("".join(lines), line)
     begin, end, left, right = list(code.co_positions())[instruction // 2]
     if begin is None or end is None or left is None or right is None:
