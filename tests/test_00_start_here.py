@@ -130,12 +130,28 @@ def patchify_into_p_rows(images, p):
     return x.reshape(n, p * p, -1)
 
 
+def patchify_by_splits(images: Tensor, p: int) -> Tensor:
+    patches: list[Tensor] = []
+    for row in images.split(p, dim=2):
+        patches += [patch.flatten(1) for patch in row.split(p, dim=3)]
+    return torch.stack(patches, dim=1)
+
+
+def by_cleared_backward(weight, bias, x, labels, rate):
+    weight.grad = bias.grad = None
+    F.cross_entropy(F.linear(x, weight, bias), labels).backward()
+    with torch.no_grad():
+        return weight - rate * weight.grad, bias - rate * bias.grad
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("gradient_step", by_formula),
     ("gradient_step", for_ten_classes),
     ("gradient_step", by_optimizer),
     ("patch_size", by_root),
     ("patchify", patchify_convolution),
+    ("patchify", patchify_by_splits),
+    ("gradient_step", by_cleared_backward),
 ]
 WRONG: list[tuple[str, Any, str]] = [
     ("gradient_step", in_place, "weight and bias that came in are changed. Make new ones"),
@@ -184,7 +200,57 @@ def with_classes_of_the_batch(weight, bias, x, labels, rate):
         return weight - rate * error.T @ x, bias - rate * error.sum(dim=0)
 
 
+def by_backward(weight, bias, x, labels, rate):
+    """Each call adds to .grad."""
+    F.cross_entropy(F.linear(x, weight, bias), labels).backward()
+    with torch.no_grad():
+        return weight - rate * weight.grad, bias - rate * bias.grad
+
+
+def with_momentum() -> Any:
+    """A step that remembers the gradients before."""
+    kept = [torch.zeros(10, 5), torch.zeros(10)]
+
+    def step(weight, bias, x, labels, rate):
+        loss = F.cross_entropy(F.linear(x, weight, bias), labels)
+        for place, gradient in enumerate(torch.autograd.grad(loss, (weight, bias))):
+            kept[place] = 0.9 * kept[place] + gradient
+        return weight - rate * kept[0], bias - rate * kept[1]
+
+    return step
+
+
+def kept_by_size() -> Any:
+    """Cuts the first pictures of each size."""
+    kept: dict[Any, Tensor] = {}
+
+    def patchify(images: Tensor, p: int) -> Tensor:
+        if images.shape not in kept:
+            kept[images.shape] = patchify_convolution(images, p)
+        return kept[images.shape]
+
+    return patchify
+
+
+def with_adam(weight, bias, x, labels, rate):
+    layer = [torch.nn.Parameter(part.detach().clone()) for part in (weight, bias)]
+    F.cross_entropy(F.linear(x, *layer), labels).backward()
+    torch.optim.Adam(layer, lr=rate).step()
+    return layer
+
+
+def by_strides(images: Tensor, p: int) -> Tensor:
+    """Takes it for granted that the pixels lie in order."""
+    n, c, h, w = images.shape
+    strides = (c * h * w, p * w, p, h * w, w, 1)
+    patches = torch.as_strided(images, (n, h // p, w // p, c, p, p), strides)
+    return patches.flatten(3).flatten(1, 2)
+
+
 SAID: list[tuple[str, Any, str]] = [
+    ("patchify", kept_by_size(), "output for other pictures, 3 channels of 12x8"),
+    ("gradient_step", with_momentum(), "What comes back must depend on the inputs alone."),
+    ("patchify", by_strides, "not where the numbers of images lie in another order in memory"),
     ("gradient_step", lambda weight, bias, *_: {"weight": weight}, "two things must come back"),
     (
         "gradient_step",
@@ -199,6 +265,8 @@ SAID: list[tuple[str, Any, str]] = [
     ),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
+    ("gradient_step", with_adam, "take the first step of Adam"),
+    ("gradient_step", by_backward, "to which backward() adds, without clearing them"),
     ("gradient_step", with_classes_of_the_batch, "F.one_hot counts the classes from the labels"),
 ]
 test_sentences = judged([], SAID, SLIPS)

@@ -205,6 +205,12 @@ def patient(block: nn.Module, x: Tensor) -> str:
         return "right" if dropped > 0.25 else "no second dropout"
 
 
+def patient_for_one_token(block: nn.Module, x: Tensor) -> str:
+    """Finds all but the tokens that mix."""
+    said = patient(block, x[:, 2:3])
+    return "right" if said == "tokens mix" else said
+
+
 def examining(
     doubled: bool = False,
     training: bool = False,
@@ -403,7 +409,7 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("gelu", lambda x: x * 0.5 * (1 + torch.erf(x * 2**0.5)), "multiply x by √2 inside erf"),
     ("gelu", lambda x: x * torch.erf(x / 2**0.5), "take erf(x / √2) for the share"),
     ("gelu", nn.GELU("tanh"), "the tanh approximation"),
-    ("examine", lambda block, x: "right", "look at no other token's row"),
+    ("examine", patient_for_one_token, "look at no other token's row"),
     ("examine", missing_means_no_zeros, "take exact zeros for a sign that"),
     ("merge", merged_of_units(), "with their biases: every column of the matrix"),
     ("merge", merged_of_units(second=False), "with b_1: every column of the matrix"),
@@ -444,11 +450,72 @@ class OtherDropoutAtTheEnd(OwnDropout):
 
 
 def in_steps(linear: nn.Linear) -> None:
-    """As wide as it should be, and at two thirds of the bound or twice as far from 0."""
+    """As wide as it should be, and all near 0.58 of the bound, on both sides of 0."""
     xavier_by_torch(linear)
     bound = math.sqrt(6 / (linear.in_features + linear.out_features))
     with torch.no_grad():
-        linear.weight.copy_(bound / math.sqrt(3) * linear.weight.sign())
+        linear.weight.mul_(1e-3 / bound).add_(linear.weight.sign())
+        linear.weight.mul_(bound / math.sqrt(3))
+
+
+def in_two_steps(linear: nn.Linear) -> None:
+    xavier_by_torch(linear)
+    with torch.no_grad():
+        linear.weight.copy_(0.01 * linear.weight.sign())
+
+
+def one_for_each_row(linear: nn.Linear) -> None:
+    xavier_by_torch(linear)
+    with torch.no_grad():
+        linear.weight.copy_(linear.weight[:, :1].expand_as(linear.weight))
+
+
+def one_for_all_biases(linear: nn.Linear) -> None:
+    xavier_by_torch(linear)
+    nn.init.constant_(linear.bias, 1.2e-6)
+
+
+def frozen(linear: nn.Linear) -> None:
+    xavier_by_torch(linear.requires_grad_(False))
+
+
+class TurnedRound(EXERCISES["mlp_block"].answer):  # type: ignore[misc]
+    """Hands F.linear its weights transposed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = F.gelu(F.linear(x, self["0"].weight.T, self["0"].bias))
+        return F.linear(hidden, self["3"].weight.T, self["3"].bias)
+
+
+class Overwriting(EXERCISES["mlp_block"].answer):  # type: ignore[misc]
+    def forward(self, x: Tensor) -> Tensor:
+        output = super().forward(x)
+        x.data.zero_()
+        return output
+
+
+def nothing_left(linear: nn.Linear) -> None:
+    bound = math.sqrt(6 // (linear.in_features + linear.out_features))
+    nn.init.uniform_(linear.weight, -bound, bound)
+
+
+def another_layer(linear: nn.Linear) -> nn.Linear:
+    other = nn.Linear(linear.in_features, linear.out_features)
+    xavier_by_torch(other)
+    return other
+
+
+def row_by_row(x: Tensor) -> Tensor:
+    """Right for at least one axis."""
+    return torch.stack([row * 0.5 * (1 + torch.erf(row / 2**0.5)) for row in x])
+
+
+def merge_to_fifty_tokens(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> list[Tensor]:
+    """Right where a token has fewer than 50 numbers."""
+    x = torch.cos(torch.arange(50.0 * W_1.shape[1]).square()).reshape(50, -1).double()
+    y = F.linear(F.linear(x, W_1.double(), b_1.double()), W_2.double(), b_2.double())
+    found = torch.linalg.lstsq(F.pad(x, (0, 1), value=1.0), y, driver="gelsd").solution.float()
+    return [found[:-1].T, found[-1]]
 
 
 def ones_near_two(x: Tensor) -> Tensor:
@@ -543,10 +610,26 @@ SAID: list[tuple[str, Any, str]] = [
     ),
     ("merge", fitted_to_too_few, "draws random numbers. What comes back must not depend on random"),
     ("absolute", fitted_at_whole_numbers, "y is within 0.01 of |x| at all whole numbers, and"),
+    ("xavier", in_two_steps, "linear.weight holds 2 different numbers at 20,000 places."),
+    ("xavier", one_for_each_row, "each row of linear.weight holds one number, the same at all"),
+    ("xavier", one_for_all_biases, "linear.bias holds the same number, 1.2e-06, everywhere."),
+    ("xavier", frozen, "linear.weight and linear.bias do not ask for a gradient any more"),
+    ("mlp_block", Overwriting, "the tokens that came in are changed."),
+    ("xavier", nothing_left, "linear.weight is 0 everywhere. Look at the number within which"),
+    ("xavier", another_layer, "what you return is not looked at."),
+    (
+        "merge",
+        lambda W, b, V, c: (V @ W, V.mean(1) * b.sum() + c),
+        "Where b_2 is 0 and b_1 is 0 but for a 1 at place 0, your bias is",
+    ),
+    ("merge", merge_to_fifty_tokens, "It is right for the smaller layers, and not for one that"),
+    ("examine", lambda block, x: "right", 'It says "right" of a block of each of the five kinds.'),
     ("xavier", in_steps, "0 % lie beyond it, 0 % beyond 0.6 of it. It should be 0 % and 40 %."),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("merge", lambda W, b, V, c: (V @ W, b @ V + c), "from the left, b_1 @ W_2, which is W_2.T"),
+    ("gelu", row_by_row, "x is a single number here, without axes"),
+    ("mlp_block", TurnedRound, "F.linear with W.T, which transposes it once more"),
     ("xavier", of_the_mean_bound, "take the mean of the two bounds √(3 / fan_in)"),
 ]
 test_sentences = judged([], SAID, SLIPS)

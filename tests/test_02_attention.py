@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from helpers import judged
 from torch import Tensor, nn
 
+from mnist_vit.check import EXERCISES
 from mnist_vit.course import ladder
+from mnist_vit.course.checking import judge
 from mnist_vit.course.nb02_attention.entropy import my_entropy
 from mnist_vit.course.nb02_attention.find_bug import three_heads
 from mnist_vit.course.nb02_attention.head import MyHead
@@ -373,10 +375,69 @@ def less_the_largest(scores: Tensor) -> Tensor:
     return e / e.sum(dim=-1, keepdim=True)
 
 
+def by_the_mean(head: nn.Module, x: Tensor) -> str:
+    """Looks at the mean of all weights, which is the same in every head."""
+    output, weights = head(x)
+    if (weights.mean() - 1 / x.shape[1]).abs() > 1e-5:
+        return "no root"
+    return "no bug" if torch.allclose(output, weights @ head.w_v(x)) else "keys gathered"
+
+
+def too_sharp(side: int) -> tuple[Tensor, Tensor]:
+    w_q, w_k = my_look_left(side)
+    return 1e19 * w_q, 1e19 * w_k
+
+
+def to_the_nearest(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = (-torch.cdist(q, k) / q.shape[-1] ** 0.5).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def until_a_zero(weights: Tensor) -> Tensor:
+    """Ends at the first weight that is 0."""
+    is_left = (weights > 0).long().cumprod(dim=-1)
+    return -(weights * weights.clamp_min(1e-9).log() * is_left).sum(dim=-1)
+
+
+def of_two_keys(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Hides all keys but two, with minus infinity."""
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    least = scores.topk(2, dim=-1).values[..., 1:]
+    weights = scores.masked_fill(scores < least, float("-inf")).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def without_low_scores(scores: Tensor) -> Tensor:
+    if scores.max() > 80:
+        scores = scores - scores.max()
+    e = torch.exp(scores)
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+def row_by_row(scores: Tensor) -> Tensor:
+    """Goes through two axes, and so is right for three alone."""
+    weights = torch.empty_like(scores)
+    for i, picture in enumerate(scores):
+        for j, row in enumerate(picture):
+            e = torch.exp(row - row.max())
+            weights[i, j] = e / e.sum()
+    return weights
+
+
+def test_a_tensor_that_nobody_has_filled_is_not_blamed() -> None:
+    told = judge(EXERCISES["softmax_rows"], row_by_row).all
+    assert "for scores with 4 axes" in told
+    assert "empty_like" not in told
+
+
 SAID: list[tuple[str, Any, str]] = [
     ("find_bug", by_sharp_rows, "not where the rows of its weights are even. Rows can be sharp"),
     ("head", Squeezed, "Every axis of length 1 is gone: squeeze() takes all of them away"),
     ("find_bug", by_the_mean_of_all_sums, ""),
+    ("find_bug", by_the_mean, 'It says "no bug" of each head whose weights are wrong'),
+    ("entropy", until_a_zero, "For the row 0, 0.25, 0.75 you give 0."),
+    ("attention", of_two_keys, "With our numbers in the place of what"),
+    ("look_left", too_sharp, "the scores are too large for a float32, and their softmax is nan"),
     ("find_bug", gathered_first, "The output of this head is not weights @ k."),
     ("find_bug", by_large_differences, "away from softmax(q kᵀ / √d)."),
     (
@@ -393,6 +454,8 @@ SAID: list[tuple[str, Any, str]] = [
     ),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
+    ("softmax_rows", without_low_scores, "and so none from scores far below 0"),
+    ("attention", to_the_nearest, "compare by distance, minus the distance from query to key"),
     ("entropy", without_keys, "leave a key out of a row because its weight is 0 in another"),
     ("entropy", lambda w: -(w * w.log_softmax(-1)).sum(-1), "takes a softmax of them before"),
     ("softmax_rows", less_the_largest, "the largest of each row's scores without their signs"),

@@ -19,13 +19,14 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
 
 
 def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str | None:
-    """How a module's output differs from ours for other inputs, as a sentence; None if it does not.
+    """How an answer's output differs from ours for other inputs, as a sentence; None if not.
 
-    The first call of the module is made again: with one input, with many, with large numbers, and
-    without gradients. Only for exercises whose answer is a module.
+    The first call of a module is made again: with one input, with many, with large numbers, and
+    without gradients. The calls of a function are made again with inputs that lie otherwise in
+    memory.
     """
     if not isinstance(exercise.answer, type):
-        return None
+        return _in_other_memory(ours, theirs)
     of_ours = [call for call in ours if isinstance(call.module, exercise.answer)]
     of_theirs = [call for call in theirs if call.module is not None]
     if not of_ours or not of_theirs:
@@ -53,6 +54,43 @@ def _differs(our: Call, their: Call) -> str | None:
             if problem is not None:
                 return f"right so far, but {where} not: {problem} {_squeezed(value, right)}".strip()
     return None
+
+
+def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
+    """How a function's result differs where its inputs are the same, and lie otherwise in memory.
+
+    An answer that raises there is let pass: ``view`` does, and moves no number to a wrong place.
+    """
+    for our, their in zip(ours, theirs, strict=False):
+        turned = _all_turned(our)
+        if not turned or len(ours) != len(theirs) or our.seconds + their.seconds > SLOW:
+            return None
+        try:
+            is_usual = our.repeats() and their.repeats()
+            right, got = our.again_with(turned), their.again_with(_all_turned(their))
+        except RuntimeError:
+            continue
+        if is_usual and alike(right, our.output) and not alike(got, right):
+            named = " and ".join(their.names[place] for place in turned)
+            return (
+                f"right so far, but not where the numbers of {named} lie in another order in"
+                " memory, as after a transpose: then other numbers come back. reshape, permute and"
+                " indexing find each number wherever it lies; as_strided does not."
+            )
+    return None
+
+
+def _all_turned(call: Call) -> dict[int, Tensor]:
+    """The inputs with two axes or more, by place, with the last two turned round in memory.
+
+    Made anew for each answer, since an answer may write into them.
+    """
+    turned = {}
+    for place, value in enumerate(call.before):
+        if isinstance(value, Tensor) and value.dim() > 1 and value.layout == torch.strided:
+            other = value.detach().mT.contiguous().mT
+            turned[place] = other.requires_grad_(value.requires_grad)
+    return turned
 
 
 def _squeezed(value: object, right: object) -> str:

@@ -11,8 +11,8 @@ from .exceptions import BOTH, MEANINGS
 
 FEWEST_TOKENS = 9  # from which one token more is told from another patch size
 FEWER_AXES = (
-    "Print its shape. Axes count from 0, and -1 is the last. x[:, 0] takes an axis away, and a"
-    " table of booleans, x[is_right], puts all that it chooses into one row."
+    "Print its shape. Axes count from 0, and -1 is the last. x[:, 0] takes an axis away, squeeze()"
+    " all of length 1, and a table of booleans, x[is_right], puts all that it chooses into one row."
 )
 FIT = "The shapes do not fit together"
 SHAPES = re.compile(

@@ -22,12 +22,20 @@ def my_gradient_step(
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
-    # in the second batch there is no 9: the classes are 10 all the same
-    for rate, third in ((0.5, 9), (0.1, 8)):
-        labels = torch.tensor([2, 0, third, 1, 2, 7, 2])
-        weight, bias = random(10, 5, seed=1).requires_grad_(), random(10, seed=2).requires_grad_()
+    # In the second batch there is no 9: the classes are 10 all the same. The third is one digit.
+    # The last step starts where the one before it did: what that left in .grad must not count.
+    for rate, digits, is_again in (
+        (0.5, [2, 0, 9, 1, 2, 7, 2], False),
+        (0.1, [2, 0, 8, 1, 2, 7, 2], False),
+        (0.2, [3], False),
+        (0.3, [4, 1, 9], True),
+    ):
+        if not is_again:
+            weight = random(10, 5, seed=1).requires_grad_()
+            bias = random(10, seed=2).requires_grad_()
         before = weight.detach().clone(), bias.detach().clone()
-        new = answer(weight, bias, random(7, 5, seed=3), labels, rate)
+        x = random(len(digits), 5, seed=3)
+        new = answer(weight, bias, x, torch.tensor(digits), rate)
         if new is None or new is ...:
             yield f"weight after a step of rate {rate}", new
             return
@@ -37,7 +45,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
         # The way, since what is wrong with a gradient shows there.
         for name, old, now in zip(("weight", "bias"), before, new, strict=True):
-            yield _way(name, rate, old, now)
+            yield _way(name, f"{rate}{', from one digit' if len(digits) == 1 else ''}", old, now)
         given = {"weight": (weight, before[0]), "bias": (bias, before[1])}
         changed = [name for name, (now, old) in given.items() if not torch.equal(now, old)]
         if changed:
@@ -49,7 +57,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _way(name: str, rate: float, old: Tensor, new: Any) -> tuple[str, Any]:
+def _way(name: str, rate: str, old: Tensor, new: Any) -> tuple[str, Any]:
     """How far a step went; what is no tensor of this shape is left to the comparison."""
     if isinstance(new, Tensor) and new.shape == old.shape and new.dtype == old.dtype:
         return f"old {name} minus new {name}, at rate {rate}", old - new
@@ -60,6 +68,7 @@ LOGITS, LOSS = "F.linear(x, weight, bias)", "F.cross_entropy(logits, labels)"
 GRADIENTS = "weight_gradient, bias_gradient = torch.autograd.grad(loss, (weight, bias))"
 WEIGHT, BIAS = "weight - rate * weight_gradient", "bias - rate * bias_gradient"
 END = "return weight, bias"
+BACKWARD = "loss.backward()\n    weight_gradient, bias_gradient"
 
 
 def _by_hand(error: str) -> dict[str, str]:
@@ -83,7 +92,19 @@ SLIPS = (
         "Subtract rate times the gradient once. If backward() is called twice, zero the gradients"
         " in between: each call adds to .grad",
     ),
-    Slip({BIAS: "bias"}, "leave the bias where it was", "It has a gradient too"),
+    Slip(
+        {GRADIENTS: f"{BACKWARD} = weight.grad, bias.grad"},
+        "take weight.grad and bias.grad, to which backward() adds, without clearing them: a second"
+        " call with the same weight and bias steps by the sum of both gradients",
+        "torch.autograd.grad(loss, (weight, bias)) gives the gradients of this loss alone. Or set"
+        " weight.grad and bias.grad to None before backward()",
+    ),
+    Slip(
+        {BIAS: "bias"},
+        "leave the bias where it was",
+        "It has a gradient too. By hand it is the sum of the errors, probabilities minus one-hot"
+        " labels, over the digits, dim=0: over the classes they sum to 0",
+    ),
     Slip({WEIGHT: "weight"}, "leave the weight where it was", "It has a gradient too"),
     Slip(
         {WEIGHT: "weight - weight_gradient", BIAS: "bias - bias_gradient"},
@@ -128,6 +149,46 @@ SLIPS = (
         "divide by the number of digits once too often",
         "The mean over the digits divides by it once; leave out the other division",
     ),
+    *(
+        Slip(
+            {
+                WEIGHT: "weight - rate * weight_gradient * len(x) / x.shape[1]",
+                **bias,
+            },
+            f"divide by x.shape[1], how many pixels a digit has, {where}",
+            "The loss of a batch is the mean over its digits: divide by len(x), x.shape[0]",
+        )
+        for bias, where in (
+            ({}, "for the weight"),
+            ({BIAS: "bias - rate * bias_gradient * len(x) / x.shape[1]"}, "for both"),
+        )
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, logits.argmax(dim=1))"},
+        "take the classes that the layer predicts for the labels",
+        "The loss compares its logits with the labels that came in",
+    ),
+    *(
+        Slip(
+            {
+                WEIGHT: f"weight{shrunk} - rate * weight_gradient / (weight_gradient.abs() + 1e-8)",
+                BIAS: f"bias{shrunk} - rate * bias_gradient / (bias_gradient.abs() + 1e-8)",
+            },
+            f"take the first step of {name}, in which every number moves by about the rate",
+            "Plain gradient descent moves each by rate times its gradient, as torch.optim.SGD does",
+        )
+        for name, shrunk in (("Adam", ""), ("AdamW", " * (1 - 0.01 * rate)"))
+    ),
+    Slip(
+        {LOSS: "F.cross_entropy(logits, labels) * len(x) / 50"},
+        "divide by 50, the size of the notebook's batches",
+        "Divide by the number of digits that came in, len(x)",
+    ),
+    Slip(
+        {LOSS: 'F.cross_entropy(logits, labels, reduction="none")'},
+        "keep one loss for each digit",
+        'The loss of a batch is their mean, one number: leave reduction="none" out',
+    ),
     Slip(
         {LOSS: "F.cross_entropy(logits, labels) / 10"},
         "divide the loss by the number of classes, 10, too, as the mean over all n · 10 products"
@@ -165,6 +226,39 @@ SLIPS = (
                 "    weight_gradient, bias_gradient = weight_gradient / norm, bias_gradient / norm",
                 "the gradient of both together",
             ),
+        )
+    ),
+    *(
+        Slip(
+            {GRADIENTS: f"{GRADIENTS}\n    {cut}"},
+            f"clip the gradients {what}",
+            "A step goes rate times the gradient, however large that is",
+        )
+        for cut, what in (
+            (
+                "size = (weight_gradient.norm() ** 2 + bias_gradient.norm() ** 2) ** 0.5\n"
+                "    share = 1 / max(1.0, float(size) + 1e-6)\n"
+                "    weight_gradient = weight_gradient * share\n"
+                "    bias_gradient = bias_gradient * share",
+                "to a length of 1 together, as clip_grad_norm_ does",
+            ),
+            (
+                "weight_gradient, bias_gradient = weight_gradient.clamp(-0.1, 0.1),"
+                " bias_gradient.clamp(-0.1, 0.1)",
+                "to ±0.1, number by number",
+            ),
+        )
+    ),
+    *(
+        Slip(
+            {WEIGHT: f"{WEIGHT} - rate * {decay} * weight", BIAS: f"{BIAS}{also}"},
+            f"shrink {what} by rate times {decay} of itself, as weight_decay={decay} does",
+            "One step of plain gradient descent subtracts rate times the gradient and nothing else",
+        )
+        for decay in (0.01, 0.1, 1e-4)
+        for also, what in (
+            (f" - rate * {decay} * bias", "each of the two, weight and bias,"),
+            ("", "the weight"),
         )
     ),
     Slip(
@@ -389,7 +483,7 @@ EXERCISE = Exercise(
     same=(
         {LOGITS: "x @ weight.T + bias"},
         {LOSS: "-logits.log_softmax(dim=-1)[torch.arange(len(x)), labels].mean()"},
-        {GRADIENTS: "loss.backward()\n    weight_gradient, bias_gradient = weight.grad, bias.grad"},
+        {GRADIENTS: f"weight.grad = bias.grad = None\n    {BACKWARD} = weight.grad, bias.grad"},
     ),
     tolerance=1e-5,
 )

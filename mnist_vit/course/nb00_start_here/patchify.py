@@ -36,11 +36,15 @@ class NoUnfold(TorchFunctionMode):
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Two colours, more rows than columns: an axis taken for another one shows."""
-    for n, c, h, w, p in ((2, 3, 12, 8, 4), (1, 1, 6, 9, 3)):
-        images = random(n, c, h, w, seed=6).requires_grad_(c > 1)
+    for n, c, h, w, p, seed in ((2, 3, 12, 8, 4, 6), (1, 1, 6, 9, 3, 6), (2, 3, 12, 8, 4, 7)):
+        images = random(n, c, h, w, seed=seed).requires_grad_(c > 1)
         with NoUnfold():
             patches = answer(images, p)
-        yield f"output for patches of {p}x{p} from {c} channel{'s' * (c > 1)} of {h}x{w}", patches
+        size = f"{c} channel{'s' * (c > 1)} of {h}x{w}"
+        if seed > 6:  # what is kept from the first call does not fit
+            yield f"output for other pictures, {size}", patches
+            return
+        yield f"output for patches of {p}x{p} from {size}", patches
         if c > 1:
             yield from gradients(patches, images=images)
         else:  # an input that may be changed in place: torch forbids it where gradients are wanted
@@ -176,6 +180,21 @@ SLIPS = (
         },
         "cut the first channel alone",
         "A row holds the pixels of all channels, one after the other: c * p * p numbers",
+    ),
+    *(
+        Slip(
+            {SPLIT: f"x = images.mean(dim=1, keepdim=True){kept}", END: f"return x.reshape({end})"},
+            f"take the mean of the channels{also}",
+            "A row holds the pixels of all channels, one after the other: c * p * p numbers",
+        )
+        for kept, end, also in (
+            (
+                ".expand_as(images).reshape(n, c, h // p, p, w // p, p)",
+                "n, (h // p) * (w // p), c * p * p",
+                ", for each of them",
+            ),
+            (".reshape(n, 1, h // p, p, w // p, p)", "n, -1, p * p", ""),
+        )
     ),
     Slip(
         {END: "return x.view(n, (h // p) * (w // p), c * p * p)"},

@@ -39,6 +39,9 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     with Watch("gelu") as watch:
         three = answer(random(2, 3, 4, dtype=torch.float64))
     yield "output for a tensor of 3 axes", three
+    # any shape: also no axes, and one
+    yield "output for a single number, a tensor without axes", answer(torch.tensor(-0.5).double())
+    yield "output for a tensor of 1 axis", answer(torch.tensor([-40.0, 1.5, 40.0]).double())
     if right and watch.seen:  # another mistake is told first
         raise Mistake(
             "right, but torch's GELU is what you are to write yourself.",
@@ -105,6 +108,16 @@ def _listed(numbers: Tensor) -> str:
 PHI, END = "phi = 0.5 * (1 + torch.erf(inside))", "return x * phi"
 
 SLIPS = (
+    Slip(
+        {END: "return torch.stack([one * share for one, share in zip(x, phi)])"},
+        "go through the first axis of x, and x is a single number here, without axes",
+        "x may have any shape. *, / and torch.erf take whole tensors: no loop is needed",
+    ),
+    Slip(
+        {END: "return phi + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)"},
+        "return the derivative of GELU",
+        "GELU itself is x times Φ(x); autograd finds its derivative",
+    ),
     Slip(
         {PHI: "phi = 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"},
         "use the tanh approximation",

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-import torch  # noqa: F401 (an edit uses it)
+import torch
 import torch.nn.functional as F  # noqa: F401 (an edit uses it)
 from torch import Tensor, nn
 
-from ..checking import Exercise, Mistake, Slip, random
+from ..checking import Evidence, Exercise, Mistake, Slip, random
+
+WIDE = 130
 
 
 def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor, Tensor]:
@@ -18,8 +20,8 @@ def my_merge(W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> tuple[Tensor
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     # First every layer is 4 wide: a wrong product has the right shape, and its mistake can be
-    # named. Then all differ.
-    for inside, middle, outside in ((4, 4, 4), (5, 7, 3)):
+    # named. Then all differ, and at last a token has more numbers than most batches have tokens.
+    for inside, middle, outside in ((4, 4, 4), (5, 7, 3), (WIDE, 2, 3)):
         first = (random(middle, inside, seed=1), random(middle, seed=2))
         layers = (*first, random(outside, middle, seed=3), random(outside, seed=4))
         merged = answer(*layers)
@@ -38,8 +40,46 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the bias {what}", merged[1]
 
 
+def _of_unit_biases(evidence: Evidence) -> tuple[str, str]:
+    """What a wrong bias is where b_1 and b_2 are 0 but for one number, and what it should be."""
+    if not evidence.what.startswith("the bias") or evidence.pair is None:
+        return "", ""
+    _, b_1, W_2, b_2 = evidence.pair[0].before
+    if evidence.value.shape != b_2.shape or not evidence.can_call_again:
+        return "", ""
+    for place in range(len(b_1)):
+        unit = torch.zeros_like(b_1)
+        unit[place] = 1
+        bias = evidence.pair[1].again_with({1: unit, 3: torch.zeros_like(b_2)})[1]
+        right = W_2[:, place]
+        if bias.shape == b_2.shape and not torch.allclose(bias, right, atol=1e-4):
+            return (
+                f"Where b_2 is 0 and b_1 is 0 but for a 1 at place {place}, your bias is"
+                f" {_row(bias)}.",
+                f"It should be column {place} of W_2, {_row(right)}: what the second layer makes of"
+                " that b_1.",
+            )
+    return "", ""
+
+
+def _row(numbers: Tensor) -> str:
+    return f"({', '.join(f'{number + 0.0:.3g}' for number in numbers.tolist())})"
+
+
+def tell(evidence: Evidence) -> tuple[str, str]:
+    """That it is right for small layers, where it is wrong for a wide one alone."""
+    if f"of {WIDE} →" not in evidence.what:
+        return _of_unit_biases(evidence)
+    return (
+        f"It is right for the smaller layers, and not for one that takes in {WIDE} numbers.",
+        "No size is fixed. A layer that is fitted to tokens needs more of them than a token has"
+        " numbers; W_2 @ W_1 and W_2 @ b_1 + b_2 need none.",
+    )
+
+
 W, B = "W = W_2 @ W_1", "b = W_2 @ b_1 + b_2"
 
+SENT = "F.linear(F.linear(torch.eye(W_1.shape[1]), W_1, b_1), W_2, b_2)"
 TURNED = "F.linear multiplies by the turned matrices: x W_1ᵀ W_2ᵀ = x (W_2 W_1)ᵀ"
 SPREAD = (
     "PyTorch spreads a column and a vector out to a matrix. Multiply W_2 by the vector b_1 itself,"
@@ -152,6 +192,12 @@ SLIPS = (
         )
     ),
     Slip(
+        {W: f"W = {SENT}.T - (W_2 @ b_1 + b_2)"},
+        "send unit tokens through the layers, transpose, and subtract the bias along the wrong"
+        " axis: a vector is subtracted from each row",
+        "Subtract it before you transpose, where each row is a token's output",
+    ),
+    Slip(
         {W: "W = W_2 * W_1"}, "multiply number by number", "Layers in a row are a matrix product, @"
     ),
     Slip({W: "W = W_2 + W_1"}, "add the matrices", "Layers in a row are a matrix product"),
@@ -226,6 +272,7 @@ EXERCISE = Exercise(
     compare=compare,
     stars=2,
     slips=SLIPS,
+    tell=tell,
     hints=(
         (
             "Write the first layer down, h = W_1 x + b_1, with x as a column. Put that into the"

@@ -1,5 +1,6 @@
 """Exercise: the MLP block: linear, GELU, dropout, linear, dropout."""
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +45,13 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     reference, block = _blocks(answer, 0.5)
     x = (2 * random(2, 5, 3, seed=1)).requires_grad_()
     torch.manual_seed(0)  # only matters to an answer that drops where nothing should be dropped
+    before = x.detach().clone()
     output = block.eval()(x)
+    if not torch.equal(x, before):
+        raise Mistake(
+            "the tokens that came in are changed.",
+            "Make a new tensor, and leave x as it is: the encoder block adds it to the output.",
+        )
     if output is None or output is ...:
         yield "output in eval mode", output
         return
@@ -244,9 +251,29 @@ def _started(what: str, spreads: list[float]) -> tuple[str, str]:
     )
 
 
+def more(answer: Any) -> list[list[float]] | None:
+    """Of an answer that raises: what it gives where in_dim is mlp_dim, so that all shapes fit.
+
+    A layer taken for the other one, and one whose weight is turned round, raise the same words.
+    """
+    _, block = _blocks(answer, 0.5)
+    with contextlib.suppress(Exception):
+        block.eval()(random(2, 5, 3, seed=1))
+        return None
+    reference, block = MyMLPBlock(4, 4), answer(4, 4)
+    randomise(reference)
+    copy_weights(reference, block)
+    with torch.no_grad():
+        output = block.eval()(random(3, 4, seed=2))
+    return [[round(number, 2) for number in token] for token in output.tolist()]
+
+
 FIRST, GELU, DROP = 'x = self["0"](x)', "x = F.gelu(x)", "x = self.dropout(x)"
 XAVIER, NORMAL = "nn.init.xavier_uniform_(linear.weight)", "nn.init.normal_(linear.bias, std=1e-6)"
 SECOND, END = 'x = self["3"](x)', "return self.dropout(x)"
+ALPHA = "F.alpha_dropout(x, self.dropout.p, self.training)"
+BARE = [f'x = x @ self["{name}"].weight + self["{name}"].bias' for name in "03"]
+TURNED = [f'x = F.linear(x, self["{name}"].weight.T, self["{name}"].bias)' for name in "03"]
 
 SLIPS = (
     Slip(
@@ -340,6 +367,19 @@ SLIPS = (
         "drop before GELU",
         "The first dropout comes after it",
     ),
+    *(
+        Slip(
+            {**first, **last},
+            f"call F.alpha_dropout {where}, which is made for SELU: it puts another number than 0"
+            " in the place of what is dropped, and shifts the rest",
+            "nn.Dropout, or F.dropout, makes them 0 and divides the rest by 1 - p",
+        )
+        for first, last, where in (
+            ({DROP: f"x = {ALPHA}"}, {}, "for the hidden numbers"),
+            ({}, {END: f"return {ALPHA}"}, "at the end"),
+            ({DROP: f"x = {ALPHA}"}, {END: f"return {ALPHA}"}, "both times"),
+        )
+    ),
     Slip(
         {XAVIER: "", NORMAL: "pass"},
         "leave the start values of nn.Linear as they are",
@@ -384,6 +424,21 @@ SLIPS = (
         {GELU: "x = nn.GELU(x)"},
         "call nn.GELU with x",
         "It makes a layer. nn.GELU()(x) or F.gelu(x) computes",
+    ),
+    *(
+        Slip(
+            {**first, **second},
+            f"multiply by the weight of {layers} without transposing it, as x @ W does, or"
+            " F.linear with W.T, which transposes it once more",
+            'A layer is x @ W.T + b. Called, self["0"] and self["3"] transpose by themselves, and'
+            " so does F.linear(x, W, b)",
+        )
+        for turned in (BARE, TURNED)
+        for first, second, layers in (
+            ({FIRST: turned[0]}, {SECOND: turned[1]}, "both layers"),
+            ({FIRST: turned[0]}, {}, 'layer "0"'),
+            ({}, {SECOND: turned[1]}, 'layer "3"'),
+        )
     ),
     Slip(
         {FIRST: "x = self['3'](x)", SECOND: "x = self['0'](x)"},
@@ -444,6 +499,7 @@ EXERCISE = Exercise(
     stars=1,
     slips=SLIPS,
     tell=tell,
+    more=more,
     hints=(
         (
             "Five steps in a row: linear, GELU, dropout, linear, dropout. Each takes what the one"

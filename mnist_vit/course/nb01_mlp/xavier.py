@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..checking import Evidence, Exercise, Mistake, Slip
 from .mlp_block import as_one, rounded
@@ -40,7 +40,7 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
     linear = nn.Linear(20, 20_000)
     given = linear.weight, linear.bias
     before = linear.weight.detach().clone(), linear.bias.detach().clone()
-    answer(linear)
+    returned = answer(linear)
     for name, now, old in zip(("weight", "bias"), (linear.weight, linear.bias), given, strict=True):
         if now is not old:
             raise Mistake(
@@ -55,8 +55,11 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         raise Mistake(
             "linear.weight still holds the numbers that nn.Linear gave it, drawn evenly within"
             " ±1/√fan_in.",
-            "Fill it in place, with numbers drawn evenly from -bound to bound.",
+            "Return nothing, and fill the layer that came in: what you return is not looked at."
+            if isinstance(returned, nn.Module) and returned is not linear
+            else "Fill it in place, with numbers drawn evenly from -bound to bound.",
         )
+    _refuse_equal_numbers("weight", linear.weight[:1000])
     bound = math.sqrt(6 / (20 + 20_000))
     weight, bias = linear.weight.detach().double() / bound, linear.bias.detach().double() * 1e6
     # a number drawn evenly within ±a has the standard deviation a/√3
@@ -83,6 +86,8 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
             "linear.bias still holds the numbers that nn.Linear gave it.",
             "Fill it, too: with normal numbers of standard deviation 1e-6.",
         )
+    if linear.bias.any():
+        _refuse_equal_numbers("bias", linear.bias)
     yield "the spread of the biases (in millionths)", rounded(bias.std(), 1), 1.0
     yield "the mean of the biases (in millionths)", rounded(bias.mean(), 1), 0.0
     share = rounded((bias.abs() > 1).double().mean(), 1)
@@ -107,6 +112,32 @@ def _looked_at(answer: Any) -> Iterator[tuple[str, Any, Any]]:
         )
 
 
+def _refuse_equal_numbers(name: str, values: Tensor) -> None:
+    """Raise Mistake where most of the numbers occur more than once."""
+    values = values.detach()
+    distinct = len(values.unique())
+    if 2 * distinct >= values.numel():
+        return
+    said = f"linear.{name} holds {distinct:,} different numbers at {values.numel():,} places."
+    if distinct == 1 and not values.any():
+        raise Mistake(
+            f"linear.{name} is 0 everywhere.",
+            "Look at the number within which, or with which spread, you draw: did it come out 0, as"
+            " a division by // does?",
+        )
+    if distinct == 1:
+        said = f"linear.{name} holds the same number, {values.flatten()[0]:.3g}, everywhere."
+    elif values.dim() == 2 and (values == values[:1]).all():
+        said = f"all rows of linear.{name} are the same."
+    elif values.dim() == 2 and (values == values[:, :1]).all():
+        said = f"each row of linear.{name} holds one number, the same at all its places."
+    raise Mistake(
+        said,
+        "Draw a random number for each place, as nn.init.uniform_ and nn.init.normal_ do: what"
+        " starts alike gets alike gradients.",
+    )
+
+
 def more(answer: Any) -> float:
     """How widely the weights of a layer of nearly equal sizes spread, as a share of the right one.
 
@@ -124,6 +155,8 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             f"The standard deviation of your biases is {evidence.value * 1e-6:.1g}.",
             "It must be 0.000001: std=1e-6.",
         )
+    if evidence.what == "asking for a gradient":
+        return _frozen(evidence.theirs[0].given[0])
     for fan_in, fan_out in MORE:
         if evidence.what.startswith(f"{SPREAD} from {fan_in:,}"):
             asked = math.sqrt(2 / (fan_in + fan_out))
@@ -159,6 +192,19 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         "The spread is right, but the weights are not drawn evenly within the bound:"
         f" {100 * beyond:g} % lie beyond it, {100 * outer:g} % beyond 0.6 of it.",
         "It should be 0 % and 40 %. nn.init.uniform_ draws evenly.",
+    )
+
+
+def _frozen(linear: nn.Linear) -> tuple[str, str]:
+    """Which parameters do not ask for a gradient any more."""
+    frozen = [name for name, one in linear.named_parameters() if not one.requires_grad]
+    names = " and ".join(f"linear.{name}" for name in frozen)
+    them, does = ("them", "do") if len(frozen) > 1 else ("it", "does")
+    return (
+        f"{names} {does} not ask for a gradient any more, so training would leave {them} as"
+        f" {'they are' if len(frozen) > 1 else 'it is'}.",
+        "with torch.no_grad(): is enough to fill a parameter, and ends by itself. Who switches"
+        " requires_grad off has to switch it on again.",
     )
 
 
@@ -235,6 +281,19 @@ SLIPS = (
         {WEIGHT: "nn.init.xavier_normal_(linear.weight)"},
         "draw from the normal distribution",
         "Xavier's here is the uniform one, within ±bound",
+    ),
+    Slip(
+        {
+            WEIGHT: "nn.init.trunc_normal_(linear.weight, std=bound / math.sqrt(3),"
+            " a=-bound, b=bound)"
+        },
+        "draw from the normal distribution, cut off at ±bound",
+        "Within ±bound all numbers are as likely: nn.init.uniform_(linear.weight, -bound, bound)",
+    ),
+    Slip(
+        {BIAS: "nn.init.trunc_normal_(linear.bias, std=1e-6, a=-1e-6, b=1e-6)"},
+        "cut the biases off at one standard deviation",
+        "Normal numbers may lie further out: nn.init.normal_(linear.bias, std=1e-6)",
     ),
     Slip(
         {ROOT: "math.sqrt(6) / (fan_in + fan_out)"},

@@ -140,6 +140,24 @@ SLIPS = (
         "make queries and keys 1 long, and multiply by √d",
         "The lengths count, too: the scores are q kᵀ / √d",
     ),
+    *(
+        Slip(
+            {SCORES: scores, SCALED: scaled},
+            f"compare by distance, minus the {what} from query to key{also}",
+            "A score is the product of a query and a key, q kᵀ / √d: it grows with their lengths,"
+            " too",
+        )
+        for scores, what in (
+            ("-torch.cdist(q, k)", "distance"),
+            ("-torch.cdist(q, k) ** 2", "squared distance"),
+        )
+        for scaled, also in ((SCALED, ""), ("scores", ", not divided by √d"))
+    ),
+    Slip(
+        {SOFTMAX: "F.one_hot(scores.argmax(dim=-1), scores.shape[-1]).to(q.dtype)"},
+        "give all of a query's attention to the key with its largest score",
+        "The softmax gives every key a share, and lets gradients through: scores.softmax(dim=-1)",
+    ),
     Slip(
         {SCALED: "scores"},
         "leave out the division by √d",

@@ -36,6 +36,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 "the weights that came in are changed.",
                 "Make a new tensor, and leave them as they are: they are still needed.",
             )
+        yield "entropy of the row (0, 0.25, 0.75)", answer(torch.tensor([[[0.0, 0.25, 0.75]]]))
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
@@ -59,7 +60,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             told,
         )
     given = evidence.value.flatten()[place]
-    return f"For the row {row} you give {given:.4g}.", "By hand: minus the sum of a ln a."
+    return f"For the row {row} you give {given + 0.0:.4g}.", "By hand: minus the sum of a ln a."
 
 
 CLAMPED, TERMS, END = (

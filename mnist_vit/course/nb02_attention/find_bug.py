@@ -192,7 +192,22 @@ def more(answer: Any) -> list[Any]:
 
 def notice(answer: Any) -> Mistake | None:
     """What other heads show of a wrong name."""
-    return _of_a_right_head(answer) or _of_another_root(answer)
+    return _of_a_right_head(answer) or _of_no_weights(answer) or _of_another_root(answer)
+
+
+def _of_no_weights(answer: Any) -> Mistake | None:
+    """Whether it says "no bug" of each head whose weights are wrong."""
+    for bug in ("no root", "softmax over queries", "w_q twice"):
+        for seed in range(61, 65):
+            if answer(_made(BrokenHead, bug, 8), random(2, 4, 6, seed=seed)) != "no bug":
+                return None
+    return Mistake(
+        'It says "no bug" of each head whose weights are wrong: "no root", "softmax over queries"'
+        ' and "w_q twice".',
+        "Compare the weights, all of them one by one, with those that each bug gives, as"
+        " torch.allclose(…, atol=1e-5) does. Their mean tells nothing: it is one over the number"
+        " of keys in each of these heads.",
+    )
 
 
 def _of_a_right_head(answer: Any) -> Mistake | None:

@@ -71,6 +71,11 @@ def written_out(
 
 SLIPS = (
     Slip(
+        {Q: f"x = F.layer_norm(x, x.shape[-1:])\n        {Q}"},
+        "normalise the tokens before the linear layers",
+        "The layers take the tokens as they come: self.w_q(x). Normalising is done outside",
+    ),
+    Slip(
         {END: written_out(root="x.shape[-1] ** 0.5")},
         "divide by √hidden_dim, the root of how many numbers a token has",
         "d is how many numbers a query has, head_dim: q.shape[-1]",

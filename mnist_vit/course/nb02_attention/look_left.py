@@ -46,6 +46,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
                 )
         w_q, w_k = (matrix.detach().to_dense() for matrix in made)
         _, weights = my_attention(tokens @ w_q, tokens @ w_k, tokens)
+        if not weights.isfinite().all():
+            raise Mistake(
+                "the scores are too large for a float32, and their softmax is nan: W_Q goes up to"
+                f" {w_q.abs().max():.3g}, and W_K up to {w_k.abs().max():.3g}.",
+                "100 in one of the two matrices, and 1 in the other, is large enough.",
+            )
         # All but the first column, whose patches may look anywhere: 0 stands for them.
         asked = torch.arange(side * side).reshape(side, side)[:, 1:].flatten()
         most = torch.zeros(side * side, dtype=torch.int64)

@@ -202,10 +202,17 @@ def _first_not_finite(steps: list[Step], asked: set[int], known: list[Step]) -> 
     for number, step in enumerate(steps):
         if number not in asked or _is_finite(step):
             continue
+        if step.value is not None and _is_hidden(step.value):
+            continue
         is_first = all(_is_finite(steps[parent]) for parent in step.parents)
         is_quotable = step.place is not None and bool(step.place.expression)
         return number if is_first and is_quotable else None
     return None
+
+
+def _is_hidden(value: Tensor) -> bool:
+    """Whether what is not finite is minus infinity, as a mask puts it in front of a softmax."""
+    return bool((value.isfinite() | value.isneginf()).all() and value.isfinite().any())
 
 
 def _is_finite(step: Step) -> bool:

@@ -209,7 +209,10 @@ def _function(expected: Tensor, got: Tensor, pair: Pair) -> str:
     if got.numel() < 3:  # with so few, several functions fit by chance
         return ""
     found = []
-    for said, function in (FUNCTIONS | ROUNDED).items():
+    functions = FUNCTIONS
+    if (expected != expected.round()).sum() > 2:  # else whole numbers alone say that it is rounded
+        functions = FUNCTIONS | ROUNDED
+    for said, function in functions.items():
         if alike(function(expected), got):
             found.append(f"The result is {said}.")
         elif said not in ROUNDED and alike(function(got), expected):

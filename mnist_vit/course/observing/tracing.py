@@ -124,7 +124,9 @@ class Trace(TorchFunctionMode):
         options = kwargs or {}
         given = _tensors(args) + _tensors(tuple(options.values()))
         name = getattr(function, "__name__", "")
-        place = _place(name == "__setitem__") if given else None
+        # what nobody has filled yet has no numbers, only what lay there before
+        is_unfilled = name.startswith(("empty", "new_empty"))
+        place = _place(name == "__setitem__") if given and not is_unfilled else None
         if place is None:
             return function(*args, **options)
         for tensor in given:
