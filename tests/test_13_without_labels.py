@@ -241,7 +241,7 @@ test_what_no_input_told_apart = judged(
         ("put_back", where_minus_one, "with the numbers 1, -1, 2, -2 becomes 1, 5, 2, -2 where"),
         ("put_back", one_after_the_other, "order 2, 0, 3, 1 you make 20, 5, 5, 10. It should be"),
         ("mask", mask_by_view, "view joins axes only where their numbers lie in this order"),
-        ("mask", mask_by_chance, "Called twice with the same noise you return two orders"),
+        ("mask", mask_by_chance, "your code draws random numbers"),
         ("mask", mask_by_the_tokens, "With the same noise and other tokens you return another"),
         ("hidden_loss", weighted_loss, "Hidden patches do not count alike in yours"),
     ],
