@@ -100,15 +100,18 @@ def _side(value: Any) -> int:
 
 def _patches(model: nn.Module, known: Sizes) -> Sizes:
     """Sizes from the projection of the patches: a convolution, or else the first matrix."""
-    parameters = [p for name, p in model.named_parameters() if "pos" not in name]
-    for parameter in parameters:
+    parameters = {name: p for name, p in model.named_parameters() if "pos" not in name}
+    for parameter in parameters.values():
         if parameter.dim() == 4:
             hidden_dim, in_channels, patch_size, _ = parameter.shape
             return {"hidden_dim": hidden_dim, "in_channels": in_channels, "patch_size": patch_size}
-    for parameter in parameters:
+    for name, parameter in parameters.items():
         if parameter.dim() == 2 and min(parameter.shape) > 1:
             hidden_dim, numbers = parameter.shape
             return {"hidden_dim": hidden_dim, **_flat_patch(numbers, known)}
+            owner = model.get_submodule(name.rpartition(".")[0])
+            if not isinstance(owner, nn.Linear) and not _flat_patch(numbers, known):
+                numbers, hidden_dim = parameter.shape  # it is used as x @ W
     return {}
 
 

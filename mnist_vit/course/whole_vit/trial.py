@@ -175,8 +175,8 @@ class Trial:
         """The parts of ours that theirs has, where it has only parts."""
         found = []
         for source in self.sources.values():
-            if source.rows is not None:
-                found.append((source.name, source.rows, source.columns or (0, 1_000_000)))
+            for rows in source.ranges:
+                found.append((source.name, rows, source.columns or (0, 1_000_000)))
         return tuple(found)
 
     def _replaceable(self) -> Iterable[str]:
@@ -258,7 +258,7 @@ class Trial:
         self.load()
         names = {}
         for own, source in self.sources.items():
-            if source.rows is None or source.name == POSITIONS:
+            if not source.ranges or source.name == POSITIONS:
                 names[own] = source.name
         with left_out(self.theirs, self.left_out):
             return run(values_of, self.theirs.eval(), names, self.pictures)
