@@ -15,7 +15,7 @@ from ..checking import Mistake, random
 from ..checking.comparing import compare
 from .building import make
 from .passing import ACTIVATIONS, drops, flat, name_of, tensors_of
-from .slips import ADD, END, LN_1, LN_2, THINK
+from .slips import changes_blocks
 from .trial import Trial
 from .values import LOGITS
 
@@ -168,8 +168,7 @@ def _parts_by_tensor(trial: Trial) -> dict[int, str]:
 
 def _changes_blocks(trial: Trial) -> bool:
     """Whether the blocks compute something in another order than ours."""
-    texts = {LN_1, LN_2, ADD, END, THINK}
-    return any(not texts.isdisjoint(slip.edit) for slip in trial.setting.edits)
+    return any(map(changes_blocks, trial.setting.edits))
 
 
 class _Dropouts(TorchFunctionMode):

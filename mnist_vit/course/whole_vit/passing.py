@@ -162,18 +162,23 @@ class _Uses(TorchFunctionMode):
             self.seen.attended.add(self.matrix)
         if name == "multi_head_attention_forward":
             self.seen.heads.append(args[4])
-            self.seen.tokens.append(len(args[0]))
+            self._note_tokens(len(args[0]), args[0].shape[1])
         elif name == "scaled_dot_product_attention" and args[0].dim() == 4:
             self.seen.heads.append(args[0].shape[1])
-            self.seen.tokens.append(args[0].shape[2])
+            self._note_tokens(args[0].shape[2], len(args[0]))
         elif name == "softmax" and result.dim() > 1 and result.shape[-1] == result.shape[-2]:
-            self.seen.tokens.append(result.shape[-1])
+            batch = len(result) if result.dim() == 4 else result.shape[-1]
+            self._note_tokens(result.shape[-1], batch)
             if result.dim() == 4:
                 self.seen.heads.append(result.shape[1])
             elif result.dim() == 3 and len(result) > self.batch:
                 self.seen.heads.append(len(result) // self.batch)
 
     def _name(self, value: Any) -> str | None:
+    def _note_tokens(self, attended: int, batch: int) -> None:
+        """Note the length of a sequence: of what is attended to, unless it is the pictures."""
+        self.seen.tokens.append(batch if attended == self.batch else attended)
+
         """The name of a tensor of the model, or of one that this is a view of."""
         if not isinstance(value, Tensor):
             return None

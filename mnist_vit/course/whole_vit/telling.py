@@ -235,6 +235,8 @@ def _other_tokens(trial: Trial) -> str:
         f"Its blocks have {trial.seen.tokens[0]} tokens, and ours {expected}: they are not compared"
         " any further."
     )
+    if trial.gave_up:
+        lines.append("Known mistakes were tried for 30 seconds: a smaller model shows more.")
 
 
 def _probabilities(logits: Tensor) -> list[str]:

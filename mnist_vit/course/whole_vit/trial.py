@@ -46,6 +46,7 @@ class Trial:
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
         first: a sentence on the first value that differs, where slips explain it.
+        gave_up: whether the search for slips took too long.
     """
 
     def __init__(self, built: Built, fresh: nn.Module, match: Match) -> None:
@@ -58,6 +59,7 @@ class Trial:
         self.is_random = False
         self.changes = False
         self.first = ""
+        self.gave_up = False
         self.eps = built.eps
         self.rms_norms = built.rms_norms
         self.ignored = built.ignored
@@ -276,7 +278,9 @@ class Trial:
         if self.is_random or self.changes or self.uncompared:
             return False
         theirs = self.values()
-        slips = explain(theirs, self.setting) if LOGITS in theirs else ()
+        slips: tuple[Slip, ...] = ()
+        if LOGITS in theirs:
+            slips, self.gave_up = explain(theirs, self.setting)
         if not slips:
             return False
         _, self.first = self.where(theirs)
