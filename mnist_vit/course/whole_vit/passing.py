@@ -43,7 +43,7 @@ class Pass:
         mlps: the names of the matrices of the blocks' MLPs.
         keeps_shape: the paths of modules that give a tensor of the shape that they take.
         drawn: functions that draw random numbers.
-        draws_dropout: whether dropout is applied.
+        dropout: the functions that apply dropout.
         taken: where the logits are in the output, in words; "" if they are all of it.
     """
 
@@ -57,7 +57,7 @@ class Pass:
     mlps: list[str] = field(default_factory=list)
     keeps_shape: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
-    draws_dropout: bool = False
+    dropout: set[str] = field(default_factory=set)
     taken: str = ""
 
     def place(self, name: str) -> int:
@@ -139,7 +139,8 @@ class _Uses(TorchFunctionMode):
             self.seen.activated.add(self.matrix)
         if name in DRAWN:
             self.seen.drawn.add(name)
-        self.seen.draws_dropout |= drops(name, args, kwargs)
+        if drops(name, args, kwargs):
+            self.seen.dropout.add(name)
         return result
 
     def _note_use(self, value: Any) -> None:

@@ -65,8 +65,9 @@ def _observed(model: nn.Module, found: Sizes, is_guess: bool) -> Pass:
         if not is_guess or not re.search("RuntimeError|AssertionError|ValueError", str(mistake)):
             raise
         raise Mistake(
-            f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} If"
-            " it takes others: check.vit(model, image_size=…, in_channels=…)."
+            f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} It"
+            " must take any number of pictures. If it takes other ones: check.vit(model,"
+            " image_size=…, in_channels=…)."
         ) from None
 
 
@@ -108,10 +109,10 @@ def _patches(model: nn.Module, known: Sizes) -> Sizes:
     for name, parameter in parameters.items():
         if parameter.dim() == 2 and min(parameter.shape) > 1:
             hidden_dim, numbers = parameter.shape
-            return {"hidden_dim": hidden_dim, **_flat_patch(numbers, known)}
             owner = model.get_submodule(name.rpartition(".")[0])
             if not isinstance(owner, nn.Linear) and not _flat_patch(numbers, known):
                 numbers, hidden_dim = parameter.shape  # it is used as x @ W
+            return {"hidden_dim": hidden_dim, **_flat_patch(numbers, known)}
     return {}
 
 

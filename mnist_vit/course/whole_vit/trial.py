@@ -249,7 +249,12 @@ class Trial:
 
     def _drawn(self) -> str:
         """Why a model is random, as far as it is seen."""
-        if self.seen.draws_dropout:
+        if self.seen.dropout == {"scaled_dot_product_attention"}:
+            return (
+                " F.scaled_dot_product_attention does not know the mode: give it dropout_p=p if"
+                " self.training else 0.0."
+            )
+        if self.seen.dropout:
             return " Dropout must know the mode: nn.Dropout, or F.dropout(x, p, self.training)."
         if self.seen.drawn:
             return f" forward calls torch.{min(self.seen.drawn)}: make such a tensor in __init__."
