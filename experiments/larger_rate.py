@@ -1,12 +1,12 @@
-"""Rows of the digits whose best learning rate was the largest tried: a larger one beside it.
+"""Rows whose best learning rate was the largest tried: a larger one beside it.
 
     python -m experiments larger_rate                  # the rows, and what is stored
     python -m experiments larger_rate with_block       # measure one row, beside what is stored
     python -m experiments larger_rate with_block --store
 
 ``growing.json`` chooses among three rates. Where the largest was best, a larger one may be better
-still. Here these rows choose between it and 0.03, on the same split of the 4,000 digits, and train
-five seeds with the better one. ``pairs`` holds each row's difference from its twin, with Welch's
+still. Here these rows choose between it and 0.03, on the split of ``growing``, and train five seeds
+with the better one. ``pairs`` holds each row's difference from its twin, with Welch's
 95 % interval, as ``growing.json`` has it (``before``) and with these rates (``after``), and whether
 it changes its verdict: ahead, behind, or open, if 0 lies in the interval.
 """
@@ -19,17 +19,7 @@ from mnist_vit.course.ladder.rows import RESULTS
 
 FILE = RESULTS / "larger_rate.json"
 LARGER = (max(RATES), 3e-2)
-NAMES = [  # the rows of 02 to 05 that differ in one piece, of those with the largest rate
-    "with_mlp",
-    "with_head",
-    "with_head_added",
-    "with_heads",
-    "with_block",
-    "blocks_2",
-    "blocks_2_mlp",
-    "encoder_bag_mlp",
-    "encoder_bag",
-]
+NAMES = [name for name in ROWS if stored(name)["learning_rate"] == max(RATES)]
 
 
 def run(name: str) -> dict:

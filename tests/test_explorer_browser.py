@@ -377,7 +377,7 @@ def test_stored_relevance_is_drawn_for_examples_as_they_are(opened: Callable[...
     assert f"{answer} rather than {other}" in tab.locator("#relevance-text").inner_text()
     tab.locator("#reset").click()
     tab.wait_for_function("() => $('other').value === ''")
-    assert tab.locator("#relevance-map").is_visible()
+    tab.locator("#relevance-map").wait_for(state="visible")
 
 
 def test_what_is_told_of_the_query_and_the_truth_follows_the_changes(

@@ -42,7 +42,7 @@ def test_larger_rates_are_stored_as_their_command_chooses_them() -> None:
     """The rows are those whose best rate was the largest; the pairs follow from the rows."""
     stored = ladder.stored(results="larger_rate")
     pairs = stored.pop("pairs")
-    assert set(stored) <= set(larger_rate.NAMES)
+    assert list(stored) == larger_rate.NAMES
     for name, about in stored.items():
         assert ladder.stored(name)["learning_rate"] == max(growing.RATES)
         assert about["command"] == f"python -m experiments larger_rate {name}"
