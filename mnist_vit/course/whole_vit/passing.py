@@ -175,11 +175,11 @@ class _Uses(TorchFunctionMode):
             elif result.dim() == 3 and len(result) > self.batch:
                 self.seen.heads.append(len(result) // self.batch)
 
-    def _name(self, value: Any) -> str | None:
     def _note_tokens(self, attended: int, batch: int) -> None:
         """Note the length of a sequence: of what is attended to, unless it is the pictures."""
         self.seen.tokens.append(batch if attended == self.batch else attended)
 
+    def _name(self, value: Any) -> str | None:
         """The name of a tensor of the model, or of one that this is a view of."""
         if not isinstance(value, Tensor):
             return None
