@@ -1,6 +1,7 @@
 """Builds models from a config: ours, or ``MyVisionTransformer`` from a Python file."""
 
 import inspect
+import re
 import runpy
 import traceback
 from pathlib import Path
@@ -16,6 +17,7 @@ from .model import VisionTransformer
 __all__ = ["build_model", "build_own", "model_config", "names_in", "own_class", "tokens_of"]
 
 CLASS = "MyVisionTransformer"
+IN_PACKAGE = re.compile("relative import|is not a package")  # in an ImportError
 NOT_STORED = ("norm_layer", "print_shapes")  # a function; and no property of the weights
 
 
@@ -99,7 +101,10 @@ def names_in(file: str | Path, whence: str = "") -> dict[str, Any]:
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == str(path):
                 at = f" (line {frame.lineno})"  # of the last one
-        raise WeightsError(f"{path} cannot be run: {type(error).__name__}: {error}{at}") from error
+        said = f"{path} cannot be run: {type(error).__name__}: {error}{at}"
+        if isinstance(error, ImportError) and IN_PACKAGE.search(str(error)):
+            said = f"{said}. It is part of a package: name a file that imports its class from there"
+        raise WeightsError(said) from error
 
 
 def build_own(file: str | Path, config: dict[str, Any]) -> nn.Module:

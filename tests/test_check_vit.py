@@ -72,6 +72,60 @@ def layers(**options):
     return plain(block=block, layer=lambda s, b, x: b.all(x))
 
 
+class OwnHead(nn.Module):
+    """One head, with one matrix for its queries, keys and values."""
+
+    def __init__(self, d, side):
+        super().__init__()
+        self.qkv = nn.Linear(d, 3 * side)
+
+
+class OwnHeads(Plain):
+    def block(self, d, h, m):
+        heads = nn.ModuleList(OwnHead(d, d // h) for _ in range(h))
+        return Plain.block(self, d, h, m) | {"qkv": heads}
+
+    def attend(self, b, x):
+        outs = []
+        for head in b.qkv:
+            q, k, v = head.qkv(x).chunk(3, dim=-1)
+            outs.append(self.weigh(q, k) @ v)
+        return b.proj(torch.cat(outs, dim=-1))
+
+
+class Unused(Separate):
+    """A matrix for queries, keys and values stands before those that are used."""
+
+    def block(self, d, h, m):
+        return {"all": nn.Linear(d, 3 * d), **super().block(d, h, m)}
+
+
+class WholeRatio(Plain):
+    """The width of the MLPs is a whole number of times that of the tokens."""
+
+    def __init__(self, image_size, patch_size, depth, num_heads, dim, mlp_ratio=4, num_classes=9):
+        sizes = (image_size, patch_size, depth, num_heads, dim, dim * mlp_ratio)
+        super().__init__(*sizes, num_classes)
+
+
+class FlatPatches(Lucid):
+    """Patches are projected by x @ W."""
+
+    embed = staticmethod(lambda d, p: Dense(3 * p**2, d))
+
+
+def used_before() -> nn.Module:
+    """A model that keeps what it computed, with the graph."""
+
+    def layer(self, b, x):
+        self.kept = [Plain.layer(self, b, x)]
+        return self.kept[0]
+
+    model = plain(layer=layer)(**TINY)
+    model(torch.zeros(1, 3, 8, 8))
+    return model
+
+
 EXACT = {  # equal bit for bit
     "torchvision": torchvision.models.VisionTransformer,
     "ours": mnist_vit.VisionTransformer,
@@ -96,8 +150,30 @@ RIGHT = EXACT | {
     ".logits": plain(forward=lambda s, x: Answer(Plain.forward(s, x))),
     "norms made last": parts(lambda d, h, m: {"norm2": plain_norm(d), "norm1": plain_norm(d)}),
     "square matrices only": lambda: Separate(**SQUARE),
+    "a head's own matrix": OwnHeads,
+    "four heads' own matrices": lambda: OwnHeads(**TINY | {"num_heads": 4, "hidden_dim": 8}),
+    "six heads' own matrices": lambda: OwnHeads(**TINY | {"num_heads": 6, "hidden_dim": 12}),
+    "three matrices in a list": parts(
+        lambda d, h, m: {"qkv": nn.ModuleList(nn.Linear(d, d) for _ in range(3))},
+        split=lambda s, b, x: [
+            part(x).unflatten(-1, (s.num_heads, -1)).transpose(1, 2) for part in b.qkv
+        ],
+    ),
+    "a layer that is not used": Unused,
+    "a whole mlp_ratio": WholeRatio,
+    "patches by x @ W": lambda: FlatPatches(
+        image_size=12, patch_size=4, num_classes=5, dim=24, depth=2, heads=3, mlp_dim=40
+    ),
+    "used before": used_before(),
     "in float32": plain(patches=lambda s, x: Plain.patches(s, x.float())),
 }
+
+
+def without_batch_first():
+    def block(self, *sizes):
+        return {"all": nn.TransformerEncoderLayer(*sizes)}
+
+    return plain(block=block, layer=lambda s, b, x: b.all(x))
 
 
 def weigh(scores, dim=-1):
@@ -123,6 +199,14 @@ def layer(how):
     return plain(
         layer=lambda s, b, x: how(b, x, lambda x: s.attend(b, x), lambda x: b.fc2(s.act(b.fc1(x))))
     )
+
+
+def with_stem(self, *sizes):
+    blocks = Plain.stack(self, *sizes)
+    del self.patch_embed
+    self.stem = nn.Conv2d(3, 3, 5, padding=2)
+    self.patch_embed = self.embed(sizes[1], self.p)
+    return blocks
 
 
 def wide(d):
@@ -199,6 +283,14 @@ NAMED = {  # the model, and what the verdict must name
         parts(lambda *a: {"proj": nn.Identity()}),
         "yours lacks: .*out_proj.*\n.*everything is equal",
     ),
+    "one projection for all": (
+        plain(split=lambda s, b, x: [Plain.split(s, b, x)[0]] * 3),
+        "projection of the queries for the keys and the values",
+    ),
+    "values by the keys' projection": (
+        plain(split=lambda s, b, x: [Plain.split(s, b, x)[i] for i in (0, 1, 1)]),
+        "projection of the keys for the values",
+    ),
     "a head's own q, k, v": (
         plain(
             split=lambda s, b, x: (
@@ -213,6 +305,17 @@ NAMED = {  # the model, and what the verdict must name
             attend=lambda s, b, x: b.qkv(x, x, x)[0],
         ),
         "batch_first=True",
+    ),
+    "no batch_first, post-norm": (
+        without_batch_first(),
+        "(?s)all together:.*post-norm.*the pictures of a batch attend.*- use ReLU",
+    ),
+    "fixed positions, all tokens": (
+        plain(
+            positions=lambda s, n, d: nn.Parameter(torch.randn(1, n, d), requires_grad=False),
+            pool=lambda s, x: x,
+        ),
+        "(?s)send all tokens.*Your position embedding, pos_embed, has requires_grad=False",
     ),
     "no first residual": (
         layer(serial),
@@ -367,7 +470,6 @@ NAMED = {  # the model, and what the verdict must name
         plain(last=Rms, encode=lambda s, x: s.layer(s.blocks[1], s.layer(s.blocks[0], x))),
         "(?s)all together:\n- use RMSNorm.*- forget the last norm",
     ),
-    "lazy parameters": (nn.Sequential(nn.LazyLinear(3)), "cannot be compared"),
     "three mistakes": (layers(), "(?s)all together:.*- leave the eps.*- .*post-norm.*- use ReLU"),
 }
 TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
@@ -402,6 +504,31 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
         "in the line `.*: Sizes of tensors",
     ),
     "nothing back": (plain(forward=lambda s, x: None), "is None: is the return line missing"),
+    "frozen": (
+        plain(linear=lambda s, *sizes: nn.Linear(*sizes).requires_grad_(False)),
+        "and a gradient is not. .*qkv.weight.*: requires_grad is False",
+    ),
+    "scaled_dot_product_attention in eval mode": (
+        plain(
+            attend=lambda s, b, x: b.proj(
+                s.merge(F.scaled_dot_product_attention(*s.split(b, x), dropout_p=0.1))
+            )
+        ),
+        "scaled_dot_product_attention does not know the mode: give it dropout_p=p if self.train",
+    ),
+    "a token for each picture": (
+        lambda: plain(cat=lambda s, x: torch.cat((s.cls_token.expand(4, -1, -1), x), 1))(**TINY),
+        "It must take any number of pictures",
+    ),
+    "lazy": (plain(embed=lambda s, d, p: nn.LazyConv2d(d, p, p)), "has no shape yet, as a lazy"),
+    "sizes that do not fit": (
+        plain(positions=lambda s, n, d: nn.Parameter(torch.zeros(1, 7, d))),
+        "It was built with image_size=12, patch_size=4, num_layers=2",
+    ),
+    "without arguments": (
+        type("C", (nn.Module,), {"__init__": lambda self, config=None: config.size}),
+        "It was built without arguments",
+    ),
     "changed pictures": (
         plain(patches=lambda s, x: Plain.patches(s, x.mul_(2))),
         "changed in place",
@@ -503,6 +630,14 @@ def heads_by_hand() -> nn.Module:
 class Split:
     def __init__(self, num_heads):
         self.num_heads = num_heads
+
+
+def test_convolutions_before_the_patches_are_told() -> None:
+    model = plain(patches=lambda s, x: Plain.patches(s, s.stem(x)), stack=with_stem)
+    passed, lines = judge_vit(lambda: model(**TINY), image_size=8)
+    assert not passed
+    needed = "patches of 5. Its first convolution, stem.weight, is taken .* cannot be compared"
+    assert re.search(needed, lines[0])
 
 
 def test_an_unknown_number_of_heads_is_asked_for_with_the_call() -> None:
@@ -620,6 +755,66 @@ def test_shared_keys_and_values_are_told_and_not_compared() -> None:
     assert not re.search("exactly|equal", "".join(lines))
 
 
+def test_matrices_that_all_heads_share_are_told_and_not_compared() -> None:
+    def block(self, d, h, m):
+        kept = Plain.block(self, d, h, m)
+        layers = {name: nn.Linear(d // h, d // h) for name in ("to_q", "to_k", "to_v")}
+        return {"norm1": kept["norm1"], **layers, **kept, "qkv": nn.Identity()}
+
+    def split(self, b, x):
+        own = x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return b.to_q(own), b.to_k(own), b.to_v(own)
+
+    passed, lines = judge_vit(plain(block=block, split=split, last=nn.LayerNorm))
+    said = "\n".join(lines)
+    assert not passed
+    assert re.search(r"matrices of \(8, 8\), which all heads share.*: attention is not", said)
+    assert "LayerNorm's eps at torch's default" in said
+    assert not re.search("exactly|equal|Ours has|Yours has", said), said
+
+
+def test_a_model_of_many_differences_is_not_called_another_kind() -> None:
+    def block(self, d, h, m):
+        third = {f"more{i}": nn.Linear(d, d + i) for i in range(8)}
+        return Plain.block(self, d, h, m) | third
+
+    def layer(self, b, x):
+        for i in range(8):
+            x = x + b[f"more{i}"](x)[..., : x.shape[-1]]
+        return Plain.layer(self, b, x)
+
+    no_token = {"cat": lambda s, x: torch.cat((s.other[: len(x)], x), 1)}
+    sizes = {"stack": lambda s, *a: setattr(s, "other", others(a[1])) or Plain.stack(s, *a)}
+    _, lines = judge_vit(plain(block=block, layer=layer, last=nn.Identity, **no_token, **sizes))
+    assert not any("another kind" in line for line in lines), lines
+
+
+def others(d):
+    return nn.Parameter(torch.randn(1100, 1, d))
+
+
+def test_values_that_cannot_be_compared_are_not_called_equal() -> None:
+    def forward(self, x):
+        return 2 * torch.cat([Plain.forward(self, picture[None]) for picture in x])
+
+    _, lines = judge_vit(plain(forward=forward))
+    assert "None of the values on the way could be compared." in lines
+    assert not any("equal" in line for line in lines), lines
+
+
+def test_a_dropout_that_an_argument_of_another_name_switches_off() -> None:
+    class Mine(Plain):
+        def __init__(self, attention_p=0.1, rate=0.3, **sizes):
+            super().__init__(**sizes)
+            self.drops = nn.ModuleList([nn.Dropout(attention_p), nn.Dropout(rate)])
+
+        def attend(self, b, x):
+            return self.drops[1](self.drops[0](Plain.attend(self, b, x)))
+
+    _, lines = judge_vit(Mine)
+    assert not any("No argument switches off" in line for line in lines), lines
+
+
 def test_dropout_that_reaches_nothing_is_told_by_any_name() -> None:
     class Mine(Plain):
         def __init__(self, emb_dropout=0.1, **sizes):
@@ -735,6 +930,7 @@ def test_models_of_another_kind_are_told_in_one_sentence() -> None:
         ("x = 1\n", [], 2, "no class"),
         ("x = 1\n", ["--name", "y"], 2, "has no --name y"),
         ("1 / 0\n", [], 2, "ZeroDivisionError: division by zero (line 1)"),
+        ("from .parts import A\n", [], 2, "It is part of a package: name a file that imports"),
     ],
 )
 def test_a_file_is_checked_on_the_command_line(

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, describe
-from .passing import Pass
+from .passing import Pass, flat
 from .reading import needed_sizes, read_sizes, rms_norms
 from .running import run
 
@@ -47,6 +48,7 @@ NAMES = {  # what timm and lucidrains call torchvision's arguments
     "hidden_dim": ("dim", "embed_dim"),
     "in_channels": ("in_chans", "channels"),
 }
+MOST = 6  # names that are listed
 EPS = 1e-6  # of torchvision's norms
 GIVEN_BY_NAME = (  # inspect's kinds of parameters that an argument can be given to
     inspect.Parameter.POSITIONAL_ONLY,
@@ -56,13 +58,13 @@ GIVEN_BY_NAME = (  # inspect's kinds of parameters that an argument can be given
 
 
 def listed(names: list[str]) -> str:
-    """At most four names; of more, alike ones of other blocks are left out."""
+    """At most six names; of more than four, alike ones of other blocks are left out."""
     if len(names) <= 4:
         return ", ".join(names)
     first_of_kind: dict[str, str] = {}
     for name in names:
         first_of_kind.setdefault(re.sub(r"\d+", "", name), name)
-    shown = list(first_of_kind.values())[:4]
+    shown = list(first_of_kind.values())[:MOST]
     said = ", ".join(shown)
     more = len(names) - len(shown)
     return f"{said} and {more} more" if more else said
@@ -80,6 +82,7 @@ class Built:
         eps: the eps of its norms, by their paths. In the model they are set to EPS.
         rms_norms: the paths of modules that are RMSNorm, by what they compute.
         ignored: a sentence on a size that it was given and has not; "" if there is none.
+        given: a sentence on the arguments that it was given; "" if it was built before.
     """
 
     model: nn.Module
@@ -89,6 +92,7 @@ class Built:
     eps: dict[str, float]
     rms_norms: set[str]
     ignored: str
+    given: str
 
 
 def make(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
@@ -104,6 +108,12 @@ def make(answer: Any, sizes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any]]
     if not isinstance(model, nn.Module):
         what = describe(model).partition(":")[0]
         raise Mistake(f"an nn.Module is needed, and this came back: {what}.")
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise Mistake(
+                f"{name} has no shape yet, as a lazy layer gets it from the first pictures. Give a"
+                " function that builds the model, calls it once with pictures, and returns it."
+            )
     return model.to(torch.get_default_dtype()).eval(), given
 
 
@@ -125,7 +135,11 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
             del known[name]
     if "mlp_ratio" in given:
         known.setdefault("mlp_dim", (SIZES | sizes)["mlp_dim"])
-    found, seen = read_sizes(model, known)
+    said = _said(answer, given)
+    try:
+        found, seen = read_sizes(model, known)
+    except Mistake as mistake:
+        raise Mistake(f"{mistake}{said}") from None
     lacking = needed_sizes(found)
     if {"num_layers", "mlp_dim"} <= set(lacking) and seen.order:
         raise Mistake(
@@ -146,7 +160,15 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
         )
     are_rms = rms_norms(model, seen, found["hidden_dim"])
     takes = "representation_size" in given
-    return Built(model, found, seen, takes, set_eps(model), are_rms, ignored)
+    return Built(model, found, seen, takes, set_eps(model), are_rms, ignored, said)
+
+
+def _said(answer: Any, given: dict[str, Any]) -> str:
+    """The arguments that the check gave, as a sentence behind another one; "" if it gave none."""
+    if given:
+        call = ", ".join(f"{name}={value}" for name, value in given.items())
+        return f" It was built with {call}."
+    return " It was built without arguments." if isinstance(answer, type) else ""
 
 
 def set_eps(model: nn.Module) -> dict[str, float]:
@@ -166,7 +188,7 @@ def set_eps(model: nn.Module) -> dict[str, float]:
 def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """What a class or function makes, and the arguments that it was given."""
     if isinstance(answer, nn.Module):
-        return run(copy.deepcopy, answer), {}
+        return run(_copied, answer), {}
     if not callable(answer):
         this = f"this is {describe(answer)}"
         if answer is None or answer is ...:
@@ -184,10 +206,20 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         return run(answer, **given), given
     except Mistake as mistake:
         if "keyword argument" not in str(mistake):
-            raise
+            raise Mistake(f"{mistake}{_said(answer, given)}") from None
     # **options take something else than torchvision's arguments.
     given = _arguments(answer, sizes, use_options=False)
     return run(answer, **given), given
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    """A copy of a model; tensors that it computed and keeps are copied without their graph."""
+    known = {}
+    for module in model.modules():
+        for value in flat(vars(module)):
+            if isinstance(value, Tensor) and not value.is_leaf:
+                known[id(value)] = value.detach().clone()
+    return copy.deepcopy(model, known)
 
 
 def takes_sizes(answer: Any) -> bool:
@@ -247,6 +279,9 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
         for own in _spellings(name):
             if own in parameters:
                 given[own] = value
+    ratio = parameters.get("mlp_ratio")
+    if ratio is not None and type(ratio.default) is int and known["mlp_ratio"].is_integer():
+        given["mlp_ratio"] = int(known["mlp_ratio"])
     for name, parameter in parameters.items():
         is_needed = parameter.default is parameter.empty and parameter.kind in GIVEN_BY_NAME
         if is_needed and name not in given:

@@ -15,7 +15,7 @@ from ..checking import Mistake, random
 from ..checking.comparing import compare
 from .building import make
 from .passing import ACTIVATIONS, drops, flat, name_of, tensors_of
-from .slips import ADD, END, LN_1, LN_2, THINK
+from .slips import changes_blocks
 from .trial import Trial
 from .values import LOGITS
 
@@ -23,7 +23,7 @@ MANY = 1030  # no multiple of 4, and more than anybody's batch
 LARGE = 60  # the spread of large pictures: numbers beyond 255
 WORK = 2e9  # numbers times parameters in one forward pass; a larger model gets fewer pictures
 OURS = ("dropout", "attention_dropout")
-DROPOUT = re.compile("drop|^p$|attn_p$")
+DROPOUT = re.compile("drop|^p$|(attn|attention|proj|projection|mlp|emb|path)_p$")
 TOKENS = "on the tokens"
 WEIGHTS = "on the attention weights"
 ATTENTION = "behind the attention"
@@ -138,14 +138,19 @@ def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
     if watch.is_late:
         said.append("It has dropout behind the last norm, before the head; torchvision's has none.")
     if isinstance(answer, type) or names:
-        said += _fixed(without)
+        said += _fixed(without, _other_numbers(answer, names))
     return " ".join(said)
 
 
-def _fixed(model: nn.Module) -> list[str]:
-    """A sentence on a dropout that no argument switches off."""
+def _fixed(model: nn.Module, others: set[float]) -> list[str]:
+    """A sentence on a dropout that no argument switches off.
+
+    ``others`` are the defaults of arguments of other names: one may be that of this dropout.
+    """
     for path, module in model.named_modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+        if not isinstance(module, nn.modules.dropout._DropoutNd) or module.p in others:
+            continue
+        if module.p > 0:
             return [f"No argument switches off the dropout of {path}, p = {module.p:g}."]
     return []
 
@@ -168,8 +173,7 @@ def _parts_by_tensor(trial: Trial) -> dict[int, str]:
 
 def _changes_blocks(trial: Trial) -> bool:
     """Whether the blocks compute something in another order than ours."""
-    texts = {LN_1, LN_2, ADD, END, THINK}
-    return any(not texts.isdisjoint(slip.edit) for slip in trial.setting.edits)
+    return any(map(changes_blocks, trial.setting.edits))
 
 
 class _Dropouts(TorchFunctionMode):
@@ -226,18 +230,32 @@ class _Dropouts(TorchFunctionMode):
 
 def _named_dropouts(answer: Any) -> list[str]:
     """The arguments of a class or function that are probabilities of dropout, by their names."""
-    if isinstance(answer, nn.Module):
-        return []
-    try:
-        parameters = inspect.signature(answer).parameters
-    except (TypeError, ValueError):
-        return []
     found = []
-    for name, parameter in parameters.items():
-        is_number = parameter.default is parameter.empty or type(parameter.default) in (int, float)
+    for name, default in _defaults(answer).items():
+        is_number = default is inspect.Parameter.empty or type(default) in (int, float)
         if is_number and DROPOUT.search(name):
             found.append(name)
     return found
+
+
+def _other_numbers(answer: Any, names: list[str]) -> set[float]:
+    """The defaults of the arguments of a class or function without these."""
+    found = set()
+    for name, default in _defaults(answer).items():
+        if type(default) is float and name not in names:
+            found.add(default)
+    return found
+
+
+def _defaults(answer: Any) -> dict[str, Any]:
+    """The defaults of the arguments of a class or function, by name."""
+    if isinstance(answer, nn.Module):
+        return {}
+    try:
+        parameters = inspect.signature(answer).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: parameter.default for name, parameter in parameters.items()}
 
 
 def wrong_start(answer: Any, sizes: dict[str, Any], trial: Trial) -> str | None:

@@ -4,7 +4,7 @@ import functools
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from mnist_vit.model import VisionTransformer
 from ..checking import Slip, random, randomise
 from ..checking.edits import edited_model
 from .matching import Range, own_name
-from .slips import SLIPS
+from .slips import SLIPS, changes_blocks
 from .values import LOGITS, Values, alignments, first_difference, values_of
 
 AT_ONCE = 4  # slips that are found together
@@ -125,28 +125,37 @@ _kept_values = functools.lru_cache(maxsize=512)(_computed_values)
 
 
 Step = tuple[tuple[Slip, ...], str]  # slips, and the first value that still differs with them
+Combined = Callable[[str], Iterable[tuple[Slip, ...]]]  # what is tried where this label differs
 
 
-def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> tuple[Slip, ...]:
+def explain(
+    theirs: Values, setting: Setting, seconds: float = 30.0
+) -> tuple[tuple[Slip, ...], bool]:
     """The known slips with which our model computes every value that theirs does; () if none do.
 
     Another slip is added only where those before it made more values agree, and only one that
-    changes the first value that still differs; or two such slips at once, if one does not help.
+    changes the first value that still differs; or two such slips at once, if one does not help; or
+    one that runs the parts of a block in another order, with any other.
 
     Args:
         theirs: what the learner's model computes.
         setting: the weights and pictures that it was given.
         seconds: the search gives up after that.
+
+    Returns:
+        The slips, and whether the search gave up.
     """
     search = _Search(theirs, setting, time.monotonic() + seconds)
     label = first_difference(theirs, our_values(setting)) or LOGITS
     frontier: list[Step] = [((), label)]
     for _ in range(AT_ONCE):
-        further = search.further(frontier, 1) or search.further(frontier, 2)
+        further: list[Step] = []
+        for combined in (search.single, search.pairs, search.in_another_order):
+            further = further or search.further(frontier, combined)
         if search.found:
-            return search.found
+            return search.found, False
         frontier = further[:FRONTIER]
-    return ()
+    return (), time.monotonic() > search.end
 
 
 class _Search:
@@ -167,12 +176,28 @@ class _Search:
                 self.ours[label] = value
         self.changes: dict[Slip, str | None] = {}  # the first value that a slip changes by itself
 
-    def further(self, frontier: list[Step], at_once: int) -> list[Step]:
+    def single(self, label: str) -> Iterable[tuple[Slip, ...]]:
+        """Slips that change the value of this label first, one at a time."""
+        return [(slip,) for slip in SLIPS if self.changes.get(slip, label) == label]
+
+    def pairs(self, label: str) -> Iterable[tuple[Slip, ...]]:
+        """Two such slips."""
+        usable = [slip for (slip,) in self.single(label)]
+        return itertools.combinations(usable, 2)
+
+    def in_another_order(self, label: str) -> Iterator[tuple[Slip, ...]]:
+        """One such slip that changes the order in a block, and one that changes a later value."""
+        for (first,) in self.single(label):
+            if changes_blocks(first):
+                for second in SLIPS:
+                    if self.changes.get(second, label) != label:
+                        yield first, second
+
+    def further(self, frontier: list[Step], combined: Combined) -> list[Step]:
         """The steps that make more values agree, the best first."""
         better: list[tuple[int, Step]] = []
         for slips, label in frontier:
-            usable = [slip for slip in SLIPS if self.changes.get(slip, label) == label]
-            for more in itertools.combinations(usable, at_once):
+            for more in combined(label):
                 if self.found or time.monotonic() > self.end:
                     return []
                 with suppress(Exception):  # edits that do not go together, or a model that fails

@@ -21,8 +21,9 @@ from mnist_vit.model import VisionTransformer
 from ..checking import Mistake, gradients
 from ..checking.comparing import compare
 from ..checking.own_code import is_library
+from ..checking.tools import shortened
 from ..observing.undisturbed import stoppable, undisturbed
-from .building import OTHERS, SIZES, Built, build, make, takes_sizes
+from .building import OTHERS, SIZES, Built, build, listed, make, takes_sizes
 from .elsewhere import (
     MANY,
     dropout_places,
@@ -32,11 +33,12 @@ from .elsewhere import (
     wrong_pictures,
     wrong_start,
 )
-from .matching import CHANNELS_LAST, PLAIN_PRODUCT, Match, matched
+from .matching import CHANNELS_LAST, PLAIN_PRODUCT, POSITIONS, Match, matched
 from .telling import (
     FOREIGN,
     about_parameters,
     explained,
+    frozen,
     in_part,
     mistakes,
     notes,
@@ -97,7 +99,7 @@ def _attempt(answer: Any, options: dict[str, Any], dtype: torch.dtype) -> tuple[
         needs_float32 = re.search("dtype|[Dd]ouble", str(mistake)) is not None
         return Judgement(False, str(mistake).splitlines()), needs_float32
     except Exception as error:  # outputs that cannot even be looked at
-        why = f"{type(error).__name__}: {str(error)[:100]}"
+        why = f"{type(error).__name__}: {shortened(str(error), 100)}"
         return Judgement(False, [f"this model cannot be compared ({why})."]), False
 
 
@@ -158,7 +160,7 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
 
 def _best_trial(built: Built, is_built: bool) -> tuple[Trial, bool]:
     """The likeliest way to match the parameters, and whether all differences are known with it."""
-    fresh = _our_model(built.sizes, is_built)
+    fresh = _our_model(built, is_built)
     able: list[Trial] = []
     unable: list[Trial] = []
     for trial in _trials(built, fresh):
@@ -184,7 +186,8 @@ def _problem_elsewhere(
     """
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
-    problem = _wrong_gradient(trial, ours, logits) or wrong_picture_gradient(trial)
+    problem = _wrong_gradient(trial, ours, logits) or _frozen(trial)
+    problem = problem or wrong_picture_gradient(trial)
     if problem:
         return "the logits are right, and a gradient is not.", problem, MANY
     problem, many = wrong_pictures(trial)
@@ -241,13 +244,27 @@ def _listed(sizes: dict[str, Any]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
-def _our_model(sizes: dict[str, Any], is_built: bool) -> nn.Module:
-    """A model of ours with these sizes; of one that may be large only the shapes."""
+def _our_model(built: Built, is_built: bool) -> nn.Module:
+    """A model of ours with the sizes of theirs; of one that may be large only the shapes."""
     with torch.device("meta" if is_built else "cpu"):
         try:
-            return VisionTransformer(**sizes)
+            return VisionTransformer(**built.sizes)
         except ValueError as error:
-            raise Mistake(f"the sizes read off it make no Vision Transformer: {error}.") from None
+            said = f"the sizes read off it make no Vision Transformer: {error}."
+            if "patch_size" in str(error):
+                said = f"{said}{_first_convolution(built.model)}"
+            raise Mistake(f"{said}{built.given}") from None
+
+
+def _first_convolution(model: nn.Module) -> str:
+    """What the size of the patches was read off, if it is a convolution, behind a sentence."""
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 4:
+            return (
+                f" Its first convolution, {name}, is taken for the projection of the patches. One"
+                " with other convolutions before the patches cannot be compared."
+            )
+    return ""
 
 
 def _trials(built: Built, fresh: nn.Module) -> Iterator[Trial]:
@@ -268,6 +285,8 @@ def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:
         our_gradients[name] = gradient
     named = trial.theirs.named_parameters()
     parameters = {name: parameter for name, parameter in named if name in trial.sources}
+    for name in frozen(trial):
+        parameters.pop(name, None)
     found = gradients(logits, **parameters)
     for (name, parameter), (what, gradient) in zip(parameters.items(), found, strict=True):
         if our_gradients[trial.sources[name].name] is None:
@@ -277,6 +296,18 @@ def _wrong_gradient(trial: Trial, ours: Tensor, logits: Tensor) -> str | None:
         if problem:
             return problem
     return None
+
+
+def _frozen(trial: Trial) -> str | None:
+    """A sentence on parameters that are not learned; a position embedding is told elsewhere."""
+    found = []
+    for name in frozen(trial):
+        source = trial.sources.get(name)
+        if source is not None and source.name != POSITIONS:
+            found.append(name)
+    if not found:
+        return None
+    return f"{listed(found)}: requires_grad is False, so nothing is learned here."
 
 
 def _praise(ours: Tensor, logits: Tensor, gradients: int, is_random: bool) -> str:

@@ -42,6 +42,7 @@ class Unit:
         turned: whether it is used as x @ W.
         role: "mlp" of a matrix of a block's MLP, "other norm" of one such as BatchNorm, "" of all
             else. Units of other roles do not match.
+        is_used: whether the forward pass uses it.
     """
 
     names: list[str]
@@ -49,6 +50,7 @@ class Unit:
     place: int = BEFORE
     turned: bool = False
     role: str = ""
+    is_used: bool = True
 
     @property
     def parent(self) -> str:
@@ -63,26 +65,33 @@ class Source:
     Attributes:
         name: a parameter of ours.
         rows, columns: the first and the one behind the last, where it is not all of them.
-        layout: "", TRANSPOSED or CHANNELS_LAST.
+        layout: "", TRANSPOSED, CHANNELS_LAST or both.
+        of_head: several ranges of rows: the queries, keys and values of one head.
     """
 
     name: str
     rows: Range | None = None
     columns: Range | None = None
     layout: str = ""
+    of_head: tuple[Range, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges of its rows; none if it is all of them."""
+        return (self.rows,) if self.rows is not None else self.of_head
 
     def take(self, values: Mapping[str, Any], like: Tensor) -> Tensor:
         """The numbers, in the shape of their parameter; rows that ours has not are zero."""
         found = values[self.name]
         if self.name == POSITIONS:
             found = found[0]
-        if self.rows is not None:
-            found = found[slice(*self.rows)]
+        if self.ranges:
+            found = torch.cat([found[slice(*rows)] for rows in self.ranges])
         if self.columns is not None:
             found = found[:, slice(*self.columns)]
-        if self.layout == CHANNELS_LAST:
+        if CHANNELS_LAST in self.layout:
             found = found.permute(0, 2, 3, 1)
-        if self.layout == TRANSPOSED:
+        if TRANSPOSED in self.layout:
             found = found.flatten(1).mT
         if like.numel() > found.numel():
             padded = torch.zeros(like.numel() - found.numel(), dtype=found.dtype)
@@ -92,8 +101,9 @@ class Source:
     def said(self) -> str:
         """The source in words."""
         words = self.name
-        if self.rows:
-            words = f"rows {self.rows[0]} to {self.rows[1] - 1} of {words}"
+        if self.ranges:
+            said = [f"{begin} to {end - 1}" for begin, end in self.ranges]
+            words = f"rows {', '.join(said)} of {words}"
         if self.layout:
             words = f"{words}, {self.layout}"
         return words
@@ -160,7 +170,9 @@ class _Matching:
                 unit.place = BEFORE
         self._drop_other_names()
         in_mlps = {id(self.tensors[name]) for name in theirs.seen.mlps}
+        used = {id(self.tensors[name]) for name in theirs.seen.uses}
         for unit in self.their_units:  # a shared parameter has several names
+            unit.is_used = id(self.tensors[unit.names[0]]) in used
             if id(self.tensors[unit.names[0]]) in in_mlps:
                 unit.role = "mlp"
             elif isinstance(theirs.model.get_submodule(unit.parent), OTHER_NORMS):
@@ -185,7 +197,10 @@ class _Matching:
                 is_matrix = len(unit.shape) == 2 and min(unit.shape) > 1
                 if is_matrix and unit.place == source.place and unit.role == "":
                     matrices.append(unit)
-            why = _other_width(matrices, source.shape[1], num_heads)
+            width = source.shape[1]
+            if _of_heads(matrices, width // num_heads, width, self.model):
+                continue
+            why = _other_width(matrices, width, num_heads)
             if not why:
                 continue
             self.attention = f"{why}: attention is not compared."
@@ -230,9 +245,16 @@ class _Matching:
             width = source.shape[1]
             here = [unit for unit in self.their_units if unit.place == source.place]
             here = [unit for unit in here if unit.role == ""]
-            if source.shape in [unit.shape for unit in here]:
+            if source.shape in [unit.shape for unit in here if unit.is_used]:
                 continue
             side = width // num_heads
+            own = _of_heads(here, side, width, self.model)
+            if own:
+                for number, unit in enumerate(own):
+                    begins = [begin + number * side for begin in (0, width, 2 * width)]
+                    ranges = tuple((begin, begin + side) for begin in begins)
+                    self._give(unit, source, of_head=ranges)
+                continue
             slices = [unit for unit in here if unit.shape == (side, side)]
             if len(slices) == 3 * num_heads > 3:
                 self._match_slices(slices, source, side)
@@ -302,22 +324,40 @@ class _Matching:
         rows: Range | None = None,
         columns: Range | None = None,
         layout: str = "",
+        of_head: tuple[Range, ...] = (),
     ) -> None:
         """Match a unit of theirs with one of ours."""
         owner = self.model.get_submodule(unit.parent)
         is_square = len(unit.shape) == 2 and unit.shape == unit.shape[::-1]
         is_free = is_square and not isinstance(owner, nn.Linear)
         if unit.turned or (is_free and self.layout == PLAIN_PRODUCT):
-            layout = TRANSPOSED
+            layout = f"{layout}, {TRANSPOSED}" if layout == CHANNELS_LAST else TRANSPOSED
         for number, (own, name) in enumerate(zip(unit.names, source.names, strict=False)):
             if number:
-                self.sources[own] = Source(name, rows)
+                self.sources[own] = Source(name, rows, of_head=of_head)
             else:
-                self.sources[own] = Source(name, rows, columns, layout)
+                self.sources[own] = Source(name, rows, columns, layout, of_head)
         if unit in self.their_units:
             self.their_units.remove(unit)
         if source in self.our_units:
             self.our_units.remove(source)
+
+
+def _of_heads(units: list[Unit], side: int, width: int, model: nn.Module) -> list[Unit]:
+    """The matrices of a block of which each makes one head's queries, keys and values; [] if none.
+
+    Three square ones of three heads may be those for queries, keys and values instead: they are
+    where they are three nn.Linear in a list, and no parts of three modules in a list.
+    """
+    kinds: dict[str, list[Unit]] = defaultdict(list)
+    for unit in units:
+        is_alone = isinstance(model.get_submodule(unit.parent), nn.Linear)
+        is_part = not (is_alone and own_name(unit.parent).isdigit())
+        if unit.shape == (3 * side, width) and unit.is_used and is_part:
+            kinds[re.sub(r"\d+", "", unit.names[0])].append(unit)
+    num_heads = width // side
+    found = [several for several in kinds.values() if len(several) == num_heads > 1]
+    return found[0] if found else []
 
 
 def _other_width(matrices: list[Unit], width: int, num_heads: int) -> str:
@@ -333,6 +373,12 @@ def _other_width(matrices: list[Unit], width: int, num_heads: int) -> str:
         return ""
     inner = [shape[1] for shape in shapes if shape[0] == width != shape[1]]
     rows = sum(shape[0] for shape in shapes if shape[1] == width)
+    side = width // num_heads
+    if num_heads > 1 and shapes.count((side, side)) == len(ROLES) - 1:
+        return (
+            f"Its queries, keys and values are made by matrices of ({side}, {side}), which all"
+            f" heads share, and ours by ({width}, {width})"
+        )
     if inner and (width, width) not in shapes and rows >= inner[-1]:
         return (
             f"Its attention is num_heads * head_dim = {inner[-1]} wide, and ours hidden_dim ="

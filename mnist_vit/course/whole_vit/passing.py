@@ -43,7 +43,7 @@ class Pass:
         mlps: the names of the matrices of the blocks' MLPs.
         keeps_shape: the paths of modules that give a tensor of the shape that they take.
         drawn: functions that draw random numbers.
-        draws_dropout: whether dropout is applied.
+        dropout: the functions that apply dropout.
         taken: where the logits are in the output, in words; "" if they are all of it.
     """
 
@@ -57,7 +57,7 @@ class Pass:
     mlps: list[str] = field(default_factory=list)
     keeps_shape: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
-    draws_dropout: bool = False
+    dropout: set[str] = field(default_factory=set)
     taken: str = ""
 
     def place(self, name: str) -> int:
@@ -139,7 +139,8 @@ class _Uses(TorchFunctionMode):
             self.seen.activated.add(self.matrix)
         if name in DRAWN:
             self.seen.drawn.add(name)
-        self.seen.draws_dropout |= drops(name, args, kwargs)
+        if drops(name, args, kwargs):
+            self.seen.dropout.add(name)
         return result
 
     def _note_use(self, value: Any) -> None:
@@ -162,16 +163,21 @@ class _Uses(TorchFunctionMode):
             self.seen.attended.add(self.matrix)
         if name == "multi_head_attention_forward":
             self.seen.heads.append(args[4])
-            self.seen.tokens.append(len(args[0]))
+            self._note_tokens(len(args[0]), args[0].shape[1])
         elif name == "scaled_dot_product_attention" and args[0].dim() == 4:
             self.seen.heads.append(args[0].shape[1])
-            self.seen.tokens.append(args[0].shape[2])
+            self._note_tokens(args[0].shape[2], len(args[0]))
         elif name == "softmax" and result.dim() > 1 and result.shape[-1] == result.shape[-2]:
-            self.seen.tokens.append(result.shape[-1])
+            batch = len(result) if result.dim() == 4 else result.shape[-1]
+            self._note_tokens(result.shape[-1], batch)
             if result.dim() == 4:
                 self.seen.heads.append(result.shape[1])
             elif result.dim() == 3 and len(result) > self.batch:
                 self.seen.heads.append(len(result) // self.batch)
+
+    def _note_tokens(self, attended: int, batch: int) -> None:
+        """Note the length of a sequence: of what is attended to, unless it is the pictures."""
+        self.seen.tokens.append(batch if attended == self.batch else attended)
 
     def _name(self, value: Any) -> str | None:
         """The name of a tensor of the model, or of one that this is a view of."""

@@ -65,8 +65,9 @@ def _observed(model: nn.Module, found: Sizes, is_guess: bool) -> Pass:
         if not is_guess or not re.search("RuntimeError|AssertionError|ValueError", str(mistake)):
             raise
         raise Mistake(
-            f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} If"
-            " it takes others: check.vit(model, image_size=…, in_channels=…)."
+            f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} It"
+            " must take any number of pictures. If it takes other ones: check.vit(model,"
+            " image_size=…, in_channels=…)."
         ) from None
 
 
@@ -100,14 +101,17 @@ def _side(value: Any) -> int:
 
 def _patches(model: nn.Module, known: Sizes) -> Sizes:
     """Sizes from the projection of the patches: a convolution, or else the first matrix."""
-    parameters = [p for name, p in model.named_parameters() if "pos" not in name]
-    for parameter in parameters:
+    parameters = {name: p for name, p in model.named_parameters() if "pos" not in name}
+    for parameter in parameters.values():
         if parameter.dim() == 4:
             hidden_dim, in_channels, patch_size, _ = parameter.shape
             return {"hidden_dim": hidden_dim, "in_channels": in_channels, "patch_size": patch_size}
-    for parameter in parameters:
+    for name, parameter in parameters.items():
         if parameter.dim() == 2 and min(parameter.shape) > 1:
             hidden_dim, numbers = parameter.shape
+            owner = model.get_submodule(name.rpartition(".")[0])
+            if not isinstance(owner, nn.Linear) and not _flat_patch(numbers, known):
+                numbers, hidden_dim = parameter.shape  # it is used as x @ W
             return {"hidden_dim": hidden_dim, **_flat_patch(numbers, known)}
     return {}
 

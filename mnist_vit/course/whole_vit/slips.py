@@ -91,6 +91,11 @@ def _rms_norms(places: tuple[str, ...]) -> Slip:
     )
 
 
+def changes_blocks(slip: Slip) -> bool:
+    """Whether with a slip a block runs other parts than ours, or in another order."""
+    return not {LN_1, LN_2, ADD, END, THINK}.isdisjoint(slip.edit)
+
+
 NORMS = {"ln_1": "ln_1", "ln_2": "ln_2", "ln": "the last norm"}
 RMS_NORMS: dict[tuple[str, ...], Slip] = {}
 for _many in (3, 2, 1):
@@ -193,6 +198,23 @@ SLIPS = [
     *(
         Slip(
             {
+                W_QKV: f"{W_QKV}\n        {which.format('w')}",
+                B_QKV: f"{B_QKV}\n        {which.format('b')}",
+            },
+            f"use the projection of the {whose}, too",
+            "Queries, keys and values have a projection each",
+        )
+        for which, whose in (
+            ("{0}_k = {0}_v = {0}_q", "queries for the keys and the values"),
+            ("{0}_k = {0}_q", "queries for the keys"),
+            ("{0}_v = {0}_q", "queries for the values"),
+            ("{0}_v = {0}_k", "keys for the values"),
+            ("{0}_q = {0}_k", "keys for the queries"),
+        )
+    ),
+    *(
+        Slip(
+            {
                 W_QKV: (
                     "w_q, w_k, w_v = self.in_proj_weight.unflatten(0,"
                     f" ({axes})).movedim({moved}).flatten(1, 2)"
@@ -203,7 +225,7 @@ SLIPS = [
                 ),
             },
             f"read the rows of the qkv matrix as ({axes.replace('self.', '')})",
-            f"The model is right by itself, but trained weights do not fit. {_LAYOUT}",
+            f"That alone is no mistake, but trained weights do not fit. {_LAYOUT}",
         )
         for axes, moved in (
             ("self.num_heads, 3, self.head_dim", "1, 0"),

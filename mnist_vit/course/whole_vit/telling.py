@@ -16,7 +16,7 @@ from .explaining import our_values
 from .matching import POSITIONS, Source
 from .slips import NO_TOKEN
 from .trial import Trial
-from .values import LOGITS, alignments
+from .values import LOGITS, alignments, comparable
 
 FOREIGN = "the parameters are not ours."
 ALL_ELSE = "Apart from this everything is equal."
@@ -71,10 +71,14 @@ def about_parameters(trial: Trial) -> list[str]:
     if not trial.able:
         return _another_kind(trial)
     lines = [trial.ignored] if trial.ignored else []
-    if trial.missing:
-        lines.append(f"Ours has, yours lacks: {_shapes(trial.missing, trial.our_shapes)}.")
-    if trial.extra:
-        lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
+    missing = trial.missing
+    if trial.silent:  # it is said why they have no counterpart
+        missing = [name for name in missing if "self_attention" not in name]
+    if missing:
+        lines.append(f"Ours has, yours lacks: {_shapes(missing, trial.our_shapes)}.")
+    extra = _extra(trial)
+    if extra:
+        lines.append(f"Yours has, ours lacks: {extra}.")
     return [*lines, *_parts(trial)]
 
 
@@ -84,7 +88,7 @@ def _extra(trial: Trial) -> str:
     for path in trial.left_out:
         names.append(f"{path} ({type(trial.theirs.get_submodule(path)).__name__})")
     for name in trial.extra:
-        if name.rpartition(".")[0] not in trial.left_out:
+        if name.rpartition(".")[0] not in trial.left_out and name not in trial.silent:
             names.append(f"{name} {trial.their_shapes[name]}")
     return listed(names)
 
@@ -96,15 +100,15 @@ def _another_kind(trial: Trial) -> list[str]:
     if trial.extra:
         lines.append(f"Yours has, ours lacks: {_extra(trial)}.")
     lines.append("They are not compared any further.")
-    if len({re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}) < MANY:
-        return lines
     names = " ".join(trial.their_shapes)
     kinds = [words for pattern, words in KINDS.items() if re.search(pattern, names)]
-    said = f" with {', '.join(kinds)}" if kinds else ""
+    different = {re.sub(r"\d+", "", name) for name in [*trial.missing, *trial.extra]}
+    if len(different) < MANY or not kinds:
+        return lines
     return [
-        f"This is another kind of model{said}: {len(trial.missing)} parameters of ours have no"
-        f" counterpart, such as {trial.missing[0]}, and {len(trial.extra)} of yours, such as"
-        f" {trial.extra[0]}."
+        f"This is another kind of model with {', '.join(kinds)}: {len(trial.missing)} parameters of"
+        f" ours have no counterpart, such as {trial.missing[0]}, and {len(trial.extra)} of yours,"
+        f" such as {trial.extra[0]}."
     ]
 
 
@@ -116,6 +120,8 @@ def _parts(trial: Trial) -> list[str]:
             continue
         if own not in trial.their_shapes:
             lines.append(f"Your position embedding, {own}, is no parameter: it is not learned.")
+        elif own in frozen(trial):
+            lines.append(f"Your position embedding, {own}, has requires_grad=False: not learned.")
         if source.rows and NO_TOKEN not in trial.setting.edits:
             lines.append("Your position embedding has no row for the class token.")
     for _, source in trial.sources.items():
@@ -127,6 +133,12 @@ def _parts(trial: Trial) -> list[str]:
             )
             break
     return [*lines, *_rows_missing(trial), *trial.uncompared]
+
+
+def frozen(trial: Trial) -> list[str]:
+    """Their parameters that ask for no gradient."""
+    named = trial.theirs.named_parameters()
+    return [name for name, parameter in named if not parameter.requires_grad]
 
 
 def _rows_missing(trial: Trial) -> list[str]:
@@ -214,6 +226,8 @@ def unexplained(trial: Trial) -> list[str]:
     aligned = alignments(got, ours[label])
     expected = aligned[0] if aligned else ours[label]
     lines = ["The values on the way are equal, as far as they were seen."]
+    if not comparable(theirs, ours):
+        lines = ["None of the values on the way could be compared."]
     if label != LOGITS:
         told = compare("it", got, expected, trial.tolerance) or "it is another token."
         lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
@@ -221,6 +235,8 @@ def unexplained(trial: Trial) -> list[str]:
     if logits.shape == ours[LOGITS].shape and logits.isfinite().all():
         lines += _observed(trial, label, got, expected)
         lines += _probabilities(logits)
+    if trial.gave_up:
+        lines.append("Known mistakes were tried for 30 seconds: a smaller model shows more.")
     return [problem, *lines, *about]
 
 

@@ -46,6 +46,7 @@ class Trial:
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
         first: a sentence on the first value that differs, where slips explain it.
+        gave_up: whether the search for slips took too long.
     """
 
     def __init__(self, built: Built, fresh: nn.Module, match: Match) -> None:
@@ -58,6 +59,7 @@ class Trial:
         self.is_random = False
         self.changes = False
         self.first = ""
+        self.gave_up = False
         self.eps = built.eps
         self.rms_norms = built.rms_norms
         self.ignored = built.ignored
@@ -175,8 +177,8 @@ class Trial:
         """The parts of ours that theirs has, where it has only parts."""
         found = []
         for source in self.sources.values():
-            if source.rows is not None:
-                found.append((source.name, source.rows, source.columns or (0, 1_000_000)))
+            for rows in source.ranges:
+                found.append((source.name, rows, source.columns or (0, 1_000_000)))
         return tuple(found)
 
     def _replaceable(self) -> Iterable[str]:
@@ -247,7 +249,12 @@ class Trial:
 
     def _drawn(self) -> str:
         """Why a model is random, as far as it is seen."""
-        if self.seen.draws_dropout:
+        if self.seen.dropout == {"scaled_dot_product_attention"}:
+            return (
+                " F.scaled_dot_product_attention does not know the mode: give it dropout_p=p if"
+                " self.training else 0.0."
+            )
+        if self.seen.dropout:
             return " Dropout must know the mode: nn.Dropout, or F.dropout(x, p, self.training)."
         if self.seen.drawn:
             return f" forward calls torch.{min(self.seen.drawn)}: make such a tensor in __init__."
@@ -258,7 +265,7 @@ class Trial:
         self.load()
         names = {}
         for own, source in self.sources.items():
-            if source.rows is None or source.name == POSITIONS:
+            if not source.ranges or source.name == POSITIONS:
                 names[own] = source.name
         with left_out(self.theirs, self.left_out):
             return run(values_of, self.theirs.eval(), names, self.pictures)
@@ -276,7 +283,9 @@ class Trial:
         if self.is_random or self.changes or self.uncompared:
             return False
         theirs = self.values()
-        slips = explain(theirs, self.setting) if LOGITS in theirs else ()
+        slips: tuple[Slip, ...] = ()
+        if LOGITS in theirs:
+            slips, self.gave_up = explain(theirs, self.setting)
         if not slips:
             return False
         _, self.first = self.where(theirs)

@@ -177,6 +177,12 @@ def differs(label: str, theirs: Values, ours: Values) -> bool:
     return not any(close(theirs[label], one) for one in found)
 
 
+def comparable(theirs: Values, ours: Values) -> list[str]:
+    """The labels of values on the way that both models have, in shapes that correspond."""
+    shared = [label for label in ours if label != LOGITS and label in theirs]
+    return [label for label in shared if alignments(theirs[label], ours[label])]
+
+
 def first_difference(theirs: Values, ours: Values) -> str | None:
     """The first value of ours, in the order of the calls, that theirs does not share."""
     for label in ours:
