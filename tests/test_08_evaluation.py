@@ -694,6 +694,9 @@ def test_the_discovery_of_the_old_weights_did_not_replicate() -> None:
     assert b == c
 
 
+BORDERS = ("black", "edge")
+
+
 def test_what_the_text_says_of_the_fault_is_stored() -> None:
     text = (NOTEBOOKS / "results" / "blurred.json").read_text(encoding="utf-8")
     digits, colour = (
@@ -710,6 +713,11 @@ def test_what_the_text_says_of_the_fault_is_stored() -> None:
     assert colour[clean] - colour[frame] == 72
     assert colour[clean] - colour[moved] > colour[clean] - colour[blur] > 100
     assert colour[clean] - colour["shift 0.3, bicubic, edge border"] < 30
+    with_and_without = [colour[f"shift 0.3, bilinear, {border} border"] for border in BORDERS]
+    assert with_and_without == [815, 828]
+    with_and_without = [colour[f"shift 0.3, bicubic, {border} border"] for border in BORDERS]
+    assert with_and_without == [912, 912]
+    assert 0.45 < exact_chance(138, 125) < 0.465
 
 
 def test_own_weights_are_honest_as_the_text_says() -> None:
