@@ -539,7 +539,14 @@ class FirstAndThird(MyEncoder):
         self.layers[-2] = self.layers[0]
 
 
-SAID = [("shared_block", FirstAndThird, "these are the numbers of 3 blocks.")]
+def by_place_in_a_list(model: nn.Module, parameter: Tensor, *_: Tensor) -> int:
+    return list(model.parameters()).index(parameter)
+
+
+SAID: list[tuple[str, Any, str]] = [
+    ("shared_block", FirstAndThird, "these are the numbers of 3 blocks."),
+    ("right_without", by_place_in_a_list, "index, count and remove compare by ==, number by"),
+]
 SLIPS = [
     ("shared_block", SharedInForward, "and run the first again and again"),
     ("shared_block", SharedByName, "leave all layers the blocks that MyEncoder gave them"),

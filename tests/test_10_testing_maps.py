@@ -422,7 +422,16 @@ def integrate_with_one_slope(f: Any, images: Tensor, black: Tensor, steps: int) 
     return my_integrate(lambda x: f(x).mean(dim=0).expand_as(x), images, black, steps)
 
 
+def every_label_of_every_picture(logits_without: Any, labels: Tensor, patches: int) -> Tensor:
+    falls = torch.zeros(len(labels), patches)
+    hidden = torch.zeros(len(labels), patches, dtype=torch.bool)
+    for patch in range(patches):
+        falls[:, patch] = logits_without(hidden)[:, labels]
+    return falls
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("leave_out", every_label_of_every_picture, "more axes than the place that it is written into"),
     ("norm_rule", norm_rule_by_torchs, "there it would call itself without end"),
     (
         "hide",

@@ -172,7 +172,23 @@ def positions_of_each_channel(*sizes: int) -> int:
     return COUNT(*sizes) + (sizes[6] - 1) * (sizes[0] // sizes[1]) ** 2 * sizes[3]
 
 
+def subtracted_today(model: nn.Module) -> None:
+    """Nothing is added now; what the positions learn will be."""
+    today = model.encoder.pos_embedding.detach().clone()
+    model.encoder.register_forward_pre_hook(lambda _, inputs: (inputs[0] - today,))
+
+
+def as_numbers(left: torch.Tensor, size: int, cut: int) -> tuple[list[int], list[int]]:
+    return [int(x + size <= cut) for x in left], [int(x >= cut) for x in left]
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    (
+        "remove_positions",
+        subtracted_today,
+        "it learn no more: what is subtracted elsewhere cancels it only until it learns",
+    ),
+    ("split_by_region", as_numbers, "training must hold booleans, but holds numbers, such as 0"),
     ("count_numbers", positions_of_each_channel, "Outside the blocks you count 864 numbers too"),
     (
         "remove_positions",

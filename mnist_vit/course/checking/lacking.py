@@ -80,6 +80,12 @@ def _bad_name(kind: str, name: str, is_empty: bool) -> tuple[str, str]:
     said = f"The name of a {kind} has no dot:"
     pieces = name.split(".")
     if not all(piece.isidentifier() for piece in pieces):
+        if kind == "parameter":
+            return f"{said} in long names it stands between a part and what is in it.", (
+                "A parameter that is there is changed in place, as by copy_(…) under"
+                " torch.no_grad(). A new one is registered in the part that it belongs to, under"
+                " its last name."
+            )
         return f"{said} in long names it stands between a part and what is in it.", (
             "Register it in the part that it belongs to, under its last name; where there is none,"
             " write another sign, such as _, in the place of the dot."

@@ -186,11 +186,17 @@ def _of_its_line(error: BaseException) -> tuple[str, str]:
     chain = _chained(line) if ASKS_ONE.search(words) else ""
     if chain:
         return (f"{meaning_of(words)[0]} {chain}", "For each number: (a == b) & (b != c).")
-    if "Boolean value of Tensor" in words and _asks_whether_in(line):
+    if "Boolean value of Tensor" in words and _looks_for_one_in_a_list(line):
         return (
             meaning_of(words)[0],
-            "in and not in compare by ==, number by number. Tensors are told apart by their names,"
-            " or by `is`: any(p is q for q in …).",
+            "in, not in, index, count and remove compare by ==, number by number. Tensors are told"
+            " apart by their names, or by `is`: any(p is q for q in …).",
+        )
+    if "number of sizes provided" in words and not re.search(r"expand|repeat", line):
+        return (
+            "What is written has more axes than the place that it is written into.",
+            "Compare the two shapes: an index that gives one number for each picture takes two"
+            " lists of places, as in x[torch.arange(n), labels].",
         )
     if "list indices must be" in words or "'list' object has no attribute" in words:
         return of_list(error)
@@ -388,9 +394,12 @@ def _chained(line: str) -> str:
     return ""
 
 
-def _asks_whether_in(line: str) -> bool:
-    """Whether a line asks if something is in something."""
+def _looks_for_one_in_a_list(line: str) -> bool:
+    """Whether a line asks if, or where, something is in a list."""
     for node in ast.walk(parsed(line)):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in ("index", "count", "remove"):
+            return True
         operators = node.ops if isinstance(node, ast.Compare) else []
         if any(isinstance(operator, ast.In | ast.NotIn) for operator in operators):
             return True

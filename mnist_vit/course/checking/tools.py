@@ -271,12 +271,18 @@ MANY = 4000  # numbers, with which a spread is known to about 1 %
 UNIFORM = 2.4  # the kurtosis of uniform numbers is 1.8, of normal ones 3
 
 
-def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[str]]:
+GLOSSARY = "What it must start with stands in the glossary, under start values."
+
+
+def start_values(
+    module: nn.Module, reference: nn.Module, told_where: str = GLOSSARY
+) -> tuple[str, list[str]]:
     """("start values", the names of the parameters that were compared with the reference's).
 
     A parameter that starts at a constant there must start at it. Of random numbers the distribution
     is compared, so that it is the same whatever was drawn: the spread, within 5 % where there are
-    many, and whether they are uniform or normal. Random biases are free.
+    many, and whether they are uniform or normal. Random biases are free. ``told_where`` says where
+    the learner finds them.
 
     Raises:
         Mistake: a parameter starts with something else.
@@ -294,10 +300,7 @@ def start_values(module: nn.Module, reference: nn.Module) -> tuple[str, list[str
         else:
             told = _another_distribution(value, right)
         if told:
-            raise Mistake(
-                f"start value of {name}: {told}.",
-                "What it must start with stands in the glossary, under start values.",
-            )
+            raise Mistake(f"start value of {name}: {told}.", told_where)
         compared.append(name)
     return "start values", compared
 

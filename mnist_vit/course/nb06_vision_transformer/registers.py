@@ -78,7 +78,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield "output without registers", none.eval()(images.detach())
     large = (16, 8, 1, 2, 64, 64)
     reference = MyRegisters(*large, registers=64, **OPTIONS)
-    yield start_values(make(answer, *large, registers=64, **OPTIONS), reference)
+    made = make(answer, *large, registers=64, **OPTIONS)
+    yield start_values(made, reference, "Registers start as encoder.pos_embedding does.")
 
 
 def _load(module: Any, weights: dict[str, Tensor]) -> None:

@@ -91,6 +91,12 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             raise Mistake(f"each epoch's dict needs {', '.join(KEYS)}; one has no {missing[0]}.")
         if len(history) != epochs:
             raise _other_rows(len(history), epochs, len(loader))
+        if len(set(map(id, history))) < epochs:
+            raise Mistake(
+                "entries of the history are one and the same dict, so each shows what was written"
+                " last.",
+                "Make a new dict in every epoch, where you append it.",
+            )
         for key in KEYS:
             if odd := [row[key] for row in history if not _is_plain(row[key])]:
                 raise Mistake(

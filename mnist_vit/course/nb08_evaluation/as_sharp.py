@@ -415,12 +415,12 @@ SLIPS = (
     *(
         Slip(
             {INSIDE: f"inside = batch[..., {cut}, {cut}]"},
-            f"leave the border out at the {here} only",
+            f"leave the border out at the {here}",
             f"Leave out the {there} four rows and columns, too",
         )
         for cut, here, there in (
-            ("4:", "top and the left", "last"),
-            (":-4", "bottom and the right", "first"),
+            ("4:", "top and the left only (4:24 does, of 20 × 22 pixels)", "last"),
+            (":-4", "bottom and the right only", "first"),
         )
     ),
     Slip(

@@ -205,6 +205,17 @@ SLIPS = (
         for grid in (4, 7, 14)
     ),
     Slip(
+        {
+            "grid = math.isqrt(weights.shape[-1] - 1)": "grid = 28 // patch_size",
+            "number = torch.arange(grid)": "number = torch.arange(weights.shape[-1] - 1)",
+            "place = torch.cartesian_prod(number, number).float()": (
+                "place = torch.stack([number // grid, number % grid], dim=1).float()"
+            ),
+        },
+        "take the pictures to be 28 pixels wide",
+        "Pictures of other sizes have other grids, math.isqrt(seq_length - 1) patches wide",
+    ),
+    Slip(
         {NORM: "patches = patches.softmax(dim=-1)"},
         "take a softmax to make the rows sum to 1",
         "It makes the weights nearly even: divide each row by its sum",

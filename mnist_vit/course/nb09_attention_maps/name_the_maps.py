@@ -116,6 +116,9 @@ def notice(answer: Any) -> Mistake | None:
     letter = wrong[0]
     count = len(MAPS) - len(wrong)
     said = f"{count} of your 5 sentences {'is' if count == 1 else 'are'} right."
+    if len({found[one] for one in MAPS}) == 1:
+        said += " You give the same sentence to all five: a test that every function passes is"
+        said += " too lenient."
     return Mistake(
         f'{said} If sentence {found[letter]} were true of function "{letter}",'
         f" {CONSEQUENCES[found[letter]]}.",

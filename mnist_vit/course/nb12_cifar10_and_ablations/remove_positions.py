@@ -65,9 +65,9 @@ def notice(answer: Any) -> Mistake | None:
     largest = float(position.detach().abs().max())
     if largest > 0:
         return Mistake(
-            "The largest absolute value in model.encoder.pos_embedding is"
-            f" {largest:.3g}, so that something is added.",
-            "Set all of it to zero, as nn.init.zeros_ does.",
+            f"The largest absolute value in model.encoder.pos_embedding is {largest:.3g}.",
+            "Set all of it to zero, as nn.init.zeros_ does, and let it learn no more: what is"
+            " subtracted elsewhere cancels it only until it learns.",
         )
     set_on = [name for name, part in model.named_modules() if "requires_grad" in vars(part)]
     if position.requires_grad and set_on:

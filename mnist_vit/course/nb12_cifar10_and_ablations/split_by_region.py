@@ -29,6 +29,11 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         for what, found, ours in zip(("training", "held out"), made, right, strict=True):
             flags = torch.as_tensor(found)
             if flags.shape != left.shape or flags.dtype != torch.bool:
+                if flags.shape == left.shape and not isinstance(found, Tensor):
+                    raise Mistake(
+                        f"{what} must hold booleans, but holds numbers, such as {found[0]}.",
+                        "A comparison gives booleans, True or False for each crop.",
+                    )
                 raise _other_kind(what, flags, left, ours)
             yield f"which crops are {what}, size {size}, line at {cut}", flags.tolist()
 
