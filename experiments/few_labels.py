@@ -204,14 +204,20 @@ class FewLabels:
         model, seconds = self.labelled(seed)
         return {"accuracy": accuracy(model, self.load("validation")), "cpu_seconds": seconds}
 
-    def trained(self, count: int, from_pretrained: bool, fair: bool, seed: int) -> dict[str, Any]:
-        """Train with some labels; ``fair``: with augmentation, and equal CPU time in total."""
+    def trained(
+        self, count: int, from_pretrained: bool, fair: bool, seed: int, rate: float | None = None
+    ) -> dict[str, Any]:
+        """Train with some labels; ``fair``: with augmentation, and equal CPU time in total.
+
+        ``rate`` takes the place of the chosen learning rate.
+        """
         steps = self.short
         if fair:
             steps = self.tuning if from_pretrained else self.scratch
         model = self.pretrained(seed)[0] if from_pretrained else self.start(seed)
         few = draw(self.load("train"), count, seed)
-        rate = self.chosen("tuning" if from_pretrained else "scratch")
+        if rate is None:
+            rate = self.chosen("tuning" if from_pretrained else "scratch")
         changes = self.changes if fair else {}
         teach = partial(train_with_labels, model, few, steps)
         seconds = timed(partial(teach, learning_rate=rate, seed=seed, changes=changes))

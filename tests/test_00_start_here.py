@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from helpers import NOTEBOOKS, ROOT, judged
 from torch import Tensor
 
+from mnist_vit import check
 from mnist_vit.course.nb00_start_here import figures
 
 CNN = NOTEBOOKS / "results" / "cnn.json"
@@ -246,6 +247,10 @@ def by_strides(images: Tensor, p: int) -> Tensor:
     return patches.flatten(3).flatten(1, 2)
 
 
+def size_as_float(image_size: int, budget: int) -> float:
+    return float(check.solved(None, "patch_size")(image_size, budget))
+
+
 SAID: list[tuple[str, Any, str]] = [
     ("patchify", kept_by_size(), "output for other pictures, 3 channels of 12x8"),
     ("gradient_step", with_momentum(), "What comes back must depend on the inputs alone."),
@@ -262,6 +267,7 @@ SAID: list[tuple[str, Any, str]] = [
         lambda image_size, budget: 28,
         "patches of 2 × 2 pixels there are 196 of them, so 197",
     ),
+    ("patch_size", size_as_float, "come back as floats: 1.0 for 28 pixels"),
 ]
 SLIPS: list[tuple[str, Any, str]] = [
     ("gradient_step", with_adam, "take the first step of Adam"),

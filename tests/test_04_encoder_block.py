@@ -2,6 +2,7 @@
 knows."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -320,7 +321,25 @@ def in_a_dictionary(part: nn.Module) -> nn.Module:
     return part
 
 
+def by_its_signature(block: type[nn.Module]) -> tuple[Any, Any]:
+    """Reads the dropout probability from the class's own signature."""
+
+    class NoResidual(block):  # type: ignore[misc,valid-type]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            given = inspect.signature(block).bind(*args, **options)
+            self.p = given.arguments["dropout"]
+
+        def forward(self, input: Tensor) -> Tensor:
+            x = self.ln_1(input)
+            x = self.self_attention(x, x, x)[0]
+            return self.mlp(self.ln_2(F.dropout(x, self.p, self.training)))
+
+    return partial(block, norm_layer=nn.Identity), NoResidual
+
+
 RIGHT: list[tuple[str, Any]] = [
+    ("ablation", by_its_signature),
     ("encoder_block", Functional),
     ("encoder_block", OfKeptParts),
     ("encoder_block", FromScratch),

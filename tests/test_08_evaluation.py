@@ -482,6 +482,24 @@ def reliability_rounded(*given: Any) -> tuple:
     return number, round(mean, 2), round(share, 2)
 
 
+def reliability_with_tensors(
+    probabilities: Tensor, labels: Tensor, low: float, high: float
+) -> tuple[int, Tensor, Tensor]:
+    confidence, predictions = probabilities.max(dim=1)
+    chosen = (confidence > low) & (confidence <= high)
+    right = (predictions == labels).float()
+    return int(chosen.sum()), confidence[chosen].mean(), right[chosen].mean()
+
+
+def enlarged_by_bicubic_rounded(images: Tensor, size: int) -> Tensor:
+    """Rounds in the middle between two grey levels, where the order in memory may decide."""
+    scaled = images.float()[:, None] * 255 / 16
+    large = F.interpolate(scaled, size=(size, size), mode="bicubic", align_corners=False)
+    before = (28 - size) // 2
+    after = 28 - size - before
+    return F.pad(large.round().clamp(0, 255).to(torch.uint8), (before, after, before, after))
+
+
 def better_with_tensors(labels: Tensor, first: Tensor, second: Tensor) -> str:
     b = ((first == labels) & (second != labels)).sum()
     c = ((first != labels) & (second == labels)).sum()
@@ -490,6 +508,8 @@ def better_with_tensors(labels: Tensor, first: Tensor, second: Tensor) -> str:
 
 RIGHT: list[tuple[str, Any]] = [
     ("controls", controls_by_slices),
+    ("enlarge", enlarged_by_bicubic_rounded),
+    ("reliability", reliability_with_tensors),
     ("as_sharp", sharp_by_loops),
     ("confusion", confusion_matrix),
     (
@@ -674,6 +694,9 @@ def test_the_discovery_of_the_old_weights_did_not_replicate() -> None:
     assert b == c
 
 
+BORDERS = ("black", "edge")
+
+
 def test_what_the_text_says_of_the_fault_is_stored() -> None:
     text = (NOTEBOOKS / "results" / "blurred.json").read_text(encoding="utf-8")
     digits, colour = (
@@ -690,6 +713,11 @@ def test_what_the_text_says_of_the_fault_is_stored() -> None:
     assert colour[clean] - colour[frame] == 72
     assert colour[clean] - colour[moved] > colour[clean] - colour[blur] > 100
     assert colour[clean] - colour["shift 0.3, bicubic, edge border"] < 30
+    with_and_without = [colour[f"shift 0.3, bilinear, {border} border"] for border in BORDERS]
+    assert with_and_without == [815, 828]
+    with_and_without = [colour[f"shift 0.3, bicubic, {border} border"] for border in BORDERS]
+    assert with_and_without == [912, 912]
+    assert 0.45 < exact_chance(138, 125) < 0.465
 
 
 def test_own_weights_are_honest_as_the_text_says() -> None:

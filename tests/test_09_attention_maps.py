@@ -429,7 +429,7 @@ def test_in_the_last_layer_it_matters_less_who_asks_as_the_notebook_says() -> No
     text = ""
     for cell in code_cells(NOTEBOOKS / "09_attention_maps.ipynb"):
         for output in cell.outputs:
-            if "share to be moved" in output.get("text", ""):
+            if "share on other tokens" in output.get("text", ""):
                 text += output.text
     first, last = [re.findall(r"0\.\d\d", line) for line in text.splitlines()]
     assert max(map(float, last)) < min(map(float, first))

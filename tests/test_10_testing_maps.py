@@ -612,8 +612,6 @@ def test_numbers_in_the_text_of_notebook_10() -> None:
     gain, half = again["minus last layer"]["taken out"]["leave one out"]
     assert f"with 250 other digits {abs(gain):.2f} ± {half:.2f}" in text
     swapped = of("vit_mnist_p7")["left"]["painted with another picture"]
-    pair = f"{swapped['rollout'][0]:.2f}, relevance {swapped['relevance'][0]:.2f}"
-    assert f"(it leaves {pair};" in text
     assert min(swapped, key=lambda name: swapped[name][0]) == "rollout"
     draws = [of("vit_mnist", seed)["left"]["taken out"] for seed in (0, 1)]
     black = "integrated gradients, black"
@@ -622,6 +620,11 @@ def test_numbers_in_the_text_of_notebook_10() -> None:
         " and ".join(f"{left[name][0]:.2f}" for left in draws) for name in (black, "relevance")
     )
     assert f"({won} in two draws; relevance {second})" in text
+    alone, last = (
+        " and ".join(f"{left[name][0]:.2f}" for left in draws)
+        for name in ("leave one out", "last layer")
+    )
+    assert f"({alone}; last layer {last})" in text
     logit, plain, norm, _ = p4["sum of relevance"]
     assert f"the right digit is {logit:.2f}" in text
     assert f"Of the logit, {norm:.2f}" in text
@@ -631,7 +634,7 @@ def test_numbers_in_the_text_of_notebook_10() -> None:
         spent = of("vit_cifar10", seed)["milliseconds a picture"]
         times.append(round(spent["leave one out"] / spent["relevance"]))
     assert f"{min(times)} to {max(times)} times the CPU time of relevance" in text
-    assert "4 of 31 and 3 of 26 mistakes more right" in text
+    assert "4 more of 31 mistakes right with patches of 7, and 3 more of 26" in text
     for name, more in (("vit_mnist_p7", 4), ("vit_mnist_p4", 3)):
         found = EVIDENCE[name]["mistakes"]
         rather, plain = (

@@ -117,6 +117,14 @@ def test_what_the_text_says_of_the_stored_draws() -> None:
     means = {name: sum(draws) / 5 for name, draws in runs.items()}
     assert all(a < b for a, b in zip(runs["tuned_longer_50"], runs["tuned_50"], strict=True))
     assert means["tuned_50"] + 3 < means["slow_body_50"] < means["fast_head_50"] - 1
+    for name in ("fast_head_50", "slow_body_50"):
+        assert all(a > b for a, b in zip(runs[name], runs["tuned_50"], strict=True))
+    for rate in ("0.0001", "0.001", "0.003"):
+        one_rate = runs[f"tuned_at_{rate}_50"]
+        assert 90.4 < sum(one_rate) / 5 < 91.75
+        assert all(a < b for a, b in zip(one_rate, runs["probe_50"], strict=True))
+    behind = means["probe_50"] - means["own_head"]
+    assert 2 < behind < 3
     assert abs(means["fast_head_50"] - means["two_rates_50"]) < 0.5
     assert max(runs["scratch_50"] + runs["random_probe_50"]) + 10 < min(runs["pixels_50"])
     gains = [sum(runs[f"token_{n}"]) - sum(runs[f"pixels_{n}"]) for n in (50, 100, 1000)]

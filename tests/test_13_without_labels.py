@@ -386,6 +386,9 @@ def test_what_the_text_says_of_the_stored_rows() -> None:
         assert abs(gain - unfair) <= 0.5
         gain, half = difference(f"probe_{count}", f"neighbour_{count}")
         assert abs(gain) < half
+    for count, shown in ((50, False), (100, True), (400, True)):
+        gain, half = difference(f"short_scratch_at_0.01_{count}", f"short_scratch_{count}")
+        assert (gain > half) == shown, "the rate from scratch was chosen for more steps"
     for count in (50, 100):
         gain, half = difference(f"tuned_{count}", f"scratch_{count}")
         assert abs(gain) < half

@@ -46,6 +46,11 @@ def the_layer_before(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torc
     return shares_by_loop(weights[:, :-1], is_blank)
 
 
+def squeezed_shares(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
+    row, count = weights[:, -1:, :, :1].squeeze().mean(dim=1), is_blank.shape[1]
+    return [row[:, 1:-count].sum(dim=1), (row[:, -count:] * is_blank).sum(dim=1)]
+
+
 def twice_the_blank(weights: torch.Tensor, is_blank: torch.Tensor) -> list[torch.Tensor]:
     on_registers, on_blank = shares_by_loop(weights, is_blank)
     return [on_registers, 2 * on_blank]
@@ -153,6 +158,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("outliers", divided_each_by_each, "4 times 4 numbers, and ours is its diagonal."),
     ("swiglu", with_dropout, "your code draws random numbers. What comes back"),
     ("swiglu", nearly_gelu, "gate · sigmoid(1.702 · gate) · value, which is nearly GELU"),
+    ("shares", squeezed_shares, "not with one alone, weights[:1] and is_blank[:1]: then your code"),
     ("shares", twice_the_blank, "You return 0.3 (which is right) and 0.7."),
     ("outliers", counted_from_1, "you give the right ratio and patch 2"),
 ]

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from .tools import random
 
 MANY = 1030  # no multiple of 4, and more than anybody's batch
 TIMES = 10
+ALONE = 1e-3  # rounding of one picture, computed otherwise than many
+ROUNDING = 0.02  # of the largest number: one grey level of 255 is less
 LARGE = f"for numbers {TIMES} times as large"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}
 
@@ -23,10 +26,10 @@ def elsewhere(exercise: Exercise, ours: list[Call], theirs: list[Call]) -> str |
 
     The first call of a module is made again: with one input, with many, with large numbers, and
     without gradients. The calls of a function are made again with inputs that lie otherwise in
-    memory.
+    memory, and with the first picture alone.
     """
     if not isinstance(exercise.answer, type):
-        return _in_other_memory(ours, theirs)
+        return _in_other_memory(ours, theirs) or _alone(ours, theirs)
     of_ours = [call for call in ours if isinstance(call.module, exercise.answer)]
     of_theirs = [call for call in theirs if call.module is not None]
     if not of_ours or not of_theirs:
@@ -70,7 +73,7 @@ def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
             right, got = our.again_with(turned), their.again_with(_all_turned(their))
         except RuntimeError:
             continue
-        if is_usual and alike(right, our.output) and not alike(got, right):
+        if is_usual and alike(right, our.output) and _far_apart(got, their.output):
             named = " and ".join(their.names[place] for place in turned)
             return (
                 f"right so far, but not where the numbers of {named} lie in another order in"
@@ -78,6 +81,76 @@ def _in_other_memory(ours: list[Call], theirs: list[Call]) -> str | None:
                 " indexing find each number wherever it lies; as_strided does not."
             )
     return None
+
+
+def _alone(ours: list[Call], theirs: list[Call]) -> str | None:
+    """How a function differs for the first picture alone, if it treats each picture by itself."""
+    for our, their in zip(ours, theirs, strict=False):
+        first = _first_alone(our)
+        if not first or len(ours) != len(theirs) or our.seconds + their.seconds > SLOW:
+            return None
+        if not _treats_each_alone(our, first) or not their.repeats():
+            continue
+        if not _same_shapes(our.output, their.output):  # another form, which the check accepts
+            continue
+        right = [value[:1] for value in their.output]
+        named = " and ".join(f"{their.names[place]}[:1]" for place in first)
+        where = f"right so far, but not with one alone, {named}"
+        try:
+            got = their.again_with(_first_alone(their))
+        except RuntimeError as error:
+            cause = error.__cause__
+            return f"{where}: then your code raises {type(cause).__name__}: {cause}"
+        for value, expected in zip(got, right, strict=False):
+            problem = compare("the result", value, expected, ALONE)
+            if problem is not None:
+                return f"{where}: {problem} {_squeezed(value, expected)}".strip()
+    return None
+
+
+def _first_alone(call: Call) -> dict[int, Tensor]:
+    """The first picture of the inputs, by place; nothing where they differ in their number."""
+    tensors = {
+        place: value
+        for place, value in enumerate(call.before)
+        if isinstance(value, Tensor) and value.dim() > 0
+    }
+    if {len(value) for value in tensors.values()} & {0, 1} or len(
+        set(map(len, tensors.values()))
+    ) > 1:
+        return {}
+    return {place: value.detach().clone()[:1] for place, value in tensors.items()}
+
+
+def _treats_each_alone(call: Call, first: dict[int, Tensor]) -> bool:
+    """Whether the results for the first picture are the first ones of those for all."""
+    try:
+        alone = call.again_with(first)
+    except RuntimeError:
+        return False
+    pairs = list(zip(alone, call.output, strict=False))
+    return len(alone) == len(call.output) and all(
+        isinstance(both, Tensor) and both.dim() > 0 and alike(one, both[:1]) for one, both in pairs
+    )
+
+
+def _same_shapes(ours: list[Any], theirs: list[Any]) -> bool:
+    """Whether the same number of results have the same shapes."""
+    shapes = [getattr(value, "shape", None) for value in ours]
+    return shapes == [getattr(value, "shape", None) for value in theirs]
+
+
+def _far_apart(a: Any, b: Any) -> bool:
+    """Whether two results differ by more than rounding, which the order in memory may change."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        return any(map(_far_apart, a, b))
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.shape != b.shape:
+        return not alike(a, b)
+    if a.numel() == 0:
+        return False
+    a, b = a.detach().double(), b.detach().double()
+    bound = ROUNDING * float(b.nan_to_num(posinf=0, neginf=0).abs().max())
+    return not torch.allclose(a, b, rtol=0, atol=bound, equal_nan=True)
 
 
 def _all_turned(call: Call) -> dict[int, Tensor]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..checking import Evidence, Exercise, Slip
+from ..checking import Evidence, Exercise, Mistake, Slip
 
 
 def my_patch_size(image_size: int, budget: int) -> int:
@@ -17,6 +17,7 @@ def my_patch_size(image_size: int, budget: int) -> int:
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
+    as_float = ""
     for image_size, budget in (
         (28, 40_000),
         (28, 38_809),
@@ -33,9 +34,15 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         (32, 100),
         (28, 700_000),
     ):
-        yield (
-            f"the patch size for {image_size} pixels and {budget:,} scores",
-            answer(image_size, budget),
+        size = answer(image_size, budget)
+        yield f"the patch size for {image_size} pixels and {budget:,} scores", size
+        if isinstance(size, float):
+            as_float = f"{size} for {image_size} pixels"
+    if as_float:
+        raise Mistake(
+            f"the sizes are right, and come back as floats: {as_float}.",
+            "A patch has a whole number of pixels. / gives a float even where nothing is left over;"
+            " // gives a whole number.",
         )
 
 

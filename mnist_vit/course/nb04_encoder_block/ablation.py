@@ -1,7 +1,7 @@
 """Exercise: the blocks for an experiment, one without norms and one without residual
 connections."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -87,8 +87,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
 class _Other(EncoderBlock):
     """A block class that computes something else, under the same names."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        num_heads: int,
+        hidden_dim: int,
+        mlp_dim: int,
+        dropout: float,
+        attention_dropout: float,
+        norm_layer: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6),
+    ) -> None:
+        super().__init__(num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer)
         self.mlp[1] = nn.Tanh()
 
 

@@ -109,7 +109,7 @@ def singular_values(values: dict[str, Tensor]) -> None:
     scale."""
     _, (axes,) = figure(width=8, height=3.2)
     for (name, sizes), colour, mark in zip(
-        values.items(), (BLACK, BLUE, ORANGE), "osD", strict=False
+        values.items(), (BLACK, SKY, BLUE, ORANGE), "ovsD", strict=True
     ):
         shares = (sizes / sizes.max()).tolist()
         axes.plot(range(1, len(shares) + 1), shares, mark, color=colour, ms=3.5, label=name)

@@ -315,7 +315,7 @@ def _did_nothing(evidence: Evidence) -> str:
         return ""
     if idle[0].returned:
         return f"{GIVEN_BACK}: no number in it was changed."
-    if len(idle) < len(until_then):  # other calls did change something
+    if any(call.touched or call.written for call in until_then):
         return ""
     return "Nothing came back, and nothing was changed in what was given."
 
