@@ -231,12 +231,12 @@ def _patch(axes: Axes, patch: Tensor, title: str = "", colour: str = SKY) -> Non
 def other_rates() -> str:
     """The head with and without the root at two learning rates: stored, not drawn."""
     lines = []
-    for rate in ("0.01", "0.0003"):
+    for shown, rate in (("1e-2", "0.01"), ("3e-4", "0.0003")):
         right = stored(f"same_head_at_{rate}", "measured")["percent"]
         without = stored(f"same_no_root_at_{rate}", "measured")["percent"]
         gain, half = interval(without, right)
         seeds = f"{_span(without)} without √d, {_span(right)} with it"
-        lines.append(f"learning rate {rate}: {seeds}, difference {gain:+.1f} ± {half:.1f}")
+        lines.append(f"learning rate {shown}: {seeds}, difference {gain:+.1f} ± {half:.1f}")
     return "\n".join(lines)
 
 
