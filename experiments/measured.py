@@ -1,4 +1,4 @@
-"""Numbers that notebooks 03 and 04 show beside their live ones, and that no row stores.
+"""Numbers that notebooks 02 to 04 show beside their live ones, and that no row stores.
 
     python -m experiments measured                       # names, and what is stored
     python -m experiments measured blocks_6_at_0.01 --seed 2  # one seed, beside the stored ones
@@ -61,6 +61,11 @@ def cells_until(name: str) -> dict[str, Any]:
     return shown
 
 
+def at_rate(row: str, learning_rate: float, seed: int) -> float:
+    """The accuracy of a row of the ladder at a learning rate that was not chosen for it."""
+    return ROWS[row].train(learning_rate, seed)[1]
+
+
 def stack(
     row: str, learning_rate: float, seed: int, pixels: int = 1, fit: Callable[..., None] = fit
 ) -> float | None:
@@ -104,6 +109,9 @@ MEASUREMENTS: dict[str, tuple[Callable[..., float | None], int]] = {
     "draw_one_head_mean_row": (partial(drawing, 1, judge="by_mean_row"), 5),
     "draw_two_heads": (partial(drawing, 2), 5),
 }
+for row in ("same_head", "same_no_root"):
+    for rate in (0.0003, 0.01):
+        MEASUREMENTS[f"{row}_at_{rate:g}"] = partial(at_rate, row, rate), 5
 for row in ("blocks_6", "no_norm_6"):
     for setting, options in SETTINGS.items():
         MEASUREMENTS[f"{row}_{setting}"] = partial(stack, row, **options), 3

@@ -564,6 +564,10 @@ def test_only_attention_and_the_last_norm_together_cost_points_without_positions
     for fewer in (neither, attention, norm):
         gain, half = ladder.interval(both, fewer)
         assert gain < -half
+    larger = ladder.stored("blocks_2", "larger_rate")
+    assert larger["learning_rate"] == 0.03
+    gain, half = ladder.interval(larger["accuracy"], neither)
+    assert f"{gain:+.1f} ± {half:.1f}" == "+0.9 ± 1.1"
 
 
 def first_of_its_shape(model, parameter, images, labels):

@@ -273,6 +273,7 @@ ROWS = {  # in the order of the course
         lambda: Classifier(LinearInTheMiddle(WIDTH, MLP_DIM, 0.0)),
         twin="patches_only",
     ),
+    "with_gelu": Row("GELU alone", lambda: Classifier(nn.GELU()), twin="patches_only"),
     "with_mlp": Row("MLP block", lambda: Classifier(mlp()), twin="patches_only"),
     "with_mlp_16": Row("MLP block, 16 wide, not 256", lambda: Classifier(mlp(16)), twin="with_mlp"),
     "with_mlp_512": Row(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...datasets import MNIST_MEAN, MNIST_STD
 from ..drawing import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, YELLOW, figure, heat, picture
-from ..ladder import PATCH
+from ..ladder import PATCH, interval, stored
 
 
 def one_head(tokens: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> Figure:
@@ -226,3 +226,19 @@ def _patch(axes: Axes, patch: Tensor, title: str = "", colour: str = SKY) -> Non
     axes.set_title(title, fontsize=10)
     axes.set_axis_off()
     axes.add_patch(Rectangle((-0.5, -0.5), side, side, fill=False, edgecolor=colour, lw=2))
+
+
+def other_rates() -> str:
+    """The head with and without the root at two learning rates: stored, not drawn."""
+    lines = []
+    for shown, rate in (("1e-2", "0.01"), ("3e-4", "0.0003")):
+        right = stored(f"same_head_at_{rate}", "measured")["percent"]
+        without = stored(f"same_no_root_at_{rate}", "measured")["percent"]
+        gain, half = interval(without, right)
+        seeds = f"{_span(without)} without √d, {_span(right)} with it"
+        lines.append(f"learning rate {shown}: {seeds}, difference {gain:+.1f} ± {half:.1f}")
+    return "\n".join(lines)
+
+
+def _span(percent: list[float]) -> str:
+    return f"{min(percent):.0f} to {max(percent):.0f} %"
