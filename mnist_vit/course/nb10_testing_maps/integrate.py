@@ -41,10 +41,13 @@ def _gradient(seed: int) -> Callable[[Tensor], Tensor]:
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     images = random(2, 1, 3, 2, seed=161, dtype=torch.float64)
     black = torch.full((1, 1, 1, 1), -0.4, dtype=torch.float64)
-    yield "the share of each pixel, in 3 steps", answer(_gradient(162), images, black, 3)
+    yield "the share of each pixel, in 3 steps", answer(_gradient(162), images.clone(), black, 3)
     other = random(2, 1, 3, 2, seed=163, dtype=torch.float64)
-    yield "the same from other pictures, in 1 step", answer(_gradient(164), images, other, 1)
-    yield "the same in 8 steps", answer(_gradient(164), images, other, 8)
+    yield (
+        "the same from other pictures, in 1 step",
+        answer(_gradient(164), images.clone(), other, 1),
+    )
+    yield "the same in 8 steps", answer(_gradient(164), images.clone(), other, 8)
 
 
 def notice(answer: Any) -> Mistake | None:
