@@ -347,7 +347,20 @@ RIGHT: list[tuple[str, Any]] = [
     ("swap_heads", swapped_by_new_parameters),
     ("left_minus_above", by_biases),
 ]
+
+
+class BiasesAsBuffer(MyMultiHeadAttention):
+    """in_proj_bias is saved, and not trained."""
+
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        bias = self.in_proj_bias.detach()
+        del self.in_proj_bias
+        self.register_buffer("in_proj_bias", bias)
+
+
 WRONG: list[tuple[str, Any, str]] = [
+    ("multi_head_attention", BiasesAsBuffer, "in_proj_bias is a buffer, and no parameter"),
     ("split_heads", lambda x, num_heads: split_by_list(x.flip(-1), num_heads), ""),
     ("split_heads", lambda x, num_heads: split_by_list(x, num_heads).detach(), "gradient"),
     ("multi_head_attention", OutputAlone, "must return a pair, (output, weights)"),

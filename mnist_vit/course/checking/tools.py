@@ -57,6 +57,13 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
             )
     if not may_share:
         _refuse_shared(source, target)
+    buffers = dict(target.named_buffers())
+    for name, _ in source.named_parameters():
+        if name in buffers:
+            raise Mistake(
+                f"{name} is a buffer, and no parameter: it is saved, and never trained.",
+                "An nn.Parameter as an attribute makes a parameter of it.",
+            )
     target.load_state_dict(needed)
 
 

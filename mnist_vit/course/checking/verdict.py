@@ -33,6 +33,10 @@ SLOW = 1.0  # seconds; an answer whose calls take longer is not traced
 RETURN = describe(None)
 CASES = 4  # numbers of an answer that are counted, if there are so many
 SURELY = "You get exactly this when you"
+CUTS = (
+    "detach(), .data, numpy(), item(), tolist(), torch.tensor(…) and torch.no_grad() cut a"
+    " gradient's way back."
+)
 PERHAPS = "This happens, for instance, when you"
 
 
@@ -452,8 +456,10 @@ def _place(exercise: Exercise, answer: Any, got: Outcome) -> str:
         ours = [step for step in _solutions_steps(exercise) if step.cuts]
         name = evidence.what.removeprefix("gradient of ")
         cutting = cut(_traced(exercise, answer, keep=False), ours, name)
-        if not cutting or not evidence.what.startswith("gradient"):
+        if not evidence.what.startswith("gradient"):
             return ""
+        if not cutting:
+            return CUTS if evidence.value is None else ""
         said = f"No gradient flows through {quoted(cutting)}"
         if evidence.value is None:
             return f"{said}: .detach(), .item(), torch.no_grad() and new tensors stop it."

@@ -301,7 +301,8 @@ SLIPS = (
     Slip(
         {FILL: "scores = scores.masked_fill(~mask, -1e9)", EMPTY: "pass"},
         "use a large finite number in place of -inf",
-        "A query that may look nowhere then looks everywhere alike",
+        "A query that may look nowhere then looks everywhere alike: set its weights to 0 after the"
+        " softmax. (-inf alone gives nan there)",
     ),
     Slip(
         {FILL: "scores = scores + ~mask * -1e9", EMPTY: "pass"},

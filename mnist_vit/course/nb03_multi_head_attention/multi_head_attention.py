@@ -298,6 +298,18 @@ SLIPS = (
         name="divided_by_d_model",
     ),
     Slip(
+        {
+            "x = weights @ v": (
+                "gathering = weights\n"
+                "        if average_attn_weights:\n"
+                "            gathering = weights.mean(dim=1, keepdim=True)\n"
+                "        x = gathering @ v"
+            )
+        },
+        "gather the values with the mean of the heads' weights",
+        "Each head gathers with its own; average_attn_weights changes only what is returned",
+    ),
+    Slip(
         {SCALE: "scores"},
         "do not divide the scores at all",
         "Divide them by √head_dim before the softmax",
