@@ -99,6 +99,17 @@ def swapped_by_new_parameters(layer: nn.Module, order: list[int]) -> nn.Module:
     return layer
 
 
+def sharp_for_small_grids(layer: nn.Module, grid: int) -> None:
+    """Scores of 50 before the division by √head_dim, which is the grid."""
+    my_left_minus_above(layer, grid)
+    places = grid * grid
+    with torch.no_grad():
+        queries = layer.in_proj_weight[: 2 * places]
+        queries.mul_(50 / queries.abs().max())
+        keys = layer.in_proj_weight[2 * places : 4 * places]
+        keys.div_(keys.abs().max())
+
+
 def by_biases(layer: nn.Module, grid: int) -> None:
     """The other head first, and scores from a distance: keys and queries hold the place another
     way."""
@@ -378,6 +389,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("left_minus_above", not_sharp(0.01), "Each head looks most at the tokens that it should"),
     ("left_minus_above", not_sharp(0.01), "as little as 0.77"),
     ("left_minus_above", not_sharp(0.03), "the softmax is not sharp enough"),
+    ("left_minus_above", sharp_for_small_grids, "in a grid of 7 × 7"),
     ("left_minus_above", twice, "minus token 1 itself, since none is above it"),
     ("left_minus_above", left_twice, "The content that token 1 gets is nothing"),
     ("split_heads", lambda x, num_heads: x.chunk(num_heads, dim=-1), "torch.stack(parts, dim=1)"),

@@ -385,7 +385,8 @@ def notice(answer: Any) -> Mistake | None:
         is_wrong = (said[kind] == name) != (kind == name)
         if kind == first and differs and is_wrong:
             return Mistake(words, instead)
-    if len({str(said[kind]) for kind in KINDS}) == 1 and first != "right":
+    is_one_name = len({str(said[kind]) for kind in KINDS}) == 1
+    if is_one_name and isinstance(said[first], str) and first != "right":
         return Mistake(
             f'It says "{said[first]}" of a block of each of the five kinds.',
             "All have the same layers: what tells them apart is what they give. Call the block, and"
