@@ -115,9 +115,8 @@ def _first_alone(call: Call) -> dict[int, Tensor]:
         for place, value in enumerate(call.before)
         if isinstance(value, Tensor) and value.dim() > 0
     }
-    if {len(value) for value in tensors.values()} & {0, 1} or len(
-        set(map(len, tensors.values()))
-    ) > 1:
+    counts = set(map(len, tensors.values()))
+    if len(counts) > 1 or counts & {0, 1}:
         return {}
     return {place: value.detach().clone()[:1] for place, value in tensors.items()}
 

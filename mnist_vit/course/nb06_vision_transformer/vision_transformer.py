@@ -355,6 +355,15 @@ def drops_before_the_blocks(module: Any, images: Tensor) -> tuple[str, Any]:
     return "output with dropout 1 in the encoder alone, not in its blocks", module(images)
 
 
+def _given_to_the_first_block(model: Any, images: Tensor) -> Tensor | None:
+    """The tokens that the first block is given; None if it is not called."""
+    given: list[Tensor] = []
+    block = next(iter(model.encoder.layers.children()))
+    with block.register_forward_pre_hook(lambda _, args: given.append(args[0])):
+        model(images)
+    return given[0] if given else None
+
+
 @torch.no_grad()
 def noticed_before_the_blocks(module: Any, ours: Any, images: Tensor) -> Mistake | None:
     """Which tokens the first block is given in eval mode, where they are not the right ones.
@@ -362,16 +371,9 @@ def noticed_before_the_blocks(module: Any, ours: Any, images: Tensor) -> Mistake
     Args:
         module, ours: the answer's model and ours, with the same weights.
     """
-    found = []
-    for model in (module, ours):
-        given: list[Tensor] = []
-        block = next(iter(model.encoder.layers.children()))
-        with block.register_forward_pre_hook(lambda _, args, given=given: given.append(args[0])):
-            model.eval()(images)
-        if not given:
-            return None
-        found.append(given[0])
-    own, right = found
+    own, right = (_given_to_the_first_block(model.eval(), images) for model in (module, ours))
+    if own is None or right is None:
+        return None
     if own.shape != right.shape:
         return None
     are_right = [torch.allclose(own[:, k], right[:, k], atol=1e-5) for k in range(own.shape[1])]
@@ -397,19 +399,9 @@ def noticed_dropout(module: Any, ours: Any, images: Tensor) -> Mistake | None:
     Args:
         module, ours: the answer's model and ours, with the same weights.
     """
-    found = []
-    for model in (module, ours):
-        given: list[Tensor] = []
-        block = next(iter(model.encoder.layers.children()))
-        hook = block.register_forward_pre_hook(lambda _, args, given=given: given.append(args[0]))
-        try:
-            model.train()(images)
-        finally:
-            hook.remove()
-        if not given:
-            return None
-        found.append(given[0])
-    own, right = found
+    own, right = (_given_to_the_first_block(model.train(), images) for model in (module, ours))
+    if own is None or right is None:
+        return None
     if own.shape != right.shape or torch.allclose(own, right, atol=1e-5):
         return None
     return Mistake(
