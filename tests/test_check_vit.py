@@ -30,7 +30,7 @@ import mnist_vit
 from mnist_vit.__main__ import main
 from mnist_vit.course.checking.edits import edited_model
 from mnist_vit.course.whole_vit import judge_vit, vit
-from mnist_vit.course.whole_vit.building import SIZES
+from mnist_vit.course.whole_vit.building import SIZES, takes_sizes
 from mnist_vit.course.whole_vit.explaining import Setting, our_values
 from mnist_vit.course.whole_vit.slips import SLIPS
 
@@ -243,6 +243,32 @@ class Rms(nn.Module):
         return x / torch.sqrt((x**2).mean(-1, keepdim=True) + self.eps) * self.gamma
 
 
+def waves(x):
+    """Sines for all tokens."""
+    number = torch.arange(x.shape[1] + 1, dtype=x.dtype)[:, None]
+    return torch.sin(number / 10 ** (torch.arange(x.shape[2]) / x.shape[2]))[None]
+
+
+class FourTimes(Plain):
+    """One block, which is called four times; positions made in forward; scores without a scale."""
+
+    last = nn.LayerNorm
+
+    def stack(self, n, *sizes):
+        return nn.ModuleList(nn.ModuleDict(self.block(*sizes)) for _ in range(1))
+
+    def tokens(self, x):
+        return torch.cat((self.cls_token.repeat(len(x), 1, 1), x), dim=1) + waves(x)
+
+    def weigh(self, q, k):
+        return (q @ k.mT).softmax(dim=-1)
+
+    def encode(self, x):
+        for _ in range(4):
+            x = self.layer(self.blocks[0], x)
+        return self.norm(x)
+
+
 NAMED = {  # the model, and what the verdict must name
     "no scale": (weigh(lambda s, q, k: q @ k), "do not scale"),
     "scaled twice": (weigh(lambda s, q, k: q * s.scale @ k * s.scale), "by head_dim, or twice"),
@@ -444,8 +470,31 @@ NAMED = {  # the model, and what the verdict must name
     ),
     "no head": (
         plain(forward=lambda s, x: s.pool(s.encode(s.tokens(s.patches(x))))),
-        "(?s)return what the heads should get.*forward does not use head.weight, head.bias",
+        "(?s)the output is no logits.*use no class head.*does not use head.weight, head.bias",
     ),
+    "no head, all tokens": (
+        plain(pool=lambda s, x: x, forward=lambda s, x: s.pool(s.encode(s.tokens(s.patches(x))))),
+        r"(?s)no logits.*all together:.*- return all tokens\. .*- use no class head\. ",
+    ),
+    "no head, the mean": (
+        plain(forward=lambda s, x: s.encode(s.tokens(s.patches(x))).mean(1)),
+        r"(?s)no logits.*\n- return the mean over all tokens\. ",
+    ),
+    "positions made in forward": (
+        plain(tokens=lambda s, x: s.cat(x) + waves(x), act=lambda s, x: F.relu(x)),
+        r"(?s)exactly this when you use ReLU.*same numbers to the tokens of every picture.*"
+        r"Apart from the positions, the first value that differs is the input of bl",
+    ),
+    "positions made in forward, without a class token": (
+        type("C", (NoToken,), {"tokens": lambda s, x: x + waves(x)[:, 1:]}),
+        "(?s)- use no class token.*same numbers to the tokens of every picture",
+    ),
+    "one block, whatever the depth": (
+        FourTimes,
+        r"(?s)- reuse one block.*\n- do not scale the scores.*\nIt was given 2 as the number of its"
+        r" blocks, and 4 run\..*the first value that differs is the softmax.*encoder_layer_0\.",
+    ),
+    "one block, whatever the depth, built": (FourTimes(**TINY), "- do not scale the scores"),
     "another eps in the last norm": (
         plain(norm_of_blocks=plain_norm, last=nn.LayerNorm, block=lambda s, *a: with_norms(s, *a)),
         "leave the last norm's eps at torch's default",
@@ -841,9 +890,78 @@ def test_where_dropout_does_not_act_is_told() -> None:
     assert passed
     assert (
         "acts on the tokens and behind the attention; torchvision's also acts on the attention"
-        " weights and in the MLPs." in lines[1]
+        " weights, behind the MLPs' activation and behind the MLPs." in lines[1]
     )
     assert not any("dropout acts" in line for line in judge_vit(EXACT["ours"])[1])
+
+
+class PostNorm(Plain):
+    """Norms behind, and dropout behind the attention and the activation of the MLPs."""
+
+    def __init__(self, *sizes, dropout=0.0, **more):
+        super().__init__(*sizes, **more)
+        self.drop = nn.Dropout(dropout)
+
+    def layer(self, b, x):
+        x = b.norm1(x + self.drop(self.attend(b, x)))
+        return b.norm2(x + b.fc2(self.drop(self.act(b.fc1(x)))))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (PostNorm, "Its dropout acts behind the attention and behind the MLPs' activation; tor"),
+        (lambda: PostNorm(**TINY), "As built, it has dropout behind the attention and behind the"),
+        (PostNorm(**TINY), "As built, it has dropout behind the attention and behind the MLPs' ac"),
+        (layer(post_norm)(**TINY), "It has no dropout."),
+        (lambda: Plain(**TINY), "It has no dropout."),
+        (plain(pool=lambda s, x: x[:, 0] * (1 + torch.rand(1) * s.training)), ""),
+    ],
+)
+def test_dropout_is_looked_at_in_functions_models_and_post_norm(answer, said: str) -> None:
+    _, lines = judge_vit(answer)
+    assert any(line.startswith(said) for line in lines), lines
+    if not said:
+        assert not any("no dropout" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("where", [(), ("weights",), ("attention",), ("hidden",), ("mlp",)])
+def test_each_place_of_dropout_is_told(where: tuple[str, ...]) -> None:
+    class Mine(Plain):
+        def __init__(self, dropout=0.0, **sizes):
+            super().__init__(**sizes)
+            self.drop = nn.Dropout(dropout)
+
+        def at(self, place, x):
+            return x if place in where else self.drop(x)
+
+        def tokens(self, x):
+            return self.drop(Plain.tokens(self, x))
+
+        def weigh(self, q, k):
+            return self.at("weights", Plain.weigh(self, q, k))
+
+        def attend(self, b, x):
+            return self.at("attention", Plain.attend(self, b, x))
+
+        def layer(self, b, x):
+            x = x + self.attend(b, b.norm1(x))
+            hidden = self.at("hidden", self.act(b.fc1(b.norm2(x))))
+            return x + self.at("mlp", b.fc2(hidden))
+
+    words = {
+        "weights": "on the attention weights",
+        "attention": "behind the attention",
+        "hidden": "behind the MLPs' activation",
+        "mlp": "behind the MLPs",
+    }
+    for answer in (Mine, lambda: Mine(**TINY), Mine(**TINY)):
+        passed, lines = judge_vit(answer)
+        assert passed
+        told = [line for line in lines if "; torchvision's" in line]
+        assert len(told) == len(where), lines
+        for line, place in zip(told, where, strict=True):
+            assert line.endswith((f"also acts {words[place]}.", f"is also {words[place]}.")), line
 
 
 def dropping(change):
@@ -941,3 +1059,44 @@ def test_a_file_is_checked_on_the_command_line(
     assert main(["check", str(file), *options]) == code
     captured = capsys.readouterr()
     assert said in captured.out + captured.err
+
+
+class OtherNames(Plain):
+    """The arguments of a tutorial: ``hidden_dim`` is the width of the MLPs."""
+
+    def __init__(
+        self, img_size=32, patch_size=4, n_layers=6, embedding_dim=64, n_heads=8, hidden_dim=256
+    ):
+        super().__init__(img_size, patch_size, n_layers, n_heads, embedding_dim, hidden_dim, 9)
+
+
+class OwnWidth(Plain):
+    """A class whose width is its own, and not divisible by the check's number of heads."""
+
+    def __init__(self, image_size=8, patch_size=4, num_heads=2, width=16):
+        super().__init__(image_size, patch_size, 2, num_heads, width, 24, 5)
+
+
+def test_arguments_by_other_names_are_given() -> None:
+    for made in (OtherNames, OwnWidth):
+        passed, lines = judge_vit(made)
+        assert passed, lines
+    assert not takes_sizes(OwnWidth)
+
+
+def test_a_file_finds_its_imports_where_the_command_is_run(tmp_path, capsys, monkeypatch) -> None:
+    folder = tmp_path / "theirs" / "models"
+    folder.mkdir(parents=True)
+    (folder / "sizes.py").write_text("SIZE = 12\n")
+    file = folder / "model.py"
+    file.write_text(
+        "from theirs.models.sizes import SIZE\n"
+        "from torchvision.models import VisionTransformer as V\n"
+    )
+    assert main(["check", str(file), "--name", "V"]) == 2
+    assert f"Run the command in {tmp_path}, where theirs is" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", str(file), "--name", "V"]) == 0
+    (folder / "other.py").write_text("import no_such_module\n")
+    assert main(["check", str(folder / "other.py"), "--name", "V"]) == 2
+    assert "no_such_module is neither installed nor beside the file" in capsys.readouterr().err

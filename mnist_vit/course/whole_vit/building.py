@@ -3,7 +3,7 @@
 import copy
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 from mnist_vit.model import VisionTransformer
 
 from ..checking import Mistake, describe
+from .blocks import blocks_in, shapes_of
 from .passing import Pass, flat
 from .reading import needed_sizes, read_sizes, rms_norms
 from .running import run
@@ -41,12 +42,29 @@ OTHERS = {  # than SIZES
     "mlp_dim": 40,
     "num_classes": 7,
 }
-NAMES = {  # what timm and lucidrains call torchvision's arguments
+NAMES = {  # what others call torchvision's arguments
     "image_size": ("img_size",),
-    "num_layers": ("depth",),
-    "num_heads": ("heads",),
-    "hidden_dim": ("dim", "embed_dim"),
-    "in_channels": ("in_chans", "channels"),
+    "num_layers": (
+        "depth",
+        "n_layers",
+        "num_blocks",
+        "num_encoder_layers",
+        "num_transformer_layers",
+    ),
+    "num_heads": ("heads", "n_heads", "num_attention_heads"),
+    "hidden_dim": (
+        "dim",
+        "embed_dim",
+        "embedding_dim",
+        "emb_dim",
+        "emb_size",
+        "embed_size",
+        "hidden_size",
+        "d_model",
+    ),
+    "mlp_dim": ("mlp_size", "mlp_hidden_dim"),
+    "num_classes": ("n_classes",),
+    "in_channels": ("in_chans", "channels", "num_channels", "n_channels"),
 }
 MOST = 6  # names that are listed
 EPS = 1e-6  # of torchvision's norms
@@ -70,6 +88,11 @@ def listed(names: list[str]) -> str:
     return f"{said} and {more} more" if more else said
 
 
+def joined(words: list[str]) -> str:
+    """The words with commas, and "and" before the last."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
 @dataclass
 class Built:
     """A model of theirs.
@@ -81,7 +104,7 @@ class Built:
         takes_representation: whether it takes ``representation_size``.
         eps: the eps of its norms, by their paths. In the model they are set to EPS.
         rms_norms: the paths of modules that are RMSNorm, by what they compute.
-        ignored: a sentence on a size that it was given and has not; "" if there is none.
+        ignored: sentences on sizes that it was given and has not; "" if there are none.
         given: a sentence on the arguments that it was given; "" if it was built before.
     """
 
@@ -124,17 +147,14 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
         Mistake: there is no model, or one that is too far from a Vision Transformer.
     """
     model, given = make(answer, SIZES | sizes)
-    known = dict(sizes)  # what the user says counts, also where it is no argument
-    for name in SIZES:
-        for own in _spellings(name):
-            if own in given:
-                known.setdefault(name, given[own])
+    told = _told(given, SIZES | sizes)
     ours = inspect.signature(VisionTransformer).parameters
-    for name in list(known):
-        if name not in ours or "dropout" in name:
-            del known[name]
-    if "mlp_ratio" in given:
-        known.setdefault("mlp_dim", (SIZES | sizes)["mlp_dim"])
+    known = {}
+    for name, size in (told | sizes).items():  # what the user says, also where it is no argument
+        if name in ours and "dropout" not in name:
+            known[name] = size
+    if "num_layers" in told and not blocks_in(shapes_of(model), known["num_layers"]):
+        del known["num_layers"]  # it may be ignored
     said = _said(answer, given)
     try:
         found, seen = read_sizes(model, known)
@@ -152,15 +172,35 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
             f"{listed(lacking)} cannot be read off this model. Say it in the call:"
             f" check.vit(model, {call})."
         )
-    wide = known.get("mlp_dim", found["mlp_dim"])
-    ignored = ""
-    if wide != found["mlp_dim"]:
-        ignored = (
-            f"It was given {wide} as the width of its MLPs, and they are {found['mlp_dim']} wide."
-        )
     are_rms = rms_norms(model, seen, found["hidden_dim"])
     takes = "representation_size" in given
-    return Built(model, found, seen, takes, set_eps(model), are_rms, ignored, said)
+    return Built(model, found, seen, takes, set_eps(model), are_rms, _ignored(told, found), said)
+
+
+def _told(given: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a model was given, by torchvision's names."""
+    told: dict[str, Any] = {}
+    for own, name in _meanings(given).items():
+        told.setdefault(name, given[own])
+    if "mlp_ratio" in given:
+        told.setdefault("mlp_dim", sizes["mlp_dim"])
+    return told
+
+
+def _ignored(told: dict[str, Any], found: dict[str, Any]) -> str:
+    """Sentences on sizes that a model was given and has not; "" if there are none."""
+    said = []
+    wide = told.get("mlp_dim", found["mlp_dim"])
+    if wide != found["mlp_dim"]:
+        said.append(
+            f"It was given {wide} as the width of its MLPs, and they are {found['mlp_dim']} wide."
+        )
+    deep = told.get("num_layers", found["num_layers"])
+    if deep != found["num_layers"]:
+        said.append(
+            f"It was given {deep} as the number of its blocks, and {found['num_layers']} run."
+        )
+    return " ".join(said)
 
 
 def _said(answer: Any, given: dict[str, Any]) -> str:
@@ -198,7 +238,7 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     if _takes_options(answer) and not isinstance(answer, type):
         others = {name: size for name, size in sizes.items() if SIZES.get(name, ...) != size}
         given = others | named
-        if OTHERS.keys().isdisjoint(map(_torchvisions, named)):
+        if OTHERS.keys().isdisjoint(_meanings(named).values()):
             with suppress(Mistake):  # such a function has sizes of its own, perhaps
                 return run(answer, **given), given
     given = _arguments(answer, sizes, use_options=True)
@@ -230,13 +270,12 @@ def takes_sizes(answer: Any) -> bool:
         known = inspect.signature(answer).parameters
     except (TypeError, ValueError):
         return False
-    others = {"num_classes"}  # may be left to **options
+    taken = set(_meanings(known).values())
     if "mlp_ratio" in known:
-        others.add("mlp_dim")
-    for name in OTHERS:
-        if name not in others and known.keys().isdisjoint(_spellings(name)):
-            return False
-    return True
+        taken.add("mlp_dim")
+    if _takes_options(answer):
+        taken.add("num_classes")
+    return OTHERS.keys() <= taken
 
 
 def _takes_options(answer: Callable) -> bool:
@@ -248,16 +287,20 @@ def _takes_options(answer: Callable) -> bool:
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def _torchvisions(own: str) -> str:
-    """Torchvision's name of an argument."""
-    for name in SIZES:
-        if own in _spellings(name):
-            return name
-    return own
+def _meanings(names: Iterable[str]) -> dict[str, str]:
+    """Torchvision's names of those arguments that have one, by their own names.
 
-
-def _spellings(name: str) -> tuple[str, ...]:
-    return (name, *NAMES.get(name, ()))
+    Beside another name for the width of the tokens, ``hidden_dim`` is the width of the MLPs.
+    """
+    found = {}
+    for own in names:
+        for name in SIZES:
+            if own == name or own in NAMES.get(name, ()):
+                found[own] = name
+    meant = list(found.values())
+    if meant.count("hidden_dim") > 1 and "hidden_dim" in found and "mlp_dim" not in meant:
+        found["hidden_dim"] = "mlp_dim"
+    return found
 
 
 def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> dict[str, Any]:
@@ -269,16 +312,19 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
         parameters = inspect.signature(answer).parameters
     except (TypeError, ValueError):
         return sizes
-    known = {
-        **sizes,
-        "mlp_ratio": sizes["mlp_dim"] / sizes["hidden_dim"],
-        "dim_head": sizes["hidden_dim"] // sizes["num_heads"],
-    }
-    given = {}
-    for name, value in known.items():
-        for own in _spellings(name):
-            if own in parameters:
-                given[own] = value
+    meanings = _meanings(parameters)
+    known = {own: sizes[name] for own, name in meanings.items()}
+    known["mlp_ratio"] = sizes["mlp_dim"] / sizes["hidden_dim"]
+    known["dim_head"] = sizes["hidden_dim"] // sizes["num_heads"]
+    known |= {own: size for own, size in sizes.items() if own not in SIZES}
+    takes_options = use_options and _takes_options(answer)
+    given = {own: known[own] for own in parameters if own in known}
+    has_own_width = "hidden_dim" not in meanings.values() and not takes_options
+    if has_own_width and sizes["num_heads"] == SIZES["num_heads"]:
+        for own in list(given):  # its width may not be divisible by our number of heads
+            has_default = parameters[own].default is not inspect.Parameter.empty
+            if meanings.get(own) == "num_heads" and has_default:
+                del given[own]
     ratio = parameters.get("mlp_ratio")
     if ratio is not None and type(ratio.default) is int and known["mlp_ratio"].is_integer():
         given["mlp_ratio"] = int(known["mlp_ratio"])
@@ -289,8 +335,8 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
                 f"its argument {name} is none of torchvision's: give a function that builds the"
                 " model, check.vit(lambda: …), or a model that is built."
             )
-    if use_options and _takes_options(answer):
+    if takes_options:
         for name, value in sizes.items():
-            if name != "in_channels" and given.keys().isdisjoint(_spellings(name)):
-                given[name] = value
+            if name != "in_channels" and name not in meanings.values():
+                given.setdefault(name, value)
     return given

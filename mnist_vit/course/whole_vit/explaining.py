@@ -25,6 +25,13 @@ FRONTIER = 8  # combinations of slips to which another is added
 SMALL = 100  # hidden_dim below which values are kept
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numbers that are added to the tokens, in the shape of our position embedding."""
+
+    numbers: Tensor
+
+
 @dataclass(frozen=True)
 class Setting:
     """All that the check's weights and pictures depend on.
@@ -35,6 +42,7 @@ class Setting:
         dtype: of weights and pictures.
         parts: (name, rows, columns) of parameters of which only these are not zero.
         edits: what is changed in our model beforehand.
+        positions: the position embedding, where it is not one of the check's.
     """
 
     sizes: tuple[tuple[str, Any], ...]
@@ -42,6 +50,7 @@ class Setting:
     dtype: torch.dtype
     parts: tuple[tuple[str, Range, Range], ...] = ()
     edits: tuple[Slip, ...] = ()
+    positions: Table | None = None
 
     def pictures(self) -> Tensor:
         """Four pictures of small numbers, so that a norm's eps shows."""
@@ -73,6 +82,8 @@ def _weights(setting: Setting) -> dict[str, Tensor]:
             if name in setting.neutral:
                 make_neutral(name, parameter)
             _keep_parts(name, parameter, setting)
+        if setting.positions is not None:
+            model.encoder.pos_embedding.copy_(setting.positions.numbers)
     return model.state_dict()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from mnist_vit.building import CLASS, names_in
+from mnist_vit.errors import WeightsError
 from mnist_vit.files import user_path
 
 from ..observing.undisturbed import stoppable
@@ -53,11 +54,16 @@ def vit_file(
 
 def _answer(path: Path, name: str | None) -> Any:
     """What is to be compared in a file."""
-    sys.path.insert(0, str(path.resolve().parent))  # its imports, as where python runs it
+    # Its imports are found as where python runs it, or as in the folder where you are.
+    folders = [str(path.resolve().parent), str(Path.cwd())]
+    sys.path[:0] = folders
     try:
         names = names_in(path)
+    except WeightsError as error:
+        raise WeightsError(f"{error}{_whence(path, error.__cause__)}") from error.__cause__
     finally:
-        sys.path.pop(0)
+        for folder in folders:
+            sys.path.remove(folder)
     if name is not None:
         if name not in names:
             raise ValueError(f"{path} has no name={name}")
@@ -75,3 +81,14 @@ def _answer(path: Path, name: str | None) -> Any:
     if len(likely) > 1:
         raise ValueError(f"{path} has {', '.join(likely)}: choose one, such as name={likely[-1]}")
     return classes[likely[0]]
+
+
+def _whence(path: Path, cause: BaseException | None) -> str:
+    """Where to run a file that imports a part of its own repository, behind a sentence."""
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
+        return ""
+    package = cause.name.partition(".")[0]
+    for folder in path.resolve().parents:
+        if (folder / package).is_dir() or (folder / f"{package}.py").is_file():
+            return f". Run the command in {folder}, where {package} is"
+    return f". {package} is neither installed nor beside the file"

@@ -24,9 +24,9 @@ from ..checking.own_code import is_library
 from ..checking.tools import shortened
 from ..observing.undisturbed import stoppable, undisturbed
 from .building import OTHERS, SIZES, Built, build, listed, make, takes_sizes
+from .dropouts import NO_DROPOUT, dropout_places, set_dropout
 from .elsewhere import (
     MANY,
-    dropout_places,
     has_our_names,
     ignored_dropout,
     wrong_picture_gradient,
@@ -141,12 +141,12 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
     logits = trial.answers(trial.pictures)
     right, problem, many = _problem_elsewhere(trial, answer, options)
     more = notes(trial)
-    if problem is None:
-        places = dropout_places(answer, SIZES | options, trial)
-        if places and has_our_names(trial):
-            problem = f"right without dropout. {places}"
-        elif places:
-            more.insert(0, places)
+    places = dropout_places(answer, SIZES | options, trial)
+    is_other = places not in ("", NO_DROPOUT)  # to have none is a choice
+    if is_other and problem is None and has_our_names(trial):
+        problem = f"right without dropout. {places}"
+    elif places:
+        more.insert(0, places)
     if mistakes(trial) or about_parameters(trial):
         besides = [f"Besides: {problem}"] if problem else []
         return Judgement(False, [*explained(trial, besides), *more])
@@ -196,7 +196,7 @@ def _problem_elsewhere(
     no_dropout = {"dropout": 0.0, "attention_dropout": 0.0}
     sizes = SIZES | options
     model, _ = make(answer, sizes | no_dropout)
-    trial.use(_without_dropout(model))
+    trial.use(set_dropout(model, 0.0))
     problem = trial.problem(training=True)
     if problem and not trial.is_random:
         return "right in eval mode;", f"in train mode with dropout 0, {problem}", many
@@ -227,7 +227,7 @@ def _wrong_otherwise(answer: Any, options: dict[str, Any]) -> str | None:
     torch.set_default_dtype(torch.float32)
     try:
         trial, _ = _best_trial(build(answer, others), isinstance(answer, nn.Module))
-        problem = "the parameters do not fit"
+        problem = "the parameters do not fit."
         if trial.able:
             problem = trial.problem()
     except Mistake as mistake:
@@ -320,14 +320,3 @@ def _praise(ours: Tensor, logits: Tensor, gradients: int, is_random: bool) -> st
     if is_random:
         mode = "train mode not compared, as it is random with dropout 0"
     return f"correct: logits {equal}, {gradients} gradients, {mode}."
-
-
-def _without_dropout(model: nn.Module) -> nn.Module:
-    """The model without dropout."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            module.p = 0.0
-        for name, value in list(vars(module).items()):
-            if "drop" in name and type(value) is float:
-                setattr(module, name, 0.0)
-    return model

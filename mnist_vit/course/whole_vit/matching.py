@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .blocks import Shape, blocks_in, shapes_of
 from .building import Built
 from .passing import tensors_of
 
@@ -27,7 +28,6 @@ ROLES = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values"}
 OTHER_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LocalResponseNorm)
 TOKENS = re.compile("pos|cls|token")  # in the names of tokens and tables
 
-Shape = tuple[int, ...]
 Range = tuple[int, int]
 
 
@@ -422,12 +422,6 @@ def own_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def shapes_of(model: nn.Module) -> dict[str, Shape]:
-    """The shapes of a model's parameters; one that is used in several places has several names."""
-    named = model.named_parameters(remove_duplicate=False)
-    return {name: tuple(parameter.shape) for name, parameter in named if parameter.numel()}
-
-
 # ------------------------------------------------------------------------------------------ units
 
 
@@ -502,15 +496,13 @@ def our_place(name: str) -> int:
 def _put_in_place(units: list[Unit], theirs: Built) -> bool:
     """Find the place of each unit, and bring them into the order of their use.
 
-    Returns whether blocks were found. One that is used again and again is the last block.
+    Returns whether blocks were found. One that is used again and again is block 0.
     """
     seen = theirs.seen
     num_layers = theirs.sizes["num_layers"]
-    blocks = _blocks(shapes_of(theirs.model), num_layers)
+    blocks = blocks_in(shapes_of(theirs.model), num_layers)
     if not blocks:
-        for name in shapes_of(theirs.model):
-            if num_layers > 1 and seen.uses[name] == num_layers:
-                blocks[name] = num_layers - 1
+        blocks = _used_again(theirs)
     begin = min([seen.place(name) for name in blocks], default=0)
     for unit in units:
         name = unit.names[0]
@@ -521,33 +513,13 @@ def _put_in_place(units: list[Unit], theirs: Built) -> bool:
     return bool(blocks)
 
 
-def _blocks(shapes: dict[str, Shape], num_layers: int) -> dict[str, int]:
-    """Which block a parameter belongs to.
-
-    Lists of ``num_layers`` parts that are alike hold blocks, or a part of each; one of them holds
-    several matrices.
-    """
-    places = list(_numbered_parts(shapes))
-    members: dict[str, dict[int, list[Shape]]] = defaultdict(lambda: defaultdict(list))
-    for name, stem, number in places:
-        members[stem][number].append(shapes[name])
-    found: dict[str, int] = {}
-    most = 0
-    for name, stem, number in places:
-        parts = members[stem]
-        kinds = set(map(tuple, parts.values()))
-        if len(kinds) == 1 and len(parts) == num_layers:
-            found.setdefault(name, sorted(parts).index(number))
-            most = max(most, sum(len(shape) > 1 for shape in parts[number]))
-    return found if most > 1 else {}
-
-
-def _numbered_parts(shapes: dict[str, Shape]) -> Iterator[tuple[str, str, int]]:
-    """Each part of a name that ends in a number: the name, what stands before it, the number."""
-    for pattern in (r"()(\d+)", r"(.*\D)(\d+)"):  # blocks.0, and else block0
-        for name in shapes:
-            parts = name.split(".")
-            for place, part in enumerate(parts[:-1]):
-                match = re.fullmatch(pattern, part)
-                if match:
-                    yield name, ".".join([*parts[:place], match[1]]), int(match[2])
+def _used_again(theirs: Built) -> dict[str, int]:
+    """The parameters of a block that is used again and again, which is block 0."""
+    seen = theirs.seen
+    num_layers = theirs.sizes["num_layers"]
+    found = {}
+    for name in shapes_of(theirs.model):
+        if seen.uses[name] == num_layers and not TOKENS.search(own_name(name)):
+            found[name] = 0
+    is_one = num_layers > 1 and not found.keys().isdisjoint(seen.mlps)
+    return found if is_one else {}

@@ -25,6 +25,7 @@ ACTIVATIONS = (  # and what those by hand are made of
     "hardswish",
     "softplus",
 )
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "alpha_dropout", "feature_alpha_dropout")
 DRAWN = ("rand", "randn", "rand_like", "randn_like", "normal_", "uniform_", "bernoulli")
 
 
@@ -194,13 +195,22 @@ def name_of(function: Any) -> str:
 
 def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether a call of a function of this name applies dropout."""
-    if name == "dropout":
+    if name in DROPOUTS:
         p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
         training = args[2] if len(args) > 2 else kwargs.get("training", True)
         return bool(training) and p > 0
     if name == "multi_head_attention_forward":
         return bool(kwargs.get("training", True)) and args[10] > 0
     return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
+
+
+def has_dropout(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a call of a function of this name is dropout, be its probability 0."""
+    if name in DROPOUTS:
+        return bool(args[2] if len(args) > 2 else kwargs.get("training", True))
+    if name == "multi_head_attention_forward":
+        return bool(kwargs.get("training", True))
+    return name == "scaled_dot_product_attention" and "dropout_p" in kwargs
 
 
 def flat(value: Any) -> Iterator[Any]:

@@ -46,16 +46,18 @@ _ONCE = "Position embeddings are added once, to all tokens, before the first blo
 _SECOND = "The heads get the class token, after the last norm"
 _LOGITS = "Logits are the output of the last linear layer, and the loss expects them as they are"
 
-REUSE = Slip(
-    {
-        LAYERS: (
-            f"{LAYERS}\n        self.layers.forward = lambda x: [x := self.layers[-1](x) for _ in"
-            " range(num_layers)][-1]"
-        )
-    },
-    "reuse one block, the same parameters in each layer",
-    "Each layer is a block of its own",
-)
+
+def _reuse(which: int) -> Slip:
+    """One block, the first or the last, in each layer."""
+    loop = f"[x := self.layers[{which}](x) for _ in range(num_layers)]"
+    return Slip(
+        {LAYERS: f"{LAYERS}\n        self.layers.forward = lambda x: {loop}[-1]"},
+        "reuse one block, the same parameters in each layer",
+        "Each layer is a block of its own",
+    )
+
+
+REUSE = _reuse(0)
 NO_LAST_NORM = Slip(
     {RUN: "return self.layers(input)"},
     "forget the last norm, encoder.ln, after the blocks",
@@ -63,9 +65,10 @@ NO_LAST_NORM = Slip(
 )
 NO_HEAD = Slip(
     {HEADS: ""},
-    "return what the heads should get",
-    "The class head makes logits of it",
+    "use no class head",
+    "It makes logits of the class token",
 )
+ALL_TOKENS = Slip({READ: ""}, "send all tokens through the heads", f"{_SECOND}, x[:, 0]")
 ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
 NO_TOKEN = Slip(
     {TOKENS: "", POSITIONS: "input = input + self.pos_embedding[:, 1:]"},
@@ -352,6 +355,7 @@ SLIPS = [
     ),
     NO_LAST_NORM,
     REUSE,
+    _reuse(-1),
     Slip(
         {
             RUN: (
@@ -413,7 +417,7 @@ SLIPS = [
         "pass to the heads the mean over the patches",
         f"{_SECOND}, x[:, 0]",
     ),
-    Slip({READ: ""}, "send all tokens through the heads", f"{_SECOND}, x[:, 0]"),
+    ALL_TOKENS,
     *(
         Slip(
             {RUN: "return self.layers(self.dropout(input))", READ: f"x = self.encoder.ln({mean})"},

@@ -11,10 +11,10 @@ from mnist_vit.model import VisionTransformer
 from ..checking.comparing import compare
 from ..observing.calls import Call
 from ..observing.looking import moved, partly, rows, transformed
-from .building import EPS, listed
+from .building import EPS, joined, listed
 from .explaining import our_values
 from .matching import POSITIONS, Source
-from .slips import NO_TOKEN
+from .slips import NO_HEAD, NO_TOKEN
 from .trial import Trial
 from .values import LOGITS, alignments, comparable
 
@@ -22,6 +22,7 @@ FOREIGN = "the parameters are not ours."
 ALL_ELSE = "Apart from this everything is equal."
 NO_MORE = "In what was compared, no other difference was found."
 EXACTLY = "the logits are wrong. You get exactly this when you"
+NO_LOGITS = "the output is no logits. You get exactly this when you"
 MANY = 12  # parameters of one model alone, those of other blocks not counted
 KINDS = {  # what names tell of a model that is of another kind
     "relative_position|rel_pos": "a relative position bias",
@@ -38,7 +39,15 @@ KINDS = {  # what names tell of a model that is of another kind
 def mistakes(trial: Trial) -> list[str]:
     """What is other than in ours, each as the end of "when you …"."""
     found = [slip.sentence for slip in trial.setting.edits]
+    if NO_HEAD in trial.setting.edits:
+        found = [_without_head(one) for one in found]
     return [*_eps(trial), *found]
+
+
+def _without_head(sentence: str) -> str:
+    """A sentence on what the heads are given, for a model that returns it."""
+    said = sentence.replace("pass to the heads", "return")
+    return said.replace("send all tokens through the heads", "return all tokens")
 
 
 def _eps(trial: Trial) -> list[str]:
@@ -124,6 +133,11 @@ def _parts(trial: Trial) -> list[str]:
             lines.append(f"Your position embedding, {own}, has requires_grad=False: not learned.")
         if source.rows and NO_TOKEN not in trial.setting.edits:
             lines.append("Your position embedding has no row for the class token.")
+    if trial.makes_positions:
+        lines.append(
+            "Yours adds the same numbers to the tokens of every picture, which are no parameter:"
+            " positions that are not learned."
+        )
     for _, source in trial.sources.items():
         if source.columns:
             side = source.columns[1] - source.columns[0]
@@ -185,13 +199,29 @@ def explained(trial: Trial, besides: list[str]) -> list[str]:
     several = mistakes(trial)
     about = about_parameters(trial)
     if trial.first:
-        about.insert(0, f"{trial.first}.")
+        about.append(f"{_first(trial, trial.first)}.")
     if not several:
         return [FOREIGN, *about, *(besides or [ALL_ELSE])]
+    exactly = NO_LOGITS if NO_HEAD in trial.setting.edits else EXACTLY
     if len(several) == 1:
-        return [f"{EXACTLY} {several[0]}.", *about, *besides]
+        return [f"{exactly} {several[0]}.", *about, *besides]
     items = [f"- {one}." for one in several]
-    return [f"{EXACTLY}, all together:", *items, *about, *besides]
+    return [f"{exactly}, all together:", *items, *about, *besides]
+
+
+def _first(trial: Trial, value: str) -> str:
+    """A sentence, without its full stop, on the first value that differs.
+
+    What was put right before the values were compared makes earlier ones differ, and is told.
+    """
+    before = ["eps"] if _eps(trial) else []
+    if trial.makes_positions:
+        before.append("the positions")
+    if trial.setting.neutral or trial.extra or trial.seen_before:
+        before.append("what the parameters show")
+    if not before:
+        return f"The first value that differs is {value}"
+    return f"Apart from {joined(before)}, the first value that differs is {value}"
 
 
 def in_part(trial: Trial) -> list[str]:
@@ -221,7 +251,7 @@ def unexplained(trial: Trial) -> list[str]:
     ours = our_values(trial.setting)
     label, where = trial.where(theirs)
     if trial.is_foreign:  # numbers would tell of what was put in their place
-        return [FOREIGN, *about, f"{where}."]
+        return [FOREIGN, *about, f"{_first(trial, where)}."]
     got = theirs[label]
     aligned = alignments(got, ours[label])
     expected = aligned[0] if aligned else ours[label]
@@ -230,7 +260,7 @@ def unexplained(trial: Trial) -> list[str]:
         lines = ["None of the values on the way could be compared."]
     if label != LOGITS:
         told = compare("it", got, expected, trial.tolerance) or "it is another token."
-        lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
+        lines = [f"{_first(trial, where)}: {told.rpartition('numbers: ')[2]}"]
     logits = theirs[LOGITS]
     if logits.shape == ours[LOGITS].shape and logits.isfinite().all():
         lines += _observed(trial, label, got, expected)

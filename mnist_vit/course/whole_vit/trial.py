@@ -11,13 +11,22 @@ from torch import Tensor, nn
 
 from ..checking import Slip
 from ..checking.comparing import compare
+from .blocks import shapes_of
 from .building import Built, set_eps
-from .explaining import Setting, explain, make_neutral, our_values
-from .matching import POSITIONS, Match, Range, our_place, shapes_of
+from .explaining import Setting, Table, explain, make_neutral, our_values
+from .matching import POSITIONS, Match, Range, our_place
 from .passing import tensors_of
 from .running import left_out, logits, run
 from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, ONE_NORM, REUSE, RMS_NORMS
-from .values import LOGITS, TOLERANCE, Values, first_difference, part_of, values_of
+from .values import (
+    FIRST_TOKENS,
+    LOGITS,
+    TOLERANCE,
+    Values,
+    first_difference,
+    part_of,
+    values_of,
+)
 
 # the parameters that a model with a known mistake does not need, by what was done
 LACKING = {
@@ -45,8 +54,10 @@ class Trial:
         able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
-        first: a sentence on the first value that differs, where slips explain it.
+        seen_before: those edits that were seen before any value was compared.
+        first: the first value that differs, in words, where slips explain it.
         gave_up: whether the search for slips took too long.
+        makes_positions: whether it adds positions that are no tensor of it, but made in forward.
     """
 
     def __init__(self, built: Built, fresh: nn.Module, match: Match) -> None:
@@ -60,6 +71,7 @@ class Trial:
         self.changes = False
         self.first = ""
         self.gave_up = False
+        self.makes_positions = False
         self.eps = built.eps
         self.rms_norms = built.rms_norms
         self.ignored = built.ignored
@@ -69,8 +81,9 @@ class Trial:
         neutral = _without(self.our_shapes, [source.name for source in sources.values()])
         self.missing = neutral
         if REUSE in edits:
-            self.missing = [name for name in neutral if _in_last(name, built.sizes)]
+            self.missing = [name for name in neutral if _in_first(name)]
         self._forgive(edits)
+        self.seen_before = tuple(edits)
         foreign = _without(self.their_shapes, sources)
         self.extra = [name for name in foreign if name in self.seen.uses]
         self.unused = self._unused()
@@ -101,7 +114,7 @@ class Trial:
         found = []
         names = {source.name for source in self.sources.values()}
         blocks = set(re.findall(r"encoder_layer_(\d+)", " ".join(names)))
-        if num_layers > 1 and blocks == {str(num_layers - 1)}:
+        if num_layers > 1 and blocks == {"0"}:
             found.append(REUSE)
         foreign = [name for name in self.seen.order if name in self.their_shapes]
         foreign = _without(foreign, self.sources)
@@ -142,9 +155,7 @@ class Trial:
 
     def _unused(self) -> list[str]:
         """The parameters that forward does not use, by none of their names."""
-        tensors = tensors_of(self.theirs)
-        used = {id(tensors[name]) for name in self.seen.uses}
-        return [name for name in self.their_shapes if id(tensors[name]) not in used]
+        return [name for name in self.their_shapes if not self._is_used(name)]
 
     def _replaced(self, match: Match) -> list[str]:
         """Sentences on norms and matrices of theirs that may stand where ours are missing.
@@ -219,15 +230,24 @@ class Trial:
         return ours.train()(self.pictures)
 
     def load(self) -> None:
-        """Give their model the weights."""
+        """Give their model the weights; a parameter of several names gets those of the first."""
+        tensors = tensors_of(self.theirs)
+        order = sorted(tensors, key=lambda name: name not in self.sources)
+        filled = set()
         with torch.no_grad():
-            for name, tensor in tensors_of(self.theirs).items():
+            for name in order:
+                tensor = tensors[name]
+                if id(tensor) in filled:
+                    continue
                 if name in self.sources:
                     tensor.copy_(self.sources[name].take(self.parameters, tensor))
                 elif name in self.silent:
                     tensor.zero_()
                 elif name in self.extra:
                     make_neutral(name, tensor)
+                else:
+                    continue
+                filled.add(id(tensor))
 
     def problem(self, training: bool = False) -> str | None:
         """How the logits differ from ours, as a sentence; None if they do not."""
@@ -280,9 +300,13 @@ class Trial:
 
     def is_explained(self) -> bool:
         """Whether known slips give all the same values; if so, they become edits of ours."""
-        if self.is_random or self.changes or self.uncompared:
+        if self.is_random or self.changes:
             return False
         theirs = self.values()
+        if self._takes_positions(theirs) and self.problem() is None:
+            return True
+        if self.uncompared:
+            return False
         slips: tuple[Slip, ...] = ()
         if LOGITS in theirs:
             slips, self.gave_up = explain(theirs, self.setting)
@@ -294,10 +318,51 @@ class Trial:
         self._make_ours()
         return True
 
+    def _takes_positions(self, theirs: Values) -> bool:
+        """Give ours the positions that theirs makes in forward; returns whether it makes any.
+
+        They are what it adds to the tokens of each picture, where it is the same for all of them.
+        """
+        ours = our_values(self.setting)
+        if self._uses_positions() or first_difference(theirs, ours) != FIRST_TOKENS:
+            return False
+        if theirs[FIRST_TOKENS].shape != ours[FIRST_TOKENS].shape:
+            return False
+        added = theirs[FIRST_TOKENS] - ours[FIRST_TOKENS]
+        known = self.parameters[POSITIONS].detach()[:, -added.shape[1] :]
+        table = added[:1] + known
+        patches = table[:, 1:]
+        least = self.tolerance * theirs[FIRST_TOKENS].abs().max()
+        is_same = (added - added[:1]).abs().max() <= least
+        if not is_same or (patches - patches[:, :1]).abs().max() <= least:
+            return False  # it may be anything else
+        lacking = self.ours.seq_length - table.shape[1]  # no class token
+        table = nn.functional.pad(table, (0, 0, lacking, 0))
+        self.makes_positions = True
+        self.missing = _without(self.missing, [POSITIONS])
+        for own, source in list(self.sources.items()):
+            if source.name == POSITIONS:  # it is not used
+                del self.sources[own]
+        self.setting = replace(self.setting, positions=Table(table))
+        self._make_ours()
+        return True
+
+    def _uses_positions(self) -> bool:
+        """Whether theirs uses a position embedding, or another tensor of its own in its place."""
+        for own, source in self.sources.items():
+            if source.name == POSITIONS:
+                return self._is_used(own)
+        return False
+
+    def _is_used(self, own: str) -> bool:
+        """Whether forward uses a tensor of theirs, by any of its names."""
+        tensors = tensors_of(self.theirs)
+        return id(tensors[own]) in {id(tensors[name]) for name in self.seen.uses}
+
     def where(self, theirs: Values) -> tuple[str, str]:
-        """The label of the first value that differs, and a sentence without its full stop."""
+        """The label of the first value that differs, and the same with their name for it."""
         label = first_difference(theirs, our_values(self.setting)) or LOGITS
-        return label, f"The first value that differs is {label}{self._their_name(label)}"
+        return label, f"{label}{self._their_name(label)}"
 
     def _their_name(self, label: str) -> str:
         """What they call the part of a label, if it has another name than ours."""
@@ -312,10 +377,10 @@ def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
     return [name for name in names if name not in others]
 
 
-def _in_last(name: str, sizes: dict[str, Any]) -> bool:
-    """Whether a parameter is in the last block, or in none."""
+def _in_first(name: str) -> bool:
+    """Whether a parameter is in the first block, or in none."""
     block = re.search(r"encoder_layer_(\d+)", name)
-    return block is None or int(block[1]) == sizes["num_layers"] - 1
+    return block is None or int(block[1]) == 0
 
 
 def _setting(

@@ -17,6 +17,7 @@ Values = dict[str, Tensor]
 LOGITS = "the output of the model"
 SOFTMAX = "the softmax of the scores"
 SUM = "the sum of tokens and positions"
+FIRST_TOKENS = "the input of block 0's ln_1"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # relative to the largest number of a tensor
 
 
