@@ -41,8 +41,8 @@ IN_BLOCKS = {"queries, keys and values", "first layer", "second layer"}
 def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
     """What is other about where their dropout acts, in sentences; "" if nothing is.
 
-    A model whose dropout has no argument may have been built with probability 0: all places count
-    where it has dropout of any probability.
+    A model whose dropout has no argument may have been built with probability 0: such places are
+    told apart from those without dropout.
     """
     names = named_dropouts(answer)
     try:
@@ -50,19 +50,20 @@ def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
         without, _ = make(answer, sizes | dict.fromkeys(names, 0.0))
     except Mistake:  # these are no probabilities there
         return ""
-    if not names:
-        set_dropout(model, HALF)
     trial.use(model)
-    watch = _Dropouts(_parts_by_tensor(trial), counts_zero=not names)
+    watch = _Dropouts(_parts_by_tensor(trial))
     pictures = trial.pictures
     trial.theirs.train()
     with watch:
         trial.answers(pictures)
-    if watch.is_none:
-        return "" if names else NO_DROPOUT
-    said = watch.said()
+    said = watch.said(is_built=not names)
     if isinstance(answer, type) or names:
         said += _fixed(without, _other_numbers(answer, names))
+    drawn = watch.drawn - trial.seen.drawn
+    if drawn:
+        said.append(f"In train mode it draws random numbers with torch.{min(drawn)}, too.")
+    if watch.is_none and not names and not said:
+        return NO_DROPOUT
     return " ".join(said)
 
 
@@ -106,25 +107,27 @@ class _Dropouts(TorchFunctionMode):
 
     Attributes:
         parts: the part of each tensor, by its id.
-        counts_zero: whether a call with probability 0 counts.
         found: the places of dropout.
+        idle: the places of dropout with probability 0.
+        twice: the places where it acts twice in a row.
         is_early: whether it acts before the activation of an MLP.
         is_late: whether it acts behind the last norm, before the head.
         is_last: whether it acts on the logits.
-        draws: whether other random numbers are drawn, which may be dropout by hand.
+        drawn: functions that draw other random numbers, which may be dropout by hand.
     """
 
-    def __init__(self, parts: dict[int, str], counts_zero: bool) -> None:
+    def __init__(self, parts: dict[int, str]) -> None:
         super().__init__()
         self.parts = parts
-        self.counts_zero = counts_zero
         self.part = ""
         self.found: set[str] = set()
+        self.idle: set[str] = set()
+        self.twice: set[str] = set()
         self.is_early = False
         self.is_late = False
         self.is_last = False
-        self.draws = False
-        self.dropped = False  # since the last part began
+        self.drawn: set[str] = set()
+        self.here: list[str] = []  # places of dropout since the last part began
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
@@ -136,50 +139,64 @@ class _Dropouts(TorchFunctionMode):
                 base = getattr(value, "_base", None)
                 part = self.parts.get(id(value)) or self.parts.get(id(base))
                 if part:
-                    self.part = part
-                    self.dropped = False
+                    self._begin(part)
         if name in ACTIVATIONS and self.part == "first layer":
-            if self.dropped:
+            if self.here:
                 self.is_early = True
                 self.found.discard(HIDDEN)
-            self.part = "activation"
-        counts = has_dropout if self.counts_zero else drops
-        if counts(name, args, kwargs):
+            self._begin("activation")
+        if drops(name, args, kwargs):
             self._note(name, args)
-        self.draws = self.draws or name in DRAWN
+        elif has_dropout(name, args, kwargs):
+            self.idle.add(self._place(name, args))
+        if name in DRAWN:
+            self.drawn.add(name)
         return function(*args, **kwargs)
+
+    def _begin(self, part: str) -> None:
+        self.part = part
+        self.here = []
+
+    def _place(self, name: str, args: tuple) -> str:
+        """The place of dropout that is called now; "" if torchvision's has none there."""
+        if name not in DROPOUTS:  # a whole attention
+            return WEIGHTS
+        if self.part == "queries, keys and values":
+            is_square = args[0].shape[-1:] == args[0].shape[-2:-1]
+            return WEIGHTS if is_square else ATTENTION
+        if self.part in ("last norm", "head"):
+            return ""
+        return BEHIND.get(self.part, TOKENS)
 
     def _note(self, name: str, args: tuple) -> None:
         """Note a call that drops numbers."""
-        self.dropped = True
-        is_square = args[0].shape[-1:] == args[0].shape[-2:-1]
-        if name not in DROPOUTS:  # a whole attention
-            self.found.add(WEIGHTS)
-        elif self.part == "queries, keys and values":
-            self.found.add(WEIGHTS if is_square else ATTENTION)
-        elif self.part == "last norm":
-            self.is_late = True
+        place = self._place(name, args)
+        if place in self.here and place in BEHIND.values():
+            self.twice.add(place)
+        self.here.append(place)
+        if place:
+            self.found.add(place)
         elif self.part == "head":
             self.is_last = True
         else:
-            self.found.add(BEHIND.get(self.part, TOKENS))
+            self.is_late = True
 
-    def said(self) -> list[str]:
-        """What is other than in ours, in sentences."""
-        if not set(self.parts.values()) >= IN_BLOCKS:
-            if not self.found:
+    def said(self, is_built: bool) -> list[str]:
+        """What is other than in ours, in sentences; "as built" if it has no arguments for it."""
+        there = [place for place in PLACES if place in self.found]
+        idle = [place for place in PLACES if place in self.idle - self.found and is_built]
+        if IN_BLOCKS - set(self.parts.values()):
+            if not there:
                 return []
             return ["Where its dropout acts was not compared, as its blocks have other parts."]
-        there = [place for place in PLACES if place in self.found]
-        lacking = [place for place in PLACES if place not in self.found]
+        lacking = [place for place in PLACES if place not in (*there, *idle)]
         if self.is_early and HIDDEN in lacking:
             lacking.remove(HIDDEN)
         said = []
-        if there and lacking:
-            theirs, ours = "Its dropout acts", "torchvision's also acts"
-            if self.counts_zero:
-                theirs, ours = "As built, it has dropout", "torchvision's is also"
-            said.append(f"{theirs} {joined(there)}; {ours} {joined(lacking)}.")
+        if there or idle:
+            said += _compared(there, idle, lacking, is_built)
+        for place in sorted(self.twice):
+            said.append(f"Dropout acts twice in a row {place}.")
         if self.is_early:
             said.append(
                 "In its MLPs dropout acts before the activation; torchvision's acts behind it."
@@ -195,7 +212,20 @@ class _Dropouts(TorchFunctionMode):
     @property
     def is_none(self) -> bool:
         """Whether there is no dropout at all."""
-        return not (self.found or self.is_early or self.is_late or self.is_last or self.draws)
+        places = self.found | self.idle
+        return not (places or self.drawn or self.is_early or self.is_late or self.is_last)
+
+
+def _compared(there: list[str], idle: list[str], lacking: list[str], is_built: bool) -> list[str]:
+    """The places of dropout beside ours, in a sentence; none if no place is lacking."""
+    if not lacking:
+        return []
+    if not is_built:
+        return [f"Its dropout acts {joined(there)}; torchvision's also acts {joined(lacking)}."]
+    has = joined(there) if there else ""
+    zero = f"with probability 0 {joined(idle)}" if idle else ""
+    both = ", and ".join(filter(None, [has, zero]))
+    return [f"As built, it has dropout {both}; torchvision's is also {joined(lacking)}."]
 
 
 def named_dropouts(answer: Any) -> list[str]:

@@ -18,9 +18,9 @@ from ..checking import Slip, random, randomise
 from ..checking.edits import edited_model
 from .matching import Range, own_name
 from .slips import SLIPS, changes_blocks
-from .values import LOGITS, Values, alignments, first_difference, values_of
+from .values import LOGITS, Values, alignments, comparable, first_difference, values_of
 
-AT_ONCE = 4  # slips that are found together
+AT_ONCE = 6  # slips that are found together
 FRONTIER = 8  # combinations of slips to which another is added
 SMALL = 100  # hidden_dim below which values are kept
 
@@ -139,10 +139,23 @@ Step = tuple[tuple[Slip, ...], str]  # slips, and the first value that still dif
 Combined = Callable[[str], Iterable[tuple[Slip, ...]]]  # what is tried where this label differs
 
 
-def explain(
-    theirs: Values, setting: Setting, seconds: float = 30.0
-) -> tuple[tuple[Slip, ...], bool]:
-    """The known slips with which our model computes every value that theirs does; () if none do.
+@dataclass(frozen=True)
+class Explanation:
+    """Known slips with which our model computes what another does.
+
+    Attributes:
+        slips: the slips.
+        is_whole: whether all values agree with them, or only more than without.
+        gave_up: whether the search took too long.
+    """
+
+    slips: tuple[Slip, ...]
+    is_whole: bool
+    gave_up: bool = False
+
+
+def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> Explanation:
+    """The known slips with which our model computes every value that theirs does, or most of them.
 
     Another slip is added only where those before it made more values agree, and only one that
     changes the first value that still differs; or two such slips at once, if one does not help; or
@@ -152,21 +165,21 @@ def explain(
         theirs: what the learner's model computes.
         setting: the weights and pictures that it was given.
         seconds: the search gives up after that.
-
-    Returns:
-        The slips, and whether the search gave up.
     """
     search = _Search(theirs, setting, time.monotonic() + seconds)
     label = first_difference(theirs, our_values(setting)) or LOGITS
     frontier: list[Step] = [((), label)]
+    best: tuple[Slip, ...] = ()
     for _ in range(AT_ONCE):
         further: list[Step] = []
         for combined in (search.single, search.pairs, search.in_another_order):
             further = further or search.further(frontier, combined)
         if search.found:
-            return search.found, False
+            return Explanation(search.found, is_whole=True)
         frontier = further[:FRONTIER]
-    return (), time.monotonic() > search.end
+        if search.is_sure(frontier):
+            best = frontier[0][0]
+    return Explanation(best, is_whole=False, gave_up=time.monotonic() > search.end)
 
 
 class _Search:
@@ -182,9 +195,9 @@ class _Search:
         self.end = end
         self.found: tuple[Slip, ...] = ()
         self.ours: Values = {}
-        for label, value in our_values(setting).items():
-            if label in theirs:
-                self.ours[label] = value
+        ours = our_values(setting)
+        for label in (*comparable(theirs, ours), LOGITS):
+            self.ours[label] = ours[label]
         self.changes: dict[Slip, str | None] = {}  # the first value that a slip changes by itself
 
     def single(self, label: str) -> Iterable[tuple[Slip, ...]]:
@@ -203,6 +216,12 @@ class _Search:
                 for second in SLIPS:
                     if self.changes.get(second, label) != label:
                         yield first, second
+
+    def is_sure(self, frontier: list[Step]) -> bool:
+        """Whether no other slips make as many values agree as those of the first step."""
+        first = frontier[:1]
+        alike = [set(slips) for slips, label in frontier if [label] == [one for _, one in first]]
+        return bool(first) and all(slips == set(first[0][0]) for slips in alike)
 
     def further(self, frontier: list[Step], combined: Combined) -> list[Step]:
         """The steps that make more values agree, the best first."""

@@ -26,7 +26,16 @@ ACTIVATIONS = (  # and what those by hand are made of
     "softplus",
 )
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "alpha_dropout", "feature_alpha_dropout")
-DRAWN = ("rand", "randn", "rand_like", "randn_like", "normal_", "uniform_", "bernoulli")
+DRAWN = (
+    "rand",
+    "randn",
+    "rand_like",
+    "randn_like",
+    "normal_",
+    "uniform_",
+    "bernoulli",
+    "bernoulli_",
+)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,7 +45,11 @@ def read_sizes(model: nn.Module, known: Sizes) -> tuple[Sizes, Pass]:
     if not found["image_size"] or "in_channels" not in found:
         return {name: size for name, size in found.items() if size}, Pass()
     seen = _observed(model, found, is_guess="image_size" not in known)
-    layers = _layers(list(_matrices(model, seen)), seen)
+    matrices = list(_matrices(model, seen))
+    layers = _layers(matrices, seen)
+    of_heads = _own_heads(matrices, layers)
+    if of_heads:
+        layers["num_heads"] = of_heads
     if seen.heads:
         layers["num_heads"] = seen.heads[0]
     for name in ("hidden_dim", "mlp_dim"):
@@ -191,6 +195,18 @@ def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
     return found
 
 
+def _own_heads(matrices: list[Matrix], layers: Sizes) -> int:
+    """The number of heads, where each has matrices of its own for queries, keys and values."""
+    width = layers.get("hidden_dim", 0)
+    rows = Counter(rows for _, (rows, columns) in matrices if columns == width)
+    for side, times in rows.items():
+        num_heads = width // side
+        is_part = num_heads > 1 and side * num_heads == width
+        if is_part and times == 3 * layers["num_layers"] * num_heads:
+            return num_heads
+    return 0
+
+
 def _mlps(matrices: list[Matrix], seen: Pass) -> list[int]:
     """The places of the first matrices of MLPs: pairs that widen and narrow again.
 
@@ -202,10 +218,12 @@ def _mlps(matrices: list[Matrix], seen: Pass) -> list[int]:
     for number, (first, second) in enumerate(itertools.pairwise(matrices)):
         name, (mlp_dim, width) = first
         is_pair = second[1] == (width, mlp_dim) and name not in seen.attended
-        if is_pair and (mlp_dim != width or name in seen.activated):
-            alike[re.sub(r"\d+", "", name), mlp_dim].append(number)
+        places = alike[re.sub(r"\d+", "", name), mlp_dim]
+        is_second = number - 1 in places  # of the pair before
+        if is_pair and not is_second and (mlp_dim != width or name in seen.activated):
+            places.append(number)
 
     def likely(places: list[int]) -> tuple[int, bool]:
         return len(places), matrices[places[0]][0] in seen.activated
 
-    return max(alike.values(), key=likely, default=[])
+    return max(filter(None, alike.values()), key=likely, default=[])

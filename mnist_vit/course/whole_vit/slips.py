@@ -1,6 +1,7 @@
 """Known mistakes in a whole Vision Transformer, each an edit of ``mnist_vit.model``."""
 
 import itertools
+from collections.abc import Collection
 
 from ..checking import Slip
 
@@ -70,6 +71,12 @@ NO_HEAD = Slip(
 )
 ALL_TOKENS = Slip({READ: ""}, "send all tokens through the heads", f"{_SECOND}, x[:, 0]")
 ONE_NORM = Slip({LN_2: "y = self.ln_1(x)"}, "use ln_1 in both places", "The MLP has its own norm")
+LAST = "x = torch.cat([x, batch_class_token], dim=1)"
+TOKEN_LAST = Slip(
+    {TOKENS: LAST},
+    "append the class token last, and read the first token",
+    "The class token comes first, so that the first token is the class token",
+)
 NO_TOKEN = Slip(
     {TOKENS: "", POSITIONS: "input = input + self.pos_embedding[:, 1:]"},
     "use no class token",
@@ -92,6 +99,21 @@ def _rms_norms(places: tuple[str, ...]) -> Slip:
         did,
         "LayerNorm subtracts the mean of a token before, and adds a bias",
     )
+
+
+def together(slips: Collection[Slip]) -> list[str]:
+    """The sentences of slips, as the ends of "when you …", where all are made in one model."""
+    said = []
+    pooled = [slip for slip in slips if READ in slip.edit]
+    for slip in slips:
+        sentence = slip.sentence
+        if slip is TOKEN_LAST and pooled:  # the first token is not read then
+            sentence = "append the class token last. It comes first, so that it gets position 0"
+        if NO_HEAD in slips:
+            sentence = sentence.replace("pass to the heads", "return")
+            sentence = sentence.replace("send all tokens through the heads", "return all tokens")
+        said.append(sentence)
+    return said
 
 
 def changes_blocks(slip: Slip) -> bool:
@@ -396,13 +418,9 @@ SLIPS = [
         "Torchvision's is 1e-6",
     ),
     # --- the whole
+    TOKEN_LAST,
     Slip(
-        {TOKENS: "x = torch.cat([x, batch_class_token], dim=1)"},
-        "append the class token last, and read the first token",
-        "The class token comes first, so that the first token is the class token",
-    ),
-    Slip(
-        {TOKENS: "x = torch.cat([x, batch_class_token], dim=1)", READ: "x = x[:, -1]"},
+        {TOKENS: LAST, READ: "x = x[:, -1]"},
         "append the class token last",
         "It comes first, so that it gets position 0",
     ),

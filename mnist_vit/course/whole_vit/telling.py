@@ -14,7 +14,7 @@ from ..observing.looking import moved, partly, rows, transformed
 from .building import EPS, joined, listed
 from .explaining import our_values
 from .matching import POSITIONS, Source
-from .slips import NO_HEAD, NO_TOKEN
+from .slips import NO_HEAD, NO_TOKEN, together
 from .trial import Trial
 from .values import LOGITS, alignments, comparable
 
@@ -38,16 +38,7 @@ KINDS = {  # what names tell of a model that is of another kind
 
 def mistakes(trial: Trial) -> list[str]:
     """What is other than in ours, each as the end of "when you …"."""
-    found = [slip.sentence for slip in trial.setting.edits]
-    if NO_HEAD in trial.setting.edits:
-        found = [_without_head(one) for one in found]
-    return [*_eps(trial), *found]
-
-
-def _without_head(sentence: str) -> str:
-    """A sentence on what the heads are given, for a model that returns it."""
-    said = sentence.replace("pass to the heads", "return")
-    return said.replace("send all tokens through the heads", "return all tokens")
+    return [*_eps(trial), *together(trial.setting.edits)]
 
 
 def _eps(trial: Trial) -> list[str]:
@@ -199,7 +190,7 @@ def explained(trial: Trial, besides: list[str]) -> list[str]:
     several = mistakes(trial)
     about = about_parameters(trial)
     if trial.first:
-        about.append(f"{_first(trial, trial.first)}.")
+        about.append(f"{_first(trial.first, _before(trial))}.")
     if not several:
         return [FOREIGN, *about, *(besides or [ALL_ELSE])]
     exactly = NO_LOGITS if NO_HEAD in trial.setting.edits else EXACTLY
@@ -209,16 +200,18 @@ def explained(trial: Trial, besides: list[str]) -> list[str]:
     return [f"{exactly}, all together:", *items, *about, *besides]
 
 
-def _first(trial: Trial, value: str) -> str:
-    """A sentence, without its full stop, on the first value that differs.
-
-    What was put right before the values were compared makes earlier ones differ, and is told.
-    """
+def _before(trial: Trial) -> list[str]:
+    """What was put right before the values were compared, and makes earlier ones differ."""
     before = ["eps"] if _eps(trial) else []
     if trial.makes_positions:
         before.append("the positions")
     if trial.setting.neutral or trial.extra or trial.seen_before:
         before.append("what the parameters show")
+    return before
+
+
+def _first(value: str, before: list[str]) -> str:
+    """A sentence, without its full stop, on the first value that differs apart from these."""
     if not before:
         return f"The first value that differs is {value}"
     return f"Apart from {joined(before)}, the first value that differs is {value}"
@@ -249,9 +242,10 @@ def unexplained(trial: Trial) -> list[str]:
         return [FOREIGN, *about]
     theirs = trial.values()
     ours = our_values(trial.setting)
-    label, where = trial.where(theirs)
+    label, value = trial.where(theirs)
+    where = _first(value, ["what is told below"] if about else [])
     if trial.is_foreign:  # numbers would tell of what was put in their place
-        return [FOREIGN, *about, f"{_first(trial, where)}."]
+        return [FOREIGN, f"{where}.", *about]
     got = theirs[label]
     aligned = alignments(got, ours[label])
     expected = aligned[0] if aligned else ours[label]
@@ -260,7 +254,7 @@ def unexplained(trial: Trial) -> list[str]:
         lines = ["None of the values on the way could be compared."]
     if label != LOGITS:
         told = compare("it", got, expected, trial.tolerance) or "it is another token."
-        lines = [f"{_first(trial, where)}: {told.rpartition('numbers: ')[2]}"]
+        lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
     logits = theirs[LOGITS]
     if logits.shape == ours[LOGITS].shape and logits.isfinite().all():
         lines += _observed(trial, label, got, expected)

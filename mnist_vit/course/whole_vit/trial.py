@@ -125,7 +125,19 @@ class Trial:
         has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
         if "heads.head.weight" not in names and not has_matrix:
             found.append(NO_HEAD)
+        if self._has_one_norm():
+            found.append(ONE_NORM)
         return [*found, *self._rms_edits()]
+
+    def _has_one_norm(self) -> bool:
+        """Whether each block uses the norm before its attention twice, and has no other."""
+        uses = set()
+        for own, source in self.sources.items():
+            if source.name.endswith("ln_2.weight"):
+                return False
+            if source.name.endswith("ln_1.weight"):
+                uses.add(self.seen.uses[own])
+        return uses == {2}
 
     def _rms_edits(self) -> list[Slip]:
         """RMSNorm in the place of ours, the same in all blocks."""
@@ -307,16 +319,17 @@ class Trial:
             return True
         if self.uncompared:
             return False
-        slips: tuple[Slip, ...] = ()
-        if LOGITS in theirs:
-            slips, self.gave_up = explain(theirs, self.setting)
-        if not slips:
+        if LOGITS not in theirs:
+            return False
+        explanation = explain(theirs, self.setting)
+        self.gave_up = explanation.gave_up
+        if not explanation.slips:
             return False
         _, self.first = self.where(theirs)
-        self.setting = replace(self.setting, edits=(*self.setting.edits, *slips))
-        self._forgive(slips)
+        self.setting = replace(self.setting, edits=(*self.setting.edits, *explanation.slips))
+        self._forgive(explanation.slips)
         self._make_ours()
-        return True
+        return explanation.is_whole
 
     def _takes_positions(self, theirs: Values) -> bool:
         """Give ours the positions that theirs makes in forward; returns whether it makes any.
