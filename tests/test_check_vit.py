@@ -1080,7 +1080,7 @@ def test_dropout_before_the_activation_is_told() -> None:
 
 def test_dropout_before_the_head_that_no_argument_switches_off_is_told() -> None:
     _, lines = judge_vit(dropping(drop_before_the_head))
-    assert "dropout behind the last norm, before the head; torchvision's has none" in lines[1]
+    assert "It has dropout behind the last norm; torchvision's has none there." in lines[1]
     assert "No argument switches off the dropout of heads.0, p = 0.1." in lines[1]
 
 

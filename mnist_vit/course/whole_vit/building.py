@@ -326,7 +326,7 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
             if meanings.get(own) == "num_heads" and has_default:
                 del given[own]
     ratio = parameters.get("mlp_ratio")
-    if ratio is not None and type(ratio.default) is int and known["mlp_ratio"].is_integer():
+    if ratio is not None and type(ratio.default) is not float and known["mlp_ratio"].is_integer():
         given["mlp_ratio"] = int(known["mlp_ratio"])
     for name, parameter in parameters.items():
         is_needed = parameter.default is parameter.empty and parameter.kind in GIVEN_BY_NAME

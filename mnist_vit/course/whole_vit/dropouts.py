@@ -26,7 +26,8 @@ PARTS = {  # the parts of ours between which dropout acts, by the names of their
     "out_proj": "output projection",
     r"mlp\.0": "first layer",
     r"mlp\.3": "second layer",
-    r"^encoder\.ln|pre_logits": "last norm",
+    r"^encoder\.ln": "last norm",
+    "pre_logits": "pre_logits",
     r"heads\.head": "head",
 }
 BEHIND = {  # the places of dropout that follows these parts
@@ -35,6 +36,7 @@ BEHIND = {  # the places of dropout that follows these parts
     "activation": HIDDEN,
     "second layer": MLPS,
 }
+BEHIND_BLOCKS = ("last norm", "pre_logits", "head")  # there torchvision's has none
 IN_BLOCKS = {"queries, keys and values", "first layer", "second layer"}
 
 
@@ -111,8 +113,7 @@ class _Dropouts(TorchFunctionMode):
         idle: the places of dropout with probability 0.
         twice: the places where it acts twice in a row.
         is_early: whether it acts before the activation of an MLP.
-        is_late: whether it acts behind the last norm, before the head.
-        is_last: whether it acts on the logits.
+        late: the parts of BEHIND_BLOCKS behind which it acts.
         drawn: functions that draw other random numbers, which may be dropout by hand.
     """
 
@@ -124,8 +125,7 @@ class _Dropouts(TorchFunctionMode):
         self.idle: set[str] = set()
         self.twice: set[str] = set()
         self.is_early = False
-        self.is_late = False
-        self.is_last = False
+        self.late: list[str] = []
         self.drawn: set[str] = set()
         self.here: list[str] = []  # places of dropout since the last part began
 
@@ -164,7 +164,7 @@ class _Dropouts(TorchFunctionMode):
         if self.part == "queries, keys and values":
             is_square = args[0].shape[-1:] == args[0].shape[-2:-1]
             return WEIGHTS if is_square else ATTENTION
-        if self.part in ("last norm", "head"):
+        if self.part in BEHIND_BLOCKS:
             return ""
         return BEHIND.get(self.part, TOKENS)
 
@@ -176,10 +176,8 @@ class _Dropouts(TorchFunctionMode):
         self.here.append(place)
         if place:
             self.found.add(place)
-        elif self.part == "head":
-            self.is_last = True
         else:
-            self.is_late = True
+            self.late.append(self.part)
 
     def said(self, is_built: bool) -> list[str]:
         """What is other than in ours, in sentences; "as built" if it has no arguments for it."""
@@ -201,19 +199,15 @@ class _Dropouts(TorchFunctionMode):
             said.append(
                 "In its MLPs dropout acts before the activation; torchvision's acts behind it."
             )
-        if self.is_late:
-            said.append(
-                "It has dropout behind the last norm, before the head; torchvision's has none."
-            )
-        if self.is_last:
-            said.append("It has dropout on the logits; torchvision's has none.")
+        for part in self.late:
+            said.append(f"It has dropout behind the {part}; torchvision's has none there.")
         return said
 
     @property
     def is_none(self) -> bool:
         """Whether there is no dropout at all."""
         places = self.found | self.idle
-        return not (places or self.drawn or self.is_early or self.is_late or self.is_last)
+        return not (places or self.drawn or self.is_early or self.late)
 
 
 def _compared(there: list[str], idle: list[str], lacking: list[str], is_built: bool) -> list[str]:

@@ -275,6 +275,11 @@ SLIPS = [
         "What went in is added to what the attention gives",
     ),
     Slip(
+        {END: "return x - input + y"},
+        "add what attention and MLP give, without what went into the block",
+        _PRE,
+    ),
+    Slip(
         {END: "return y"},
         "leave out the second residual connection",
         "What went in is added to what the MLP gives",
