@@ -7,7 +7,8 @@ chooses one of the pretrained encoders.
 
 ``choose_…`` (with ``--seed 0``) tries the learning rates ``rates`` once, with labels drawn from the
 split "fit", and judges them on "choose"; both are parts of "train". What is chosen holds for all
-rows. Pretrained encoders are kept in a folder, and made anew if they are not there.
+rows. ``choose_components`` does the same with numbers of principal components. Pretrained encoders
+are kept in a folder, and made anew if they are not there.
 """
 
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
@@ -37,6 +39,9 @@ from tools.runner import read
 
 KEPT = Path(tempfile.gettempdir()) / "without_labels"
 COMPONENTS = 40
+"""Of the nearest neighbour."""
+NUMBERS = (10, 20, 40, 80, 160)
+"""Of components that are tried."""
 
 Measurement = Callable[[int], dict[str, Any]]
 
@@ -90,6 +95,7 @@ class FewLabels:
             "choose_pretraining": partial(self.choose, self.by_pretraining),
             "choose_tuning": partial(self.choose, self.by_tuning),
             "choose_scratch": partial(self.choose, self.by_scratch),
+            "choose_components": self.choose_components,
             "pretraining": self.pretraining_time,
             "all_labels": self.all_labels,
         }
@@ -100,7 +106,7 @@ class FewLabels:
                 f"short_tuned_{count}": partial(self.trained, count, True, False),
                 f"short_scratch_{count}": partial(self.trained, count, False, False),
             }
-            for kind in ("probe", "random_probe", "pixels", "neighbour"):
+            for kind in ("probe", "random_probe", "pixels", "neighbour", "components"):
                 found[f"{kind}_{count}"] = partial(self.probed, count, kind)
         return found
 
@@ -194,6 +200,18 @@ class FewLabels:
         train_with_labels(model, few, self.scratch, learning_rate=rate, changes=self.changes)
         return accuracy(model, judge)
 
+    def choose_components(self, seed: int) -> dict[str, Any]:
+        """Try each number of components, with logistic regression and the nearest neighbour."""
+        few, judge = draw(self.load("fit"), self.choosing, 100), self.load("choose")
+        tried = {number: self.by_components(number, few, judge) for number in NUMBERS}
+        return {
+            "components": max(tried, key=tried.__getitem__),
+            "tried": tried,
+            "tried by nearest neighbour": {
+                number: self.nearest(number, few, judge) for number in NUMBERS
+            },
+        }
+
     # ---- rows ----
 
     def pretraining_time(self, seed: int) -> dict[str, Any]:
@@ -230,24 +248,51 @@ class FewLabels:
             return {"accuracy": probe(self.pretrained(seed)[0], few, judge)}
         if kind == "random_probe":
             return {"accuracy": probe(self.start(seed), few, judge)}
-        x = few.normalise(few.images).flatten(1)
-        others = judge.normalise(judge.images).flatten(1)
-        if kind == "pixels":
-            return {"accuracy": logistic(x, few.labels, others, judge.labels)}
-        return {"accuracy": self.nearest(x, few.labels, others, judge.labels)}
+        if kind == "neighbour":
+            return {"accuracy": self.nearest(COMPONENTS, few, judge)}
+        if kind == "components":
+            rows = read(self.file)["runs"]
+            number = next(row["components"] for row in rows if row["name"] == "choose_components")
+            return {"accuracy": self.by_components(number, few, judge)}
+        return {"accuracy": logistic(pixels(few), few.labels, pixels(judge), judge.labels)}
 
-    def nearest(self, x: Tensor, labels: Tensor, others: Tensor, truth: Tensor) -> float:
-        """The nearest neighbour in 40 principal components, found without labels."""
-        classifier = KNeighborsClassifier(1)
-        classifier.fit(self.principal.transform(x.numpy()), labels)
-        return round(100 * classifier.score(self.principal.transform(others.numpy()), truth), 2)
+    def by_components(self, number: int, few: ImageData, judge: ImageData) -> float:
+        """Logistic regression on principal components, which were found without labels.
+
+        They are divided by the standard deviation of the first one. (With each divided by its own,
+        the last ones, mostly noise, are as large as the first.)
+        """
+        deviation = self.principal(number).explained_variance_[0] ** 0.5
+        x, others = (self.reduced(number, data) / deviation for data in (few, judge))
+        classifier = LogisticRegression(max_iter=3000).fit(x.numpy(), few.labels)
+        return round(100 * classifier.score(others.numpy(), judge.labels), 2)
+
+    def nearest(self, number: int, few: ImageData, judge: ImageData) -> float:
+        """The nearest neighbour in principal components, which were found without labels."""
+        classifier = KNeighborsClassifier(1).fit(self.reduced(number, few).numpy(), few.labels)
+        score = classifier.score(self.reduced(number, judge).numpy(), judge.labels)
+        return round(100 * score, 2)
+
+    def reduced(self, number: int, data: ImageData) -> Tensor:
+        """Each picture as this many numbers."""
+        return torch.from_numpy(self.principal(number).transform(pixels(data).numpy()))
+
+    def principal(self, number: int) -> PCA:
+        """The first principal components of all pictures of "train"."""
+        if number not in self.found:
+            x = pixels(self.load("train")).numpy()
+            self.found[number] = PCA(number, random_state=0).fit(x)
+        return self.found[number]
 
     @cached_property
-    def principal(self) -> PCA:
-        """Of all pictures of "train"."""
-        data = self.load("train")
-        x = data.normalise(data.images).flatten(1).numpy()
-        return PCA(COMPONENTS, random_state=0).fit(x)
+    def found(self) -> dict[int, PCA]:
+        """Principal components by their number, as far as they are asked for."""
+        return {}
+
+
+def pixels(data: ImageData) -> Tensor:
+    """All normalised pixels of each picture, (n, numbers)."""
+    return data.normalise(data.images).flatten(1)
 
 
 def timed(train: Callable[[], None]) -> float:

@@ -7,10 +7,12 @@
 The digits are scikit-learn's 1,797, enlarged to 20 pixels in the middle of 28. A draw is a random
 order of them: the first ones are labelled, the last 797 give the accuracy. The models are
 vit_mnist_p4 and one of its start values, and are trained by the solutions of notebook 11's
-exercises ``transfer`` and ``two_rates``.
+exercises ``transfer`` and ``two_rates``; ``scratch_longer_50`` by notebook 13's training from
+scratch, whose learning rate was chosen there with other digits.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -22,6 +24,9 @@ from mnist_vit.course.ladder.rows import RESULTS
 from mnist_vit.course.nb11_pretrained_vit.others import other_digits
 from mnist_vit.course.nb11_pretrained_vit.transfer import my_transfer
 from mnist_vit.course.nb11_pretrained_vit.two_rates import my_two_rates
+from mnist_vit.course.nb13_without_labels.autoencoder import train_with_labels
+
+from . import without_labels
 
 FILE = RESULTS / "transfer.json"
 SEEDS = range(5)
@@ -48,6 +53,26 @@ def trained(
     images, labels = other_digits()
     few, rest = draw(count, seed)
     model = my_transfer(model, images[few], labels[few], freeze, steps, learning_rate)
+    return accuracy(model, images[rest], labels[rest])
+
+
+def trained_longer(count: int, seed: int) -> float:
+    """Return the accuracy after notebook 13's training from scratch: Muon, and augmentation."""
+    recipe = without_labels.ROWS
+    images, labels = other_digits()
+    few, rest = draw(count, seed)
+    mnist = without_labels.load("train")  # its mean and standard deviation
+    pixels = 255 * (images[few] * mnist.std[0] + mnist.mean[0])
+    data = replace(mnist, images=pixels.round().byte(), labels=labels[few], name="few")
+    model = recipe.start(seed)
+    train_with_labels(
+        model,
+        data,
+        recipe.scratch,
+        learning_rate=recipe.chosen("scratch"),
+        seed=seed,
+        changes=recipe.changes,
+    )
     return accuracy(model, images[rest], labels[rest])
 
 
@@ -91,6 +116,7 @@ MEASUREMENTS: dict[str, Callable[..., float]] = {
     "own_head": own_head,
     "pixels_50": partial(logistic, 50, False),
     "scratch_50": partial(trained, 50, False, False, 0.001),
+    "scratch_longer_50": partial(trained_longer, 50),
     "random_probe_50": partial(trained, 50, False, True, 0.03),
     "probe_50": partial(trained, 50, True, True, 0.01),
     "tuned_50": partial(trained, 50, True, False, 0.0003),

@@ -2,7 +2,7 @@
 
     python -m experiments without_labels                      # names, and what is stored
     python -m experiments without_labels scratch_50 --seed 2  # one draw, beside the stored one
-    python -m experiments without_labels scratch_50 --store   # five draws, stored
+    python -m experiments without_labels scratch_50 --seed 2 --store  # one draw, stored
 
 The model is vit_mnist(4), the pictures are the 4,000 embedded training digits, and the accuracy is
 that on the 1,000 embedded validation digits. Learning rates are chosen with 10 labels of each

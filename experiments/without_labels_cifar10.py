@@ -2,7 +2,7 @@
 
     python -m experiments without_labels_cifar10                       # names, what is stored
     python -m experiments without_labels_cifar10 scratch_100 --seed 2  # one draw
-    python -m experiments without_labels_cifar10 scratch_100 --store   # three draws, stored
+    python -m experiments without_labels_cifar10 scratch_100 --seed 2 --store  # one draw, stored
 
 The model has the size of vit_cifar10, the pictures are CIFAR-10's 45,000 training images
 (``MNIST_VIT_DATA``, or data/), and the accuracy is that on the 5,000 validation images. Learning

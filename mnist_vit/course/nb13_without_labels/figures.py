@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..drawing import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY, figure, picture
 
-MARKS = "osD^vP"
-COLOURS = (BLUE, RED, GREEN, ORANGE, PINK, BLACK)
+MARKS = "osD^vXP"
+COLOURS = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)
 
 
 def masked(images: Tensor, order: Tensor, keep: int, whole: bool = False) -> Figure:

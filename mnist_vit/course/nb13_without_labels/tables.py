@@ -38,11 +38,14 @@ def seconds(name: str, results: str = DIGITS) -> float:
     return statistics.mean(run["cpu_seconds"] for run in runs_of(name, results))
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """The mean, and half the width of its 95 % t interval over at least two draws."""
+def interval(values: list[float], questions: int = 1) -> tuple[float, float]:
+    """The mean, and half the width of its 95 % t interval over at least two draws.
+
+    Each of several ``questions`` gets its share of the 5 %.
+    """
     count = len(values)
     spread = statistics.stdev(values) / count**0.5
-    return statistics.mean(values), float(stdtrit(count - 1, 0.975)) * spread
+    return statistics.mean(values), float(stdtrit(count - 1, 1 - 0.025 / questions)) * spread
 
 
 def row(
@@ -69,11 +72,12 @@ def table(rows: dict[str, str], counts: tuple[int, ...], results: str = DIGITS) 
     return "\n".join(lines)
 
 
-def difference(name: str, other: str, results: str = DIGITS) -> str:
+def difference(name: str, other: str, results: str = DIGITS, questions: int = 1) -> str:
     """A row minus another, draw by draw, ``+1.2 ± 0.8 points``."""
     ours = draws(name, results)
     theirs = draws(other, results)
-    mean, half = interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+    gains = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    mean, half = interval(gains, questions)
     return f"{mean:+.1f} ± {half:.1f} points"
 
 
