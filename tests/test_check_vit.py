@@ -421,8 +421,8 @@ NAMED = {  # the model, and what the verdict must name
     "no tanh": (plain(squash=nn.Identity), "with it, .* leave out tanh"),
     "norms of the patches": (
         PatchNorms,
-        r"leave LayerNorm's eps.*\nYours has, ours lacks: patch_embed.0 \(LayerNorm\),"
-        r" patch_embed.2 \(LayerNorm\)\.",
+        r"leave LayerNorm's eps.*\nYours has, ours lacks: patch_embed.0 \(LayerNorm of 48"
+        r" numbers\), patch_embed.2 \(LayerNorm\)\.",
     ),
     "no class token": (
         NoToken,
@@ -431,7 +431,7 @@ NAMED = {  # the model, and what the verdict must name
     ),
     "scaled branches": (
         Scaled,
-        r"(?s)ours lacks: blocks.0.k_norm \(LayerNorm\).*blocks.0.ls \(Times\)"
+        r"(?s)ours lacks: blocks.0.k_norm \(LayerNorm of 8 numbers\).*blocks.0.ls \(Times\)"
         ".*no row for the class token.*everything is equal",
     ),
     "slices for heads": (
@@ -590,7 +590,7 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
         plain(
             cat=lambda s, x: torch.cat((torch.randn(len(x), 1, x.shape[2]), x), dim=1),
         ),
-        "other logits each time.*forward calls torch.randn",
+        r"other logits each time.*forward draws random numbers \(randn\)",
     ),
     "no logits": (
         plain(forward=lambda s, x: [None, s.head]),
@@ -615,7 +615,7 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     ),
     "a token for each picture": (
         lambda: plain(cat=lambda s, x: torch.cat((s.cls_token.expand(4, -1, -1), x), 1))(**TINY),
-        "It must take any number of pictures",
+        "It must take any number of square pictures",
     ),
     "lazy": (plain(embed=lambda s, d, p: nn.LazyConv2d(d, p, p)), "has no shape yet, as a lazy"),
     "sizes that do not fit": (
@@ -987,7 +987,7 @@ def some_paths(self, b, x):
             "As built, it has dropout behind the attention, and with pr",
         ),
         (TwiceDropped(**TINY), "Dropout acts twice in a row behind the attention."),
-        (plain(layer=some_paths), "In train mode it draws random numbers with torch.rand, too."),
+        (plain(layer=some_paths), "In train mode it draws other random numbers, too (rand)."),
         (layer(post_norm)(**TINY), "It has no dropout."),
         (lambda: Plain(**TINY), "It has no dropout."),
         (plain(pool=lambda s, x: x[:, 0] * (1 + torch.rand(1) * s.training)), ""),
@@ -1175,3 +1175,37 @@ def test_a_file_finds_its_imports_where_the_command_is_run(tmp_path, capsys, mon
     (folder / "other.py").write_text("import no_such_module\n")
     assert main(["check", str(folder / "other.py"), "--name", "V"]) == 2
     assert "no_such_module is neither installed nor beside the file" in capsys.readouterr().err
+
+
+class FixedDropout(PostNorm):
+    """Two kinds of dropout that no argument switches off, and one in a head of two layers."""
+
+    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim):
+        super().__init__(image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim)
+        self.first, self.second = nn.Dropout(0.2), nn.Dropout(0.3)
+        head = nn.Linear(hidden_dim, 16), nn.Tanh(), self.first, nn.Linear(16, 5)
+        self.head = nn.Sequential(*head)
+
+    def attend(self, b, x):
+        return self.second(Plain.attend(self, b, x))
+
+
+def test_all_fixed_dropout_and_a_head_of_two_layers_are_told() -> None:
+    _, lines = judge_vit(FixedDropout)
+    said = " ".join(lines)
+    assert "No argument switches off the dropout of first, p = 0.2." in said
+    assert "No argument switches off the dropout of second, p = 0.3." in said
+    assert "It has dropout behind the pre_logits; torchvision's has none there." in said
+    assert "Its head has two layers. It was compared with ours of representation_size=16." in said
+
+
+def test_what_is_not_compared_is_said() -> None:
+    _, lines = judge_vit(plain(act=lambda s, x: F.gelu(F.relu(x))))
+    assert any(line.startswith("What comes behind it was not compared") for line in lines), lines
+    _, lines = judge_vit(Plain(**TINY), image_size=(8, 12))
+    assert "image_size must be a whole number, but is (8, 12)." in lines[0]
+
+
+def test_a_table_of_positions_is_not_counted_as_a_parameter() -> None:
+    _, lines = judge_vit(NoToken)
+    assert any(line.startswith("30 parameters were matched") for line in lines), lines

@@ -146,6 +146,11 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
     Raises:
         Mistake: there is no model, or one that is too far from a Vision Transformer.
     """
+    for name, size in sizes.items():
+        if name in OTHERS and type(size) is not int:
+            raise Mistake(
+                f"{name} must be a whole number, but is {size!r}. Pictures must be square."
+            )
     model, given = make(answer, SIZES | sizes)
     told = _told(given, SIZES | sizes)
     ours = inspect.signature(VisionTransformer).parameters

@@ -8,7 +8,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..checking import Mistake
-from .building import joined, make
+from .building import joined, listed, make
 from .passing import ACTIVATIONS, DRAWN, DROPOUTS, drops, flat, has_dropout, name_of, tensors_of
 from .trial import Trial
 
@@ -63,7 +63,7 @@ def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
         said += _fixed(without, _other_numbers(answer, names))
     drawn = watch.drawn - trial.seen.drawn
     if drawn:
-        said.append(f"In train mode it draws random numbers with torch.{min(drawn)}, too.")
+        said.append(f"In train mode it draws other random numbers, too ({min(drawn)}).")
     if watch.is_none and not names and not said:
         return NO_DROPOUT
     return " ".join(said)
@@ -81,16 +81,25 @@ def set_dropout(model: nn.Module, probability: float) -> nn.Module:
 
 
 def _fixed(model: nn.Module, others: set[float]) -> list[str]:
-    """A sentence on a dropout that no argument switches off.
+    """Sentences on dropout that no argument switches off.
 
     ``others`` are the defaults of arguments of other names: one may be that of this dropout.
     """
+    found: dict[float, list[str]] = {}
     for path, module in model.named_modules():
-        if not isinstance(module, nn.modules.dropout._DropoutNd) or module.p in others:
-            continue
-        if module.p > 0:
-            return [f"No argument switches off the dropout of {path}, p = {module.p:g}."]
-    return []
+        probability = 0.0
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            probability = module.p
+        elif isinstance(module, nn.MultiheadAttention):
+            probability = module.dropout
+        if probability > 0 and probability not in others:
+            found.setdefault(probability, []).append(path)
+    said = []
+    for probability, paths in found.items():
+        said.append(
+            f"No argument switches off the dropout of {listed(paths)}, p = {probability:g}."
+        )
+    return said
 
 
 def _parts_by_tensor(trial: Trial) -> dict[int, str]:
@@ -113,7 +122,6 @@ class _Dropouts(TorchFunctionMode):
         idle: the places of dropout with probability 0.
         twice: the places where it acts twice in a row.
         is_early: whether it acts before the activation of an MLP.
-        late: the parts of BEHIND_BLOCKS behind which it acts.
         drawn: functions that draw other random numbers, which may be dropout by hand.
     """
 
@@ -125,7 +133,6 @@ class _Dropouts(TorchFunctionMode):
         self.idle: set[str] = set()
         self.twice: set[str] = set()
         self.is_early = False
-        self.late: list[str] = []
         self.drawn: set[str] = set()
         self.here: list[str] = []  # places of dropout since the last part began
 
@@ -158,14 +165,14 @@ class _Dropouts(TorchFunctionMode):
         self.here = []
 
     def _place(self, name: str, args: tuple) -> str:
-        """The place of dropout that is called now; "" if torchvision's has none there."""
+        """The place of dropout that is called now: of PLACES, or where ours has none."""
         if name not in DROPOUTS:  # a whole attention
             return WEIGHTS
         if self.part == "queries, keys and values":
             is_square = args[0].shape[-1:] == args[0].shape[-2:-1]
             return WEIGHTS if is_square else ATTENTION
         if self.part in BEHIND_BLOCKS:
-            return ""
+            return f"behind the {self.part}"
         return BEHIND.get(self.part, TOKENS)
 
     def _note(self, name: str, args: tuple) -> None:
@@ -174,10 +181,7 @@ class _Dropouts(TorchFunctionMode):
         if place in self.here and place in BEHIND.values():
             self.twice.add(place)
         self.here.append(place)
-        if place:
-            self.found.add(place)
-        else:
-            self.late.append(self.part)
+        self.found.add(place)
 
     def said(self, is_built: bool) -> list[str]:
         """What is other than in ours, in sentences; "as built" if it has no arguments for it."""
@@ -199,15 +203,15 @@ class _Dropouts(TorchFunctionMode):
             said.append(
                 "In its MLPs dropout acts before the activation; torchvision's acts behind it."
             )
-        for part in self.late:
-            said.append(f"It has dropout behind the {part}; torchvision's has none there.")
+        for place in sorted((self.found | (self.idle if is_built else set())) - {*PLACES}):
+            zero = "" if place in self.found else ", with probability 0"
+            said.append(f"It has dropout {place}{zero}; torchvision's has none there.")
         return said
 
     @property
     def is_none(self) -> bool:
         """Whether there is no dropout at all."""
-        places = self.found | self.idle
-        return not (places or self.drawn or self.is_early or self.late)
+        return not (self.found or self.idle or self.drawn or self.is_early)
 
 
 def _compared(there: list[str], idle: list[str], lacking: list[str], is_built: bool) -> list[str]:

@@ -69,9 +69,9 @@ def _observed(model: nn.Module, found: Sizes, is_guess: bool) -> Pass:
         if not is_guess or not re.search("RuntimeError|AssertionError|ValueError", str(mistake)):
             raise
         raise Mistake(
-            f"with pictures of shape {tuple(pictures.shape)}, as its parameters tell, {mistake} It"
-            " must take any number of pictures. If it takes other ones: check.vit(model,"
-            " image_size=…, in_channels=…)."
+            f"with pictures of shape {tuple(pictures.shape)}, a guess from its parameters,"
+            f" {mistake} It must take any number of square pictures. If it takes other ones:"
+            " check.vit(model, image_size=…, in_channels=…)."
         ) from None
 
 

@@ -20,7 +20,10 @@ from .values import LOGITS, alignments, comparable
 
 FOREIGN = "the parameters are not ours."
 ALL_ELSE = "Apart from this everything is equal."
-NO_MORE = "In what was compared, no other difference was found."
+NO_MORE = (
+    "In what was compared, no other difference was found. Gradients, train mode and dropout were"
+    " not compared."
+)
 EXACTLY = "the logits are wrong. You get exactly this when you"
 NO_LOGITS = "the output is no logits. You get exactly this when you"
 MANY = 12  # parameters of one model alone, those of other blocks not counted
@@ -86,7 +89,11 @@ def _extra(trial: Trial) -> str:
     """Modules that were left out, and parameters that only theirs has."""
     names = []
     for path in trial.left_out:
-        names.append(f"{path} ({type(trial.theirs.get_submodule(path)).__name__})")
+        module = trial.theirs.get_submodule(path)
+        kind = type(module).__name__
+        numbers = next(module.parameters()).numel()
+        is_usual = numbers == trial.ours.hidden_dim or kind == "Linear"
+        names.append(f"{path} ({kind})" if is_usual else f"{path} ({kind} of {numbers} numbers)")
     for name in trial.extra:
         if name.rpartition(".")[0] not in trial.left_out and name not in trial.silent:
             names.append(f"{name} {trial.their_shapes[name]}")
@@ -169,9 +176,15 @@ def notes(trial: Trial) -> list[str]:
     lines = []
     if any(own != source.name for own, source in trial.sources.items()):
         example, source = max(trial.sources.items(), key=_oddness)
+        matched = sum(own in trial.their_shapes for own in trial.sources)
         lines.append(
-            f"{len(trial.sources)} parameters were matched by block, shape and order, such as"
+            f"{matched} parameters were matched by block, shape and order, such as"
             f" {example} with {source.said()}."
+        )
+    size = dict(trial.setting.sizes).get("representation_size")
+    if size and not trial.takes_representation:
+        lines.append(
+            f"Its head has two layers. It was compared with ours of representation_size={size}."
         )
     if trial.seen.taken:
         lines.append(f"What was compared is {trial.seen.taken}.")
@@ -245,7 +258,7 @@ def unexplained(trial: Trial) -> list[str]:
     label, value = trial.where(theirs)
     where = _first(value, ["what is told below"] if about else [])
     if trial.is_foreign:  # numbers would tell of what was put in their place
-        return [FOREIGN, f"{where}.", *about]
+        return [FOREIGN, f"{where}.", _not_compared(label), *about]
     got = theirs[label]
     aligned = alignments(got, ours[label])
     expected = aligned[0] if aligned else ours[label]
@@ -260,8 +273,17 @@ def unexplained(trial: Trial) -> list[str]:
         lines += _observed(trial, label, got, expected)
         lines += _probabilities(logits)
     if trial.gave_up:
-        lines.append("Known mistakes were tried for 30 seconds: a smaller model shows more.")
+        lines.append("Not all known mistakes were tried: that takes more than 30 seconds here.")
+    lines.append(_not_compared(label))
     return [problem, *lines, *about]
+
+
+def _not_compared(label: str) -> str:
+    """What is not looked at where the value of this label differs without a name."""
+    rest = "radients, train mode and dropout"
+    if label == LOGITS:
+        return f"G{rest} were not compared."
+    return f"What comes behind it was not compared, and neither were g{rest}."
 
 
 def _other_tokens(trial: Trial) -> str:

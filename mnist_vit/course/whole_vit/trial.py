@@ -75,6 +75,7 @@ class Trial:
         self.eps = built.eps
         self.rms_norms = built.rms_norms
         self.ignored = built.ignored
+        self.takes_representation = built.takes_representation
         self.our_shapes = shapes_of(fresh)
         self.their_shapes = shapes_of(self.theirs)
         edits = self._edits(built.sizes["num_layers"])
@@ -289,7 +290,10 @@ class Trial:
         if self.seen.dropout:
             return " Dropout must know the mode: nn.Dropout, or F.dropout(x, p, self.training)."
         if self.seen.drawn:
-            return f" forward calls torch.{min(self.seen.drawn)}: make such a tensor in __init__."
+            return (
+                f" forward draws random numbers ({min(self.seen.drawn)}): make such a tensor in"
+                " __init__."
+            )
         return ""
 
     def values(self) -> Values:
