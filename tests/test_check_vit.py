@@ -1193,7 +1193,7 @@ class FixedDropout(PostNorm):
 def test_all_fixed_dropout_and_a_head_of_two_layers_are_told() -> None:
     _, lines = judge_vit(FixedDropout)
     said = " ".join(lines)
-    assert "No argument switches off the dropout of first, p = 0.2." in said
+    assert "No argument switches off the dropout of head.2, p = 0.2." in said
     assert "No argument switches off the dropout of second, p = 0.3." in said
     assert "It has dropout behind the pre_logits; torchvision's has none there." in said
     assert "Its head has two layers. It was compared with ours of representation_size=16." in said
