@@ -321,9 +321,7 @@ class Trial:
         theirs = self.values()
         if self._takes_positions(theirs) and self.problem() is None:
             return True
-        if self.uncompared:
-            return False
-        if LOGITS not in theirs:
+        if self.uncompared or LOGITS not in theirs:
             return False
         explanation = explain(theirs, self.setting)
         self.gave_up = explanation.gave_up
