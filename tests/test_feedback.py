@@ -658,6 +658,16 @@ def test_a_step_leaves_the_mode_and_returns_a_number() -> None:
     reject("training_step", in_eval, "train in eval mode", named=True)
 
 
+def test_what_is_wrong_with_a_number_does_not_say_why_it_is_a_tensor() -> None:
+    """Two mistakes: the numbers are a slip's, and what comes back is a tensor."""
+
+    def answer(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> Tensor:
+        return a_step(nn.Sequential(model, nn.Softmax(dim=1)), optimizer, images, labels)
+
+    reject("training_step", lambda *given: answer(*given).item(), "give probabilities", named=True)
+    reject("training_step", answer, "still holds its graph. loss.item() is the number alone.")
+
+
 def test_what_was_given_is_not_written_over() -> None:
     def answer(weights: Tensor) -> Tensor:
         made = check.EXERCISES["rollout"].answer(weights)
