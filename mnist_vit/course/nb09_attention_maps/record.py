@@ -238,7 +238,8 @@ OTHERS_HOOKS = "hooks of somebody else that are gone after the block"
 
 
 def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
-    masked = randomise(_Masked())
+    masked = _Masked()
+    randomise(masked)
     images = random(2, 5, 8, seed=90)
     plain = masked(images)
     with others_hooks(masked) as gone:
