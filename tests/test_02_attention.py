@@ -463,3 +463,46 @@ SLIPS: list[tuple[str, Any, str]] = [
     ("softmax_rows", less_the_largest, "the largest of each row's scores without their signs"),
 ]
 test_sentences = judged([], SAID, SLIPS)
+
+
+class AddsTokens(MyHead):
+    """Adds the tokens where that is possible."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        output, weights = super().forward(x)
+        return x + output if x.shape == output.shape else output, weights
+
+
+class WithoutBias(MyHead):
+    def __init__(self, hidden_dim: int, head_dim: int) -> None:
+        super().__init__(hidden_dim, head_dim)
+        for name in ("w_q", "w_k", "w_v"):
+            setattr(self, name, nn.Linear(hidden_dim, head_dim, bias=False))
+
+
+def by_very_sharp_rows(head: nn.Module, x: Tensor) -> str:
+    found = find_bug_by_looking(head, x)
+    if found in ("no root", "no bug"):
+        return "no root" if head(x)[1].amax(dim=-1).mean() > 0.8 else "no bug"
+    return found
+
+
+def by_log1p(weights: Tensor) -> Tensor:
+    return (weights * -torch.log1p(weights)).sum(dim=-1).abs()
+
+
+test_what_is_said_holds_of_these = judged(
+    [],
+    [
+        ("head", WithoutBias, "w_v.bias. bias=False makes a layer without one"),
+        (
+            "find_bug",
+            by_very_sharp_rows,
+            "of a head without a bug whose rows are sharp, and not of a head with this bug whose",
+        ),
+    ],
+    [
+        ("head", AddsTokens, "add the tokens to what is gathered where hidden_dim and head_dim"),
+        ("entropy", by_log1p, "take the sum of a ln(1 + a), as log1p gives it, with a plus. log1p"),
+    ],
+)

@@ -759,3 +759,67 @@ test_what_the_check_sees_of_dropout_pictures_and_places = judged(
         ("swap_heads", without_bias_of_keys, "leave the bias of W_K in its old order"),
     ],
 )
+
+
+class Turned(MyMaskedAttention):
+    """Takes a square mask as (keys, queries), after the softmax, too, if it is told so."""
+
+    everywhere = True
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True, mask=None):
+        scores, v = self.scores_and_values(query, key, value)
+        if mask is not None:
+            turned = mask.mT if mask.shape[0] == mask.shape[1] else mask
+            scores = scores.masked_fill(~turned, -torch.inf)
+        weights = scores.softmax(dim=-1)
+        if mask is not None:
+            weights = weights.masked_fill(~(turned if self.everywhere else mask), 0)
+        return self.gathered(weights, v, need_weights, average_attn_weights)
+
+    def scores_and_values(self, *given):
+        packed = zip(given, self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3), strict=True)
+        q, k, v = (
+            F.linear(x, weight, bias).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+            for x, weight, bias in packed
+        )
+        return q @ k.mT / self.head_dim**0.5, v
+
+    def gathered(self, weights, v, need_weights, average):
+        weights = F.dropout(weights, self.dropout, self.training)
+        output = self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=1) if average else weights
+
+
+class TurnedBefore(Turned):
+    everywhere = False
+
+
+class BlindOutput(Turned):
+    """The output of a query that may look nowhere is 0, and its weights stay nan."""
+
+    def forward(self, query, key, value, need_weights=True, average_attn_weights=True, mask=None):
+        scores, v = self.scores_and_values(query, key, value)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        weights = scores.softmax(dim=-1)
+        output, weights = self.gathered(weights, v, need_weights, average_attn_weights)
+        return output.nan_to_num(0), weights
+
+
+EXCHANGED = (
+    "weights are those of the transposed mask: its rows and columns are exchanged. A mask is"
+)
+test_what_a_mask_does_is_told = judged(
+    [],
+    [
+        ("masked_attention", Turned, f"Your {EXCHANGED}"),
+        ("masked_attention", TurnedBefore, f"Where the mask itself is True, your {EXCHANGED}"),
+        (
+            "masked_attention",
+            BlindOutput,
+            "output of a query that may look nowhere is 0 in yours. Only its weights must be 0.",
+        ),
+    ],
+)

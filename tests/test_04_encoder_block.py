@@ -14,6 +14,8 @@ from helpers import judged, reject
 from torch import Tensor, nn
 from torchvision.models.vision_transformer import EncoderBlock as TorchvisionBlock
 
+from mnist_vit.check import EXERCISES
+from mnist_vit.course.checking import verdict
 from mnist_vit.course.nb04_encoder_block.find_bugs import BLOCKS
 from mnist_vit.model import EncoderBlock, MultiHeadAttention
 
@@ -610,3 +612,33 @@ test_what_further_inputs_show = judged(
     ],
     [("layer_norm", of_64, "divide by 64 in mean and variance")],
 )
+
+
+def with_the_division_last(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    root = (x.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    return ((x - x.mean(dim=-1, keepdim=True)) * weight + bias) / root
+
+
+test_a_bias_that_is_divided_is_told_as_that = judged(
+    [],
+    [
+        (
+            "layer_norm",
+            with_the_division_last,
+            "what it adds is not the same in all tokens. Add bias last, once: after the division",
+        ),
+        (
+            "layer_norm",
+            lambda x, w, b, eps: with_var_mean(x, w, 3 * b, eps),
+            "With a bias of zero your result is right. Add bias last, once",
+        ),
+    ],
+)
+
+
+@pytest.mark.parametrize("number", [2, 7, 8])
+def test_eps_is_spoken_of_where_eps_was_chosen(number: int) -> None:
+    found = {"a": 5, "b": 3, "c": number, "d": 4}
+    told = verdict(EXERCISES["find_bugs"], lambda: found)[1]
+    assert "change the parameters of ln_2 alone" in told
+    assert ("Another eps" in told) == (number == 7)

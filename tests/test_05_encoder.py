@@ -707,3 +707,15 @@ def test_what_the_check_s_own_calls_write_is_not_blamed_on_the_answer() -> None:
     judgement = judge(check.EXERCISES["right_without"], zeros_by_shape)
     assert "Your code changes conv_proj.bias" in judgement.said
     assert "class_token" not in judgement.said
+
+
+def resized_with_the_token_last(positions: Tensor, grid: int) -> Tensor:
+    """As if the class token's position came last."""
+    turned = torch.cat([positions[:, -1:], positions[:, :-1]], dim=1)
+    resized = check.EXERCISES["resize_positions"].answer(turned, grid)
+    return torch.cat([resized[:, 1:], resized[:, :1]], dim=1)
+
+
+test_a_class_token_that_is_taken_for_the_last_is_named = judged(
+    [], [], [("resize_positions", resized_with_the_token_last, "and put it last again")]
+)

@@ -833,3 +833,22 @@ class DropsInEvalModeToo(MyRectangular):
 
 def test_dropout_in_eval_mode_is_refused() -> None:
     assert "which drops in eval mode, too" in told("rectangular", DropsInEvalModeToo)
+
+
+class SquareOfTheSameArea(MyVisionTransformer):
+    def __init__(self, image_size, patch_size, *sizes, **options):
+        height, width = image_size
+        super().__init__(math.isqrt(height * width), patch_size, *sizes, **options)
+
+
+class WithoutTheTokensPosition(MyRectangular):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.encoder.pos_embedding = nn.Parameter(self.encoder.pos_embedding[:, 1:].detach())
+
+
+def test_as_many_positions_as_patches_by_chance_are_not_one_for_each() -> None:
+    square = told("rectangular", SquareOfTheSameArea)
+    assert "as many as a square of 3 × 3 patches needs." in square
+    assert "none for the class token" not in square
+    assert "none for the class token" in told("rectangular", WithoutTheTokensPosition)

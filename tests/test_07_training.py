@@ -4,6 +4,7 @@ of the script."""
 import copy
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -826,3 +827,28 @@ def average_of_names(averaged, model, average):
 def test_a_loop_over_a_state_dict_goes_through_names() -> None:
     _, said = verdict(EXERCISES["weight_average"], average_of_names)
     assert "This is a text, and lerp_ is for tensors." in said
+
+
+def loss_of(changed: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of changed logits, by exp and logarithm."""
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        x = changed(logits)
+        return (x.exp().sum(dim=1).log() - x[torch.arange(len(labels)), labels]).mean()
+
+    return loss
+
+
+def with_a_limit(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.nll_loss(logits.log_softmax(dim=1).clamp(min=-50), labels)
+
+
+NO_MORE = "costs 50 in yours, and no more where it is 10,000 below. It should cost 1,000 and 10,000"
+test_a_limit_of_the_logits_is_not_called_one_of_the_loss = judged(
+    [],
+    [
+        ("cross_entropy", loss_of(lambda x: x.clamp(-50, 50)), NO_MORE),
+        ("cross_entropy", loss_of(lambda x: x / x.abs().max().clamp(min=50) * 50), NO_MORE),
+        ("cross_entropy", with_a_limit, "One picture never costs more than 50.0 in yours"),
+    ],
+)

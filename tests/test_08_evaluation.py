@@ -771,3 +771,28 @@ test_more_is_told = judged(
         ("controls", corners_alone, "sets 2 to 0, none but in the corners"),
     ],
 )
+
+
+def blurred_by_a_cross(images):
+    wide = F.pad(images, (1, 1, 1, 1), mode="replicate")
+    beside = wide[..., 1:-1, :-2] + wide[..., 1:-1, 2:]
+    above = wide[..., :-2, 1:-1] + wide[..., 2:, 1:-1]
+    return my_controls(images) | {"blur": 0.58 * images + 0.105 * (beside + above)}
+
+
+def tossed(b, c):
+    heads = np.random.default_rng(0).binomial(b + c, 0.5, size=10_000)
+    return float((abs(2 * heads - b - c) >= abs(b - c)).mean())
+
+
+test_what_is_said_is_what_was_measured = judged(
+    [],
+    [
+        (
+            "controls",
+            blurred_by_a_cross,
+            "The four corners get nothing. Blur along one axis, 0.105, 0.79, 0.105, then blur the",
+        ),
+        ("coin", tossed, "and it is small, but not 0. The exact chance is asked for, no trial"),
+    ],
+)

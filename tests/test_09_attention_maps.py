@@ -4,7 +4,7 @@ without a name."""
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -474,3 +474,56 @@ def test_own_weights_are_measured_as_the_stored_ones() -> None:
     for row in rows.splitlines()[1:]:
         yours, first, *_ = map(int, re.findall(r"(\d+) %", row))
         assert abs(yours - first) <= 1, row
+
+
+def recording(found: Callable[[str, nn.Module], bool], how: Callable | None = None) -> Callable:
+    """An answer that hooks the modules of which ``found`` is true."""
+
+    @contextmanager
+    def record(model: nn.Module) -> Iterator[list[Tensor]]:
+        kept: list[Tensor] = []
+
+        def keep(module: nn.Module, args: tuple, kwargs: dict, output: tuple) -> None:
+            kept.append(output[1] if how is None else how(module, *args, **kwargs))
+
+        with ExitStack() as stack:
+            for name, module in model.named_modules():
+                if found(name, module):
+                    before = module.register_forward_pre_hook(asked, with_kwargs=True)
+                    stack.callback(before.remove)
+                    after = module.register_forward_hook(keep, with_kwargs=True)
+                    stack.callback(after.remove)
+            yield kept
+
+    return record
+
+
+def by_equation_1(layer: nn.Module, query: Tensor, *_: Any, **__: Any) -> Tensor:
+    """The weights from query and key, which knows of no mask."""
+    packed = F.linear(query, layer.in_proj_weight, layer.in_proj_bias)
+    q, k, _ = packed.unflatten(-1, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+
+
+UNDER_A_NAME = "has the name `mix`. Under the name `self_attention` the same layer is recorded."
+test_what_is_recorded_by_name_or_without_its_mask = judged(
+    [],
+    [
+        ("record", recording(lambda name, _: name.endswith("self_attention")), UNDER_A_NAME),
+        (
+            "record",
+            recording(lambda name, _: "." in name and name.endswith("attention")),
+            UNDER_A_NAME,
+        ),
+        (  # it looks at how deep a layer is, and at no name
+            "record",
+            recording(lambda name, module: "." in name and hasattr(module, "in_proj_weight")),
+            "whose one attention layer has the name `mix`. Layers may have any name",
+        ),
+        (
+            "record",
+            recording(lambda _, module: hasattr(module, "in_proj_weight"), by_equation_1),
+            "with a mask you keep the weights that it would have without. Take the weights that",
+        ),
+    ],
+)

@@ -679,3 +679,28 @@ def test_relevance_wins_in_all_seeds_and_layers_differ_in_one() -> None:
     halves = five["first minus last, ±"]
     sure = [d for d, half in zip(five["first minus last"], halves, strict=True) if abs(d) > half]
     assert sure == [16.0]
+
+
+def by_torchs_std(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    deviation = x.std(dim=-1, keepdim=True).detach()
+    return (x - x.mean(dim=-1, keepdim=True)) / (deviation + eps) * weight + bias
+
+
+def of_one_left(logits_without: Callable, labels: Tensor, patches: int) -> Tensor:
+    """Each patch alone, against none at all."""
+
+    def right(hidden: Tensor) -> Tensor:
+        return logits_without(hidden).softmax(dim=1).gather(1, labels[:, None])
+
+    all_hidden = torch.ones(len(labels), patches, dtype=torch.bool)
+    alone = [all_hidden.index_fill(1, torch.tensor([patch]), False) for patch in range(patches)]
+    return torch.cat([right(hidden) - right(all_hidden) for hidden in alone], dim=1)
+
+
+test_what_is_told_leads_on = judged(
+    [],
+    [
+        ("norm_rule", by_torchs_std, "divided by 2.646, the root of 14/2. Its standard deviation"),
+        ("leave_out", of_one_left, "Given three patches, 0 to 2, you ask for logits with these"),
+    ],
+)

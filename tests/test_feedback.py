@@ -126,8 +126,8 @@ def test_what_is_no_number_of_ours_is_not_said_to_be_one() -> None:
     told = said("encoder_block", Scaled)
     assert "takes what ours has, too" not in told
     assert (
-        "With a value of ours in the place of what `(input + self.dropout(x)) / 2` gives, where it"
-        " goes into `x + y`, your result is right" in told
+        "Your result is right if a value of ours goes into `x + y` in place of what"
+        " `(input + self.dropout(x)) / 2` gives" in told
     )
 
 
@@ -656,6 +656,36 @@ def test_a_step_leaves_the_mode_and_returns_a_number() -> None:
     accept("training_step", lambda *given: a_step(*given).detach())
     reject("training_step", a_step, "still holds its graph")
     reject("training_step", in_eval, "train in eval mode", named=True)
+
+
+def test_what_is_wrong_with_a_number_does_not_say_why_it_is_a_tensor() -> None:
+    """Two mistakes: the numbers are a slip's, and what comes back is a tensor."""
+
+    def answer(model: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> Tensor:
+        return a_step(nn.Sequential(model, nn.Softmax(dim=1)), optimizer, images, labels)
+
+    reject("training_step", lambda *given: answer(*given).item(), "give probabilities", named=True)
+    reject("training_step", answer, "still holds its graph. loss.item() is the number alone.")
+
+
+@pytest.mark.parametrize(
+    ("what", "verb"),
+    [
+        ("weights", "differ"),
+        ("weights of layer 1", "differ"),
+        ("averaged weights, once the model has moved on", "differ"),
+        ("logits afterwards, as the model gives them", "differ"),
+        ("dropout=0.5 in train mode, all values 1: the shares of heads that give 0", "differ"),
+        ("output for patches of 4x4 from 3 channels of 12x8", "differs"),
+        ("matrix of weights", "differs"),
+        ("in_proj_bias", "differs"),
+        ("the bias of 4 → 4 → 4 as one layer", "differs"),
+        ("linear(patches) + positions for 3 patches of 3 numbers", "differs"),
+        ("old bias minus new bias, at rate 0.5", "differs"),
+    ],
+)
+def test_what_differs_is_one_thing_or_several(what: str, verb: str) -> None:
+    assert f"wrong numbers: {what} {verb} most at" in compare(what, X + 1, X, 1e-6)
 
 
 def test_what_was_given_is_not_written_over() -> None:
@@ -1641,7 +1671,7 @@ def test_an_input_that_repairs_an_expression_is_named() -> None:
         return columns.T, F.linear(b_1, W_2, b_2)
 
     told = said("merge", answer)
-    assert "With W_2 in the place of one value that goes into `F.linear(W_1.T, W_1)`" in told
+    assert "Your result is right if W_2 goes into `F.linear(W_1.T, W_1)` in place of one" in told
 
 
 def test_a_right_gradient_is_not_blamed_and_a_right_piece_neither() -> None:
@@ -1817,7 +1847,7 @@ def test_further_exceptions_have_a_meaning(text: str, meaning: str) -> None:
     [
         ("int too large to convert to float", "floats end near 1.8e308", "of two whole numbers"),
         ("(34, 'Numerical result out of range')", "too large for a float", "logarithms"),
-        ("division by zero", "is 0", "Print it"),
+        ("division by zero", "is 0", "becomes 0. Say what is right"),
         ("'<' not supported between instances of 'NoneType' and 'int'", "is None", "append()"),
         ('can only concatenate str (not "int") to str', "A text meets", "str(…)"),
         (

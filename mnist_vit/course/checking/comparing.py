@@ -1,6 +1,7 @@
 """Whether two values are equal, and the sentence for the difference."""
 
 import numbers
+import re
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,21 @@ def _largest_difference(what: str, got: Tensor, expected: Tensor, wrong: Tensor)
     if got.numel() == 1:
         return f"wrong number: {what}: expected {right}, found {found}."
     return (
-        f"right shape, wrong numbers: {what} differs most{where}: expected {right}, found {found}."
+        f"right shape, wrong numbers: {what} {_differs(what)} most{where}: expected {right}, found"
+        f" {found}."
     )
+
+
+SUBJECT_ENDS = re.compile(
+    r",| \(| (?:after|afterwards|at|enlarged|for|in|of|on|that|where|while|with|without)\b"
+)
+
+
+def _differs(what: str) -> str:
+    """ "differs", or "differ" where what differs is named in the plural."""
+    subject = SUBJECT_ENDS.split(what.rpartition(": ")[2])[0]
+    is_plural = subject.endswith("s") and not subject.endswith(("bias", "loss"))
+    return "differ" if is_plural and "+" not in subject else "differs"
 
 
 def _told_apart(right: float, found: float) -> tuple[str, str]:

@@ -425,8 +425,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"(?:division|modulo|divmod\(\)) by zero",
         "What stands behind /, // or % is 0.",
-        "Print it, and follow where it becomes 0: an empty list has the length 0. Say what is right"
-        " in this case before the line divides.",
+        "Print it, and follow where it becomes 0. Say what is right in this case before the line"
+        " divides.",
     ),
     (
         r"cannot be raised to a negative power",

@@ -48,7 +48,7 @@ def copy_weights(source: nn.Module, target: Any, may_share: bool = False) -> Non
     for key in sorted(missing):
         _refuse_plain_tensor(target, key)
         _refuse_maker(target, key)
-    _refuse_names(set(needed), set(own))
+    _refuse_names(set(needed), set(own), target)
     for key, tensor in needed.items():
         if own[key].shape != tensor.shape:
             raise Mistake(
@@ -131,7 +131,7 @@ def _sizes_of_layers(source: nn.Module, target: nn.Module, key: str) -> str:
     return ""
 
 
-def _refuse_names(needed: set[str], own: set[str]) -> None:
+def _refuse_names(needed: set[str], own: set[str], target: nn.Module) -> None:
     """Raise Mistake with at most four of the names that are missing, and too many, if any are."""
     missing = sorted(needed - own)
     extra = sorted(own - needed)
@@ -142,7 +142,19 @@ def _refuse_names(needed: set[str], own: set[str]) -> None:
         said += f" It has, but should not, {listed(extra)}."
     elif extra:
         said = f"the module has, but should not, the parameters {listed(extra)}."
+    if missing and not extra and all(_is_without_bias(target, key) for key in missing):
+        raise Mistake(said, "bias=False makes a layer without one: leave it out.")
     raise Mistake(said, _other_numbers(needed, own) or "The names must be those in the notebook.")
+
+
+def _is_without_bias(target: nn.Module, key: str) -> bool:
+    """Whether a missing parameter is the bias of a linear layer that is there, and has none."""
+    name, _, last = key.rpartition(".")
+    try:
+        layer = target.get_submodule(name)
+    except AttributeError:
+        return False
+    return last == "bias" and isinstance(layer, nn.Linear) and layer.bias is None
 
 
 def _other_numbers(needed: set[str], own: set[str]) -> str:

@@ -47,6 +47,7 @@ class Outcome:
     Attributes:
         values: (what, value) pairs, the values as they were when they came.
         problems: for each value, how it differs from the expected one; None if it does not.
+        holds_graph: for each value, whether it came as a tensor that still holds its graph.
         called: for each value, how many calls there were before it.
         error: the exception that ended the run.
         calls: the calls of the answer.
@@ -54,6 +55,7 @@ class Outcome:
 
     values: list[tuple[str, Any]] = field(default_factory=list)
     problems: list[str | None] = field(default_factory=list)
+    holds_graph: list[bool] = field(default_factory=list)
     called: list[int] = field(default_factory=list)
     error: BaseException | None = None
     calls: list[Call] = field(default_factory=list)
@@ -161,6 +163,7 @@ def run(
                     # nothing came back is told by itself; what is None here has another cause
                     outcome.problems.append(problem and problem.replace(RETURN, "None"))
                 outcome.values.append((what, _snapshot(value)))
+                outcome.holds_graph.append(isinstance(value, Tensor) and value.requires_grad)
                 outcome.called.append(len(outcome.calls))
         except KeyboardInterrupt:
             raise
@@ -503,10 +506,21 @@ def _same_values(exercise: Exercise, mutant: Outcome, got: Outcome) -> bool:
     """Whether a mutant gives the same values as the answer, and no more."""
     if len(mutant.values) != len(got.values):
         return False
-    for (what, theirs), (_, value) in zip(got.values, mutant.values, strict=True):
-        if compare(what, theirs, value, exercise.tolerance) is not None:
-            return False
-    return True
+    places = range(len(got.values))
+    return all(_is_same_value(exercise, mutant, got, place) for place in places)
+
+
+def _is_same_value(exercise: Exercise, mutant: Outcome, got: Outcome, place: int) -> bool:
+    """Whether a mutant gives the same value at a place.
+
+    A number is another value than a tensor that holds it and its graph: what makes the number does
+    not say why it is a tensor.
+    """
+    what, theirs = got.values[place]
+    value = mutant.values[place][1]
+    if got.holds_graph[place] and not isinstance(value, Tensor):
+        return False
+    return compare(what, theirs, value, exercise.tolerance) is None
 
 
 def _same_mistakes(exercise: Exercise, mutant: Outcome, got: Outcome) -> int:
@@ -515,12 +529,12 @@ def _same_mistakes(exercise: Exercise, mutant: Outcome, got: Outcome) -> int:
     Single numbers and words do not count.
     """
     same = 0
-    rows = zip(got.values, mutant.values, got.problems, strict=False)
-    for (what, theirs), (_, value), problem in rows:
-        if compare(what, theirs, value, exercise.tolerance) is not None:
+    for place in range(min(len(got.values), len(mutant.values), len(got.problems))):
+        if not _is_same_value(exercise, mutant, got, place):
             break
+        theirs = got.values[place][1]
         is_large = isinstance(theirs, Tensor) and theirs.numel() > 3
-        if problem is not None and is_large:
+        if got.problems[place] is not None and is_large:
             same += 1
     return same
 

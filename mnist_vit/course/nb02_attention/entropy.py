@@ -133,9 +133,8 @@ SLIPS = (
     ),
     Slip(
         {CLAMPED: "weights.log1p()", "-terms": "terms"},
-        "add up a ln(1 + a), as log1p does, without the minus",
-        "log1p(a) is another function, ln(1 + a): take ln a where a is not 0, and put a minus in"
-        " front of the sum",
+        "take the sum of a ln(1 + a), as log1p gives it, with a plus",
+        "log1p(a) is another function, ln(1 + a): take ln a where a is not 0, and minus the sum",
     ),
     Slip(
         {CLAMPED: "weights.log1p()"},

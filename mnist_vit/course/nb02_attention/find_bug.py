@@ -229,7 +229,22 @@ def _of_a_right_head(answer: Any) -> Mistake | None:
             "Rows can be sharp without this bug, and even with it. Compare the weights with those"
             " that such a head has, softmax(q kᵀ), not divided: all of them, closely, atol=1e-5.",
         )
-    return None
+    return _of_sharp_rows(answer)
+
+
+def _of_sharp_rows(answer: Any) -> Mistake | None:
+    """Whether "no root" is said of a head without a bug, for its rows, and not of one with it."""
+    x = random(2, 4, 6, seed=61)
+    if answer(_made(BrokenHead, "no bug", 8, 10.0), x) != "no root":
+        return None
+    if answer(_made(BrokenHead, "no root", 8, 0.3), x) == "no root":
+        return None
+    return Mistake(
+        'It says "no root" of a head without a bug whose rows are sharp, and not of a head with'
+        " this bug whose rows are nearly even.",
+        "Rows can be sharp without this bug, and even with it. Compare the weights with those that"
+        " such a head has, softmax(q kᵀ), not divided: all of them, closely, atol=1e-5.",
+    )
 
 
 def _of_another_root(answer: Any) -> Mistake | None:

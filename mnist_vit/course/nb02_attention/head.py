@@ -50,6 +50,14 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     yield from gradients(
         output, x=x, **{name: parameters[name] for name, _ in reference.named_parameters()}
     )
+    # What cannot be added to x above can be where the sizes are equal, as in the notebook's models.
+    square = randomise(MyHead(hidden_dim, hidden_dim), seed=23)
+    module = square  # of an object, which has the sizes that it was made with
+    if not isinstance(answer, nn.Module):
+        module = make(answer, hidden_dim, hidden_dim)
+        copy_weights(square, module)
+    output, _ = pair(module, random(2, 4, hidden_dim, seed=24))
+    yield f"output for hidden_dim {hidden_dim} and head_dim {hidden_dim}", output
 
 
 Q, K, V, END = (
@@ -197,6 +205,16 @@ SLIPS = (
         {END: "output, weights = my_attention(q, k, v)\n        return output + v, weights"},
         "add each token's own value to what it gathers",
         "A head returns only what was gathered. That is added to something outside of it",
+    ),
+    Slip(
+        {
+            END: (
+                "output, weights = my_attention(q, k, v)\n"
+                "        return (output + x if output.shape == x.shape else output), weights"
+            )
+        },
+        "add the tokens to what is gathered where hidden_dim and head_dim are equal",
+        "A head returns only what was gathered, whatever its sizes are",
     ),
     Slip(
         {

@@ -166,6 +166,16 @@ def notice(answer: Any) -> Mistake | None:
         return None
     if (usual.sum(dim=-1) - 1).abs().max() > 1e-4:
         return None  # it is not the mask alone
+    turned = usual.masked_fill(~causal.mT, 0)
+    turned = turned / turned.sum(dim=-1, keepdim=True)
+    is_turned = torch.allclose(weights, turned, atol=1e-4)
+    if is_turned or torch.allclose(weights, turned.masked_fill(~causal, 0), atol=1e-4):
+        where = "Your" if is_turned else "Where the mask itself is True, your"
+        return Mistake(
+            f"{where} weights are those of the transposed mask: its rows and columns are"
+            " exchanged.",
+            "A mask is (queries, keys), as the scores are: use it as it comes.",
+        )
     if (forbidden := weights[..., ~causal].abs().max()) > 1e-4:
         return Mistake(
             f"Where the mask is False a weight must be 0, and yours go up to {forbidden:.3g}.",
@@ -188,7 +198,13 @@ def notice(answer: Any) -> Mistake | None:
 
 
 def tell(evidence: Evidence) -> tuple[str, str]:
-    """What need_weights must not change."""
+    """A layer output of 0 where a query may look nowhere; what need_weights must not change."""
+    if evidence.what == "output where token 2 may look nowhere" and _is_blind_alone(evidence):
+        return (
+            "The layer output of a query that may look nowhere is 0 in yours.",
+            "Only its weights must be 0. The output projection still adds its bias, as to every"
+            " token.",
+        )
     if "need_weights=False" not in evidence.what or not evidence.what.startswith("output"):
         return "", ""
     said = "The output should be the same whether need_weights is True or False"
@@ -201,6 +217,14 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         "What the option says is what comes back beside it: compute the output in one way for both."
         " F.scaled_dot_product_attention takes dropout_p, and knows no mode."
     )
+
+
+def _is_blind_alone(evidence: Evidence) -> bool:
+    """Whether of five tokens the output of token 2 alone is wrong, and 0."""
+    if not evidence.is_finite or evidence.value.shape != evidence.expected.shape:
+        return False
+    far = (evidence.value - evidence.expected).abs().amax(dim=(0, 2)) > 1e-4
+    return far.nonzero().flatten().tolist() == [2] and not evidence.value[:, 2].any()
 
 
 def _fewer(module: Any, query: Tensor, x: Tensor, mask: Tensor | None) -> Any:

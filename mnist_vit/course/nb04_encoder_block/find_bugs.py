@@ -127,16 +127,17 @@ SLIPS = (
         Slip(
             {C: f'"c": {number}'},
             f"say that block c {does}",
-            (
-                "Another eps changes little for tokens of usual size, and with moved weights c"
-                " differs much. In eval mode change the parameters of ln_2 alone: does the output"
-                " change?"
-            ),
+            f"{why}In eval mode change the parameters of ln_2 alone: does the output change?",
         )
-        for number, does in (
-            (2, "adds z at the end"),
-            (7, "has another eps"),
-            (8, "adds normalised tokens"),
+        for number, does, why in (
+            (2, "adds z at the end", ""),
+            (
+                7,
+                "has another eps",
+                "Another eps changes little for tokens of usual size, and with moved weights c"
+                " differs much. ",
+            ),
+            (8, "adds normalised tokens", ""),
         )
     ),
     Slip(

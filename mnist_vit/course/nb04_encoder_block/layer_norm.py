@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..checking import Evidence, Exercise, Mistake, Slip, gradients, random
@@ -82,8 +83,11 @@ def tell(evidence: Evidence) -> tuple[str, str]:
             "It must be added to the variance, before the root is taken.",
         )
     ours, own = (call.again(BIAS, torch.zeros_like(bias))[0] / weight for call in evidence.pair)
-    if torch.allclose(own, ours):
-        return "With a bias of zero your result is right.", "Multiply by weight, then add bias."
+    added = evidence.value - own * weight
+    if torch.allclose(own, ours) and not torch.allclose(added, bias.expand_as(added)):
+        return _about_bias(added), (
+            "Add bias last, once: after the division by the root, and after weight."
+        )
     if said := _weighed(evidence):
         return said, "Before the bias is added, multiply by weight, once."
     worst = (own - ours).abs().amax(dim=-1).flatten().argmax()
@@ -102,6 +106,14 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         said += f" mean square is {square:.2g}, and should be {size:.2g}."
         divide = "What is centred must be divided by the root of the token's own variance + eps."
     return (said, f"{centre} {divide}".strip()) if centre or divide else ("", "")
+
+
+def _about_bias(added: Tensor) -> str:
+    """What shows in what a bias adds, where all else is right."""
+    said = "With a bias of zero your result is right."
+    if torch.allclose(added, added[:1, :1].expand_as(added)):
+        return said
+    return f"{said} With a bias, what it adds is not the same in all tokens."
 
 
 def _weighed(evidence: Evidence) -> str:

@@ -250,6 +250,14 @@ SLIPS = (
         "It is the first: pos_embedding[:, :1]",
     ),
     Slip(
+        {
+            CUT: "class_token, patches = pos_embedding[:, -1:], pos_embedding[:, :-1]",
+            PARTS: "[patches, class_token]",
+        },
+        "take the last row for the class token's position, and put it last again",
+        "It is the first, pos_embedding[:, :1], and stays the first",
+    ),
+    Slip(
         {PARTS: "[class_token, class_token, patches]"},
         "put two rows in front of the patches, both the class token's",
         "One row more than the patches is needed: the class token's, once",

@@ -49,17 +49,18 @@ class MyRectangular(MyVisionTransformer):
         return self.heads(x[:, 0])
 
 
+PICTURES = ((8, 20), (16, 8), (12, 12))
 SIZES = (4, 2, 2, 8, 16)  # without image_size
 OPTIONS: dict[str, Any] = {"num_classes": 5, "in_channels": 2}
 
 
 def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     """Wide, high and square pictures; rows and columns of the patches differ in number."""
-    for size in ((8, 20), (16, 8), (12, 12)):
+    for size in PICTURES:
         options = {**OPTIONS, "representation_size": 7} if size == (12, 12) else OPTIONS
         weights = randomise(MyRectangular(size, *SIZES, **options), seed=6)
         module = _made(answer, size, options)
-        _positions(module, size)
+        _positions(answer, module, size)
         copy_weights(weights, module)
         images = random(3, 2, *size, seed=7).requires_grad_()
         logits = module.eval()(images)
@@ -110,15 +111,31 @@ def _made(answer: Any, size: tuple[int, int], options: dict[str, Any]) -> Any:
         raise
 
 
-def _positions(module: Any, size: tuple[int, int]) -> None:
+def _patches(size: tuple[int, int]) -> int:
+    return (size[0] // SIZES[0]) * (size[1] // SIZES[0])
+
+
+def _has_patches_alone(answer: Any) -> bool:
+    """Whether there are as many positions as patches, whatever the size of the pictures is."""
+    for size in PICTURES:
+        try:
+            found = answer(size, *SIZES, **OPTIONS).encoder.pos_embedding.shape[1]
+        except Exception:  # the learner's code may raise anything
+            return False
+        if found != _patches(size):
+            return False
+    return True
+
+
+def _positions(answer: Any, module: Any, size: tuple[int, int]) -> None:
     """Raise Mistake where there is not one position for each patch and the class token."""
     found = getattr(getattr(module, "encoder", None), "pos_embedding", None)
     rows, columns = size[0] // SIZES[0], size[1] // SIZES[0]
-    needed = 1 + rows * columns
+    needed = 1 + _patches(size)
     if isinstance(found, Tensor) and found.dim() == 3 and found.shape[1] != needed:
         side = math.isqrt(max(0, found.shape[1] - 1))
         like = ""
-        if found.shape[1] == rows * columns:
+        if found.shape[1] == _patches(size) and _has_patches_alone(answer):
             like = ", one for each patch and none for the class token"
         elif 1 + side**2 == found.shape[1]:
             like = f", as many as a square of {side} × {side} patches needs"

@@ -69,11 +69,31 @@ def notice(answer: Any) -> Mistake | None:
             "It should cost 1,000: its probability is e^-1000, and minus the logarithm of that is"
             " 1,000. log_softmax computes it without rounding the probability to 0.",
         )
+    if not _is_limit(answer, losses[0]):
+        return Mistake(
+            "A picture whose label has a logit 1,000 below another one costs"
+            f" {losses[0]:.4g} in yours, and no more where it is 10,000 below.",
+            "It should cost 1,000 and 10,000. log_softmax takes logits of any size: they need no"
+            " smallest or largest value before it, and no scaling.",
+        )
     return Mistake(
         f"One picture never costs more than {losses[0]:.1f} in yours, however wrong its logits are:"
         f" that is -ln {math.exp(-losses[0]):.0e}.",
         "There should be no such limit: log_softmax needs no smallest probability.",
     )
+
+
+def _is_limit(answer: Any, limit: float) -> bool:
+    """Whether a picture of either number of classes costs the same, by whatever sign it is wrong.
+
+    What is cut off may also be the logits: then a picture with large ones of both signs costs more.
+    """
+    far = 1e4
+    for row in ([-far, 0.0, 0.0], [-far, far, 0.0], [-far, far], [-far, 0.0, far, 0.0, far]):
+        loss = float(answer(torch.tensor([row]), torch.tensor([0])))
+        if not abs(loss - limit) < 1e-3:
+            return False
+    return True
 
 
 def more(answer: Any) -> list[bool]:

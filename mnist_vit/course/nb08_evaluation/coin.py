@@ -75,8 +75,17 @@ def notice(answer: Any) -> Mistake | None:
             " of ways that lead to it.",
         )
     rights = [my_coin(b, c) for b, c in cases]
-    if max(abs(own - right) for own, right in zip(got, rights, strict=True)) < 1e-3:
+    far = [abs(own - right) for own, right in zip(got, rights, strict=True)]
+    if max(far) < 1e-3:
         return _near(got, rights) or _too_large(answer)
+    if max(far) < 0.05 and float(answer(0, 60)) == 0:
+        b, c = cases[far.index(max(far))]
+        return Mistake(
+            f"For {b} to {c} you give {got[cases.index((b, c))]:.4g}, and the chance is"
+            f" {my_coin(b, c):.4g}; for 0 to 60 you give 0, and it is small, but not 0.",
+            "The exact chance is asked for, no trial with random tosses: add up the ways,"
+            " math.comb, and divide by 2**n.",
+        )
     for b, c in cases:
         if abs(float(answer(b, c)) - float(answer(c, b))) > 1e-9:
             return Mistake(

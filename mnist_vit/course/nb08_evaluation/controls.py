@@ -142,9 +142,8 @@ def _noticed_blur(flat: dict, made: dict) -> Mistake | None:
         numbers = "; ".join(", ".join(f"{value:.4g}" for value in line) for line in spot.tolist())
         return Mistake(
             f"Around a single bright pixel your blur gives {numbers}.{_shape_of(spot)}",
-            "Along one axis it should become 0.105, 0.79, 0.105, and each of these be blurred along"
-            " the other axis: 0.79 · 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in"
-            " the corners.",
+            "Blur along one axis, 0.105, 0.79, 0.105, then blur the result along the other: 0.79 ·"
+            " 0.79 in the middle, 0.105 · 0.79 beside it, 0.105 · 0.105 in the corners.",
         )
     return None
 
@@ -162,10 +161,7 @@ def _shape_of(spot: Tensor) -> str:
             " writes into the picture that it reads?"
         )
     if not spot[::2, ::2].any():
-        return (
-            " The four corners get nothing: the second blur does not begin with what the first one"
-            " made."
-        )
+        return " The four corners get nothing."
     return ""
 
 

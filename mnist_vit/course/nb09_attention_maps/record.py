@@ -52,13 +52,18 @@ class _Stop(Exception):
 class _Masked(nn.Module):
     """No Vision Transformer: one attention layer, which is called with a mask."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "mix") -> None:
         super().__init__()
-        self.mix = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.add_module(name, nn.MultiheadAttention(8, 2, batch_first=True))
+
+    @property
+    def layer(self) -> nn.Module:
+        """The attention layer, whatever its name is."""
+        return next(self.children())
 
     def forward(self, x: Tensor) -> Tensor:
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        return self.mix(x, x, x, need_weights=False, attn_mask=mask)[0]
+        return self.layer(x, x, x, need_weights=False, attn_mask=mask)[0]
 
 
 class _Scratch(nn.Module):
@@ -228,11 +233,13 @@ def _refuse_empty(hooks: str) -> None:
     )
 
 
+MASKED = "weights of a layer that is called with a mask"
 OTHERS_HOOKS = "hooks of somebody else that are gone after the block"
 
 
 def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
-    masked = randomise(_Masked())
+    masked = _Masked()
+    randomise(masked)
     images = random(2, 5, 8, seed=90)
     plain = masked(images)
     with others_hooks(masked) as gone:
@@ -243,8 +250,36 @@ def compare_masked_layer(answer: Any) -> Iterator[tuple[str, Any]]:
         "whether a layer that is called with a mask gives the same while recording",
         bool(torch.allclose(output, plain, atol=1e-4)),
     )
-    yield "weights of a layer that is called with a mask", kept[0] if kept else None
+    if not kept:
+        _refuse_unrecorded(answer, masked)
+    yield MASKED, kept[0]
     yield OTHERS_HOOKS, lost
+
+
+def _refuse_unrecorded(answer: Any, masked: _Masked) -> None:
+    """Raise Mistake for a list that is empty though a layer with a name of its own ran."""
+    with _Recording(answer, masked):
+        is_found = _has_hooks(masked.layer) or "forward" in vars(masked.layer)
+        hooks = hooks_left(masked)
+    if is_found:
+        _refuse_empty(hooks)
+    by_name = ""
+    if _is_recorded(answer, "self_attention") and not _is_recorded(answer, "mix"):
+        by_name = " Under the name `self_attention` the same layer is recorded."
+    raise Mistake(
+        "the list is empty after a forward pass of a model whose one attention layer has the name"
+        f" `mix`.{by_name}",
+        "Layers may have any name: look for an in_proj_weight, hasattr(module,"
+        ' "in_proj_weight"), in all of model.modules().',
+    )
+
+
+def _is_recorded(answer: Any, name: str) -> bool:
+    """Whether an attention layer of this name, in a part of a model, is recorded."""
+    model = nn.Sequential(_Masked(name))
+    with _Recording(answer, model) as kept:
+        model(random(2, 5, 8, seed=90))
+    return bool(kept)
 
 
 def compare_layer_from_scratch(answer: Any) -> Iterator[tuple[str, Any]]:
@@ -317,7 +352,27 @@ def notice(answer: Any) -> Mistake | None:
             f" class {' and '.join(names)}.",
             "Hook every module in model.modules() that has an in_proj_weight.",
         )
-    return None
+    return _noticed_mask(answer)
+
+
+def _noticed_mask(answer: Any) -> Mistake | None:
+    """Whether what is kept of a layer that is called with a mask knows nothing of the mask."""
+    masked = randomise(_Masked()).eval()
+    images = random(2, 5, 8, seed=90)
+    usual = masked(images)
+    with answer(masked) as kept:
+        output = masked(images)
+    _, plain = masked.layer(images, images, images, average_attn_weights=False)
+    if len(kept) != 1 or kept[0].shape != plain.shape:
+        return None
+    if not torch.allclose(output, usual, atol=1e-4):
+        return None  # the layer itself is called without its mask
+    if not torch.allclose(kept[0], plain, atol=1e-4):
+        return None
+    return Mistake(
+        "Of a layer that is called with a mask you keep the weights that it would have without.",
+        "Take the weights that the layer itself returns, output[1]: it knows how it was called.",
+    )
 
 
 def _has_hooks(module: nn.Module) -> bool:

@@ -82,7 +82,7 @@ def notice(answer: Any) -> Mistake | None:
         kinds = [" and ".join(map(str, places)) or "none" for places in sorted(sets)]
         where = "" if asked[0] == asked[1] else f" in picture {picture} of two"
         return Mistake(
-            f"Of patches 0, 1 and 2 you ask for logits with these hidden{where}:"
+            f"Given three patches, 0 to 2, you ask for logits with these hidden{where}:"
             f" {'; '.join(kinds)}.",
             "Ask once with none hidden, and once for each patch with that one alone hidden, in"
             " every picture.",

@@ -75,6 +75,15 @@ def notice(answer: Any) -> Mistake | None:
     right = my_norm_rule(token, ones, zeros, 1e-6)
     if made.shape != token.shape:
         return None
+    divisor = _divisor(made, token - token.mean())
+    if abs(divisor - 7**0.5) < 1e-3:
+        return Mistake(
+            f"With weight 1 and bias 0 you make {_numbers(made)} of the token (1, 2, 6): its"
+            f" numbers minus their mean, divided by {divisor:.4g}, the root of 14/2.",
+            "Its standard deviation is the root of 14/3, 2.16: the sum of the squares is divided by"
+            " how many numbers there are, correction=0, and not by one less, as PyTorch's std() and"
+            " var() do.",
+        )
     if not torch.allclose(made, right, atol=1e-3):
         return Mistake(
             f"With weight 1 and bias 0 you make {_numbers(made)} of the token (1, 2, 6).",
@@ -91,6 +100,13 @@ def notice(answer: Any) -> Mistake | None:
         f" and bias (10, 20, 30) you make {_numbers(made)} of it.",
         f"It should be {_numbers(right)}: each number times its weight, plus its bias.",
     )
+
+
+def _divisor(made: Tensor, centred: Tensor) -> float:
+    """By which one number a centred token was divided; nan if there is none."""
+    ratios = centred / made
+    is_one = torch.allclose(ratios, ratios[..., :1].expand_as(ratios), atol=1e-3)
+    return float(ratios.mean()) if is_one else float("nan")
 
 
 def _numbers(token: Tensor) -> str:

@@ -264,17 +264,17 @@ def _into(expression: str, parent: Step, name: str, is_related: bool) -> str:
         name: what the other input is called; "" if it is a value of ours.
         is_related: whether that value is a multiple of what goes in now, or a number more.
     """
-    where = f"one value that goes into {expression}"
-    between = "before it"
+    instead, between = "one value that goes in now", "before it"
     if parent.place is not None and parent.place.expression:
-        where = f"what {quoted(parent.place.expression)} gives, where it goes into {expression}"
+        instead = f"what {quoted(parent.place.expression)} gives"
         between = "in between"
+    said = f"goes into {expression} in place of {instead}"
     if name:
-        return f"With {name} in the place of {where}, your result is right."
+        return f"Your result is right if {name} {said}."
     reason = f"perhaps another value belongs there, or a step is missing {between}"
     if is_related:  # then the expression may be the one that should be another
         reason = "the mistake is there or before it"
-    return f"With a value of ours in the place of {where}, your result is right: {reason}."
+    return f"Your result is right if a value of ours {said}: {reason}."
 
 
 def _elsewhere(step: Step) -> str:
