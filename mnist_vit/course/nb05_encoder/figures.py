@@ -193,3 +193,14 @@ def without_corners(position: Tensor, grid: int) -> Tensor:
     planes = patches.transpose(1, 2).unflatten(2, (side, side))
     resized = F.interpolate(planes, size=grid, mode="bicubic", align_corners=False)
     return torch.cat([class_token, resized.flatten(2).transpose(1, 2)], dim=1)
+
+
+def in_squares(in_line: Tensor) -> Tensor:
+    """Positions interpolated along the line, four for each old one, laid out 2 x 2 for each.
+
+    Shape: (1, 1 + 4 * g * g, hidden_dim), the same after it.
+    """
+    class_token, patches = in_line[:, :1], in_line[:, 1:]
+    side = math.isqrt(patches.shape[1] // 4)
+    squares = patches.unflatten(1, (side, side, 2, 2)).transpose(2, 3)
+    return torch.cat([class_token, squares.flatten(1, 4)], dim=1)
