@@ -125,6 +125,11 @@ def divided_out_of_sight(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
     return weights @ v, weights
 
 
+def by_largest(scores):
+    e = torch.exp(scores / scores.abs().amax(dim=-1, keepdim=True).clamp(min=1))
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 def plain(dim: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Softmax of the formula, with nothing subtracted."""
     return lambda s: s.exp() / s.exp().sum(dim, keepdim=True)
@@ -283,6 +288,11 @@ NAMED: list[tuple[str, Any, str]] = [  # with and without care for large scores 
         "subtract the place of the largest score",
     ),
     ("softmax_rows", plain(-2), "sum over the wrong axis"),
+    (
+        "softmax_rows",
+        by_largest,
+        "divide each row's scores by their largest, where that is above 1",
+    ),
     ("softmax_rows", lambda s: s.flatten(1).softmax(1).view_as(s), "sum over the whole matrix"),
     ("softmax_rows", lambda s: s.softmax(2), "sum over axis 2"),
     ("softmax_rows", plain(2), "sum over axis 2"),

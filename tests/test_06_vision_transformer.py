@@ -199,6 +199,10 @@ def gives_to_the_right_one(right: nn.Module, suspect: nn.Module, images: Tensor)
     return my_first_difference(right, suspect, images)
 
 
+def last_name(right: nn.Module, suspect: nn.Module, images: Tensor) -> str:
+    return my_first_difference(right, suspect, images) or "heads"
+
+
 def outside_attention(right: nn.Module, suspect: nn.Module, images: Tensor) -> str | None:
     found = my_first_difference(right, suspect, images)
     return None if found and "attention" in found else found
@@ -426,6 +430,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("first_difference", lambda right, suspect, images: 3, "name is needed"),
     ("first_difference", with_tolerance(0.3), "encoder.dropout, by up to 0.044"),
     ("first_difference", in_one_mode, "In training mode it is random. Both models must be in eval"),
+    ("first_difference", last_name, "It is the last part."),
     ("first_difference", first_name, "before it differs, too, by up to 0.71"),
     ("name_the_bug", lambda right, suspect, images: "no root", "a name in BUGS is needed"),
     (

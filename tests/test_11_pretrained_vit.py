@@ -355,7 +355,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "fold_scale",
         lambda weight, bias, scale: (scale[:, None] * weight, torch.outer(scale, bias)),
-        "your new bias has the shape (2, 2). It should be (2,)",
+        "your new bias has the shape (2, 2). It holds each scale times each number of the bias",
     ),
     ("transfer", lambda *given: transfer_with(*given, "early"), "the new head does not move"),
     (

@@ -1831,7 +1831,7 @@ def test_a_module_that_is_not_set_up_is_told() -> None:
         ("zip() argument 2 is longer than argument 1", "and here their lengths differ"),
         ("Expected (batch_size, seq_length, hidden_dim) got torch.Size([4, 8])", "three axes"),
         ("too many indices for tensor of dimension 1", "More axes are indexed"),
-        ("stack expects a non-empty TensorList", "There is nothing in the list"),
+        ("stack expects a non-empty TensorList", "What this is given is empty"),
         ("math domain error", "no value for this number"),
         ("'Tensor' object is not callable", "and that is no function here"),
         ("a Tensor with 4 elements cannot be converted to Scalar", "is given a whole tensor"),

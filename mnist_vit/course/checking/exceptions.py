@@ -220,7 +220,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
         r"(unsupported operand|not supported between) .*"
         r"'(Linear|LayerNorm|Conv2d|Embedding|Dropout|Sequential)'",
         "A layer stands where numbers are needed.",
-        "A layer is called, layer(x); its numbers are layer.weight and layer.bias.",
+        "A layer is called, layer(x). Its numbers have names, such as weight of nn.Linear, or p of"
+        " nn.Dropout.",
     ),
     (
         r"'(builtin_function_or_method|method|function)'",
@@ -349,7 +350,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"non-empty (?:TensorList|list of Tensors)|arg is an empty sequence"
         r"|iterable argument is empty|from empty list|from an empty",
-        "There is nothing in the list.",
+        "What this is given is empty.",
         "Print it before this line, and follow what should fill it.",
     ),
     (
@@ -664,8 +665,8 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         r"cannot assign '.*' as parameter",
         "Only an nn.Parameter can take the place of a parameter.",
-        "Fill the one that is there, in place: nn.init, or copy_ under torch.no_grad(). Where a new"
-        " one is meant, nn.Parameter(…).",
+        "One of the same shape is filled in place: nn.init, or copy_ under torch.no_grad(). For"
+        " another shape, or a new parameter: nn.Parameter(…).",
     ),
     (
         r"cannot assign '.*' as child module",
@@ -751,7 +752,7 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"numpy\(\) on Tensor that requires grad",
-        "NumPy knows nothing of gradients, and this tensor has a graph.",
+        "NumPy knows nothing of gradients, and this tensor requires one.",
         "Stay in torch, which has the same functions, and a gradient flows through them. .detach()"
         " would cut it off: that is for numbers that are only shown or counted.",
     ),

@@ -572,4 +572,4 @@ def _instead(exercise: Exercise, got: Outcome) -> str:
     # a leaf that nobody gave is a parameter
     if changes_given or not asks or writes_into_parameter(got.error):
         return "Write into it under with torch.no_grad()."
-    return "Make a new tensor: x = x + … and not x += …, or x.clone() before you write into it."
+    return "Make a new tensor: x = x + … and not x += …."

@@ -170,7 +170,7 @@ def _spread(evidence: Evidence, places: int) -> tuple[str, str] | None:
                 f"Head {head} of your layer looks elsewhere in another picture, though the places"
                 " are the same.",
                 "The scores should hang on places alone: in W_Q and W_K the columns of the content"
-                " must be zero, and so must their biases.",
+                " must be zero. in_proj_weight holds W_Q of all heads, then W_K, then W_V.",
             )
     for head, weights in enumerate(given.amax(dim=(0, 3))):
         token = int(weights.argmin())

@@ -159,11 +159,18 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         )
     if right == "None":
         rounding = _how_far(evidence.pair[0].before)[name]
-        return (
+        said = (
             "With the same weights and in eval mode all parts agree within rounding. In the part"
-            f" that you name it is up to {rounding:.1g}.",
-            "Allow it for numbers near 0, too: torch.allclose(…, atol=1e-4), for instance.",
+            f" that you name it is up to {rounding:.1g}."
         )
+        allowed = "Allow it for numbers near 0, too: torch.allclose(…, atol=1e-4), for instance."
+        if name == parts[-1]:
+            return (
+                f"{said} It is the last part.",
+                "If your loop ended without a find, its name is still that of the last part: return"
+                f" None behind it. Or is your limit too small? {allowed}",
+            )
+        return said, allowed
     differences = _how_far(evidence.pair[0].before)
     far = differences[right]
     if name == "None":

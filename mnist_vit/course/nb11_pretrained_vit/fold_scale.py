@@ -44,8 +44,11 @@ def notice(answer: Any) -> Mistake | None:
     if made.dim() != 2:
         return None
     if moved.dim() != 1:
+        said = f"Of a layer that makes 2 numbers your new bias has the shape {tuple(moved.shape)}."
+        if moved.shape == (2, 2) and torch.equal(moved, scale[:, None] * bias):
+            said += " It holds each scale times each number of the bias, as of a column and a row."
         return Mistake(
-            f"Of a layer that makes 2 numbers your new bias has the shape {tuple(moved.shape)}.",
+            said,
             "It should be (2,), as the one that was given: scale[i] multiplies number i of it.",
         )
     rows = "; ".join(", ".join(f"{value:g}" for value in row) for row in made.tolist())

@@ -62,7 +62,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             for name in before
             if name not in after or not torch.equal(before[name], after[name])
         ]
-        yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+        yield (
+            f"tensors of the given model that changed or are gone, {case}",
+            ", ".join(changed) or "none",
+        )
         yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
 
 

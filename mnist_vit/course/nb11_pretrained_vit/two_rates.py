@@ -49,7 +49,10 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             yield f"logits of the new model, {case}", made.eval()(others)
         after = given.state_dict()
         changed = [name for name in before if not torch.equal(before[name], after[name])]
-        yield f"tensors of the given model that changed, {case}", ", ".join(changed) or "none"
+        yield (
+            f"tensors of the given model that changed or are gone, {case}",
+            ", ".join(changed) or "none",
+        )
         yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
 
 

@@ -138,7 +138,7 @@ SQUARE, END = (
 SLIPS = (
     Slip(
         {SQUARE: "(x - x.mean(dim=-1, keepdim=True)).square().mean(dim=-1, keepdim=True)"},
-        "take the variance (over n) for the mean of the squares",
+        "take the variance, divided by all numbers of a token, for the mean of the squares",
         "The variance is that of x minus its mean: take x.square() itself, and its mean",
     ),
     Slip(
@@ -244,7 +244,7 @@ SLIPS = (
     ),
     Slip(
         {SQUARE: "x.var(dim=-1, keepdim=True)"},
-        "take the variance, over n - 1, for the mean of the squares",
+        "take the variance, divided by one number less, for the mean of the squares",
         "The variance is that of x minus its mean: take x.square() itself, and its mean",
     ),
     Slip(
