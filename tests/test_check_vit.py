@@ -16,6 +16,7 @@ from published_vits import (
     Dense,
     Heads,
     Lucid,
+    Norm,
     NoToken,
     PatchNorms,
     Plain,
@@ -1134,6 +1135,38 @@ def test_a_file_is_checked_on_the_command_line(
     assert main(["check", str(file), *options]) == code
     captured = capsys.readouterr()
     assert said in captured.out + captured.err
+
+
+class Positioned(Plain):
+    """The class token stands in a module of positions, before the table."""
+
+    def __init__(self, *sizes, **more):
+        super().__init__(*sizes, **more)
+        table = self.pos_embed
+        del self.pos_embed
+        self.positional = nn.ParameterDict({"a_token": torch.zeros(1, 1, table.shape[-1])})
+        self.positional["table"] = table
+        del self.cls_token
+
+    def tokens(self, x):
+        token = self.positional["a_token"].expand(len(x), -1, -1)
+        return torch.cat((token, x), dim=1) + self.positional["table"]
+
+
+def test_a_token_in_a_module_of_positions_is_no_table() -> None:
+    passed, lines = judge_vit(Positioned(**TINY))
+    assert passed, lines
+
+
+def test_an_eps_that_is_near_theirs_is_not_named() -> None:
+    class Near(Norm):
+        def forward(self, x):
+            var, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+            return (x - mean) / torch.sqrt(var + 1e-8) * self.gamma + self.beta
+
+    _, lines = judge_vit(plain(last=Near))
+    assert not any("eps" in line for line in lines), lines
+    assert not any("the others are right" in line for line in lines), lines
 
 
 class OtherNames(Plain):

@@ -218,8 +218,13 @@ class _Search:
                         yield first, second
 
     def is_sure(self, frontier: list[Step]) -> bool:
-        """Whether no other slips make as many values agree as those of the first step."""
+        """Whether no other slips make as many values agree as those of the first step.
+
+        An eps does so as well that is only near theirs.
+        """
         first = frontier[:1]
+        if any("eps" in slip.did for slips, _ in first for slip in slips):
+            return False
         alike = [set(slips) for slips, label in frontier if [label] == [one for _, one in first]]
         return bool(first) and all(slips == set(first[0][0]) for slips in alike)
 

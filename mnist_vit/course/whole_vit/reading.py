@@ -131,12 +131,16 @@ def _flat_patch(numbers: int, known: Sizes) -> Sizes:
 
 
 def _image_size(model: nn.Module, found: Sizes) -> int:
-    """The side of the pictures, from the number of positions; 0 if there are none."""
+    """The side of the pictures, from the number of positions; 0 if there are none.
+
+    A module of positions may hold the class token as well: the table is what has most rows.
+    """
+    most = 0
     for name, tensor in tensors_of(model).items():
         is_table = tensor.dim() > 1 and tensor.shape[-1] == found.get("hidden_dim")
         if "pos" in name and is_table:
-            return math.isqrt(tensor.shape[-2]) * found.get("patch_size", 0)
-    return 0
+            most = max(most, tensor.shape[-2])
+    return math.isqrt(most) * found.get("patch_size", 0)
 
 
 def rms_norms(model: nn.Module, seen: Pass, width: int) -> set[str]:
