@@ -222,11 +222,15 @@ class _Search:
 
         An eps does so as well that is only near theirs.
         """
-        first = frontier[:1]
-        if any("eps" in slip.did for slips, _ in first for slip in slips):
+        if not frontier:
             return False
-        alike = [set(slips) for slips, label in frontier if [label] == [one for _, one in first]]
-        return bool(first) and all(slips == set(first[0][0]) for slips in alike)
+        best, first_label = frontier[0]
+        if any("eps" in slip.did for slip in best):
+            return False
+        for slips, label in frontier:
+            if label == first_label and set(slips) != set(best):
+                return False
+        return True
 
     def further(self, frontier: list[Step], combined: Combined) -> list[Step]:
         """The steps that make more values agree, the best first."""
