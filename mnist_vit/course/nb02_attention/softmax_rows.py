@@ -140,18 +140,14 @@ SLIPS = (
         "The formula is right, but exp(1000) is too large for a float: inf / inf is nan. Subtract"
         " each row's maximum first; it cancels in the division",
     ),
-    *(
-        Slip(
-            {LARGEST: largest, "scores - largest": "scores / largest"},
-            f"divide each row's scores by their largest{which}",
-            "Other scores have other weights. To subtract one number from a row changes none of its"
-            " weights: subtract its maximum",
-        )
-        for largest, which in (
-            ("scores.amax(dim=-1, keepdim=True)", ""),
-            ("scores.abs().amax(dim=-1, keepdim=True)", ", whatever its sign"),
-            ("scores.abs().amax(dim=-1, keepdim=True).clamp_min(1)", ", where that is above 1"),
-        )
+    Slip(
+        {
+            LARGEST: "scores.abs().amax(dim=-1, keepdim=True).clamp_min(1)",
+            "scores - largest": "scores / largest",
+        },
+        "divide each row's scores by their largest, where that is above 1",
+        "Other scores have other weights. To subtract one number from a row changes none of its"
+        " weights: subtract its maximum",
     ),
     Slip(
         {LARGEST: "scores.argmax(dim=-1, keepdim=True)"},
