@@ -56,17 +56,19 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             case += ", a given model without pre_logits"
         with torch.no_grad():
             yield f"logits of the new model, {case}", made.eval()(others)
-        after = given.state_dict()
-        changed = [
-            name
-            for name in before
-            if name not in after or not torch.equal(before[name], after[name])
-        ]
-        yield (
-            f"tensors of the given model that changed or are gone, {case}",
-            ", ".join(changed) or "none",
-        )
+        what = f"tensors of the given model that changed or are gone, {case}"
+        yield what, changed_or_gone(before, given)
         yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
+
+
+def changed_or_gone(before: dict[str, Tensor], model: nn.Module) -> str:
+    """The names of the tensors that a model had before and has not now, or "none"."""
+    after = model.state_dict()
+    names = []
+    for name, tensor in before.items():
+        if name not in after or not torch.equal(tensor, after[name]):
+            names.append(name)
+    return ", ".join(names) or "none"
 
 
 def notice(answer: Any) -> Mistake | None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...model import VisionTransformer
 from ..checking import Exercise, Mistake, Slip, changed_in, random, state_of
-from .transfer import LATER_STEPS, ONE_STEP, noticed_training
+from .transfer import LATER_STEPS, ONE_STEP, changed_or_gone, noticed_training
 
 
 def my_two_rates(model, images, labels, steps, head_rate, body_rate):
@@ -47,12 +47,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         case = f"{steps} steps, rates {rates[0]:g} and {rates[1]:g}"
         with torch.no_grad():
             yield f"logits of the new model, {case}", made.eval()(others)
-        after = given.state_dict()
-        changed = [name for name in before if not torch.equal(before[name], after[name])]
-        yield (
-            f"tensors of the given model that changed or are gone, {case}",
-            ", ".join(changed) or "none",
-        )
+        what = f"tensors of the given model that changed or are gone, {case}"
+        yield what, changed_or_gone(before, given)
         yield f"what has changed in the given model, {case}", changed_in(given, borrowed)
 
 

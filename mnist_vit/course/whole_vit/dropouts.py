@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..checking import Mistake
 from .building import joined, listed, make
-from .passing import ACTIVATIONS, DRAWN, DROPOUTS, drops, flat, has_dropout, name_of, tensors_of
+from .passing import ACTIVATIONS, DRAWN, DROPOUTS, dropout_of, flat, name_of, tensors_of
 from .trial import Trial
 
 DROPOUT = re.compile("drop|^p$|(attn|attention|proj|projection|mlp|emb|path)_p$")
@@ -50,14 +50,9 @@ def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
     try:
         model, _ = make(answer, sizes | dict.fromkeys(names, HALF))
         without, _ = make(answer, sizes | dict.fromkeys(names, 0.0))
-    except Mistake:  # these are no probabilities there
+        watch = _watched(trial, model)
+    except Mistake:  # these are no probabilities there, or it fails with them
         return ""
-    trial.use(model)
-    watch = _Dropouts(_parts_by_tensor(trial))
-    pictures = trial.pictures
-    trial.theirs.train()
-    with watch:
-        trial.answers(pictures)
     said = watch.said(is_built=not names)
     if isinstance(answer, type) or names:
         said += _fixed(without, _other_numbers(answer, names))
@@ -67,6 +62,17 @@ def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
     if watch.is_none and not names and not said:
         return NO_DROPOUT
     return " ".join(said)
+
+
+def _watched(trial: Trial, model: nn.Module) -> "_Dropouts":
+    """Watch one pass of a model in train mode."""
+    trial.use(model)
+    watch = _Dropouts(_parts_by_tensor(trial))
+    pictures = trial.pictures
+    trial.theirs.train()
+    with watch:
+        trial.answers(pictures)
+    return watch
 
 
 def set_dropout(model: nn.Module, probability: float) -> nn.Module:
@@ -152,9 +158,10 @@ class _Dropouts(TorchFunctionMode):
                 self.is_early = True
                 self.found.discard(HIDDEN)
             self._begin("activation")
-        if drops(name, args, kwargs):
+        probability = dropout_of(name, args, kwargs)
+        if probability:
             self._note(name, args)
-        elif has_dropout(name, args, kwargs):
+        elif probability is not None:
             self.idle.add(self._place(name, args))
         if name in DRAWN:
             self.drawn.add(name)
@@ -203,9 +210,13 @@ class _Dropouts(TorchFunctionMode):
             said.append(
                 "In its MLPs dropout acts before the activation; torchvision's acts behind it."
             )
-        for place in sorted((self.found | (self.idle if is_built else set())) - {*PLACES}):
-            zero = "" if place in self.found else ", with probability 0"
-            said.append(f"It has dropout {place}{zero}; torchvision's has none there.")
+        for place in sorted(self.found - set(PLACES)):
+            said.append(f"It has dropout {place}; torchvision's has none there.")
+        for place in sorted(self.idle - self.found - set(PLACES)):
+            if is_built:
+                said.append(
+                    f"It has dropout {place}, with probability 0; torchvision's has none there."
+                )
         return said
 
     @property
@@ -220,10 +231,13 @@ def _compared(there: list[str], idle: list[str], lacking: list[str], is_built: b
         return []
     if not is_built:
         return [f"Its dropout acts {joined(there)}; torchvision's also acts {joined(lacking)}."]
-    has = joined(there) if there else ""
-    zero = f"with probability 0 {joined(idle)}" if idle else ""
-    both = ", and ".join(filter(None, [has, zero]))
-    return [f"As built, it has dropout {both}; torchvision's is also {joined(lacking)}."]
+    has = []
+    if there:
+        has.append(joined(there))
+    if idle:
+        has.append(f"with probability 0 {joined(idle)}")
+    said = ", and ".join(has)
+    return [f"As built, it has dropout {said}; torchvision's is also {joined(lacking)}."]
 
 
 def named_dropouts(answer: Any) -> list[str]:

@@ -149,7 +149,7 @@ class _Uses(TorchFunctionMode):
             self.seen.activated.add(self.matrix)
         if name in DRAWN:
             self.seen.drawn.add(name)
-        if drops(name, args, kwargs):
+        if dropout_of(name, args, kwargs):
             self.seen.dropout.add(name)
         return result
 
@@ -202,24 +202,18 @@ def name_of(function: Any) -> str:
     return getattr(function, "__name__", "").removeprefix("__").removesuffix("__")
 
 
-def drops(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call of a function of this name applies dropout."""
-    if name in DROPOUTS:
-        p = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-        training = args[2] if len(args) > 2 else kwargs.get("training", True)
-        return bool(training) and p > 0
+def dropout_of(name: str, args: tuple, kwargs: dict[str, Any]) -> float | None:
+    """The probability of a call of a function of this name that is dropout; None if it is not."""
+    if name == "scaled_dot_product_attention":
+        return kwargs.get("dropout_p")
     if name == "multi_head_attention_forward":
-        return bool(kwargs.get("training", True)) and args[10] > 0
-    return name == "scaled_dot_product_attention" and kwargs.get("dropout_p", 0.0) > 0
-
-
-def has_dropout(name: str, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call of a function of this name is dropout, be its probability 0."""
-    if name in DROPOUTS:
-        return bool(args[2] if len(args) > 2 else kwargs.get("training", True))
-    if name == "multi_head_attention_forward":
-        return bool(kwargs.get("training", True))
-    return name == "scaled_dot_product_attention" and "dropout_p" in kwargs
+        return args[10] if kwargs.get("training", True) else None
+    if name not in DROPOUTS:
+        return None
+    training = args[2] if len(args) > 2 else kwargs.get("training", True)
+    if not training:
+        return None
+    return args[1] if len(args) > 1 else kwargs.get("p", 0.5)
 
 
 def flat(value: Any) -> Iterator[Any]:

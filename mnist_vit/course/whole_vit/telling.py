@@ -280,10 +280,11 @@ def unexplained(trial: Trial) -> list[str]:
 
 def _not_compared(label: str) -> str:
     """What is not looked at where the value of this label differs without a name."""
-    rest = "radients, train mode and dropout"
     if label == LOGITS:
-        return f"G{rest} were not compared."
-    return f"What comes behind it was not compared, and neither were g{rest}."
+        return "Gradients, train mode and dropout were not compared."
+    return (
+        "What comes behind it was not compared, and neither were gradients, train mode and dropout."
+    )
 
 
 def _other_tokens(trial: Trial) -> str:
