@@ -581,7 +581,7 @@ TOLD = {  # mistakes without a name: where, or what can be seen; and odd input
     ),
     "dropout in eval mode": (
         plain(pool=lambda s, x: F.dropout(x[:, 0], 0.1)),
-        "other logits each time, in eval mode",
+        "other logits each time, in eval mode.*Apart from this everything is equal",
     ),
     "other in train mode": (
         plain(pool=lambda s, x: (1 + s.training) * x[:, 0]),
@@ -1158,10 +1158,52 @@ def test_a_token_in_a_module_of_positions_is_no_table() -> None:
     assert passed, lines
 
 
+class Formula(Norm):
+    """A norm by hand, of another formula."""
+
+    eps = 1e-6
+    correction = 0
+    outside = False
+
+    def forward(self, x):
+        var, mean = torch.var_mean(x, -1, correction=self.correction, keepdim=True)
+        below = var.sqrt() + self.eps if self.outside else torch.sqrt(var + self.eps)
+        return (x - mean) / below * self.gamma + self.beta
+
+
+@pytest.mark.parametrize(
+    ("eps", "correction", "outside", "said"),
+    [
+        (1e-8, 0, False, "you set eps to 1e-08 in LayerNorm. Torchvision's eps is 1e-6."),
+        (0.0, 0, False, "you set eps to 0 in LayerNorm."),
+        (1e-6, 1, False, "you divide the sum of squares by n - 1 in LayerNorm."),
+        (1e-6, 0, True, "you divide by the standard deviation plus eps in LayerNorm."),
+        (
+            1e-5,
+            1,
+            True,
+            "you divide the sum of squares by n - 1 and divide by the standard deviation plus eps"
+            " and set eps to 1e-05 in LayerNorm.",
+        ),
+    ],
+)
+def test_the_formula_of_an_own_norm_is_measured(
+    eps: float, correction: int, outside: bool, said: str
+) -> None:
+    class Own(Formula):
+        pass
+
+    Own.eps, Own.correction, Own.outside = eps, correction, outside
+    _, lines = judge_vit(plain(last=Own))
+    assert f"You get exactly this when {said}" in lines[0]
+
+
 def test_an_eps_that_is_near_theirs_is_not_named() -> None:
     class Near(Norm):
         def forward(self, x):
             var, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+            if len(x) == 1:  # so that its formula cannot be measured
+                raise ValueError
             return (x - mean) / torch.sqrt(var + 1e-8) * self.gamma + self.beta
 
     _, lines = judge_vit(plain(last=Near))
@@ -1232,9 +1274,237 @@ def test_all_fixed_dropout_and_a_head_of_two_layers_are_told() -> None:
     assert "Its head has two layers. It was compared with ours of representation_size=16." in said
 
 
+ALL_FOUND = (
+    "With your numbers in all these places the logits are equal: no other difference was found."
+    " Gradients and train mode were not compared."
+)
+
+
+def odd_activation(model, x):
+    return F.gelu(F.relu(x))
+
+
+def test_what_comes_behind_a_difference_without_a_name_is_told() -> None:
+    """What is told of a model with two differences that have no name, and two that have one."""
+
+    class Odd(Plain):
+        act = odd_activation
+
+        def weigh(self, q, k):
+            return (q @ k.mT * self.scale * 1.5).softmax(dim=-1)
+
+        def attend(self, b, x):
+            q, k, v = self.split(b, x)
+            return self.merge(self.weigh(q, k) @ v)  # no output projection
+
+        def forward(self, x):
+            return super().forward(x).softmax(dim=-1)
+
+    _, lines = judge_vit(Odd)
+    said = "\n".join(lines)
+    assert "the first value that differs is the softmax of the scores: it differs" in said
+    assert "Each row of scores, less its mean, is ours times 1.5" in said
+    assert "- the input of block 0's mlp.3 (yours: blocks.0.fc2). It is ReLU of ours." in said
+    assert "- you forget out_proj." in said
+    assert "- you apply softmax to the logits." in said
+    assert "The same is found in other blocks." in lines
+    assert ALL_FOUND in lines
+
+
+def test_a_token_that_is_pooled_in_another_way_is_followed_to_the_logits() -> None:
+    class Most(Plain):
+        last = staticmethod(partial(nn.LayerNorm, eps=1e-6))
+
+        def encode(self, x):
+            for block in self.blocks:
+                x = self.layer(block, x)
+            return self.norm(x.amax(dim=1))
+
+        def pool(self, x):
+            return x
+
+    _, lines = judge_vit(Most)
+    assert "The first value that differs is the input of encoder.ln" in lines[1]
+    assert any("in the place of ours there the logits are equal" in line for line in lines), lines
+
+
+def test_numbers_that_several_slips_would_explain_are_not_named() -> None:
+    """Where the weights are put in, only the values tell what was done with the qkv matrix."""
+
+    class Odd(Plain):
+        def weigh(self, q, k):
+            return (q @ k.mT * self.scale * 1.5).softmax(dim=-1)
+
+        def split(self, b, x):
+            q, k, v = super().split(b, x)
+            return k, v, q
+
+    _, lines = judge_vit(Odd)
+    assert not any("qkv matrix" in line or "projection of" in line for line in lines), lines
+    assert "The first value that differs is the softmax of the scores" in lines[1]
+
+
+class Deep(Plain):
+    """A head of three layers, and other differences before it."""
+
+    act = staticmethod(F.relu)
+
+    def __init__(self, *sizes, **more):
+        super().__init__(*sizes, **more)
+        width = self.head.in_features
+        first = nn.Linear(width, 32), nn.GELU(), nn.LayerNorm(32), nn.Dropout(0.1)
+        self.head = nn.Sequential(*first, nn.Linear(32, 16), nn.GELU(), nn.Linear(16, 5))
+
+    def pool(self, x):
+        return x.mean(1)
+
+
+@pytest.mark.parametrize("answer", [Deep, Deep(**TINY)])
+def test_a_model_is_compared_up_to_a_head_of_more_layers(answer) -> None:
+    _, lines = judge_vit(answer)
+    assert "Its head has 3 layers, and ours one or two: it is not compared." in lines
+    assert any(line.startswith("- you use ReLU instead of GELU") for line in lines), lines
+    assert any(line.startswith("- you pass to the heads the mean") for line in lines), lines
+    assert not any("class head" in line for line in lines), lines
+    assert any(line.startswith("In what was compared, no other") for line in lines), lines
+
+
+class MadePositions(nn.Module):
+    """Torch's own encoder, and positions that are made in forward."""
+
+    def __init__(self, image_size, patch_size, num_layers, num_heads, hidden_dim, mlp_dim):
+        super().__init__()
+        self.patches = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+        self.token = nn.Parameter(torch.zeros(1, 1, hidden_dim))
+        layer = nn.TransformerEncoderLayer(hidden_dim, num_heads, mlp_dim, 0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, num_layers)
+        self.head = nn.Linear(hidden_dim, 5)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).mT
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1)
+        places = torch.arange(x.shape[1], dtype=x.dtype)[:, None]
+        x = x + torch.sin(places / 10 ** torch.linspace(0, 4, x.shape[2], dtype=x.dtype))
+        return self.head(self.encoder(x)[:, 0])
+
+
+def test_positions_made_in_forward_hide_no_post_norm() -> None:
+    _, lines = judge_vit(MadePositions)
+    said = "\n".join(lines)
+    assert "You get exactly this when you, all together:" in lines[0]
+    assert "- normalise after adding (post-norm, as in 2017)" in said
+    assert "Yours adds the same numbers to the tokens of every picture" in said
+
+
+class WideAttention(nn.Module):
+    def __init__(self, width, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.proj = nn.Linear(width, 6 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        x = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(x.transpose(1, 2).flatten(2))
+
+
+class Wide(Plain):
+    """Attention of another width, and two mistakes outside it."""
+
+    act = staticmethod(F.relu)
+
+    def block(self, d, h, m):
+        parts = Plain.block(self, d, h, m)
+        del parts["qkv"], parts["proj"]
+        return parts | {"attention": WideAttention(d, h)}
+
+    def attend(self, b, x):
+        return b.attention(x)
+
+    def forward(self, x):
+        return super().forward(x).softmax(dim=-1)
+
+
+def test_mistakes_beside_an_attention_that_is_not_compared_are_told() -> None:
+    _, lines = judge_vit(Wide)
+    said = "\n".join(lines)
+    assert "attention is not compared" in said
+    assert "- you use ReLU instead of GELU." in said
+    assert "- you apply softmax to the logits." in said
+
+
+def test_dropout_in_eval_mode_hides_no_other_difference() -> None:
+    def pool(model, x):
+        return F.dropout(x[:, 0], 0.1)
+
+    _, lines = judge_vit(plain(pool=pool, act=lambda s, x: F.relu(x)))
+    assert "you use ReLU instead of GELU" in lines[0]
+    assert any(line.startswith("Besides: the same pictures get other") for line in lines), lines
+    _, lines = judge_vit(plain(pool=pool, act=odd_activation))
+    assert "The first value that differs is the input of block 0's mlp.3" in lines[1]
+    assert any(line.startswith("Besides: the same pictures get other") for line in lines), lines
+
+
+def test_a_second_norm_that_is_thrown_away_is_not_taken_for_that_of_the_mlp() -> None:
+    class Thrown(Plain):
+        def block(self, d, h, m):
+            parts = Plain.block(self, d, h, m)
+            del parts["norm2"]
+            return parts
+
+        def layer(self, b, x):
+            x = x + self.attend(b, b.norm1(x))
+            b.norm1(x)
+            return x + b.fc2(self.act(b.fc1(x)))
+
+    _, lines = judge_vit(Thrown)
+    said = "\n".join(lines)
+    assert "ln_1 in both places" not in said
+    assert "leave out ln_2" in said
+
+
+def normed_before_attention(model, b, x):
+    y = b.norm1(x)
+    x = y + model.attend(b, y)
+    return x + b.fc2(model.act(b.fc1(b.norm2(x))))
+
+
+def normed_before_mlp(model, b, x):
+    x = x + model.attend(b, b.norm1(x))
+    y = b.norm2(x)
+    return y + b.fc2(model.act(b.fc1(y)))
+
+
+def normed_for_nobody(model, b, x):
+    y = b.norm1(x)
+    return x + model.attend(b, y) + b.fc2(model.act(b.fc1(b.norm2(y))))
+
+
+def test_where_normalised_tokens_are_added_is_told() -> None:
+    _, lines = judge_vit(plain(layer=normed_before_attention))
+    assert "you add normalised tokens to what the attention gives." in lines[0]
+    _, lines = judge_vit(plain(layer=normed_before_mlp))
+    assert "you add normalised tokens to what the MLP gives." in lines[0]
+    _, lines = judge_vit(plain(layer=normed_for_nobody))
+    assert not any("normalised tokens" in line for line in lines), lines
+
+
+class HandsOn(torchvision.models.VisionTransformer):
+    """A subclass that hands on all options."""
+
+    def __init__(self, *sizes, **options):
+        options.pop("in_channels", None)
+        super().__init__(*sizes, **options)
+
+
+def test_dropout_that_options_switch_off_is_not_called_fixed() -> None:
+    passed, lines = judge_vit(HandsOn)
+    assert passed, lines
+
+
 def test_what_is_not_compared_is_said() -> None:
-    _, lines = judge_vit(plain(act=lambda s, x: F.gelu(F.relu(x))))
-    assert any(line.startswith("What comes behind it was not compared") for line in lines), lines
+    _, lines = judge_vit(plain(act=odd_activation))
+    assert ALL_FOUND in lines
     _, lines = judge_vit(Plain(**TINY), image_size=(8, 12))
     assert "image_size must be a whole number, but is (8, 12)." in lines[0]
 

@@ -17,8 +17,8 @@ from mnist_vit.model import VisionTransformer
 from ..checking import Mistake, describe
 from .blocks import blocks_in, shapes_of
 from .passing import Pass, flat
-from .reading import needed_sizes, read_sizes, rms_norms
-from .running import run
+from .reading import NO_HEAD, needed_sizes, read_sizes, rms_norms
+from .running import leave_out_head, run
 
 SIZES = {
     "image_size": 12,
@@ -177,6 +177,9 @@ def build(answer: Any, sizes: dict[str, Any]) -> Built:
             f"{listed(lacking)} cannot be read off this model. Say it in the call:"
             f" check.vit(model, {call})."
         )
+    leave_out_head(model, seen.head)
+    if seen.head:
+        found |= {"num_classes": NO_HEAD, "representation_size": None}
     are_rms = rms_norms(model, seen, found["hidden_dim"])
     takes = "representation_size" in given
     return Built(model, found, seen, takes, set_eps(model), are_rms, _ignored(told, found), said)
@@ -240,7 +243,7 @@ def _made(answer: Any, sizes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             this = "nothing was given"
         raise Mistake(f"a class, a function that builds a model, or a model is needed, and {this}.")
     named = _arguments(answer, sizes, use_options=False)
-    if _takes_options(answer) and not isinstance(answer, type):
+    if takes_options(answer) and not isinstance(answer, type):
         others = {name: size for name, size in sizes.items() if SIZES.get(name, ...) != size}
         given = others | named
         if OTHERS.keys().isdisjoint(_meanings(named).values()):
@@ -278,12 +281,12 @@ def takes_sizes(answer: Any) -> bool:
     taken = set(_meanings(known).values())
     if "mlp_ratio" in known:
         taken.add("mlp_dim")
-    if _takes_options(answer):
+    if takes_options(answer):
         taken.add("num_classes")
     return OTHERS.keys() <= taken
 
 
-def _takes_options(answer: Callable) -> bool:
+def takes_options(answer: Callable) -> bool:
     """Whether a class or function takes **options."""
     try:
         parameters = inspect.signature(answer).parameters.values()
@@ -322,9 +325,9 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
     known["mlp_ratio"] = sizes["mlp_dim"] / sizes["hidden_dim"]
     known["dim_head"] = sizes["hidden_dim"] // sizes["num_heads"]
     known |= {own: size for own, size in sizes.items() if own not in SIZES}
-    takes_options = use_options and _takes_options(answer)
+    is_open = use_options and takes_options(answer)
     given = {own: known[own] for own in parameters if own in known}
-    has_own_width = "hidden_dim" not in meanings.values() and not takes_options
+    has_own_width = "hidden_dim" not in meanings.values() and not is_open
     if has_own_width and sizes["num_heads"] == SIZES["num_heads"]:
         for own in list(given):  # its width may not be divisible by our number of heads
             has_default = parameters[own].default is not inspect.Parameter.empty
@@ -340,7 +343,7 @@ def _arguments(answer: Callable, sizes: dict[str, Any], use_options: bool) -> di
                 f"its argument {name} is none of torchvision's: give a function that builds the"
                 " model, check.vit(lambda: …), or a model that is built."
             )
-    if takes_options:
+    if is_open:
         for name, value in sizes.items():
             if name != "in_channels" and name not in meanings.values():
                 given.setdefault(name, value)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..checking import Mistake
-from .building import joined, listed, make
+from .building import joined, listed, make, takes_options
 from .passing import ACTIVATIONS, DRAWN, DROPOUTS, dropout_of, flat, name_of, tensors_of
 from .trial import Trial
 
@@ -47,9 +47,12 @@ def dropout_places(answer: Any, sizes: dict[str, Any], trial: Trial) -> str:
     told apart from those without dropout.
     """
     names = named_dropouts(answer)
+    given = names
+    if not names and takes_options(answer):  # they may be handed on
+        given = ["dropout", "attention_dropout"]
     try:
-        model, _ = make(answer, sizes | dict.fromkeys(names, HALF))
-        without, _ = make(answer, sizes | dict.fromkeys(names, 0.0))
+        model, _ = make(answer, sizes | dict.fromkeys(given, HALF))
+        without, _ = make(answer, sizes | dict.fromkeys(given, 0.0))
         watch = _watched(trial, model)
     except Mistake:  # these are no probabilities there, or it fails with them
         return ""

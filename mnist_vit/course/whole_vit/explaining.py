@@ -26,8 +26,8 @@ SMALL = 100  # hidden_dim below which values are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Numbers that are added to the tokens, in the shape of our position embedding."""
+class Numbers:
+    """Numbers of theirs that stand in our model."""
 
     numbers: Tensor
 
@@ -43,6 +43,7 @@ class Setting:
         parts: (name, rows, columns) of parameters of which only these are not zero.
         edits: what is changed in our model beforehand.
         positions: the position embedding, where it is not one of the check's.
+        put_in: values of theirs, by their labels, that take the place of ours on the way.
     """
 
     sizes: tuple[tuple[str, Any], ...]
@@ -50,7 +51,8 @@ class Setting:
     dtype: torch.dtype
     parts: tuple[tuple[str, Range, Range], ...] = ()
     edits: tuple[Slip, ...] = ()
-    positions: Table | None = None
+    positions: Numbers | None = None
+    put_in: tuple[tuple[str, Numbers], ...] = ()
 
     def pictures(self) -> Tensor:
         """Four pictures of small numbers, so that a norm's eps shows."""
@@ -129,7 +131,8 @@ def _computed_values(setting: Setting, *slips: Slip) -> Values:
     edits = [slip.edit for slip in (*setting.edits, *slips)]
     model = setting.model(edited_model(*edits))
     names = {name: name for name, _ in model.named_parameters()}
-    return values_of(model, names, setting.pictures())
+    put_in = {label: put.numbers for label, put in setting.put_in}
+    return values_of(model, names, setting.pictures(), put_in)
 
 
 _kept_values = functools.lru_cache(maxsize=512)(_computed_values)
@@ -154,7 +157,7 @@ class Explanation:
     gave_up: bool = False
 
 
-def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> Explanation:
+def explain(theirs: Values, setting: Setting, end: float, is_all: bool = True) -> Explanation:
     """The known slips with which our model computes every value that theirs does, or most of them.
 
     Another slip is added only where those before it made more values agree, and only one that
@@ -164,18 +167,20 @@ def explain(theirs: Values, setting: Setting, seconds: float = 30.0) -> Explanat
     Args:
         theirs: what the learner's model computes.
         setting: the weights and pictures that it was given.
-        seconds: the search gives up after that.
+        end: when the search gives up, as ``time.monotonic()`` counts.
+        is_all: whether all values of our model are computed from the same weights as theirs. Else
+            different slips may give the same numbers, and none of these is named.
     """
-    search = _Search(theirs, setting, time.monotonic() + seconds)
+    search = _Search(theirs, setting, end, is_all)
     label = first_difference(theirs, our_values(setting)) or LOGITS
     frontier: list[Step] = [((), label)]
     best: tuple[Slip, ...] = ()
     for _ in range(AT_ONCE):
         further: list[Step] = []
-        for combined in (search.single, search.pairs, search.in_another_order):
+        for combined in search.ways():
             further = further or search.further(frontier, combined)
-        if search.found:
-            return Explanation(search.found, is_whole=True)
+        if search.whole:
+            return search.explanation(best)
         frontier = further[:FRONTIER]
         if search.is_sure(frontier):
             best = frontier[0][0]
@@ -186,23 +191,44 @@ class _Search:
     """Slips that are tried on our model.
 
     Attributes:
-        found: slips with which all values agree.
+        whole: combinations of slips with which all values agree: the first one, or all of these.
     """
 
-    def __init__(self, theirs: Values, setting: Setting, end: float) -> None:
+    def __init__(self, theirs: Values, setting: Setting, end: float, is_all: bool) -> None:
         self.theirs = theirs
         self.setting = setting
         self.end = end
-        self.found: tuple[Slip, ...] = ()
+        self.is_all = is_all
+        self.whole: list[tuple[Slip, ...]] = []
         self.ours: Values = {}
         ours = our_values(setting)
         for label in (*comparable(theirs, ours), LOGITS):
             self.ours[label] = ours[label]
         self.changes: dict[Slip, str | None] = {}  # the first value that a slip changes by itself
 
+    def ways(self) -> Iterator[Combined]:
+        """How slips are combined, the next only where the one before it leads to nothing."""
+        yield self.single
+        if self.is_all:
+            yield self.pairs
+            yield self.in_another_order
+
+    def explanation(self, best: tuple[Slip, ...]) -> Explanation:
+        """The slips with which all values agree; others (``best``) if there are several such."""
+        different = {frozenset(slips) for slips in self.whole}
+        if len(different) > 1:
+            return Explanation(best, is_whole=False)
+        return Explanation(self.whole[0], is_whole=True)
+
     def single(self, label: str) -> Iterable[tuple[Slip, ...]]:
-        """Slips that change the value of this label first, one at a time."""
-        return [(slip,) for slip in SLIPS if self.changes.get(slip, label) == label]
+        """Slips that change the value of this label first, one at a time.
+
+        Where another eps changes little, only all values together tell which it is.
+        """
+        usable = SLIPS
+        if not self.is_all:
+            usable = [slip for slip in SLIPS if "eps" not in slip.did]
+        return [(slip,) for slip in usable if self.changes.get(slip, label) == label]
 
     def pairs(self, label: str) -> Iterable[tuple[Slip, ...]]:
         """Two such slips."""
@@ -237,7 +263,8 @@ class _Search:
         better: list[tuple[int, Step]] = []
         for slips, label in frontier:
             for more in combined(label):
-                if self.found or time.monotonic() > self.end:
+                is_enough = self.whole and self.is_all
+                if is_enough or time.monotonic() > self.end:
                     return []
                 with suppress(Exception):  # edits that do not go together, or a model that fails
                     depth, first = self._tried((*slips, *more), label)
@@ -253,7 +280,7 @@ class _Search:
             self.changes[slips[0]] = first_difference(values, self.ours)
         first = first_difference(self.theirs, values)
         if first is None:
-            self.found = slips
+            self.whole.append(slips)
             return 0, label
         order = list(values)
         agrees = label in order and bool(alignments(self.theirs[label], values[label]))

@@ -35,6 +35,7 @@ from .elsewhere import (
 )
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, POSITIONS, Match, matched
 from .telling import (
+    ALL_ELSE,
     FOREIGN,
     about_parameters,
     explained,
@@ -133,21 +134,30 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
     trial, is_known = _best_trial(built, isinstance(answer, nn.Module))
     if not trial.able:
         return Judgement(False, [FOREIGN, *about_parameters(trial), *notes(trial)])
-    if not is_known:
-        return Judgement(False, [*unexplained(trial), *notes(trial)])
-    if trial.uncompared:
-        return Judgement(False, [*in_part(trial), *notes(trial)])
+    if not is_known or trial.uncompared:
+        lines = in_part(trial) if is_known else unexplained(trial)
+        if trial.drops:
+            lines.append(f"Besides: {trial.drops}")
+        lines += notes(trial)
+        if not (trial.is_random or trial.changes):
+            lines.append(dropout_places(answer, SIZES | options, trial))
+        return Judgement(False, list(filter(None, lines)))
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
     right, problem, many = _problem_elsewhere(trial, answer, options)
     more = notes(trial)
     places = dropout_places(answer, SIZES | options, trial)
-    is_other = places not in ("", NO_DROPOUT)  # to have none is a choice
-    if is_other and problem is None and has_our_names(trial):
+    is_elsewhere = places not in ("", NO_DROPOUT)  # to have none is a choice
+    if is_elsewhere and problem is None and has_our_names(trial):
         problem = f"right without dropout. {places}"
     elif places:
         more.insert(0, places)
-    if mistakes(trial) or about_parameters(trial):
+    is_other = bool(mistakes(trial) or about_parameters(trial))
+    if trial.drops:
+        rest = f"Without it: {problem}" if problem else ALL_ELSE
+        problem = trial.drops if is_other and not problem else f"{trial.drops} {rest}"
+        right = ""
+    if is_other:
         besides = [f"Besides: {problem}"] if problem else []
         return Judgement(False, [*explained(trial, besides), *more])
     if problem:

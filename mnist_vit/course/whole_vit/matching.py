@@ -161,7 +161,8 @@ class _Matching:
         for unit in self.our_units:
             unit.place = our_place(unit.names[0])
             unit.role = "mlp" if ".mlp." in unit.names[0] else ""
-        self.their_units = list(_units(theirs.model, theirs.seen.multiplied, theirs.rms_norms))
+        units = _units(theirs.model, theirs.seen.multiplied, theirs.rms_norms)
+        self.their_units = [unit for unit in units if unit.names[0] not in theirs.seen.head]
         if _put_in_place(self.their_units, theirs):
             for unit in self.their_units:
                 self.places |= dict.fromkeys(unit.names, unit.place)

@@ -55,6 +55,7 @@ class Pass:
         drawn: functions that draw random numbers.
         dropout: the functions that apply dropout.
         taken: where the logits are in the output, in words; "" if they are all of it.
+        head: the names of all that a head of more layers than ours uses; it is left out.
     """
 
     order: list[str] = field(default_factory=list)
@@ -69,6 +70,16 @@ class Pass:
     drawn: set[str] = field(default_factory=set)
     dropout: set[str] = field(default_factory=set)
     taken: str = ""
+    head: list[str] = field(default_factory=list)
+
+    def leave_out_head(self, first: str) -> None:
+        """Take for the head, and forget, what is used from this matrix on."""
+        begin = self.order.index(first)
+        self.head = self.order[begin:]
+        del self.order[begin:]
+        for name in self.head:
+            del self.uses[name]
+        self.taken = ""
 
     def place(self, name: str) -> int:
         """The place of a tensor in the order of use; behind all others if it is not used."""
@@ -214,6 +225,22 @@ def dropout_of(name: str, args: tuple, kwargs: dict[str, Any]) -> float | None:
     if not training:
         return None
     return args[1] if len(args) > 1 else kwargs.get("p", 0.5)
+
+
+class WithoutDropout(TorchFunctionMode):
+    """Lets functions that apply dropout do nothing."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = name_of(function)
+        if name in DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if name == "scaled_dot_product_attention":
+            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
+            kwargs = kwargs | {"dropout_p": 0.0} if len(args) < 5 else kwargs
+        return function(*args, **kwargs)
 
 
 def flat(value: Any) -> Iterator[Any]:

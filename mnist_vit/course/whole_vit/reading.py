@@ -46,7 +46,7 @@ def read_sizes(model: nn.Module, known: Sizes) -> tuple[Sizes, Pass]:
         return {name: size for name, size in found.items() if size}, Pass()
     seen = _observed(model, found, is_guess="image_size" not in known)
     matrices = list(_matrices(model, seen))
-    layers = _layers(matrices, seen)
+    layers = _layers(model, matrices, seen)
     of_heads = _own_heads(matrices, layers)
     if of_heads:
         layers["num_heads"] = of_heads
@@ -179,7 +179,7 @@ def _matrices(model: nn.Module, seen: Pass) -> Iterator[Matrix]:
             yield name, shape[::-1] if name in seen.multiplied else shape
 
 
-def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
+def _layers(model: nn.Module, matrices: list[Matrix], seen: Pass) -> Sizes:
     """Sizes from the MLPs of the blocks, and from the matrices that follow them."""
     mlps = _mlps(matrices, seen)
     if not mlps:
@@ -187,16 +187,49 @@ def _layers(matrices: list[Matrix], seen: Pass) -> Sizes:
     for number in mlps:
         seen.mlps += [name for name, _ in matrices[number : number + 2]]
     name, (mlp_dim, hidden_dim) = matrices[mlps[0]]
-    after = [shape for _, shape in matrices[mlps[-1] + 2 :]]
     found = {"num_layers": len(mlps), "hidden_dim": hidden_dim, "mlp_dim": mlp_dim}
     found["num_classes"] = NO_HEAD
     if len(mlps) == 1:
         found["num_layers"] = seen.uses[name]  # a block that is used again and again
-    if after:
-        found["num_classes"] = after[-1][0]
-    if len(after) == 2 and after[0] == (after[1][1], hidden_dim):
-        found["representation_size"] = after[1][1]
+    head = _head(matrices[mlps[-1] + 2 :], hidden_dim, seen)
+    if not head:
+        return found
+    first, _ = head[0]
+    _, last = head[-1]
+    found["num_classes"] = last[0]
+    if not _is_chain(head, hidden_dim):
+        return found
+    is_layer = isinstance(model.get_submodule(first.rpartition(".")[0]), nn.Linear)
+    if len(head) == 2:
+        found["representation_size"] = last[1]
+    elif len(head) > 2 and is_layer:
+        seen.leave_out_head(first)
     return found
+
+
+def _head(matrices: list[Matrix], hidden_dim: int, seen: Pass) -> list[Matrix]:
+    """The matrices of the head, of those behind the blocks.
+
+    More than two that follow each other may begin with layers that keep the shape of the tokens.
+    """
+    if len(matrices) < 3 or not _is_chain(matrices, hidden_dim):
+        return matrices
+    last = matrices[-1]
+    found = []
+    for matrix in matrices[:-1]:
+        name, _ = matrix
+        if not any(name.startswith(f"{path}.") for path in seen.keeps_shape):
+            found.append(matrix)
+    return [*found, last]
+
+
+def _is_chain(matrices: list[Matrix], width: int) -> bool:
+    """Whether each matrix takes as many numbers as the one before it gives."""
+    for _, (rows, columns) in matrices:
+        if columns != width:
+            return False
+        width = rows
+    return True
 
 
 def _own_heads(matrices: list[Matrix], layers: Sizes) -> int:

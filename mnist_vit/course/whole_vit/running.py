@@ -39,6 +39,16 @@ def logits_in(output: Any) -> tuple[Any, str]:
     return output, ""
 
 
+def leave_out_head(model: nn.Module, names: list[str]) -> None:
+    """Let a model return what the head takes that uses these tensors first, if there are any."""
+    if not names:
+        return
+    taken: list[Any] = []
+    layer = model.get_submodule(names[0].rpartition(".")[0])
+    layer.register_forward_pre_hook(lambda module, args: taken.append(args[0]))
+    model.register_forward_hook(lambda module, args, output: taken.pop())
+
+
 @contextmanager
 def left_out(model: nn.Module, paths: Iterable[str]) -> Iterator[None]:
     """Let the modules at these paths give what they take."""

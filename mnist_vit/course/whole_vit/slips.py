@@ -313,6 +313,16 @@ SLIPS = [
         _PRE,
     ),
     Slip(
+        {LN_1: "x = input = self.ln_1(input)"},
+        "add normalised tokens to what the attention gives",
+        _PRE,
+    ),
+    Slip(
+        {LN_2: "x = y = self.ln_2(x)"},
+        "add normalised tokens to what the MLP gives",
+        _PRE,
+    ),
+    Slip(
         {LN_2: "y = self.ln_2(input)"},
         "run attention and MLP side by side",
         "The MLP takes what the attention has changed",

@@ -15,15 +15,13 @@ from .building import EPS, joined, listed
 from .explaining import our_values
 from .matching import POSITIONS, Source
 from .slips import NO_HEAD, NO_TOKEN, together
-from .trial import Trial
-from .values import LOGITS, alignments, comparable
+from .trial import Difference, Trial
+from .values import LOGITS, comparable
 
 FOREIGN = "the parameters are not ours."
 ALL_ELSE = "Apart from this everything is equal."
-NO_MORE = (
-    "In what was compared, no other difference was found. Gradients, train mode and dropout were"
-    " not compared."
-)
+NOT_COMPARED = "Gradients and train mode were not compared."
+NO_MORE = f"In what was compared, no other difference was found. {NOT_COMPARED}"
 EXACTLY = "the logits are wrong. You get exactly this when you"
 NO_LOGITS = "the output is no logits. You get exactly this when you"
 MANY = 12  # parameters of one model alone, those of other blocks not counted
@@ -41,7 +39,10 @@ KINDS = {  # what names tell of a model that is of another kind
 
 def mistakes(trial: Trial) -> list[str]:
     """What is other than in ours, each as the end of "when you …"."""
-    return [*_eps(trial), *together(trial.setting.edits)]
+    edits = list(trial.setting.edits)
+    if trial.seen.head:  # it is told that the head is not compared
+        edits.remove(NO_HEAD)
+    return [*_eps(trial), *together(edits)]
 
 
 def _eps(trial: Trial) -> list[str]:
@@ -253,38 +254,56 @@ def unexplained(trial: Trial) -> list[str]:
         return [FOREIGN if trial.is_foreign else problem, *about, others]
     if trial.replaced:
         return [FOREIGN, *about]
-    theirs = trial.values()
-    ours = our_values(trial.setting)
-    label, value = trial.where(theirs)
-    where = _first(value, ["what is told below"] if about else [])
-    if trial.is_foreign:  # numbers would tell of what was put in their place
-        return [FOREIGN, f"{where}.", _not_compared(label), *about]
-    got = theirs[label]
-    aligned = alignments(got, ours[label])
-    expected = aligned[0] if aligned else ours[label]
-    lines = ["The values on the way are equal, as far as they were seen."]
-    if not comparable(theirs, ours):
-        lines = ["None of the values on the way could be compared."]
-    if label != LOGITS:
-        told = compare("it", got, expected, trial.tolerance) or "it is another token."
-        lines = [f"{where}: {told.rpartition('numbers: ')[2]}"]
-    logits = theirs[LOGITS]
-    if logits.shape == ours[LOGITS].shape and logits.isfinite().all():
-        lines += _observed(trial, label, got, expected)
-        lines += _probabilities(logits)
+    if not trial.unnamed:  # its output is of another kind
+        return [problem, *about]
+    lines = _unnamed(trial, is_told_below=bool(about))
+    if trial.is_foreign:
+        return [FOREIGN, *lines, *about]
+    return [problem, *lines, *_probabilities(trial), *about]
+
+
+def _unnamed(trial: Trial, is_told_below: bool) -> list[str]:
+    """The values that differ without a name, in sentences."""
+    first, *others = trial.unnamed
+    lines = []
+    if first.label == LOGITS:
+        lines = ["The values on the way are equal, as far as they were seen."]
+        if not comparable(trial.values(), our_values(trial.setting)):
+            lines = ["None of the values on the way could be compared."]
+    else:
+        where = _first(first.words, ["what is told below"] if is_told_below else [])
+        lines = [f"{where}{_numbers(trial, first)}"]
+    lines += _observed(trial, first, first.label.capitalize())
+    kinds = [other for other in others if other.is_first]
+    if kinds:
+        lines.append("With your numbers in the place of ours there, and so on, these differ, too:")
+    for other in kinds:
+        lines.append(" ".join([f"- {other.words}.", *_observed(trial, other, "It")]))
+    if len(kinds) < len(others):
+        lines.append("The same is found in other blocks.")
     if trial.gave_up:
         lines.append("Not all known mistakes were tried: that takes more than 30 seconds here.")
-    lines.append(_not_compared(label))
-    return [problem, *lines, *about]
+    return [*lines, _rest(trial)]
 
 
-def _not_compared(label: str) -> str:
-    """What is not looked at where the value of this label differs without a name."""
-    if label == LOGITS:
-        return "Gradients, train mode and dropout were not compared."
-    return (
-        "What comes behind it was not compared, and neither were gradients, train mode and dropout."
-    )
+def _numbers(trial: Trial, difference: Difference) -> str:
+    """The end of a sentence on a value that differs: where, and by how much."""
+    if trial.is_foreign:  # numbers would tell of what was put in the place of ours
+        return "."
+    told = compare("it", difference.got, difference.expected, trial.tolerance)
+    told = told or "it is another token."
+    return f": {told.rpartition('numbers: ')[2]}"
+
+
+def _rest(trial: Trial) -> str:
+    """What was found behind the values that differ, and what was not compared."""
+    if trial.is_followed:
+        places = "all these places" if len(trial.unnamed) > 1 else "the place of ours there"
+        equal = f"With your numbers in {places} the logits are equal"
+        return f"{equal}: no other difference was found. {NOT_COMPARED}"
+    if trial.unnamed[-1].label == LOGITS:
+        return NOT_COMPARED
+    return f"What comes behind it was not compared. {NOT_COMPARED}"
 
 
 def _other_tokens(trial: Trial) -> str:
@@ -300,17 +319,24 @@ def _other_tokens(trial: Trial) -> str:
     )
 
 
-def _probabilities(logits: Tensor) -> list[str]:
+def _probabilities(trial: Trial) -> list[str]:
+    """A sentence if the outputs are probabilities."""
+    logits = trial.values()[LOGITS]
+    if logits.dim() != 2 or not logits.isfinite().all():
+        return []
     ones = torch.ones_like(logits[:, 0])
     if logits.min() >= 0 and torch.allclose(logits.sum(dim=1), ones):
         return ["Your outputs are probabilities, which sum to 1 in each row; logits do not."]
     return []
 
 
-def _observed(trial: Trial, label: str, got: Tensor, expected: Tensor) -> list[str]:
-    """What can be observed of a value, as one sentence or none."""
-    name = label.capitalize()
-    if "softmax" in label and got.shape == expected.shape and got.min() > 0:
+def _observed(trial: Trial, difference: Difference, name: str) -> list[str]:
+    """What can be observed of a value, which is called ``name``, as one sentence or none."""
+    got = difference.got
+    expected = difference.expected
+    if trial.is_foreign or not got.isfinite().all():
+        return []
+    if "softmax" in difference.label and got.shape == expected.shape and got.min() > 0:
         # These are weights. Their logarithms are the scores, plus a number for each row.
         got = _less_mean(got.log())
         expected = _less_mean(expected.log())

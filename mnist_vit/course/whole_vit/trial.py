@@ -2,8 +2,10 @@
 
 import math
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,18 +15,26 @@ from ..checking import Slip
 from ..checking.comparing import compare
 from .blocks import shapes_of
 from .building import Built, set_eps
-from .explaining import Setting, Table, explain, make_neutral, our_values
+from .explaining import Numbers, Setting, explain, make_neutral, our_values
 from .matching import POSITIONS, Match, Range, our_place
-from .passing import tensors_of
-from .running import left_out, logits, run
+from .norms import OURS as OUR_FORMULA
+from .norms import Formula, formula_of
+from .passing import WithoutDropout, tensors_of
+from .running import leave_out_head, left_out, logits, run
 from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, ONE_NORM, REUSE, RMS_NORMS
 from .values import (
+    FIRST_ATTENTION,
+    FIRST_MLP,
     FIRST_TOKENS,
     LOGITS,
+    SECOND_NORM,
     TOLERANCE,
     Values,
+    alignments,
+    comparable,
     first_difference,
     part_of,
+    stand_in,
     values_of,
 )
 
@@ -35,6 +45,25 @@ LACKING = {
     NO_LAST_NORM.did: r"^encoder\.ln\.",
     ONE_NORM.did: r"\.ln_2\.",
 }
+SECONDS = 30.0  # for the search of slips
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that differs without a name.
+
+    Attributes:
+        label: of the value.
+        words: the label, with their name for it.
+        got, expected: theirs and ours, in the same shape if they correspond.
+        is_first: whether no value of its kind, in an earlier block, differs without a name.
+    """
+
+    label: str
+    words: str
+    got: Tensor
+    expected: Tensor
+    is_first: bool
 
 
 class Trial:
@@ -53,10 +82,14 @@ class Trial:
         replaced: those of them that are about norms, or the projection of the output.
         able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
+        drops: a sentence on dropout that acts in eval mode, too, and is left out; "" if none does.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
         seen_before: those edits that were seen before any value was compared.
         first: the first value that differs, in words, where slips explain it.
         gave_up: whether the search for slips took too long.
+        unnamed: values that differ, and no slip explains them: each with theirs in the place of
+            ours in those before.
+        is_followed: whether with theirs in the place of ours in all of these the logits are equal.
         makes_positions: whether it adds positions that are no tensor of it, but made in forward.
     """
 
@@ -69,8 +102,11 @@ class Trial:
         self.uncompared = [match.attention] if match.attention else []
         self.is_random = False
         self.changes = False
+        self.drops = ""
         self.first = ""
         self.gave_up = False
+        self.unnamed: list[Difference] = []
+        self.is_followed = False
         self.makes_positions = False
         self.eps = built.eps
         self.rms_norms = built.rms_norms
@@ -78,7 +114,13 @@ class Trial:
         self.takes_representation = built.takes_representation
         self.our_shapes = shapes_of(fresh)
         self.their_shapes = shapes_of(self.theirs)
-        edits = self._edits(built.sizes["num_layers"])
+        if self.seen.head:
+            layers = [name for name in self.seen.head if len(self.their_shapes[name]) > 1]
+            self.uncompared.append(
+                f"Its head has {len(layers)} layers, and ours one or two: it is not compared."
+            )
+        pictures = _setting(built.sizes, [], (), []).pictures()
+        edits = self._edits(built.sizes["num_layers"], pictures)
         neutral = _without(self.our_shapes, [source.name for source in sources.values()])
         self.missing = neutral
         if REUSE in edits:
@@ -110,7 +152,7 @@ class Trial:
             if pattern:
                 self.missing = [name for name in self.missing if not re.search(pattern, name)]
 
-    def _edits(self, num_layers: int) -> list[Slip]:
+    def _edits(self, num_layers: int, pictures: Tensor) -> list[Slip]:
         """What the parameters tell, before any value is compared."""
         found = []
         names = {source.name for source in self.sources.values()}
@@ -126,11 +168,11 @@ class Trial:
         has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
         if "heads.head.weight" not in names and not has_matrix:
             found.append(NO_HEAD)
-        if self._has_one_norm():
+        if self._has_one_norm(pictures):
             found.append(ONE_NORM)
-        return [*found, *self._rms_edits()]
+        return [*found, *self._rms_edits(), *self._formula_edits()]
 
-    def _has_one_norm(self) -> bool:
+    def _has_one_norm(self, pictures: Tensor) -> bool:
         """Whether each block uses the norm before its attention twice, and has no other."""
         uses = set()
         for own, source in self.sources.items():
@@ -138,17 +180,48 @@ class Trial:
                 return False
             if source.name.endswith("ln_1.weight"):
                 uses.add(self.seen.uses[own])
-        return uses == {2}
+        return uses == {2} and self._gives_mlp(pictures)
 
-    def _rms_edits(self) -> list[Slip]:
-        """RMSNorm in the place of ours, the same in all blocks."""
-        kinds: dict[str, set[bool]] = {}
+    def _gives_mlp(self, pictures: Tensor) -> bool:
+        """Whether the MLP takes what the second call of that norm gives, as far as it is seen."""
+        values = run(values_of, self.theirs, self._names(), pictures)
+        given = values.get(SECOND_NORM)
+        taken = values.get(FIRST_MLP)
+        return given is None or taken is None or torch.equal(given, taken)
+
+    def _norms(self) -> Iterator[tuple[str, str]]:
+        """The norms of theirs that are matched: the place of ours, and the path."""
         for own, source in self.sources.items():
             module, _, name = source.name.rpartition(".")
             place = module.rpartition(".")[2]
             if place in NORMS and name == "weight":
-                is_rms = own.rpartition(".")[0] in self.rms_norms
-                kinds.setdefault(place, set()).add(is_rms)
+                yield place, own.rpartition(".")[0]
+
+    def _formula_edits(self) -> list[Slip]:
+        """Norms that divide by something else than ours do, the same in all blocks."""
+        width = self.our_shapes["encoder.ln.weight"][0]
+        formulas: dict[str, set[Formula]] = {}
+        for place, path in self._norms():
+            formula = None
+            if path not in self.rms_norms:
+                formula = formula_of(self.theirs.get_submodule(path), width)
+            formulas.setdefault(place, set()).add(formula or OUR_FORMULA)
+        places_of: dict[Formula, list[str]] = {}
+        for place in NORMS:
+            first, *others = formulas.get(place, {OUR_FORMULA})
+            if first != OUR_FORMULA and not others:
+                places_of.setdefault(first, []).append(place)
+        found = []
+        for formula, places in places_of.items():
+            is_all = len(places) == len(formulas)  # a missing one has no formula
+            found.append(formula.slip(tuple(NORMS if is_all else places)))
+        return found
+
+    def _rms_edits(self) -> list[Slip]:
+        """RMSNorm in the place of ours, the same in all blocks."""
+        kinds: dict[str, set[bool]] = {}
+        for place, path in self._norms():
+            kinds.setdefault(place, set()).add(path in self.rms_norms)
         places = tuple(place for place in NORMS if kinds.get(place) == {True})
         if set(places) == kinds.keys():  # a missing one has no kind
             places = tuple(NORMS) if places else ()
@@ -168,7 +241,8 @@ class Trial:
 
     def _unused(self) -> list[str]:
         """The parameters that forward does not use, by none of their names."""
-        return [name for name in self.their_shapes if not self._is_used(name)]
+        names = _without(self.their_shapes, self.seen.head)
+        return [name for name in names if not self._is_used(name)]
 
     def _replaced(self, match: Match) -> list[str]:
         """Sentences on norms and matrices of theirs that may stand where ours are missing.
@@ -222,12 +296,18 @@ class Trial:
 
     def answers(self, pictures: Tensor) -> Any:
         """The logits of their model, without the modules that are left out."""
-        with left_out(self.theirs, self.left_out):
+        with left_out(self.theirs, self.left_out), self._undropped():
             return logits(self.theirs, pictures)
+
+    def _undropped(self) -> AbstractContextManager:
+        """Where dropout that acts in eval mode is left out."""
+        is_left_out = self.drops and not self.theirs.training
+        return WithoutDropout() if is_left_out else nullcontext()
 
     def use(self, model: nn.Module) -> None:
         """Go on with another model of the same kind."""
         set_eps(model)
+        leave_out_head(model, self.seen.head)
         self.theirs = model
         self.load()
 
@@ -277,8 +357,20 @@ class Trial:
         if self.changes:
             return "the pictures are changed in place: work on a copy, pictures.clone()."
         if self.is_random:
-            return f"the same pictures get other logits each time, in eval mode.{self._drawn()}"
+            said = f"the same pictures get other logits each time, in eval mode.{self._drawn()}"
+            return said if training else self._problem_undropped(said)
         return compare(LOGITS, first, self.ours(self.pictures), self.tolerance)
+
+    def _problem_undropped(self, said: str) -> str | None:
+        """How the logits differ without dropout in eval mode; ``said`` if they are still random."""
+        if self.drops or not self.seen.dropout:
+            return said
+        self.drops = said
+        problem = self.problem()
+        if not self.is_random:
+            return problem
+        self.drops = ""
+        return said
 
     def _drawn(self) -> str:
         """Why a model is random, as far as it is seen."""
@@ -299,12 +391,17 @@ class Trial:
     def values(self) -> Values:
         """What the parts of their model take and give."""
         self.load()
+        self.theirs.eval()
+        with left_out(self.theirs, self.left_out), self._undropped():
+            return run(values_of, self.theirs, self._names(), self.pictures)
+
+    def _names(self) -> dict[str, str]:
+        """Our names of their parameters that hold all of one of ours."""
         names = {}
         for own, source in self.sources.items():
             if not source.ranges or source.name == POSITIONS:
                 names[own] = source.name
-        with left_out(self.theirs, self.left_out):
-            return run(values_of, self.theirs.eval(), names, self.pictures)
+        return names
 
     def depth(self) -> int:
         """How many of the first values are ours."""
@@ -315,42 +412,79 @@ class Trial:
         return shared.index(first) if first in shared else 0
 
     def is_explained(self) -> bool:
-        """Whether known slips give all the same values; if so, they become edits of ours."""
-        if self.is_random or self.changes:
+        """Whether known slips give all the same values; they become edits of ours.
+
+        Where a value differs without a name, theirs is put in its place in ours, and what comes
+        behind it is compared.
+        """
+        if self.is_random or self.changes or self.replaced:
             return False
         theirs = self.values()
         if self._takes_positions(theirs) and self.problem() is None:
             return True
-        if self.uncompared or LOGITS not in theirs:
+        if LOGITS not in theirs:
             return False
-        explanation = explain(theirs, self.setting)
-        self.gave_up = explanation.gave_up
-        if not explanation.slips:
-            return False
-        _, self.first = self.where(theirs)
-        self.setting = replace(self.setting, edits=(*self.setting.edits, *explanation.slips))
-        self._forgive(explanation.slips)
-        self._make_ours()
+        end = time.monotonic() + SECONDS
+        label = self._first(theirs)
+        while label is not None:
+            if self._is_new(label) and self._explain(theirs, end):
+                break
+            difference = self._difference(theirs)
+            self.unnamed.append(difference)
+            if not self._puts_in(difference, theirs):
+                return False
+            label = self._first(theirs)
+        self.is_followed = True
+        return not self.unnamed
+
+    def _explain(self, theirs: Values, end: float) -> bool:
+        """Whether known slips give all the same values; those that are found become edits."""
+        is_all = not (self.unnamed or self.uncompared)
+        explanation = explain(theirs, self.setting, end, is_all)
+        self.gave_up = self.gave_up or explanation.gave_up
+        if explanation.slips:
+            if not self.unnamed:
+                self.first = self._words(theirs)
+            self.setting = replace(self.setting, edits=(*self.setting.edits, *explanation.slips))
+            self._forgive(explanation.slips)
+            self._make_ours()
         return explanation.is_whole
 
-    def _takes_positions(self, theirs: Values) -> bool:
-        """Give ours the positions that theirs makes in forward; returns whether it makes any.
-
-        They are what it adds to the tokens of each picture, where it is the same for all of them.
-        """
+    def _difference(self, theirs: Values) -> Difference:
+        """The first value that differs."""
         ours = our_values(self.setting)
-        if self._uses_positions() or first_difference(theirs, ours) != FIRST_TOKENS:
+        label = self._first(theirs) or LOGITS
+        got = theirs[label]
+        aligned = alignments(got, ours[label])
+        expected = aligned[0] if aligned else ours[label]
+        return Difference(label, self._words(theirs), got, expected, self._is_new(label))
+
+    def _is_new(self, label: str) -> bool:
+        """Whether no difference without a name is of the kind of this label."""
+        return _kind(label) not in [_kind(difference.label) for difference in self.unnamed]
+
+    def _puts_in(self, difference: Difference, theirs: Values) -> bool:
+        """Put a value of theirs in the place of ours; returns whether something comes behind it."""
+        label = difference.label
+        ours = our_values(self.setting)
+        numbers = stand_in(theirs[label], ours[label])
+        shared = comparable(theirs, ours)
+        is_in_order = shared == [label for label in theirs if label in shared]
+        if label == LOGITS or numbers is None or not is_in_order:
             return False
-        if theirs[FIRST_TOKENS].shape != ours[FIRST_TOKENS].shape:
+        put_in = (*self.setting.put_in, (label, Numbers(numbers)))
+        self.setting = replace(self.setting, put_in=put_in)
+        return True
+
+    def _takes_positions(self, theirs: Values) -> bool:
+        """Give ours the positions that theirs makes in forward; returns whether it makes any."""
+        table = None
+        if not self._uses_positions() and self._first(theirs) == FIRST_TOKENS:
+            for place in (FIRST_TOKENS, FIRST_ATTENTION):  # the second without a norm before it
+                if table is None and place in theirs:
+                    table = self._added(theirs[place])
+        if table is None:
             return False
-        added = theirs[FIRST_TOKENS] - ours[FIRST_TOKENS]
-        known = self.parameters[POSITIONS].detach()[:, -added.shape[1] :]
-        table = added[:1] + known
-        patches = table[:, 1:]
-        least = self.tolerance * theirs[FIRST_TOKENS].abs().max()
-        is_same = (added - added[:1]).abs().max() <= least
-        if not is_same or (patches - patches[:, :1]).abs().max() <= least:
-            return False  # it may be anything else
         lacking = self.ours.seq_length - table.shape[1]  # no class token
         table = nn.functional.pad(table, (0, 0, lacking, 0))
         self.makes_positions = True
@@ -358,9 +492,27 @@ class Trial:
         for own, source in list(self.sources.items()):
             if source.name == POSITIONS:  # it is not used
                 del self.sources[own]
-        self.setting = replace(self.setting, positions=Table(table))
+        self.setting = replace(self.setting, positions=Numbers(table))
         self._make_ours()
         return True
+
+    def _added(self, tokens: Tensor) -> Tensor | None:
+        """The positions in these tokens of theirs; None if it may be anything else.
+
+        They are what is added to the tokens of each picture, where it is the same for all of them.
+        """
+        ours = our_values(self.setting)[FIRST_TOKENS]
+        if tokens.shape != ours.shape:
+            return None
+        added = tokens - ours
+        known = self.parameters[POSITIONS].detach()[:, -added.shape[1] :]
+        table = added[:1] + known
+        patches = table[:, 1:]
+        least = self.tolerance * tokens.abs().max()
+        is_same = (added - added[:1]).abs().max() <= least
+        if not is_same or (patches - patches[:, :1]).abs().max() <= least:
+            return None
+        return table
 
     def _uses_positions(self) -> bool:
         """Whether theirs uses a position embedding, or another tensor of its own in its place."""
@@ -374,10 +526,14 @@ class Trial:
         tensors = tensors_of(self.theirs)
         return id(tensors[own]) in {id(tensors[name]) for name in self.seen.uses}
 
-    def where(self, theirs: Values) -> tuple[str, str]:
-        """The label of the first value that differs, and the same with their name for it."""
-        label = first_difference(theirs, our_values(self.setting)) or LOGITS
-        return label, f"{label}{self._their_name(label)}"
+    def _first(self, theirs: Values) -> str | None:
+        """The label of the first value that differs."""
+        return first_difference(theirs, our_values(self.setting))
+
+    def _words(self, theirs: Values) -> str:
+        """The label of the first value that differs, with their name for it."""
+        label = self._first(theirs) or LOGITS
+        return f"{label}{self._their_name(label)}"
 
     def _their_name(self, label: str) -> str:
         """What they call the part of a label, if it has another name than ours."""
@@ -390,6 +546,11 @@ class Trial:
 
 def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
     return [name for name in names if name not in others]
+
+
+def _kind(label: str) -> str:
+    """A label without the number of its block, or of its call."""
+    return re.sub(r"block \d+|, call \d+", "", label)
 
 
 def _in_first(name: str) -> bool:

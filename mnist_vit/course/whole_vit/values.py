@@ -18,6 +18,9 @@ LOGITS = "the output of the model"
 SOFTMAX = "the softmax of the scores"
 SUM = "the sum of tokens and positions"
 FIRST_TOKENS = "the input of block 0's ln_1"
+SECOND_NORM = "the output of block 0's ln_1, call 2"
+FIRST_MLP = "the input of block 0's mlp.0"
+FIRST_ATTENTION = "the input of block 0's self_attention"
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # relative to the largest number of a tensor
 
 
@@ -27,15 +30,19 @@ def part_of(name: str) -> str:
     return re.sub(r"encoder\.layers\.encoder_layer_(\d+)\.", r"block \1's ", module)
 
 
-def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Values:
+def values_of(
+    model: nn.Module, names: dict[str, str], pictures: Tensor, put_in: Values | None = None
+) -> Values:
     """What the parts of a model take and give, in the order of their calls.
 
     Args:
         model: theirs or ours.
         names: the names of its parameters, and of ours that correspond to them.
         pictures: what the model is given.
+        put_in: numbers that take the place of values of these labels, from where on the model goes
+            on with them.
     """
-    recorder = _Recorder(pictures.shape[1:])
+    recorder = _Recorder(pictures.shape[1:], put_in or {})
     handles = []
     for path, module in model.named_modules():
         part = _part_of_module(path, module, names)
@@ -43,7 +50,8 @@ def values_of(model: nn.Module, names: dict[str, str], pictures: Tensor) -> Valu
             handles.append(module.register_forward_pre_hook(recorder.before(part)))
             handles.append(module.register_forward_hook(recorder.after(part)))
     try:
-        with _Functions(recorder, _positions(model, names)):
+        is_free = torch.set_grad_enabled(torch.is_grad_enabled() and not put_in)
+        with is_free, _Functions(recorder, _positions(model, names)):
             output, _ = logits_in(model(pictures))
     finally:
         for handle in handles:
@@ -76,10 +84,16 @@ def _positions(model: nn.Module, names: dict[str, str]) -> Tensor | None:
 
 
 class _Recorder:
-    """Keeps values by their labels; a later value of the same label is told by its number."""
+    """Keeps values by their labels; a later value of the same label is told by its number.
 
-    def __init__(self, picture: torch.Size) -> None:
+    Attributes:
+        values: what was kept.
+        put_in: what is written into values before they are kept, by their labels.
+    """
+
+    def __init__(self, picture: torch.Size, put_in: Values) -> None:
         self.picture = picture
+        self.put_in = put_in
         self.values: Values = {}
 
     def keep(self, label: str, value: Any) -> None:
@@ -93,7 +107,10 @@ class _Recorder:
         times = sum(known == label or known.startswith(f"{label},") for known in self.values)
         if times:
             label = f"{label}, call {times + 1}"
-        self.values[label] = value.detach().clone()
+        with torch.no_grad():
+            if label in self.put_in:
+                value.copy_(self.put_in[label])  # in place: a residual connection takes it, too
+            self.values[label] = value.clone()
 
     def before(self, part: str) -> Callable[..., None]:
         """A forward pre-hook that keeps the input of a part."""
@@ -154,6 +171,20 @@ def alignments(got: Tensor, expected: Tensor) -> list[Tensor]:
     if expected.dim() == 3 and got.shape in (expected[:, 0].shape, expected[:, :1].shape):
         return [token.reshape(got.shape) for token in expected.unbind(1)]
     return [expected.reshape(got.shape)] if got.numel() == expected.numel() else []
+
+
+def stand_in(got: Tensor, expected: Tensor) -> Tensor | None:
+    """The numbers of ``got`` in the layout of ``expected``; None if they do not correspond.
+
+    One token takes the place of the first.
+    """
+    if got.shape == expected.shape:
+        return got
+    if got.dim() == expected.dim() == 3 and got.shape == expected.transpose(0, 1).shape:
+        return got.transpose(0, 1)
+    if expected.dim() == 3 and got.shape in (expected[:, 0].shape, expected[:, :1].shape):
+        return torch.cat([got.reshape(expected[:, :1].shape), expected[:, 1:]], dim=1)
+    return got.reshape(expected.shape) if got.numel() == expected.numel() else None
 
 
 def close(got: Tensor, expected: Tensor) -> bool:
