@@ -349,8 +349,8 @@ def test_what_the_notebook_says_of_the_rows_is_what_was_measured() -> None:
     gain, half = ladder.interval(accuracies("with_head_added"), accuracies("with_mlp"))
     assert abs(gain) < half, "added, it costs none, and gains none"
     larger, smaller = figures.other_rates().splitlines()
-    assert larger.endswith("difference -29.6 ± 10.3"), "with the root ahead"
-    assert smaller.endswith("difference +12.9 ± 8.6"), "without the root ahead"
+    assert larger.endswith("without minus with: -29.6 ± 10.3"), "with the root ahead"
+    assert smaller.endswith("without minus with: +12.9 ± 8.6"), "without the root ahead"
 
 
 def looking_in_rows(factor: float) -> Callable[[int], tuple[Tensor, Tensor]]:

@@ -236,7 +236,8 @@ def other_rates() -> str:
         without = stored(f"same_no_root_at_{rate}", "measured")["percent"]
         gain, half = interval(without, right)
         seeds = f"{_span(without)} without √d, {_span(right)} with it"
-        lines.append(f"learning rate {shown}: {seeds}, difference {gain:+.1f} ± {half:.1f}")
+        difference = f"without minus with: {gain:+.1f} ± {half:.1f}"
+        lines.append(f"learning rate {shown}: {seeds}; {difference}")
     return "\n".join(lines)
 
 
