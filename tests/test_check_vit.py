@@ -1193,7 +1193,9 @@ def test_the_formula_of_an_own_norm_is_measured(
     class Own(Formula):
         pass
 
-    Own.eps, Own.correction, Own.outside = eps, correction, outside
+    Own.eps = eps
+    Own.correction = correction
+    Own.outside = outside
     _, lines = judge_vit(plain(last=Own))
     assert f"You get exactly this when {said}" in lines[0]
 

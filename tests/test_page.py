@@ -202,7 +202,7 @@ def test_a_test_that_no_right_model_passes_finds_nothing(judged) -> None:
         ([("== (2, 10)", "== (2, 11)")], "test_shape: does not pass on your model (it fails)"),
         (
             [("assert (model(", "assert hasattr(model, 'show') and (model(")],
-            "does not pass on a right model, so it asks more than the specification",
+            "does not pass on a right model: it asks something that the specification does not say",
         ),
         ([("class VisionTransformer(", "class ViT(")], "the file must define a class"),
         ([("def split(", "my_attention = 3\n\n\ndef split(")], "has a section of that name"),

@@ -192,7 +192,10 @@ def _said(own: str, ours: str, caught: set[str]) -> str:
     if own:
         return f"does not pass on your model ({own})"
     if ours:
-        return f"does not pass on a right model, so it asks more than the specification ({ours})"
+        return (
+            "does not pass on a right model: it asks something that the specification does not say,"
+            f" or contradicts ({ours})"
+        )
     return f"passes on your model, and finds {len(caught)} of {_many()} broken ones"
 
 

@@ -253,7 +253,7 @@ def unexplained(trial: Trial) -> list[str]:
     if others:
         return [FOREIGN if trial.is_foreign else problem, *about, others]
     if trial.replaced:
-        return [FOREIGN, *about]
+        return [FOREIGN, *about, "Other differences were not looked for."]
     if not trial.unnamed:  # its output is of another kind
         return [problem, *about]
     lines = _unnamed(trial, is_told_below=bool(about))
