@@ -165,6 +165,10 @@ def zeroing(*beginnings: str) -> Callable[[nn.Module], None]:
     return silence
 
 
+def without_layers(part: nn.Module) -> None:
+    part.self_attention.out_proj = nn.Identity()
+
+
 class NormNotMade(EncoderBlock):
     """What makes a norm stands in the place of the norm."""
 
@@ -422,6 +426,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("silence", with_one_number, "self_attention.out_proj.weight has the shape (1,) now"),
     ("silence", in_a_dictionary, "What was given comes back as it was: no number in it was"),
     ("silence", without_last_bias, "mlp.3.bias is gone"),
+    ("silence", without_layers, "2 of the block's tensors are gone, such as self_attention.out"),
     ("silence", with_another_forward, "none of its tensors has become zero"),
     ("silence", nearly_silent, "No tensor is zero everywhere. Changed are self_attention.out_proj"),
     ("silence", zeroing(""), "12" + FEWEST),

@@ -186,7 +186,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "remove_positions",
         subtracted_today,
-        "it learn no more: what is subtracted elsewhere cancels it only until it learns",
+        "it learn no more: what is subtracted elsewhere leaves its numbers as they are",
     ),
     ("split_by_region", as_numbers, "training must hold booleans, but holds numbers, such as 0"),
     ("count_numbers", positions_of_each_channel, "Outside the blocks you count 864 numbers too"),

@@ -457,6 +457,8 @@ def test_a_file_of_ones_own_and_a_script(
     assert (
         "its text cannot be seen here: write my_attention in a notebook" in capsys.readouterr().out
     )
+    check.split_heads(lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(1, 2))
+    assert "a lambda has no name to be kept by" in capsys.readouterr().out
     sys.modules.pop("my_vit", None)
 
 

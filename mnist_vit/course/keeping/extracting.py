@@ -184,6 +184,10 @@ class _Extractor:
             and getattr(sys.modules.get(module), real, None) is value
         ):
             self._add_import(name, module, real, user)
+        elif name == "<lambda>":
+            raise NotKept(
+                "a lambda has no name to be kept by: write a function with def, in a cell"
+            )
         elif not user:
             raise NotKept(
                 f"its text cannot be seen here: write {name} in a notebook or in a .py file"

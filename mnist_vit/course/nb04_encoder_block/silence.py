@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mnist_vit.model import EncoderBlock, MLPBlock
 
@@ -35,9 +35,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     before = {name: tensor.clone() for name, tensor in block.state_dict().items()}
     returned = answer(block)
     silent = returned if isinstance(returned, nn.Module) else block
-    untouched = all(torch.equal(block.state_dict()[name], one) for name, one in before.items())
     is_block = isinstance(returned, nn.Module)
-    if callable(returned) and not is_block and untouched:
+    if callable(returned) and not is_block and not _changed(block, before):
         raise Mistake(
             "what came back is a function, and no block; no number of the one given was changed.",
             "Set four of its tensors to zero in place, or return a changed copy of it.",
@@ -72,11 +71,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
     x = random(2, 5, 6)
     output = silent(x)
     yield "output", output
-    changed = [
-        name
-        for name, tensor in before.items()
-        if name not in after or not torch.equal(after[name], tensor)
-    ]
+    changed = _changed(silent, before)
     if torch.allclose(output, x, atol=1e-5) and not changed:
         raise Mistake(
             "the block does nothing, as it should, but none of its tensors has become zero.",
@@ -102,6 +97,16 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         "the set of changed tensors",
         ", ".join(sorted(changed)),
     )
+
+
+def _changed(part: nn.Module, before: dict[str, Tensor]) -> list[str]:
+    """The names of the tensors that are gone from a part, or hold other numbers than before."""
+    after = part.state_dict()
+    found = []
+    for name, tensor in before.items():
+        if name not in after or not torch.equal(after[name], tensor):
+            found.append(name)
+    return found
 
 
 LAST = (

@@ -67,20 +67,20 @@ def notice(answer: Any) -> Mistake | None:
         return Mistake(
             f"The largest absolute value in model.encoder.pos_embedding is {largest:.3g}.",
             "Set all of it to zero, as nn.init.zeros_ does, and let it learn no more: what is"
-            " subtracted elsewhere cancels it only until it learns.",
+            " subtracted elsewhere leaves its numbers as they are.",
         )
     set_on = [name for name, part in model.named_modules() if "requires_grad" in vars(part)]
     if position.requires_grad and set_on:
         where = f"model.{set_on[0]}" if set_on[0] else "model"
         return Mistake(
-            f"The positions are zero, and can still learn. Your code sets {where}.requires_grad:"
-            " on a module that is an attribute of which nothing takes notice.",
+            "The positions are zero, and requires_grad is True. Your code sets"
+            f" {where}.requires_grad: on a module that is an attribute of which nothing takes notice.",
             "requires_grad_(False), with the _, of the parameter model.encoder.pos_embedding keeps"
             " it at zero.",
         )
     if position.requires_grad:
         return Mistake(
-            "The positions are zero, and can still learn.",
+            "The positions are zero, and requires_grad is True.",
             "requires_grad_(False) of the parameter itself keeps them at zero.",
         )
     frozen = []
@@ -107,7 +107,7 @@ SLIPS = (
     Slip(
         {FREEZE: ""},
         "set the positions to zero and let them learn",
-        "Training would move them away from zero; requires_grad_(False) keeps them there, called on"
+        "They shall take no gradient: requires_grad_(False) sees to that, called on"
         " the parameter itself and not on its .data, which is another tensor",
     ),
     Slip(
