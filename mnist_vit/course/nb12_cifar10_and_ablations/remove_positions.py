@@ -74,7 +74,8 @@ def notice(answer: Any) -> Mistake | None:
         where = f"model.{set_on[0]}" if set_on[0] else "model"
         return Mistake(
             "The positions are zero, and requires_grad is True. Your code sets"
-            f" {where}.requires_grad: on a module that is an attribute of which nothing takes notice.",
+            f" {where}.requires_grad: on a module that is an attribute of which nothing takes"
+            " notice.",
             "requires_grad_(False), with the _, of the parameter model.encoder.pos_embedding keeps"
             " it at zero.",
         )

@@ -239,7 +239,7 @@ def _wrong_otherwise(answer: Any, options: dict[str, Any]) -> str | None:
         trial, _ = _best_trial(build(answer, others), isinstance(answer, nn.Module))
         problem = "the parameters do not fit."
         if trial.able:
-            problem = trial.problem()
+            problem = None if trial.gave_up else trial.problem()
     except Mistake as mistake:
         problem = str(mistake)
     finally:
