@@ -405,6 +405,42 @@ def patch_and_set_to_zero(
         return model(corrupted)
 
 
+def patched(put_in: Callable[[Tensor, Tensor, slice], None]) -> Callable:
+    """An answer whose first run stands in no try: a second mistake, so that no slip has it all."""
+
+    def first(output: Any) -> Tensor:
+        return output[0] if isinstance(output, tuple) else output
+
+    def answer(
+        model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
+    ) -> Tensor:
+        kept: list[Tensor] = []
+
+        def change(module: nn.Module, args: Any, output: Any) -> Any:
+            new = first(output).clone()
+            put_in(new, kept[0], tokens)
+            return (new, *output[1:]) if isinstance(output, tuple) else new
+
+        handle = site.register_forward_hook(lambda module, args, out: kept.append(first(out)))
+        model(clean)
+        handle.remove()
+        handle = site.register_forward_hook(change)
+        try:
+            return model(corrupted)
+        finally:
+            handle.remove()
+
+    return answer
+
+
+def put_in_pictures(new: Tensor, kept: Tensor, tokens: slice) -> None:
+    new[tokens] = kept[tokens]
+
+
+def put_in_the_first(new: Tensor, kept: Tensor, tokens: slice) -> None:
+    new[:, tokens] = kept[:1, tokens]
+
+
 def patch_by_numbers(
     model: nn.Module, clean: Tensor, corrupted: Tensor, site: nn.Module, tokens: slice
 ) -> Tensor:
@@ -445,7 +481,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("leave_out", leave_out_squeezed, "For a single picture with 4 patches you give the shape (4"),
     ("patch", patch_all_of_a_class, "your hooks are on the MLP of block 0. `site` is the part"),
-    ("patch", patch_and_set_to_zero, "at 1, 2 those of clean; 0, 3, 4, 5 … 16 neither"),
+    ("patch", patch_and_set_to_zero, "those of clean; at 0, 3, 4, 5 … 16 tokens of neither run"),
+    ("patch", patched(put_in_pictures), "In picture 0 at 0, 1, 2, 3 … 16 those of corrupted. In"),
+    ("patch", patched(put_in_pictures), "The first axis is that of the pictures; tokens are the"),
+    ("patch", patched(put_in_the_first), "In picture 1 at 0, 3, 4, 5 … 16 those of corrupted; at"),
+    ("patch", patched(put_in_the_first), "at 1, 2 other tokens of clean."),
     ("patch", patch_by_numbers, "What a slice does not say is None: as stop, that is the end"),
     ("integrate", integrate_by_the_median, "in the four steps, and a pixel goes from 1"),
     ("integrate", integrate_with_one_slope, "you give 10 and 10. It should be 5 and 15"),

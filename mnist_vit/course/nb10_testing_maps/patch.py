@@ -237,23 +237,57 @@ def _noticed_tokens(
         return None
     of_clean, of_corrupted = made[:2]
     output = went[-1] - (went[1] - of_corrupted)  # without what the residual connection adds
-    kinds: dict[str, list[int]] = {"clean": [], "corrupted": [], "neither": []}
-    for token in range(output.shape[1]):
-        kind = "neither"
-        for name, one in (("clean", of_clean), ("corrupted", of_corrupted)):
-            if torch.allclose(output[:, token], one[:, token], atol=1e-4):
-                kind = name
-        kinds[kind].append(token)
-    if kinds["clean"] == [1, 2] and not kinds["neither"]:
+    pictures = []
+    for picture in range(len(output)):
+        pictures.append(_runs_of(output[picture], picture, of_clean, of_corrupted))
+    if all(runs[CLEAN] == [1, 2] and len(runs[CORRUPTED]) == 15 for runs in pictures):
         return None
-    said = [f"{_listed(tokens)} those of {name}" for name, tokens in kinds.items() if tokens]
-    told = "; ".join(said).replace("those of neither", "neither")
+    told = [_told_runs(runs) for runs in pictures]
+    if told[0] == told[1]:
+        where = told[0]
+    else:
+        where = ". ".join(f"In picture {number} {one}" for number, one in enumerate(told))
+        where = f"this. {where}"
+    instead = (
+        "In each picture it should be that of the run on clean at 1 and 2, as it is, and that of"
+        " the run on corrupted at all others."
+    )
+    if told[0] != told[1] and all(17 in map(len, runs.values()) for runs in pictures):
+        instead += " The first axis is that of the pictures; tokens are the second: [:, tokens]."
     return Mistake(
         "Where `site` is the first MLP, and tokens is slice(1, 3), its output of 17 tokens has, in"
-        f" the run on corrupted, at {told}.",
-        "It should be that of the run on clean at 1 and 2, as it is, and that of the run on"
-        " corrupted at all others.",
+        f" the run on corrupted, {where}.",
+        instead,
     )
+
+
+def _runs_of(
+    output: Tensor, picture: int, of_clean: Tensor, of_corrupted: Tensor
+) -> dict[str, list[int]]:
+    """Which tokens of a picture come from which run; one of another place or picture is told
+    apart."""
+    runs: dict[str, list[int]] = {CLEAN: [], CORRUPTED: [], ELSEWHERE: [], NEITHER: []}
+    for token, numbers in enumerate(output):
+        if _is_close(numbers, of_corrupted[picture, token]):
+            run = CORRUPTED
+        elif _is_close(numbers, of_clean[picture, token]):
+            run = CLEAN
+        elif any(_is_close(numbers, other) for other in of_clean.flatten(0, 1)):
+            run = ELSEWHERE
+        else:
+            run = NEITHER
+        runs[run].append(token)
+    return runs
+
+
+def _is_close(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one, other, atol=1e-4)
+
+
+def _told_runs(runs: dict[str, list[int]]) -> str:
+    """Which tokens come from which run, in words."""
+    said = [f"at {_listed(tokens)} {run}" for run, tokens in runs.items() if tokens]
+    return "; ".join(said)
 
 
 def _listed(tokens: list[int]) -> str:
@@ -280,6 +314,8 @@ def _is_right_without_the_first_hook(right: Tensor, run: Any, site: nn.Module) -
     return found.shape == right.shape and torch.allclose(found, right, atol=1e-5)
 
 
+CLEAN, CORRUPTED = "those of clean", "those of corrupted"
+ELSEWHERE, NEITHER = "other tokens of clean", "tokens of neither run"
 NOTHING = "the corrupted pictures, with nothing put in"
 TOKENS = "new[:, tokens] = kept[0][:, tokens]"
 RUNS = "((keep, clean), (put_in, corrupted))"
