@@ -505,6 +505,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("integrate", integrate_between_both_ends, "0, 0.333, 0.667, 1. Take it in the middles"),
     ("patch", patch_frozen, "should not be 'which parameters ask for gradients'"),
     ("patch", keep_a_handle, "After one call of your function the model has 1 forward hook"),
+    ("patch", keep_a_handle, "on the model after three calls should not be '3 forward hooks'. Aft"),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden.flip(0)), ""),
     ("hide", lambda model, images, hidden: my_hide(model, images, hidden).log_softmax(dim=1), ""),
     ("hide", hide_and_close, "Put back what you change in `finally`, which runs"),

@@ -41,6 +41,8 @@ def my_hide(model: nn.Module, images: Tensor, hidden: Tensor) -> Tensor:
 
 OTHERS_HOOKS = "hooks of somebody else that are gone afterwards"
 
+OWN_FORWARD = " `forward` that hides its class's"
+
 GETS_OUT = "whether an exception in the model gets out"
 
 
@@ -49,14 +51,14 @@ class _Stop(Exception):
 
 
 def traces(model: nn.Module) -> str:
-    """The hooks and replaced forwards of a model and its parts."""
-    hooks = sum(
-        len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
-    )
-    return (
-        f"{hooks} hooks, {sum('forward' in vars(module) for module in model.modules())} replaced"
-        " forwards"
-    )
+    """The hooks of a model and its parts, and how many have a forward of their own, in words."""
+    replaced = sum("forward" in vars(module) for module in model.modules())
+    said = []
+    if left := hooks_left(model):
+        said.append(left)
+    if replaced:
+        said.append(f"{replaced}{OWN_FORWARD}")
+    return " and ".join(said) or "nothing"
 
 
 def gets_out(model: nn.Module, run: Callable[[], Any]) -> bool:
@@ -96,7 +98,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         yield "whether hidden is as it was", bool(torch.equal(hidden, before))
         yield "logits with nothing hidden", answer(model, images, torch.zeros_like(hidden))
         yield "logits afterwards, as the model gives them", model(images)
-        yield "what is left behind on the model", traces(model)
+        yield "what is left behind on the model after two calls", traces(model)
         yield "what has changed in the model", changed_in(model, borrowed)
         borrowed = state_of(model.train())
         answer(model, images, before)
@@ -240,7 +242,7 @@ def tell(evidence: Evidence) -> tuple[str, str]:
         )
     if not what.startswith("what is left behind"):
         return "", ""
-    if not value.endswith(" 0 replaced forwards"):
+    if OWN_FORWARD in value:
         return (
             "After the run, a part has a `forward` of its own, which hides that of its class.",
             "del part.forward takes it away. A hook needs no such thing.",

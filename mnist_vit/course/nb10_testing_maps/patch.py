@@ -69,7 +69,7 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
             answer(model, clean, corrupted, first.self_attention, slice(2, 4)),
         )
         yield "logits afterwards, as the model gives them", model(clean)
-        yield "what is left behind on the model", traces(model)
+        yield "what is left behind on the model after three calls", traces(model)
         yield "what has changed in the model", changed_in(model, borrowed)
         borrowed = state_of(model.train())
         answer(model, clean, corrupted, first.mlp, slice(0, 1))
