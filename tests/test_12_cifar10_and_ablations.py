@@ -14,6 +14,7 @@ from PIL import Image
 from torch import nn
 
 from mnist_vit.check import EXERCISES
+from mnist_vit.course.checking import verdict
 from mnist_vit.course.ladder import interval, stored
 from mnist_vit.course.nb12_cifar10_and_ablations import project
 from mnist_vit.course.nb12_cifar10_and_ablations.photographs import (
@@ -178,6 +179,23 @@ def subtracted_today(model: nn.Module) -> None:
     model.encoder.register_forward_pre_hook(lambda _, inputs: (inputs[0] - today,))
 
 
+def subtracted_always(model: nn.Module) -> None:
+    """What is added is taken away again, whatever the positions learn."""
+    model.encoder.register_forward_pre_hook(lambda part, inputs: (inputs[0] - part.pos_embedding,))
+
+
+def zero_with_a_hook(model: nn.Module) -> None:
+    """A gradient is computed, and the hook sets it to zero: training moves nothing."""
+    nn.init.zeros_(model.encoder.pos_embedding)
+    model.encoder.pos_embedding.register_hook(torch.zeros_like)
+
+
+def test_zeros_with_a_hook_are_not_told_to_learn() -> None:
+    told = verdict(EXERCISES["remove_positions"], zero_with_a_hook)[1]
+    assert "learn" not in told
+    assert "away from zero" not in told
+
+
 def as_numbers(left: torch.Tensor, size: int, cut: int) -> tuple[list[int], list[int]]:
     return [int(x + size <= cut) for x in left], [int(x >= cut) for x in left]
 
@@ -188,6 +206,7 @@ WRONG: list[tuple[str, Any, str]] = [
         subtracted_today,
         "it learn no more: what is subtracted elsewhere leaves its numbers as they are",
     ),
+    ("remove_positions", subtracted_always, "what is subtracted elsewhere leaves its numbers as"),
     ("split_by_region", as_numbers, "training must hold booleans, but holds numbers, such as 0"),
     ("count_numbers", positions_of_each_channel, "Outside the blocks you count 864 numbers too"),
     (
@@ -229,7 +248,10 @@ WRONG: list[tuple[str, Any, str]] = [
     ("split_by_region", lambda *given: SPLIT(*given[:2], 10), "for three values of cut"),
     ("split_by_region", lambda x, size, cut: SPLIT(x, size - 1, cut), "of columns 4 to 7 is for"),
 ]
-NAMED = [("remove_positions", positions_elsewhere, "and at this place")]
+NAMED = [
+    ("remove_positions", positions_elsewhere, "and at this place"),
+    ("remove_positions", zero_with_a_hook, "leave their requires_grad at True. requires_grad_("),
+]
 test_answers = judged(RIGHT, WRONG, NAMED)
 
 

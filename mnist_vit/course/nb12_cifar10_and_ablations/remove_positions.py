@@ -50,8 +50,8 @@ def compare(answer: Any) -> Iterator[tuple[str, Any]]:
         [
             f"the class token's position: {'zero' if first == 0 else 'not zero'}",
             f"the patches' positions: {'not zero' if any(others) else 'zero'}",
-            f"numbers of the positions that can learn: {kept}",
-            f"other numbers that can learn: {sum(learn.values())}",
+            f"numbers of the positions with requires_grad: {kept}",
+            f"other numbers with requires_grad: {sum(learn.values())}",
         ],
     )
     yield "logits", model(images)
@@ -107,9 +107,9 @@ FIND, ZERO, FREEZE = (
 SLIPS = (
     Slip(
         {FREEZE: ""},
-        "set the positions to zero and let them learn",
-        "They shall take no gradient: requires_grad_(False) sees to that, called on"
-        " the parameter itself and not on its .data, which is another tensor",
+        "set the positions to zero and leave their requires_grad at True",
+        "requires_grad_(False) lets no gradient be computed for them, called on the parameter"
+        " itself and not on its .data, which is another tensor",
     ),
     Slip(
         {ZERO: ""},
