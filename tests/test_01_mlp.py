@@ -378,9 +378,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("examine", examining(shuffled=True), "The mean is the same in whatever order"),
     ("examine", examining(at_least=0.5), "not those in which they mix a little"),
     ("examine", examining(counted=False), "Only the second makes exact zeros"),
-    ("examine", examining(share=0.499), 'at its end it does not say "no second dropout"'),
+    ("examine", examining(share=0.499), "whose last dropout is 0.5, and not of one where"),
     ("examine", alone, "not of one that computes without rounding"),
-    ("examine", examining(share=0.6), 'at its end it does not say "no second dropout"'),
+    ("examine", examining(share=0.6), "whose last dropout is 0.5, and not of one where"),
 ]
 NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever random numbers follow
     (

@@ -530,7 +530,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ),
     ("gradient_map", gradient_map_of_no_leaf, "a tensor that was itself computed"),
     ("gradient_map", gradient_map_of_many, "several numbers at once"),
-    ("gradient_map", gradient_map_of_a_tuple, "torch.autograd.grad gives [0]"),
+    ("gradient_map", gradient_map_of_a_tuple, "torch.autograd.grad gives a tuple: its [0] is"),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels, patches).softmax(dim=1), ""),
     ("leave_out", lambda f, labels, patches: my_leave_out(f, labels.roll(1), patches), ""),
     ("leave_out", leave_out_without_a_base, "each single patch hidden, and never with none hidden"),

@@ -107,8 +107,8 @@ def test_an_expression_is_blamed_if_our_numbers_repair_it(
 def test_a_right_line_behind_a_missing_step_is_not_blamed() -> None:
     told = said("attention", without_root)
     assert "your result is right" not in told
-    assert "`scores.softmax(dim=-1)` takes what ours has, too, and gives what ours has not" in told
-    assert "or another value should go in" in told
+    assert "`scores.softmax(dim=-1)` is given only values that ours has, too, and gives one" in told
+    assert "another value should go in, or the mistake is there or behind it." in told
 
 
 class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
@@ -124,7 +124,7 @@ class Scaled(check.EXERCISES["encoder_block"].answer):  # type: ignore[misc]
 
 def test_what_is_no_number_of_ours_is_not_said_to_be_one() -> None:
     told = said("encoder_block", Scaled)
-    assert "takes what ours has, too" not in told
+    assert "is given only values that ours has" not in told
     assert (
         "Your result is right if a value of ours goes into `x + y` in place of what"
         " `(input + self.dropout(x)) / 2` gives" in told
@@ -675,7 +675,10 @@ def test_what_is_wrong_with_a_number_does_not_say_why_it_is_a_tensor() -> None:
         ("weights of layer 1", "differ"),
         ("averaged weights, once the model has moved on", "differ"),
         ("logits afterwards, as the model gives them", "differ"),
-        ("dropout=0.5 in train mode, all values 1: the shares of heads that give 0", "differ"),
+        (
+            "dropout=0.5 in train mode, all values 1: the shares of heads whose output is [0]",
+            "differ",
+        ),
         ("output for patches of 4x4 from 3 channels of 12x8", "differs"),
         ("matrix of weights", "differs"),
         ("in_proj_bias", "differs"),
@@ -1311,10 +1314,10 @@ def test_a_short_formula_of_the_inputs_is_told() -> None:
 
         return answer
 
-    told = said("merge", merged(lambda W_1, b_1, W_2, b_2: W_2 @ b_1 - b_2))
-    assert "Number 2 of what comes back is W_2 @ b_1 - b_2." in told
+    told = said("merge", merged(lambda W_1, b_1, W_2, b_2: W_1 @ b_1 - b_2))
+    assert "Result 2 of 2 is W_1 @ b_1 - b_2." in told
     told = said("merge", merged(lambda W_1, b_1, W_2, b_2: W_2 @ b_1 + b_2.exp()))
-    assert "what comes back is" not in told
+    assert "Result 2" not in told
 
 
 def test_a_share_of_an_input_is_told_if_it_is_the_same_everywhere() -> None:
@@ -1651,7 +1654,7 @@ def test_a_value_of_ours_that_comes_back_too_early_is_told() -> None:
     with steps:
         our[0].again()
     told = blame(our[0], their[0], their[0].output[0], lambda: steps.steps)
-    assert "Number 1 of what comes back is a value that ours has on its way" in told
+    assert "Result 1 of 2 is a value that ours has on its way" in told
 
 
 def test_the_first_step_that_gives_nan_is_named() -> None:
@@ -1704,8 +1707,8 @@ def test_a_right_gradient_is_not_blamed_and_a_right_piece_neither() -> None:
     told = said("gradient_step", decaying)
     assert "autograd.grad" not in told
     assert "What `0.03 * weight` gives is a value of ours times 0.03" in told
-    assert "takes what ours has" not in said("gradient_step", stepping)
-    assert "takes what ours has" not in said("patchify", without_the_last)
+    assert "is given only values that ours has" not in said("gradient_step", stepping)
+    assert "is given only values that ours has" not in said("patchify", without_the_last)
 
 
 def test_what_a_function_draws_is_not_said_to_be_a_layer_of_a_module() -> None:
@@ -1794,7 +1797,7 @@ def test_rounding_is_no_multiple() -> None:
 
 def test_the_first_of_two_results_is_told_as_the_first() -> None:
     told = words(observed(lambda x: (x.exp(), x + 1), lambda x: (x, x + 1), X))
-    assert "Number 1 of what comes back is x, unchanged." in told
+    assert "Result 1 of 2 is x, unchanged." in told
 
 
 def test_weights_are_not_looked_for_among_other_results() -> None:

@@ -451,10 +451,10 @@ MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"only integer tensors of a single element|only one element tensors",
-        "A tensor stands where a plain number is needed, as in the brackets behind a list or a"
-        " tuple, or where one is multiplied by it.",
-        "Lists and tuples take one place, and only a tensor takes a tensor of places: of what"
-        " max(dim=…) gives take .values, of what torch.autograd.grad gives [0].",
+        "A tensor stands where a number is needed: a tuple or a list is multiplied by it, say, or"
+        " has it in its brackets.",
+        "torch.autograd.grad gives a tuple: its [0] is the tensor. max(dim=…) gives a pair:"
+        " .values are its numbers. Brackets with a tensor in them need a tensor before them.",
     ),
     (
         r"'(?:int|float)' object is not iterable",

@@ -308,7 +308,7 @@ def _explanation(exercise: Exercise, answer: Any, got: Outcome) -> Finding | Non
         return Finding(f"{own.said} {_cases(exercise, got)}".strip(), own.instead)
     slip = _slip_so_far(exercise, got)
     if slip is not None:
-        return _named("The first wrong numbers are those you get when you", slip)
+        return _named("At first your wrong numbers are exactly those that you get when you", slip)
     observation = observation or Finding(_cases(exercise, got))
     return _with_place(exercise, answer, got, observation)
 

@@ -361,7 +361,7 @@ SEEN = (
         "right",
         "tokens mix",
         "nothing dropped",
-        'Of a right block with dropout 0 it does not say "tokens mix".',
+        'It says "tokens mix" of a right block with dropout 0.5, and not of one with dropout 0.',
         "Change a token in eval mode: in train mode dropout draws anew at each call, so every row"
         " changes.",
     ),
@@ -369,7 +369,8 @@ SEEN = (
         "right",
         "no second dropout",
         "nearly all dropped",
-        'Of a right block with dropout 0.9 at its end it does not say "no second dropout".',
+        'It says "no second dropout" of a right block whose last dropout is 0.5, and not of one'
+        " where it is 0.9.",
         "Half of the outputs are zero in train mode where dropout is 0.5, a few more or fewer by"
         " chance: ask for less.",
     ),

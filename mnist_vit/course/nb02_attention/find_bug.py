@@ -205,8 +205,8 @@ def _of_no_weights(answer: Any) -> Mistake | None:
         'It says "no bug" of each head whose weights are wrong: "no root", "softmax over queries"'
         ' and "w_q twice".',
         "Compare the weights, all of them one by one, with those that each bug gives, as"
-        " torch.allclose(…, atol=1e-5) does. Their mean tells nothing: it is one over the number"
-        " of keys in each of these heads.",
+        " torch.allclose(…, atol=1e-5) does. Their mean is the same in all of these heads, one over"
+        " the number of keys.",
     )
 
 

@@ -145,10 +145,13 @@ def _dropout(answer: Any) -> Iterator[tuple[str, Any]]:
         )
         heads = out.reshape(-1, 4).mean(dim=1)
         name = "dropout=0.5 in train mode" if mode else "dropout=0.5 in eval mode"
-        yield f"{name}, all values 1: the shares of heads that give 0, 1 and 2", _shares(heads)
+        yield (
+            f"{name}, all values 1: the shares of heads whose output is [0], [1] or [2]",
+            _shares(heads),
+        )
         if mode and isinstance(weights, Tensor):
             yield (
-                f"{name}: the shares of 0, 1 and 2 among the weights that come back",
+                f"{name}: the shares of [0], [1] and [2] among the weights that come back",
                 _shares(weights),
             )
 

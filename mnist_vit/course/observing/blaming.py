@@ -75,9 +75,10 @@ def blame(our: Call, their: Call, value: Any, find_known: Callable[[], list[Step
         if any(_holds(step, wrong) for step in steps if step.place is None):
             return ""  # it is told by itself
         if any(_holds(step, wrong) for step in known):
-            what = "What" if len(our.output) == 1 else f"Number {number + 1} of what"
+            many = len(our.output)
+            what = "What comes back" if many == 1 else f"Result {number + 1} of {many}"
             return (
-                f"{what} comes back is a value that ours has on its way: a step is missing behind"
+                f"{what} is a value that ours has on its way: a step is missing behind"
                 " it, or another value should come back."
             )
     if not trace.leaves and _are_all_ours(steps, known) and _is_followed(their, steps):
@@ -129,8 +130,8 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
     related = _related(steps[_same_expression(steps, first)[-1]], known + came_in)
     if related:
         return (
-            f"What {expression} gives is {related}: if that is meant, the mistake is behind it,"
-            " else there or before it."
+            f"What {expression} gives is {related}. If it should be, the mistake comes behind it;"
+            " if not, it is there or before it."
         )
     given = _inputs(steps, _same_expression(steps, first))
     if _is_selected(steps, first):
@@ -139,8 +140,9 @@ def _about(steps: list[Step], first: int, known: list[Step], our: Call, their: C
         return ""  # it takes gradients, which are not followed
     if all(_is_ours(steps, parent, known) for parent in given):
         return (
-            f"{expression} takes what ours has, too, and gives what ours has not: the mistake is"
-            f" there{_elsewhere(steps[first])} or behind it, or another value should go in."
+            f"{expression} is given only values that ours has, too, and gives one that ours never"
+            " has: another value should go in, or the mistake is"
+            f" there{_elsewhere(steps[first])} or behind it."
         )
     return ""  # it may be right in another way, and what it is given may be wrong
 

@@ -25,7 +25,7 @@ def formula(our: Call, their: Call) -> str:
             continue
         for text, value in _formulas(terms):
             if value.shape == got.shape and alike(value, got):
-                subject = f"Number {number} of what comes back" if several else "Your result"
+                subject = f"Result {number} of {len(their.output)}" if several else "Your result"
                 return f"{subject} is {text}."
     return ""
 

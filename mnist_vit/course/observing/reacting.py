@@ -41,7 +41,8 @@ def returns_input(our: Call, their: Call) -> str:
     """The first result is an input, to the last bit, and ours is not."""
     if not their.output or not our.output or alike(their.output[0], our.output[0]):
         return ""
-    what = "What comes back" if len(their.output) == 1 else "Number 1 of what comes back"
+    many = len(their.output)
+    what = "What comes back" if many == 1 else f"Result 1 of {many}"
     for name, value in zip(their.names, their.before, strict=False):
         if isinstance(value, Tensor) and _is_same(value, their.output[0]):
             return f"{what} is {name}, unchanged."
