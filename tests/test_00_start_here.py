@@ -167,6 +167,7 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 NAMED: list[tuple[str, Any, str]] = [
     ("gradient_step", by_one_hot, "F.one_hot"),
+    ("gradient_step", lambda *g: by_formula(*g[:4], g[4] ** 2), "by the rate twice"),
     ("patchify", patchify_turned, "permute as if it were split the other way round"),
     ("patchify", patchify_into_p_rows, "take p for the number of patches along a side"),
     ("gradient_step", mean_over_all, "the mean over all n · 10 products"),

@@ -411,6 +411,7 @@ NAMED: list[tuple[str, Any, str]] = [  # the first of two mistakes, whatever ran
     ("gelu", nn.GELU("tanh"), "the tanh approximation"),
     ("examine", patient_for_one_token, "look at no other token's row"),
     ("examine", missing_means_no_zeros, "take exact zeros for a sign that"),
+    ("merge", lambda a, b, c, d: (c @ a, c.mv(b).sub(d)), "subtract the second bias"),
     ("merge", merged_of_units(), "with their biases: every column of the matrix"),
     ("merge", merged_of_units(second=False), "with b_1: every column of the matrix"),
     ("merge", merged_of_units(first=False), "with b_2: every column of the matrix"),

@@ -245,6 +245,14 @@ class Renormalised(MyMaskedAttention):
         return output, weights.mean(1) if average_attn_weights else weights
 
 
+class AlwaysCausal(MyMaskedAttention):
+    """A mask of its own, whatever mask is given."""
+
+    def forward(self, *inputs, mask=None, **options):
+        own = None if mask is None else torch.ones_like(mask).tril()
+        return super().forward(*inputs, mask=own, **options)
+
+
 class MaskedAfterDropout(MyMaskedAttention):
     """What dropout left is divided by its sum."""
 
@@ -416,6 +424,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("split_heads", lambda x, h: torch.stack(x.split(x.shape[2] // h, 1), 2), PARTS_OF_TOKENS),
     ("multi_head_attention", divided(MyMultiHeadAttention, 2), "divide by 2 head_dim, as"),
     ("multi_head_attention", divided(MyMultiHeadAttention, 0.5), "divide by head_dim / 2, which"),
+    ("masked_attention", AlwaysCausal, "make a causal mask in place of the one that is given"),
     ("masked_attention", divided(MyMaskedAttention, 2), "divide the scores by 2 head_dim, as"),
     (
         "masked_attention",

@@ -95,6 +95,19 @@ class OnTheWay(EncoderBlock):
         return self.dropout(self.self_attention(x, x, x)[0])
 
 
+class FirstNormBehind(EncoderBlock):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.ln_1(z + self.dropout(self.self_attention(z, z, z)[0]))
+        return z + self.mlp(self.ln_2(z))
+
+
+class SecondNormBehind(EncoderBlock):
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.ln_1(z)
+        z = z + self.dropout(self.self_attention(x, x, x)[0])
+        return self.ln_2(z + self.mlp(z))
+
+
 class WritesOverItsInput(EncoderBlock):
     def forward(self, input: Tensor) -> Tensor:
         x = self.ln_1(input)
@@ -441,6 +454,8 @@ NAMED: list[tuple[str, Any, str]] = [
         lambda x, w, b, eps: with_var_mean(x, 1 + w, b, eps),
         "multiply by 1 + weight",
     ),
+    ("encoder_block", FirstNormBehind, "normalise after adding in the first half"),
+    ("encoder_block", SecondNormBehind, "normalise after adding in the second half"),
     ("encoder_block", UsualEps, "PyTorch's usual 1e-5"),
     ("encoder_block", OneName, "add what each branch gives to itself"),
     ("encoder_block", TakesWeights, "take the weights, the second of the pair"),

@@ -97,6 +97,11 @@ def divided_each_by_each(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor
     return norms.amax(dim=1) / norms.median(dim=1, keepdim=True).values, norms.argmax(dim=1)
 
 
+def divided_by_the_second(tokens: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    norms = tokens[:, -count:].norm(dim=2).sort(dim=1, descending=True)
+    return norms.values[:, 0] / norms.values[:, 1], norms.indices[:, 0]
+
+
 def with_dropout(x: torch.Tensor, *matrices: torch.Tensor) -> torch.Tensor:
     return F.dropout(my_swiglu(x, *matrices))
 
@@ -181,6 +186,7 @@ NAMED: list[tuple[str, Any, str]] = [
         ),
         "reshape the matrices",
     ),
+    ("outliers", divided_by_the_second, "divide by the second-largest norm"),
     ("shares", registers_at_the_end, "for the registers at the end"),
     (
         "rms_norm",

@@ -112,6 +112,14 @@ SLIPS = (
         "Multiply the gradient by the rate before you subtract it",
     ),
     Slip(
+        {
+            WEIGHT: "weight - rate * rate * weight_gradient",
+            BIAS: "bias - rate * rate * bias_gradient",
+        },
+        "multiply the gradient by the rate twice",
+        "A step is the rate, once, times the gradient",
+    ),
+    Slip(
         {WEIGHT: "-rate * weight_gradient", BIAS: "-rate * bias_gradient"},
         "return the step alone",
         "Add the steps to the old weight and to the old bias",

@@ -236,6 +236,11 @@ SLIPS = (
         "It is added: W_2 @ b_1 + b_2",
     ),
     Slip(
+        {B: "b = W_2 @ b_1 - b_2"},
+        "subtract the second bias",
+        "It is added: W_2 @ b_1 + b_2",
+    ),
+    Slip(
         {B: "b = W_2 @ b_1 * b_2"},
         "multiply by the second bias",
         "It is added at the end: W_2 @ b_1 + b_2",

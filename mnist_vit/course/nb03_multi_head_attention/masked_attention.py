@@ -359,6 +359,17 @@ SLIPS = (
     ),
     *(
         Slip(
+            {FILL: f"{causal}\n            scores = scores.masked_fill(~{which}, -torch.inf)"},
+            "make a causal mask in place of the one that is given",
+            "mask says which query may look where, and it is not always causal: use mask itself",
+        )
+        for causal, which in (
+            ("mask = torch.ones_like(mask).tril()", "mask"),
+            ("causal = torch.ones_like(mask).tril()", "causal"),
+        )
+    ),
+    *(
+        Slip(
             {DIVIDED: by},
             f"divide the scores by {what} in place of √head_dim",
             "Divide them by self.head_dim**0.5, as in my_attention",

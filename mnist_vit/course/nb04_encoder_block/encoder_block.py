@@ -225,6 +225,16 @@ SLIPS = (
         "Normalise what goes into a branch, and add without a norm",
     ),
     Slip(
+        {LN_1: "x = input", ADD: "x = self.ln_1(x + input)"},
+        "normalise after adding in the first half (post-norm there)",
+        "The attention takes LN(z), and what it gives is added to z without a norm",
+    ),
+    Slip(
+        {LN_2: "y = x", END: "return self.ln_2(x + y)"},
+        "normalise after adding in the second half (post-norm there)",
+        "The MLP takes LN(z'), and what it gives is added to z' without a norm",
+    ),
+    Slip(
         {
             LN_1: "x = input",
             ADD: "x = self.ln_1(x) + input",

@@ -142,6 +142,11 @@ SLIPS = (
         "An outlier moves the mean; divide by the median",
     ),
     Slip(
+        {MIDDLE: "norms.topk(2, dim=1).values[:, 1]"},
+        "divide by the second-largest norm",
+        "A second outlier is large, too; divide by the median, median(dim=1).values",
+    ),
+    Slip(
         {MIDDLE: "norms.median()"},
         "take one median over all pictures",
         "Each picture has its own: median(dim=1).values",
