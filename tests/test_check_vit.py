@@ -1398,6 +1398,31 @@ def test_positions_made_in_forward_hide_no_post_norm() -> None:
     assert "Yours adds the same numbers to the tokens of every picture" in said
 
 
+class LinearAtTheEnd(Plain):
+    """A linear layer in the place of the last norm, and two mistakes before it."""
+
+    act = staticmethod(F.relu)
+
+    def __init__(self, *sizes, **more):
+        super().__init__(*sizes, **more)
+        width = self.head.in_features
+        self.norm = nn.Linear(width, width)
+
+    def layer(self, b, x):
+        x = x + self.attend(b, b.norm1(x))
+        return x + b.norm2(b.fc2(self.act(b.fc1(x))))
+
+
+def test_what_comes_before_a_part_that_is_not_compared_is_told() -> None:
+    _, lines = judge_vit(LinearAtTheEnd)
+    said = "\n".join(lines)
+    assert "norm (Linear) may stand in place of encoder.ln: these" in said
+    assert "- you use ReLU instead of GELU." in said
+    assert "- you leave out ln_2." in said
+    assert "the first value that differs is the input of block 0's ln_2" in said
+    assert any(line.startswith("In what was compared, no other difference") for line in lines)
+
+
 class WideAttention(nn.Module):
     def __init__(self, width, num_heads):
         super().__init__()

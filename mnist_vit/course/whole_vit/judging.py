@@ -33,6 +33,7 @@ from .elsewhere import (
     wrong_pictures,
     wrong_start,
 )
+from .following import Following
 from .matching import CHANNELS_LAST, PLAIN_PRODUCT, POSITIONS, Match, matched
 from .telling import (
     ALL_ELSE,
@@ -131,17 +132,16 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
             " Write the class without it."
         )
         return Judgement(False, [said])
-    trial, is_known = _best_trial(built, isinstance(answer, nn.Module))
+    trial, following = _best_trial(built, isinstance(answer, nn.Module))
     if not trial.able:
         return Judgement(False, [FOREIGN, *about_parameters(trial), *notes(trial)])
-    if not is_known or trial.uncompared:
-        lines = in_part(trial) if is_known else unexplained(trial)
-        if trial.drops:
-            lines.append(f"Besides: {trial.drops}")
-        lines += notes(trial)
-        if not (trial.is_random or trial.changes):
-            lines.append(dropout_places(answer, SIZES | options, trial))
-        return Judgement(False, list(filter(None, lines)))
+    lines = []
+    if following and not following.is_known:
+        lines = unexplained(following)
+    elif trial.uncompared:
+        lines = in_part(trial)
+    if lines:
+        return Judgement(False, [*lines, *_besides(trial, answer, options)])
     ours = trial.ours(trial.pictures)
     logits = trial.answers(trial.pictures)
     right, problem, many = _problem_elsewhere(trial, answer, options)
@@ -159,7 +159,8 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
         right = ""
     if is_other:
         besides = [f"Besides: {problem}"] if problem else []
-        return Judgement(False, [*explained(trial, besides), *more])
+        first = following.first if following else ""
+        return Judgement(False, [*explained(trial, first, besides), *more])
     if problem:
         return Judgement(False, [f"{right} {problem}".strip(), *more])
     said = _praise(ours, logits, len(trial.sources), trial.is_random)
@@ -168,8 +169,18 @@ def _compared(answer: Any, options: dict[str, Any]) -> Judgement:
     return Judgement(True, [said, *more], built.takes_representation)
 
 
-def _best_trial(built: Built, is_built: bool) -> tuple[Trial, bool]:
-    """The likeliest way to match the parameters, and whether all differences are known with it."""
+def _besides(trial: Trial, answer: Any, options: dict[str, Any]) -> list[str]:
+    """What is said where not everything could be compared: dropout, and notes."""
+    lines = notes(trial)
+    if trial.drops:
+        lines.insert(0, f"Besides: {trial.drops}")
+    if not (trial.is_random or trial.changes):
+        lines.append(dropout_places(answer, SIZES | options, trial))
+    return list(filter(None, lines))
+
+
+def _best_trial(built: Built, is_built: bool) -> tuple[Trial, Following | None]:
+    """The likeliest way to match the parameters, and what is found where the logits differ."""
     fresh = _our_model(built, is_built)
     able: list[Trial] = []
     unable: list[Trial] = []
@@ -177,13 +188,13 @@ def _best_trial(built: Built, is_built: bool) -> tuple[Trial, bool]:
         if not trial.able:
             unable.append(trial)
         elif trial.problem() is None:
-            return trial, True
+            return trial, None
         else:
             able.append(trial)
     if not able:
-        return unable[0], False
+        return unable[0], None
     best = able[0] if len(able) == 1 else max(able, key=Trial.depth)
-    return best, best.is_explained()
+    return best, Following(best)
 
 
 def _problem_elsewhere(
@@ -236,10 +247,12 @@ def _wrong_otherwise(answer: Any, options: dict[str, Any]) -> str | None:
     others = OTHERS if takes_sizes(answer) else {}
     torch.set_default_dtype(torch.float32)
     try:
-        trial, _ = _best_trial(build(answer, others), isinstance(answer, nn.Module))
+        trial, following = _best_trial(build(answer, others), isinstance(answer, nn.Module))
         problem = "the parameters do not fit."
-        if trial.able:
-            problem = None if trial.gave_up else trial.problem()
+        if following and following.gave_up:  # nothing is known
+            problem = None
+        elif trial.able:
+            problem = trial.problem()
     except Mistake as mistake:
         problem = str(mistake)
     finally:

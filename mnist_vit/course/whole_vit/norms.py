@@ -1,7 +1,8 @@
-"""What other people's own LayerNorms divide by, measured on tokens of known variance."""
+"""Norms of another kind: what an own LayerNorm divides by is measured on tokens."""
 
 import copy
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from ..checking import Slip, random
 from .building import EPS
 from .explaining import make_neutral
-from .slips import NORMS
+from .matching import Source
+from .slips import NORMS, RMS_NORMS
 
 SPREADS = (1e-3, 1e-2, 1e-1)  # standard deviations of tokens for which an eps shows
 LARGE = 1e6  # one for which it does not
@@ -71,12 +73,45 @@ class Formula:
 OURS = Formula(EPS)
 
 
-def formula_of(module: nn.Module, width: int) -> Formula | None:
-    """The formula of a norm of tokens of this width; None if it is another one."""
+def norm_edits(
+    model: nn.Module, sources: Mapping[str, Source], rms_norms: Collection[str], width: int
+) -> list[Slip]:
+    """Norms of another kind in the place of ours, the same in all blocks, as edits of ours.
+
+    Args:
+        model: theirs.
+        sources: where each of its tensors gets its values from.
+        rms_norms: the paths of its modules that are RMSNorm.
+        width: of the tokens.
+    """
+    kinds: dict[str, set[Formula | None]] = {}  # None for RMSNorm
+    for own, source in sources.items():
+        path = own.rpartition(".")[0]
+        module, _, name = source.name.rpartition(".")
+        place = module.rpartition(".")[2]
+        if place in NORMS and name == "weight":
+            is_rms = path in rms_norms
+            kind = None if is_rms else formula_of(model.get_submodule(path), width)
+            kinds.setdefault(place, set()).add(kind)
+    places_of: dict[Formula | None, list[str]] = {}
+    for place in NORMS:
+        first, *others = kinds.get(place, {OURS})
+        if first != OURS and not others:
+            places_of.setdefault(first, []).append(place)
+    found = []
+    for formula, places in places_of.items():
+        is_all = len(places) == len(kinds)  # a missing one has no kind
+        where = tuple(NORMS if is_all else places)
+        found.append(RMS_NORMS[where] if formula is None else formula.slip(where))
+    return found
+
+
+def formula_of(module: nn.Module, width: int) -> Formula:
+    """The formula of a norm of tokens of this width; ours if it cannot be measured."""
     if type(module) is nn.LayerNorm:
         return OURS
     if any(module.children()):
-        return None
+        return OURS
     module = copy.deepcopy(module).double()
     for name, parameter in module.named_parameters():
         make_neutral(name, parameter)
@@ -86,15 +121,15 @@ def formula_of(module: nn.Module, width: int) -> Formula | None:
         large = _factor(module, token, LARGE)
         small = [_factor(module, token, spread) for spread in SPREADS]
     except Exception:  # it takes something else
-        return None
+        return OURS
     root = math.sqrt((width - 1) / width)
     is_unbiased = abs(large - root) < abs(large - 1)
     if not min(small) > 0 or abs(large - (root if is_unbiased else 1)) > NEARLY:
-        return None
+        return OURS
     return _with_eps(small, large, is_unbiased)
 
 
-def _with_eps(small: list[float], large: float, is_unbiased: bool) -> Formula | None:
+def _with_eps(small: list[float], large: float, is_unbiased: bool) -> Formula:
     """The formula with these factors for tokens of SPREADS, and this one for LARGE."""
     inside = []
     outside = []
@@ -107,7 +142,7 @@ def _with_eps(small: list[float], large: float, is_unbiased: bool) -> Formula | 
         if eps - min(measured) <= max(ALIKE * eps, SMALLEST):
             eps = float(f"{eps:.{DIGITS}g}") if eps > SMALLEST else 0.0
             return Formula(eps, is_outside, is_unbiased)
-    return None
+    return OURS
 
 
 def _factor(module: nn.Module, token: Tensor, spread: float) -> float:

@@ -13,9 +13,10 @@ from ..observing.calls import Call
 from ..observing.looking import moved, partly, rows, transformed
 from .building import EPS, joined, listed
 from .explaining import our_values
+from .following import Difference, Following
 from .matching import POSITIONS, Source
 from .slips import NO_HEAD, NO_TOKEN, together
-from .trial import Difference, Trial
+from .trial import Trial
 from .values import LOGITS, comparable
 
 FOREIGN = "the parameters are not ours."
@@ -194,17 +195,18 @@ def notes(trial: Trial) -> list[str]:
     return lines
 
 
-def explained(trial: Trial, besides: list[str]) -> list[str]:
+def explained(trial: Trial, first: str, besides: list[str]) -> list[str]:
     """The differences, where they are all known.
 
     Args:
         trial: the trial, with which the logits are equal.
+        first: the first value that differs, in words, where slips explain it.
         besides: what else is wrong.
     """
     several = mistakes(trial)
     about = about_parameters(trial)
-    if trial.first:
-        about.append(f"{_first(trial.first, _before(trial))}.")
+    if first:
+        about.append(f"{_first(first, _before(trial))}.")
     if not several:
         return [FOREIGN, *about, *(besides or [ALL_ELSE])]
     exactly = NO_LOGITS if NO_HEAD in trial.setting.edits else EXACTLY
@@ -243,8 +245,9 @@ def _put_right(trial: Trial) -> list[str]:
     return ["This was put right before the comparison:", *[f"- you {one}." for one in known]]
 
 
-def unexplained(trial: Trial) -> list[str]:
+def unexplained(following: Following) -> list[str]:
     """What can be said where there is a difference without a name."""
+    trial = following.trial
     problem = trial.problem() or ""
     about = [*about_parameters(trial), *_put_right(trial)]
     if trial.is_random or trial.changes:
@@ -252,19 +255,20 @@ def unexplained(trial: Trial) -> list[str]:
     others = _other_tokens(trial)
     if others:
         return [FOREIGN if trial.is_foreign else problem, *about, others]
-    if trial.replaced:
+    if trial.replaced and not following.unnamed:
         return [FOREIGN, *about, "Other differences were not looked for."]
-    if not trial.unnamed:  # its output is of another kind
+    if not following.unnamed:  # its output is of another kind
         return [problem, *about]
-    lines = _unnamed(trial, is_told_below=bool(about))
+    lines = _unnamed(following, is_told_below=bool(about))
     if trial.is_foreign:
         return [FOREIGN, *lines, *about]
     return [problem, *lines, *_probabilities(trial), *about]
 
 
-def _unnamed(trial: Trial, is_told_below: bool) -> list[str]:
+def _unnamed(following: Following, is_told_below: bool) -> list[str]:
     """The values that differ without a name, in sentences."""
-    first, *others = trial.unnamed
+    trial = following.trial
+    first, *others = following.unnamed
     lines = []
     if first.label == LOGITS:
         lines = ["The values on the way are equal, as far as they were seen."]
@@ -281,9 +285,9 @@ def _unnamed(trial: Trial, is_told_below: bool) -> list[str]:
         lines.append(" ".join([f"- {other.words}.", *_observed(trial, other, "It")]))
     if len(kinds) < len(others):
         lines.append("The same is found in other blocks.")
-    if trial.gave_up:
+    if following.gave_up:
         lines.append("Not all known mistakes were tried: that takes more than 30 seconds here.")
-    return [*lines, _rest(trial)]
+    return [*lines, _rest(following)]
 
 
 def _numbers(trial: Trial, difference: Difference) -> str:
@@ -295,13 +299,15 @@ def _numbers(trial: Trial, difference: Difference) -> str:
     return f": {told.rpartition('numbers: ')[2]}"
 
 
-def _rest(trial: Trial) -> str:
+def _rest(following: Following) -> str:
     """What was found behind the values that differ, and what was not compared."""
-    if trial.is_followed:
-        places = "all these places" if len(trial.unnamed) > 1 else "the place of ours there"
+    if following.is_whole and following.trial.uncompared:
+        return NO_MORE
+    if following.is_whole:
+        places = "all these places" if len(following.unnamed) > 1 else "the place of ours there"
         equal = f"With your numbers in {places} the logits are equal"
         return f"{equal}: no other difference was found. {NOT_COMPARED}"
-    if trial.unnamed[-1].label == LOGITS:
+    if following.unnamed[-1].label == LOGITS:
         return NOT_COMPARED
     return f"What comes behind it was not compared. {NOT_COMPARED}"
 

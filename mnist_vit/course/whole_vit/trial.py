@@ -2,10 +2,9 @@
 
 import math
 import re
-import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,26 +14,20 @@ from ..checking import Slip
 from ..checking.comparing import compare
 from .blocks import shapes_of
 from .building import Built, set_eps
-from .explaining import Numbers, Setting, explain, make_neutral, our_values
+from .explaining import Numbers, Setting, make_neutral, our_values
 from .matching import POSITIONS, Match, Range, our_place
-from .norms import OURS as OUR_FORMULA
-from .norms import Formula, formula_of
+from .norms import norm_edits
 from .passing import WithoutDropout, tensors_of
 from .running import leave_out_head, left_out, logits, run
-from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, NORMS, ONE_NORM, REUSE, RMS_NORMS
+from .slips import NO_HEAD, NO_LAST_NORM, NO_TOKEN, ONE_NORM, REUSE
 from .values import (
-    FIRST_ATTENTION,
     FIRST_MLP,
-    FIRST_TOKENS,
     LOGITS,
     SECOND_NORM,
     TOLERANCE,
     Values,
-    alignments,
-    comparable,
     first_difference,
     part_of,
-    stand_in,
     values_of,
 )
 
@@ -45,25 +38,6 @@ LACKING = {
     NO_LAST_NORM.did: r"^encoder\.ln\.",
     ONE_NORM.did: r"\.ln_2\.",
 }
-SECONDS = 30.0  # for the search of slips
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A value that differs without a name.
-
-    Attributes:
-        label: of the value.
-        words: the label, with their name for it.
-        got, expected: theirs and ours, in the same shape if they correspond.
-        is_first: whether no value of its kind, in an earlier block, differs without a name.
-    """
-
-    label: str
-    words: str
-    got: Tensor
-    expected: Tensor
-    is_first: bool
 
 
 class Trial:
@@ -79,17 +53,13 @@ class Trial:
         left_out: the modules of theirs that hold extra ones and are left out.
         uncompared: sentences on what has another thing in its place in theirs, and is taken out of
             both models.
-        replaced: those of them that are about norms, or the projection of the output.
+        replaced: those of them that are about norms, or the projection of the output, by the parts
+            of ours that they stand in place of.
         able: whether something can be compared, as hardly any parameter of ours is missing.
         is_random, changes: whether two calls differ, and whether a call changes the pictures.
         drops: a sentence on dropout that acts in eval mode, too, and is left out; "" if none does.
         setting: the check's weights and pictures; in its edits what is known to be other in theirs.
         seen_before: those edits that were seen before any value was compared.
-        first: the first value that differs, in words, where slips explain it.
-        gave_up: whether the search for slips took too long.
-        unnamed: values that differ, and no slip explains them: each with theirs in the place of
-            ours in those before.
-        is_followed: whether with theirs in the place of ours in all of these the logits are equal.
         makes_positions: whether it adds positions that are no tensor of it, but made in forward.
     """
 
@@ -103,10 +73,6 @@ class Trial:
         self.is_random = False
         self.changes = False
         self.drops = ""
-        self.first = ""
-        self.gave_up = False
-        self.unnamed: list[Difference] = []
-        self.is_followed = False
         self.makes_positions = False
         self.eps = built.eps
         self.rms_norms = built.rms_norms
@@ -125,27 +91,51 @@ class Trial:
         self.missing = neutral
         if REUSE in edits:
             self.missing = [name for name in neutral if _in_first(name)]
-        self._forgive(edits)
+        self.forgive(edits)
         self.seen_before = tuple(edits)
         foreign = _without(self.their_shapes, sources)
         self.extra = [name for name in foreign if name in self.seen.uses]
         self.unused = self._unused()
         self.left_out = list(self._replaceable())
         self.replaced = self._replaced(match)
-        self.uncompared += self.replaced
+        self.uncompared += self.replaced.values()
         needed = self.missing
         if self.silent:
             needed = [name for name in needed if "in_proj" not in name]
         self.able = not any(_is_vital(name, self.our_shapes[name]) for name in needed)
         self.setting = _setting(built.sizes, neutral, self._parts(), edits)
         self.tolerance = TOLERANCE[self.setting.dtype]
-        self._make_ours()
+        self.make_ours()
 
-    def _make_ours(self) -> None:
+    def make_ours(self) -> None:
+        """Build ours anew, after its setting was changed."""
         self.ours = self.setting.model(self.setting.kind())
         self.parameters = dict(self.ours.named_parameters())
 
-    def _forgive(self, edits: Iterable[Slip]) -> None:
+    def add(self, slips: tuple[Slip, ...]) -> None:
+        """Make known mistakes in ours, too."""
+        self.setting = replace(self.setting, edits=(*self.setting.edits, *slips))
+        self.forgive(slips)
+        self.make_ours()
+
+    def take_positions(self, table: Tensor) -> None:
+        """Give ours the positions that theirs makes in forward."""
+        lacking = self.ours.seq_length - table.shape[1]  # no class token
+        table = nn.functional.pad(table, (0, 0, lacking, 0))
+        self.makes_positions = True
+        self.missing = _without(self.missing, [POSITIONS])
+        for own, source in list(self.sources.items()):
+            if source.name == POSITIONS:  # it is not used
+                del self.sources[own]
+        self.setting = replace(self.setting, positions=Numbers(table))
+        self.make_ours()
+
+    def put_in(self, label: str, numbers: Tensor) -> None:
+        """Let these numbers take the place of a value of ours."""
+        put_in = (*self.setting.put_in, (label, Numbers(numbers)))
+        self.setting = replace(self.setting, put_in=put_in)
+
+    def forgive(self, edits: Iterable[Slip]) -> None:
         """Leave out of the missing parameters those whose lack has a name."""
         for slip in edits:
             pattern = LACKING.get(slip.did)
@@ -170,7 +160,8 @@ class Trial:
             found.append(NO_HEAD)
         if self._has_one_norm(pictures):
             found.append(ONE_NORM)
-        return [*found, *self._rms_edits(), *self._formula_edits()]
+        width = self.our_shapes["encoder.ln.weight"][0]
+        return [*found, *norm_edits(self.theirs, self.sources, self.rms_norms, width)]
 
     def _has_one_norm(self, pictures: Tensor) -> bool:
         """Whether each block uses the norm before its attention twice, and has no other."""
@@ -189,44 +180,6 @@ class Trial:
         taken = values.get(FIRST_MLP)
         return given is None or taken is None or torch.equal(given, taken)
 
-    def _norms(self) -> Iterator[tuple[str, str]]:
-        """The norms of theirs that are matched: the place of ours, and the path."""
-        for own, source in self.sources.items():
-            module, _, name = source.name.rpartition(".")
-            place = module.rpartition(".")[2]
-            if place in NORMS and name == "weight":
-                yield place, own.rpartition(".")[0]
-
-    def _formula_edits(self) -> list[Slip]:
-        """Norms that divide by something else than ours do, the same in all blocks."""
-        width = self.our_shapes["encoder.ln.weight"][0]
-        formulas: dict[str, set[Formula]] = {}
-        for place, path in self._norms():
-            formula = None
-            if path not in self.rms_norms:
-                formula = formula_of(self.theirs.get_submodule(path), width)
-            formulas.setdefault(place, set()).add(formula or OUR_FORMULA)
-        places_of: dict[Formula, list[str]] = {}
-        for place in NORMS:
-            first, *others = formulas.get(place, {OUR_FORMULA})
-            if first != OUR_FORMULA and not others:
-                places_of.setdefault(first, []).append(place)
-        found = []
-        for formula, places in places_of.items():
-            is_all = len(places) == len(formulas)  # a missing one has no formula
-            found.append(formula.slip(tuple(NORMS if is_all else places)))
-        return found
-
-    def _rms_edits(self) -> list[Slip]:
-        """RMSNorm in the place of ours, the same in all blocks."""
-        kinds: dict[str, set[bool]] = {}
-        for place, path in self._norms():
-            kinds.setdefault(place, set()).add(path in self.rms_norms)
-        places = tuple(place for place in NORMS if kinds.get(place) == {True})
-        if set(places) == kinds.keys():  # a missing one has no kind
-            places = tuple(NORMS) if places else ()
-        return [RMS_NORMS[places]] if places else []
-
     @property
     def is_foreign(self) -> bool:
         """Whether theirs has parameters that cannot be made to do nothing."""
@@ -244,12 +197,13 @@ class Trial:
         names = _without(self.their_shapes, self.seen.head)
         return [name for name in names if not self._is_used(name)]
 
-    def _replaced(self, match: Match) -> list[str]:
+    def _replaced(self, match: Match) -> dict[str, str]:
         """Sentences on norms and matrices of theirs that may stand where ours are missing.
 
         Theirs are made to do nothing, or are left out: what remains tells nothing of them.
         """
         said: dict[str, str] = {}
+        kinds = set()
         for name in self.missing:
             is_norm = re.search(r"ln(_\d)?\.weight$", name) is not None
             if not is_norm and not name.endswith("out_proj.weight"):
@@ -266,10 +220,13 @@ class Trial:
                 if is_here or self.seen.uses[own] > 1:
                     kind = type(self.theirs.get_submodule(path)).__name__
                     of_any_block = re.sub(r"\d+", "", name)
-                    sentence = f"{path or own} ({kind}) may stand in place of {part_of(name)}"
-                    behind = "these, and what comes behind them, are not compared."
-                    said.setdefault(of_any_block, f"{sentence}: {behind}")
-        return list(said.values())
+                    if of_any_block not in kinds:
+                        said[part_of(name)] = (
+                            f"{path or own} ({kind}) may stand in place of {part_of(name)}: these,"
+                            " and what comes behind them, are not compared."
+                        )
+                    kinds.add(of_any_block)
+        return said
 
     def _parts(self) -> tuple[tuple[str, Range, Range], ...]:
         """The parts of ours that theirs has, where it has only parts."""
@@ -411,110 +368,7 @@ class Trial:
         first = first_difference(theirs, ours)
         return shared.index(first) if first in shared else 0
 
-    def is_explained(self) -> bool:
-        """Whether known slips give all the same values; they become edits of ours.
-
-        Where a value differs without a name, theirs is put in its place in ours, and what comes
-        behind it is compared.
-        """
-        if self.is_random or self.changes or self.replaced:
-            return False
-        theirs = self.values()
-        if self._takes_positions(theirs) and self.problem() is None:
-            return True
-        if LOGITS not in theirs:
-            return False
-        end = time.monotonic() + SECONDS
-        label = self._first(theirs)
-        while label is not None:
-            if self._is_new(label) and self._explain(theirs, end):
-                break
-            difference = self._difference(theirs)
-            self.unnamed.append(difference)
-            if not self._puts_in(difference, theirs):
-                return False
-            label = self._first(theirs)
-        self.is_followed = True
-        return not self.unnamed
-
-    def _explain(self, theirs: Values, end: float) -> bool:
-        """Whether known slips give all the same values; those that are found become edits."""
-        is_all = not (self.unnamed or self.uncompared)
-        explanation = explain(theirs, self.setting, end, is_all)
-        self.gave_up = self.gave_up or explanation.gave_up
-        if explanation.slips:
-            if not self.unnamed:
-                self.first = self._words(theirs)
-            self.setting = replace(self.setting, edits=(*self.setting.edits, *explanation.slips))
-            self._forgive(explanation.slips)
-            self._make_ours()
-        return explanation.is_whole
-
-    def _difference(self, theirs: Values) -> Difference:
-        """The first value that differs."""
-        ours = our_values(self.setting)
-        label = self._first(theirs) or LOGITS
-        got = theirs[label]
-        aligned = alignments(got, ours[label])
-        expected = aligned[0] if aligned else ours[label]
-        return Difference(label, self._words(theirs), got, expected, self._is_new(label))
-
-    def _is_new(self, label: str) -> bool:
-        """Whether no difference without a name is of the kind of this label."""
-        return _kind(label) not in [_kind(difference.label) for difference in self.unnamed]
-
-    def _puts_in(self, difference: Difference, theirs: Values) -> bool:
-        """Put a value of theirs in the place of ours; returns whether something comes behind it."""
-        label = difference.label
-        ours = our_values(self.setting)
-        numbers = stand_in(theirs[label], ours[label])
-        shared = comparable(theirs, ours)
-        is_in_order = shared == [label for label in theirs if label in shared]
-        if label == LOGITS or numbers is None or not is_in_order:
-            return False
-        put_in = (*self.setting.put_in, (label, Numbers(numbers)))
-        self.setting = replace(self.setting, put_in=put_in)
-        return True
-
-    def _takes_positions(self, theirs: Values) -> bool:
-        """Give ours the positions that theirs makes in forward; returns whether it makes any."""
-        table = None
-        if not self._uses_positions() and self._first(theirs) == FIRST_TOKENS:
-            for place in (FIRST_TOKENS, FIRST_ATTENTION):  # the second without a norm before it
-                if table is None and place in theirs:
-                    table = self._added(theirs[place])
-        if table is None:
-            return False
-        lacking = self.ours.seq_length - table.shape[1]  # no class token
-        table = nn.functional.pad(table, (0, 0, lacking, 0))
-        self.makes_positions = True
-        self.missing = _without(self.missing, [POSITIONS])
-        for own, source in list(self.sources.items()):
-            if source.name == POSITIONS:  # it is not used
-                del self.sources[own]
-        self.setting = replace(self.setting, positions=Numbers(table))
-        self._make_ours()
-        return True
-
-    def _added(self, tokens: Tensor) -> Tensor | None:
-        """The positions in these tokens of theirs; None if it may be anything else.
-
-        They are what is added to the tokens of each picture, where it is the same for all of them.
-        """
-        ours = our_values(self.setting)[FIRST_TOKENS]
-        if tokens.shape != ours.shape:
-            return None
-        added = tokens - ours
-        known = self.parameters[POSITIONS].detach()[:, -added.shape[1] :]
-        table = added[:1] + known
-        patches = table[:, 1:]
-        least = self.tolerance * tokens.abs().max()
-        is_same = (added - added[:1]).abs().max() <= least
-        if not is_same or (patches - patches[:, :1]).abs().max() <= least:
-            return None
-        return table
-
-    def _uses_positions(self) -> bool:
+    def uses_positions(self) -> bool:
         """Whether theirs uses a position embedding, or another tensor of its own in its place."""
         for own, source in self.sources.items():
             if source.name == POSITIONS:
@@ -526,16 +380,7 @@ class Trial:
         tensors = tensors_of(self.theirs)
         return id(tensors[own]) in {id(tensors[name]) for name in self.seen.uses}
 
-    def _first(self, theirs: Values) -> str | None:
-        """The label of the first value that differs."""
-        return first_difference(theirs, our_values(self.setting))
-
-    def _words(self, theirs: Values) -> str:
-        """The label of the first value that differs, with their name for it."""
-        label = self._first(theirs) or LOGITS
-        return f"{label}{self._their_name(label)}"
-
-    def _their_name(self, label: str) -> str:
+    def their_name(self, label: str) -> str:
         """What they call the part of a label, if it has another name than ours."""
         for own, source in self.sources.items():
             if label.endswith(f" of {part_of(source.name)}"):
@@ -546,11 +391,6 @@ class Trial:
 
 def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
     return [name for name in names if name not in others]
-
-
-def _kind(label: str) -> str:
-    """A label without the number of its block, or of its call."""
-    return re.sub(r"block \d+|, call \d+", "", label)
 
 
 def _in_first(name: str) -> bool:
