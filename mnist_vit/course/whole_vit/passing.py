@@ -238,8 +238,7 @@ class WithoutDropout(TorchFunctionMode):
         if name in DROPOUTS:
             return args[0] if args else kwargs["input"]
         if name == "scaled_dot_product_attention":
-            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
-            kwargs = kwargs | {"dropout_p": 0.0} if len(args) < 5 else kwargs
+            kwargs = kwargs | {"dropout_p": 0.0}
         return function(*args, **kwargs)
 
 

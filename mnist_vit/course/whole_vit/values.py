@@ -50,8 +50,7 @@ def values_of(
             handles.append(module.register_forward_pre_hook(recorder.before(part)))
             handles.append(module.register_forward_hook(recorder.after(part)))
     try:
-        is_free = torch.set_grad_enabled(torch.is_grad_enabled() and not put_in)
-        with is_free, _Functions(recorder, _positions(model, names)):
+        with _Functions(recorder, _positions(model, names)):
             output, _ = logits_in(model(pictures))
     finally:
         for handle in handles:
