@@ -1371,6 +1371,26 @@ def test_a_model_is_compared_up_to_a_head_of_more_layers(answer) -> None:
     assert any(line.startswith("In what was compared, no other") for line in lines), lines
 
 
+class DeepWithRegisters(Deep):
+    """A head of three layers, and two tokens more."""
+
+    def __init__(self, *sizes, **more):
+        super().__init__(*sizes, **more)
+        self.registers = nn.Parameter(torch.zeros(1, 2, self.cls_token.shape[-1]))
+
+    def tokens(self, x):
+        x = super().tokens(x)
+        return torch.cat([x, self.registers.expand(len(x), -1, -1)], dim=1)
+
+
+def test_more_tokens_and_a_head_of_more_layers_are_told() -> None:
+    _, lines = judge_vit(DeepWithRegisters)
+    said = "\n".join(lines)
+    assert "Its head has 3 layers" in said
+    assert "Yours has, ours lacks: registers (1, 2, 24)" in said
+    assert "cannot be compared" not in said
+
+
 class MadePositions(nn.Module):
     """Torch's own encoder, and positions that are made in forward."""
 

@@ -156,7 +156,7 @@ class Trial:
         if "class_token" not in names and patches in self.seen.tokens and not has_token:
             found.append(NO_TOKEN)
         has_matrix = any(len(self.their_shapes[name]) > 1 for name in foreign)
-        if "heads.head.weight" not in names and not has_matrix:
+        if self.seen.head or ("heads.head.weight" not in names and not has_matrix):
             found.append(NO_HEAD)
         if self._has_one_norm(pictures):
             found.append(ONE_NORM)
